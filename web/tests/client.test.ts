@@ -6,7 +6,7 @@ const { send } = await import("../src/api/client");
 afterEach(() => vi.unstubAllGlobals());
 
 describe("requests to the server", () => {
-  it("have a key of their own, also over plain http from another machine", async () => {
+  it("have an idempotency key, also over plain HTTP from another machine", async () => {
     const keys: (string | null)[] = [];
     const { getRandomValues } = crypto;
     vi.stubGlobal("crypto", { getRandomValues: getRandomValues.bind(crypto) });

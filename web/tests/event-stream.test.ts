@@ -1,9 +1,9 @@
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
-import { type Connection, Follower, type Page, type Source, checked } from "../src/api/event-stream";
-import { EventReader } from "../src/api/sse";
-import type { Frame } from "../src/api/types";
+import { type Connection, EventStream, type Page, type StreamSource, checked } from "../src/api/event-stream";
+import { SseParser } from "../src/api/event-stream";
+import type { StreamEvent } from "../src/api/types";
 
 const PATIENCE = { first: 5000, silence: 5000, backoff: 40, polling: 60_000 };
 const IMPATIENT = { ...PATIENCE, first: 150 };
@@ -11,7 +11,7 @@ const IMPATIENT = { ...PATIENCE, first: 150 };
 type Handler = (after: number, isStream: boolean, response: ServerResponse, turn: number) => void;
 
 let server: Server | null = null;
-let follower: Follower | null = null;
+let follower: EventStream | null = null;
 
 afterEach(() => {
   follower?.close();
@@ -22,9 +22,9 @@ afterEach(() => {
 const fact = (seq: number): string => `id: ${seq}\ndata: ${JSON.stringify({ type: "fact", seq, text: `ü🐴${seq}` })}\n\n`;
 
 /** Follows a server of ours until as many frames have come as are wanted. */
-async function followed(handler: Handler, wanted: (frames: Frame[], states: Connection[], refused: number) => boolean, patience = PATIENCE): Promise<{ frames: Frame[]; states: Connection[]; refused: number; asked: string[] }> {
+async function followed(handler: Handler, wanted: (frames: StreamEvent[], states: Connection[], refused: number) => boolean, patience = PATIENCE): Promise<{ frames: StreamEvent[]; states: Connection[]; refused: number; asked: string[] }> {
   const asked: string[] = [];
-  const frames: Frame[] = [];
+  const frames: StreamEvent[] = [];
   const states: Connection[] = [];
   let refused = 0;
   let turn = 0;
@@ -37,7 +37,7 @@ async function followed(handler: Handler, wanted: (frames: Frame[], states: Conn
   });
   await new Promise<void>((resolve) => server?.listen(0, "127.0.0.1", resolve));
   const root = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
-  const source: Source = {
+  const source: StreamSource = {
     stream: (after, signal) => fetch(`${root}?after=${after}`, { signal, headers: { Accept: "text/event-stream" } }),
     poll: async (after, signal) => {
       const answer = checked(await fetch(`${root}?after=${after}`, { signal, headers: { Accept: "application/json" } }));
@@ -46,18 +46,18 @@ async function followed(handler: Handler, wanted: (frames: Frame[], states: Conn
   };
   await new Promise<void>((resolve, reject) => {
     const bound = setTimeout(() => reject(new Error(`only ${JSON.stringify({ frames, states, asked })}`)), 10_000);
-    const look = (): void => {
+    const refresh = (): void => {
       if (!wanted(frames, states, refused)) return;
       clearTimeout(bound);
       resolve();
     };
-    follower = new Follower(
+    follower = new EventStream(
       source,
       {
-        frames: (some) => { frames.push(...some); look(); },
-        connection: (state) => { states.push(state); look(); },
-        refused: (status) => { refused = status; look(); },
-        anew: () => { frames.splice(0); },
+        events: (some) => { frames.push(...some); refresh(); },
+        connection: (state) => { states.push(state); refresh(); },
+        refused: (status) => { refused = status; refresh(); },
+        restart: () => { frames.splice(0); },
       },
       0,
       patience,
@@ -68,10 +68,10 @@ async function followed(handler: Handler, wanted: (frames: Frame[], states: Conn
   return { frames, states, refused, asked };
 }
 
-const numbers = (frames: Frame[]): number[] => frames.flatMap((frame) => (frame.seq ? [frame.seq] : []));
+const numbers = (frames: StreamEvent[]): number[] => frames.flatMap((frame) => (frame.seq ? [frame.seq] : []));
 
-describe("a follower", () => {
-  it("begins anew where the session was brought back with fewer facts", async () => {
+describe("an event stream", () => {
+  it("restarts if the session was restored with fewer facts", async () => {
     const found = await followed(
       (after, _, response, turn) => {
         if (turn === 1) response.end(fact(1) + fact(2) + fact(3));
@@ -83,7 +83,7 @@ describe("a follower", () => {
     expect(found.asked.filter((one) => one.startsWith("stream")).slice(0, 3)).toEqual(["stream 0", "stream 3", "stream 0"]);
   });
 
-  it("goes on after the last fact when the stream is cut in the middle of one", async () => {
+  it("continues after the last fact if it is cut in the middle of one", async () => {
     const found = await followed(
       (after, _, response) => {
         if (after === 0) {
@@ -97,7 +97,7 @@ describe("a follower", () => {
     expect(found.asked.slice(0, 2)).toEqual(["stream 0", "stream 2"]);
   });
 
-  it("does not go on beyond a fact that is missing", async () => {
+  it("does not skip a missing fact", async () => {
     const found = await followed(
       (after, _, response, turn) => response.end(turn === 1 ? fact(1) + ": \n\n" + fact(3) : fact(after + 1)),
       (frames) => numbers(frames).length >= 3,
@@ -105,7 +105,7 @@ describe("a follower", () => {
     expect(numbers(found.frames)).toEqual([1, 2, 3]);
   });
 
-  it("asks again and again on the same cursor where streams are held back", async () => {
+  it("polls from the same position if streams are blocked", async () => {
     const found = await followed(
       (after, isStream, response) => {
         if (isStream) return;
@@ -120,7 +120,7 @@ describe("a follower", () => {
     expect(found.states).toContain("polling");
   });
 
-  it("says that it is offline when the server fails more than once, and comes back", async () => {
+  it("is offline after several failures, and recovers", async () => {
     const found = await followed(
       (after, _, response, turn) => {
         if (turn < 4) response.writeHead(503).end();
@@ -132,17 +132,17 @@ describe("a follower", () => {
     expect(found.states.at(-1)).toBe("live");
   });
 
-  it("stops where it is not let in", async () => {
+  it("stops if access is denied", async () => {
     const found = await followed((_, __, response) => response.writeHead(401).end(), (_, __, refused) => refused === 401);
     expect(found.asked).toHaveLength(1);
   });
 });
 
 describe("server-sent events", () => {
-  it("are read however they were cut", () => {
+  it("are parsed from any chunks", () => {
     const whole = ": hello\n\nid: 7\ndata: {\"a\":\ndata: 1}\n\nretry: 100\nevent: named\ndata: x\r\n\r\ndata: y\n\n";
     for (let size = 1; size < whole.length; size += 1) {
-      const reader = new EventReader();
+      const reader = new SseParser();
       const found = [];
       for (let at = 0; at < whole.length; at += size) found.push(...reader.feed(whole.slice(at, at + size)));
       expect(found).toEqual([{ id: "7", name: "", data: '{"a":\n1}' }, { id: "", name: "named", data: "x" }, { id: "", name: "", data: "y" }]);

@@ -1,23 +1,23 @@
 /** Short ways to write facts down. */
 
-import type { Frame } from "../src/api/types";
+import type { StreamEvent } from "../src/api/types";
 
 export class Log {
   private seq = 0;
   private leaf = 0;
 
-  record(type: string, fields: Record<string, unknown> = {}): Frame {
+  record(type: string, fields: Record<string, unknown> = {}): StreamEvent {
     this.seq += 1;
     return { type, seq: this.seq, session: "ses_1", run: "run_1", time: "2026-01-01T00:00:00.000Z", ...fields };
   }
 
-  entry(type: string, fields: Record<string, unknown> = {}, parent = this.leaf): Frame {
+  entry(type: string, fields: Record<string, unknown> = {}, parent = this.leaf): StreamEvent {
     const made = this.record(type, { parent, ...fields });
     this.leaf = made.seq as number;
     return made;
   }
 
-  move(to: number): Frame {
+  move(to: number): StreamEvent {
     this.leaf = to;
     return this.record("leaf_moved", { to });
   }
@@ -25,12 +25,12 @@ export class Log {
 
 export const text = (said: string): { type: "text"; text: string } => ({ type: "text", text: said });
 
-export function delta(said: string, offset: number, message = "msg_1", block = 0): Frame {
+export function delta(said: string, offset: number, message = "msg_1", block = 0): StreamEvent {
   return { type: "text_delta", message, block, offset, text: said };
 }
 
 /** A run that asks for one call of a tool and ends. */
-export function oneCall(log: Log, name = "bash", call = "call_1"): Frame[] {
+export function oneCall(log: Log, name = "bash", call = "call_1"): StreamEvent[] {
   return [
     log.record("session_started", { cwd: "/project", version: "1" }),
     log.record("run_started", { version: "1", cwd: "/project", model: "vendor/one" }),

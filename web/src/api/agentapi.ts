@@ -1,15 +1,15 @@
-/** The agentapi wire: one agent, without sessions and without a token. */
+/** The client of an agentapi server: one agent, no sessions, no token. */
 
-import { type Page, type Source, checked } from "./event-stream";
-import type { Frame } from "./types";
+import { type Page, type StreamSource, checked } from "./event-stream";
+import type { StreamEvent } from "./types";
 
-/** Milliseconds between two questions where streams do not come through. */
-const EVERY = 1000;
+/** Milliseconds between two polls, where streams do not get through. */
+const POLL_INTERVAL = 1000;
 
 export interface AgentStatus {
   status: string;
   agent_type: string;
-  /** An agent without a terminal says `acp`. */
+  /** `acp` for an agent without a terminal. */
   transport?: string;
 }
 interface Message {
@@ -18,19 +18,19 @@ interface Message {
   content: string;
   time: string;
 }
-interface Problem {
+interface ErrorBody {
   title?: string;
   detail?: string;
   errors?: { message?: string }[];
 }
 
-async function said(response: Response): Promise<string> {
+async function errorMessage(response: Response): Promise<string> {
   try {
-    const { title, detail, errors = [] } = (await response.json()) as Problem;
-    const why = errors.flatMap((one) => one.message ?? []).join("; ");
-    return [detail || title, why].filter(Boolean).join(": ") || `The server answered ${response.status}.`;
+    const { title, detail, errors = [] } = (await response.json()) as ErrorBody;
+    const reasons = errors.flatMap((error) => error.message ?? []).join("; ");
+    return [detail || title, reasons].filter(Boolean).join(": ") || `The server answered ${response.status}.`;
   } catch {
-    return `The server answered ${response.status}.`; // something between us and it, in words of its own
+    return `The server answered ${response.status}.`; // a proxy answered, not the server
   }
 }
 
@@ -42,9 +42,9 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
 }
 
 export class Agentapi {
-  private askedAt = 0;
+  private polledAt = 0;
 
-  /** `base` is the folder of its routes. */
+  /** `base` is the folder of the routes. */
   constructor(private readonly base: URL) {}
 
   private url(path: string): string {
@@ -58,7 +58,7 @@ export class Agentapi {
     } catch {
       throw new Error("The server cannot be reached.");
     }
-    if (!response.ok) throw new Error(await said(response));
+    if (!response.ok) throw new Error(await errorMessage(response));
     return (await response.json()) as T;
   }
 
@@ -84,29 +84,29 @@ export class Agentapi {
     return fetch(this.url(path), { headers: { Accept: "text/event-stream" }, signal, cache: "no-store" });
   }
 
-  /** What is said and how it stands; a stream tells all of it from the start, and so does each question. */
-  readonly events: Source = {
+  /** Messages and status. Each stream and each poll starts from the first message. */
+  readonly events: StreamSource = {
     stream: (_, signal) => this.stream("events", signal),
-    poll: (_, signal) => this.ask(signal),
+    poll: (_, signal) => this.poll(signal),
   };
 
-  private async ask(signal: AbortSignal): Promise<Page> {
-    await pause(Math.max(0, this.askedAt + EVERY - Date.now()), signal);
-    this.askedAt = Date.now();
+  private async poll(signal: AbortSignal): Promise<Page> {
+    await pause(Math.max(0, this.polledAt + POLL_INTERVAL - Date.now()), signal);
+    this.polledAt = Date.now();
     const { messages } = await this.get<{ messages: Message[] }>("messages", signal);
     const { status, agent_type } = await this.status(signal);
-    const facts: Frame[] = messages.map(({ id, role, content, time }) => ({ type: "message_update", id, role, message: content, time }));
+    const facts: StreamEvent[] = messages.map(({ id, role, content, time }) => ({ type: "message_update", id, role, message: content, time }));
     return { facts: [...facts, { type: "status_change", status, agent_type }], has_more: false };
   }
 
   /** The bytes of its terminal. */
-  readonly terminal: Source = { stream: (_, signal) => this.stream("internal/terminal", signal) };
-  /** Its terminal as text, where the bytes cannot be had. */
-  readonly screen: Source = { stream: (_, signal) => this.stream("internal/screen", signal) };
+  readonly terminal: StreamSource = { stream: (_, signal) => this.stream("internal/terminal", signal) };
+  /** Its terminal as text, where the bytes are not available. */
+  readonly screen: StreamSource = { stream: (_, signal) => this.stream("internal/screen", signal) };
 }
 
-/** Where the agent is: one folder above the page, or where the address says. */
+/** The address of the agent: one folder above the page, or the `url` of the query. */
 export function agentBase(root: URL, search: string): URL {
-  const named = new URLSearchParams(search).get("url");
-  return named ? new URL(named.endsWith("/") ? named : `${named}/`, root) : new URL("../", root);
+  const url = new URLSearchParams(search).get("url");
+  return url ? new URL(url.endsWith("/") ? url : `${url}/`, root) : new URL("../", root);
 }

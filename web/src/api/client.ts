@@ -1,27 +1,26 @@
-/** Calls of API v1. The session's cookie says who asks; the header shows that it was this page. */
+/** The client of API v1. A cookie authenticates it; the `X-Ostler` header proves that this page sent the request. */
 
-import type { Source } from "./event-stream";
-import { ROOT } from "./root";
+import { type Page, type StreamSource, checked } from "./event-stream";
 import type {
   Command,
-  Finding,
-  Frame,
+  SetupCheck,
+  StreamEvent,
   Me,
   MentionedFile,
   ModelInfo,
   OpenQuestion,
   SearchHit,
-  SessionShown,
+  SessionDetails,
   SessionSummary,
-  Settled,
-  Spent,
-  ToolDress,
+  RequestState,
+  Spending,
+  ToolAppearance,
   Upload,
   UsageGroup,
   WaitingRequest,
 } from "./types";
 
-export class Problem extends Error {
+export class ApiError extends Error {
   constructor(
     readonly status: number,
     readonly kind: string,
@@ -31,39 +30,41 @@ export class Problem extends Error {
   }
 }
 
+/** The address that the page was served from: the built scripts are one folder below it. */
+export const ROOT = import.meta.env.DEV ? new URL("/", location.href) : new URL(/* @vite-ignore */ "../", import.meta.url);
 const API = new URL("api/v1/", ROOT);
 
 export function apiUrl(path: string): string {
   return new URL(path, API).href;
 }
 
-async function problemOf(response: Response): Promise<Problem> {
-  let said: { title?: string; detail?: string; kind?: string } = {};
+async function errorFrom(response: Response): Promise<ApiError> {
+  let problem: { title?: string; detail?: string; kind?: string } = {};
   try {
-    said = (await response.json()) as typeof said;
+    problem = (await response.json()) as typeof problem;
   } catch {
-    // Something between us and the server answered, in words of its own.
+    // A proxy answered, not the server.
   }
-  return new Problem(response.status, said.kind ?? "", said.detail || said.title || `The server answered ${response.status}.`);
+  return new ApiError(response.status, problem.kind ?? "", problem.detail || problem.title || `The server answered ${response.status}.`);
 }
 
-/** Not `crypto.randomUUID`: a page that came over plain http from another machine has none. */
-const newKey = (): string =>
+/** Not `crypto.randomUUID`: it is missing where the page came over plain HTTP from another machine. */
+const newIdempotencyKey = (): string =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 export async function send(path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
   const method = init.method ?? "GET";
   if (method !== "GET") headers.set("X-Ostler", "1");
-  if (method === "POST" && !headers.has("Idempotency-Key")) headers.set("Idempotency-Key", newKey());
+  if (method === "POST" && !headers.has("Idempotency-Key")) headers.set("Idempotency-Key", newIdempotencyKey());
   let response: Response;
   try {
     response = await fetch(apiUrl(path), { ...init, headers, credentials: "same-origin" });
   } catch (error) {
     if (init.signal?.aborted) throw error;
-    throw new Problem(0, "offline", "The server cannot be reached.");
+    throw new ApiError(0, "offline", "The server cannot be reached.");
   }
-  if (!response.ok) throw await problemOf(response);
+  if (!response.ok) throw await errorFrom(response);
   return response;
 }
 
@@ -78,10 +79,10 @@ async function post<T>(path: string, body: unknown): Promise<T> {
   return (text ? JSON.parse(text) : undefined) as T;
 }
 
-const at = (session: string, rest = ""): string => `sessions/${encodeURIComponent(session)}${rest}`;
+const sessionPath = (session: string, path = ""): string => `sessions/${encodeURIComponent(session)}${path}`;
 const query = (values: Record<string, string | number>): string => {
-  const set = Object.entries(values).filter(([, value]) => value !== "");
-  return set.length ? `?${new URLSearchParams(set.map(([name, value]) => [name, String(value)]))}` : "";
+  const parameters = Object.entries(values).filter(([, value]) => value !== "");
+  return parameters.length ? `?${new URLSearchParams(parameters.map(([name, value]) => [name, String(value)]))}` : "";
 };
 
 export const api = {
@@ -91,36 +92,36 @@ export const api = {
     get<{ sessions: SessionSummary[]; next: string }>(`sessions${query({ q, before, limit })}`),
   search: (q: string) => get<{ hits: SearchHit[] }>(`sessions/search${query({ q, limit: 30 })}`),
   create: (body: { cwd?: string; title?: string; model?: string; agent?: { command: string[] } }) => post<{ id: string }>("sessions", body),
-  show: (id: string) => get<SessionShown>(at(id)),
-  delete: (id: string) => send(at(id), { method: "DELETE" }),
-  startAgain: (id: string, command: string[] | null) => post<unknown>(at(id, "/agent"), command ? { agent: { command } } : {}),
-  endAgent: (id: string) => send(at(id, "/agent"), { method: "DELETE" }),
-  tree: (id: string) => get<{ leaf: number; entries: TreeEntry[] }>(at(id, "/tree")),
+  session: (id: string) => get<SessionDetails>(sessionPath(id)),
+  delete: (id: string) => send(sessionPath(id), { method: "DELETE" }),
+  restartAgent: (id: string, command: string[] | null) => post<unknown>(sessionPath(id, "/agent"), command ? { agent: { command } } : {}),
+  stopAgent: (id: string) => send(sessionPath(id, "/agent"), { method: "DELETE" }),
+  tree: (id: string) => get<{ leaf: number; entries: TreeEntry[] }>(sessionPath(id, "/tree")),
   request: (id: string, body: { type: string } & Record<string, unknown>, wait = 0) =>
-    post<Settled>(at(id, `/requests${query({ wait: wait || "" })}`), { by: "web", ...body }),
-  waiting: (id: string) => get<{ requests: WaitingRequest[] }>(at(id, "/requests")),
-  takeBack: (id: string, request: string) =>
-    send(at(id, `/requests/${encodeURIComponent(request)}`), { method: "DELETE" }),
-  fork: (id: string, entry: number) => post<{ id: string }>(at(id, "/fork"), { entry }),
-  navigate: (id: string, entry: number) => post<unknown>(at(id, "/navigate"), { entry }),
-  label: (id: string, entry: number, label: string) => post<unknown>(at(id, "/label"), { entry, label }),
+    post<RequestState>(sessionPath(id, `/requests${query({ wait: wait || "" })}`), { by: "web", ...body }),
+  requests: (id: string) => get<{ requests: WaitingRequest[] }>(sessionPath(id, "/requests")),
+  withdraw: (id: string, request: string) =>
+    send(sessionPath(id, `/requests/${encodeURIComponent(request)}`), { method: "DELETE" }),
+  fork: (id: string, entry: number) => post<{ id: string }>(sessionPath(id, "/fork"), { entry }),
+  navigate: (id: string, entry: number) => post<unknown>(sessionPath(id, "/navigate"), { entry }),
+  label: (id: string, entry: number, label: string) => post<unknown>(sessionPath(id, "/label"), { entry, label }),
   facts: (id: string, after: number, limit = 1000) =>
-    get<{ facts: Frame[]; last_seq: number; has_more: boolean }>(at(id, `/events${query({ after, limit })}`)),
+    get<{ facts: StreamEvent[]; last_seq: number; has_more: boolean }>(sessionPath(id, `/events${query({ after, limit })}`)),
   questions: () => get<{ questions: OpenQuestion[] }>("questions"),
-  questionsOf: (id: string) => get<{ questions: OpenQuestion[] }>(at(id, "/questions")),
-  context: (id: string) => get<Record<string, unknown>>(at(id, "/context")),
+  questionsOf: (id: string) => get<{ questions: OpenQuestion[] }>(sessionPath(id, "/questions")),
+  context: (id: string) => get<Record<string, unknown>>(sessionPath(id, "/context")),
   usage: (by: string, since: string) =>
-    get<{ groups: UsageGroup[]; own: Spent; children: Spent }>(`usage${query({ by, since })}`),
-  renderers: (id: string) => get<{ tools: ToolDress[] }>(at(id, "/renderers")),
+    get<{ groups: UsageGroup[]; own: Spending; children: Spending }>(`usage${query({ by, since })}`),
+  renderers: (id: string) => get<{ tools: ToolAppearance[] }>(sessionPath(id, "/renderers")),
   renderedLive: (id: string, rendering: string, width: number) =>
-    get<{ text: string | null }>(at(id, `/live/rendered${query({ id: rendering, width })}`)),
+    get<{ text: string | null }>(sessionPath(id, `/live/rendered${query({ id: rendering, width })}`)),
   renderedFact: (id: string, seq: number, width: number) =>
-    get<{ text: string | null }>(at(id, `/events/rendered${query({ seq, width })}`)),
-  commands: (id: string) => get<{ commands: Command[] }>(at(id, "/commands")),
-  models: (cwd: string) => get<{ models: ModelInfo[]; default?: string; looked_for?: Finding[] }>(`models${query({ cwd })}`),
+    get<{ text: string | null }>(sessionPath(id, `/events/rendered${query({ seq, width })}`)),
+  commands: (id: string) => get<{ commands: Command[] }>(sessionPath(id, "/commands")),
+  models: (cwd: string) => get<{ models: ModelInfo[]; default?: string; looked_for?: SetupCheck[] }>(`models${query({ cwd })}`),
   files: (cwd: string, q: string) => get<{ files: MentionedFile[]; complete: boolean }>(`files${query({ cwd, q, limit: 12 })}`),
-  argumentsOf: (id: string, command: string, typed: string) =>
-    get<{ arguments: string[] }>(at(id, `/commands/${encodeURIComponent(command)}/arguments${query({ typed })}`)),
+  commandArguments: (id: string, command: string, typed: string) =>
+    get<{ arguments: string[] }>(sessionPath(id, `/commands/${encodeURIComponent(command)}/arguments${query({ typed })}`)),
   upload: async (file: File): Promise<Upload> => {
     const headers = { "Content-Type": file.type || "application/octet-stream" };
     const response = await send(`uploads${query({ name: file.name || "pasted" })}`, { method: "POST", headers, body: file });
@@ -131,15 +132,15 @@ export const api = {
     const response = await send(`sessions/import${query({ cwd })}`, { method: "POST", headers, body: file });
     return (await response.json()) as SessionSummary;
   },
-  blobUrl: (id: string, blob: string) => apiUrl(at(id, `/blobs/${encodeURIComponent(blob)}`)),
-  exportUrl: (id: string, format: string) => apiUrl(at(id, `/export?format=${format}`)),
+  blobUrl: (id: string, blob: string) => apiUrl(sessionPath(id, `/blobs/${encodeURIComponent(blob)}`)),
+  exportUrl: (id: string, format: string) => apiUrl(sessionPath(id, `/export?format=${format}`)),
 };
 
 /** The live bytes of an agent's terminal. */
-export function terminalSource(id: string): Source {
+export function terminalSource(id: string): StreamSource {
   const headers = { Accept: "text/event-stream" };
   return {
-    stream: (_, signal) => fetch(apiUrl(at(id, "/terminal")), { headers, signal, credentials: "same-origin", cache: "no-store" }),
+    stream: (_, signal) => fetch(apiUrl(sessionPath(id, "/terminal")), { headers, signal, credentials: "same-origin", cache: "no-store" }),
   };
 }
 
@@ -149,4 +150,25 @@ export interface TreeEntry {
   type: string;
   text?: string;
   label?: string;
+}
+
+/** Seconds that a poll waits for facts. */
+const WAIT = 25;
+
+/** The events of a session. */
+export function sessionSource(session: string): StreamSource {
+  const path = sessionPath(session, "/events");
+  const fetchEvents = (query: string, headers: Record<string, string>, signal: AbortSignal): Promise<Response> =>
+    fetch(apiUrl(`${path}?${query}`), { headers, signal, credentials: "same-origin", cache: "no-store" });
+  return {
+    stream: (after, signal) => {
+      const headers: Record<string, string> = { Accept: "text/event-stream" };
+      if (after) headers["Last-Event-ID"] = String(after);
+      return fetchEvents(`after=${after}`, headers, signal);
+    },
+    poll: async (after, signal, waits) => {
+      const response = checked(await fetchEvents(`after=${after}&wait=${waits ? WAIT : 0}`, { Accept: "application/json" }, signal));
+      return (await response.json()) as Page;
+    },
+  };
 }

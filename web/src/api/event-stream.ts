@@ -1,69 +1,69 @@
-/** Follows a session or an agent: one stream that resumes exactly where it was cut, or questions on the same cursor. */
+/** `EventStream` follows a session or an agent: one stream that resumes where it was cut, or long polling from the same position. */
 
-import { EventReader, type ServerEvent } from "./sse";
-import { type Frame, factNumber } from "./types";
+import { type StreamEvent, factNumber } from "./types";
 
-export type Connection = "connecting" | "live" | "polling" | "offline" | "resting";
+export type Connection = "connecting" | "live" | "polling" | "offline" | "paused";
 
-export interface Source {
-  /** Opens the stream of what comes after that fact. */
+export interface StreamSource {
+  /** Opens the stream after that fact. */
   stream(after: number, signal: AbortSignal): Promise<Response>;
-  /** A page of the facts after that one, which are waited for some seconds if asked. What has no pages is only streamed. */
+  /** A page of the facts after that one; `waits`: for some seconds if there are none. Without it there is only the stream. */
   poll?(after: number, signal: AbortSignal, waits: boolean): Promise<Page>;
 }
 
 export interface Page {
-  facts: Frame[];
+  facts: StreamEvent[];
   has_more: boolean;
 }
 
-export interface Listener {
-  frames(frames: Frame[]): void;
+export interface StreamListener {
+  events(events: StreamEvent[]): void;
   connection(state: Connection): void;
-  /** The server will not answer, however often it is asked: not logged in, no such session, or none that has a stream. */
+  /** Retrying is useless: not logged in, no such session, or none that has a stream. */
   refused(status: number): void;
-  /** What follows is told from its first fact: the session was brought back with fewer than were told of it. */
-  anew?(): void;
+  /** Facts start from the first again: the session was restored with fewer than this page has. */
+  restart?(): void;
 }
 
-export interface Patience {
-  /** Milliseconds without anything, not even a sign of life, until the stream counts as buffered or dead. */
+/** In milliseconds. */
+export interface Timeouts {
+  /** Without a byte, not even a keep-alive, until the stream counts as buffered or dead. */
   first: number;
   silence: number;
-  /** The longest pause before it is tried again. */
+  /** The longest pause between two attempts. */
   backoff: number;
-  /** How long questions are asked before a stream is tried again. */
+  /** How long to poll before a stream is tried again. */
   polling: number;
 }
 
-const PATIENCE: Patience = { first: 8000, silence: 50_000, backoff: 15_000, polling: 120_000 };
+const TIMEOUTS: Timeouts = { first: 8000, silence: 50_000, backoff: 15_000, polling: 120_000 };
 
-/** Raises what the server will not answer otherwise, however often it is asked. */
+/** The response, if it is a success. */
 export function checked(response: Response): Response {
-  if ([401, 403, 404, 409].includes(response.status)) throw new Refused(response.status);
-  if (response.status === 400) throw new NotThere("the fact to go on from is not there");
-  if (!response.ok) throw new Error(`answered with ${response.status}`);
+  if ([401, 403, 404, 409].includes(response.status)) throw new StreamRefused(response.status);
+  if (response.status === 400) throw new CursorGone("the fact to continue from does not exist");
+  if (!response.ok) throw new Error(`the server answered ${response.status}`);
   return response;
 }
 
-/** The name of an event is its type; data that is no object is kept as it is. */
-function frameOf({ name, data }: ServerEvent): Frame {
+/** The name of a server-sent event is its type. Data that is no object stays a string. */
+function parseEvent({ name, data }: ServerEvent): StreamEvent {
   if (name && !data.startsWith("{")) return { type: name, data };
-  const frame = JSON.parse(data) as Frame;
-  return name ? { ...frame, type: name } : frame;
+  const event = JSON.parse(data) as StreamEvent;
+  return name ? { ...event, type: name } : event;
 }
 
-class Refused extends Error {
+class StreamRefused extends Error {
   constructor(readonly status: number) {
     super(`refused with ${status}`);
   }
 }
 
-class NotThere extends Error {}
+class CursorGone extends Error {}
 
-export class Follower {
+export class EventStream {
   private after: number;
-  private isAnew = false;
+  private isRestarting = false;
   private stop: AbortController | null = null;
   private failures = 0;
   private stalls = 0;
@@ -71,10 +71,10 @@ export class Follower {
   private wake: (() => void) | null = null;
 
   constructor(
-    private readonly source: Source,
-    private readonly listener: Listener,
+    private readonly source: StreamSource,
+    private readonly listener: StreamListener,
     after = 0,
-    private readonly patience: Patience = PATIENCE,
+    private readonly timeouts: Timeouts = TIMEOUTS,
   ) {
     this.after = after;
   }
@@ -85,10 +85,10 @@ export class Follower {
     void this.run(this.stop.signal);
   }
 
-  /** What comes meanwhile is not lost: `start` goes on after the last fact. */
-  rest(): void {
+  /** Loses nothing: `start` continues after the last fact. */
+  pause(): void {
     this.close();
-    this.listener.connection("resting");
+    this.listener.connection("paused");
   }
 
   close(): void {
@@ -96,8 +96,8 @@ export class Follower {
     this.stop = null;
   }
 
-  /** Does not wait for the next try: the network is back, or a person looks. */
-  hurry(): void {
+  /** Skips the pause: the network is back, or a person looks at the page. */
+  retryNow(): void {
     this.failures = 0;
     this.wake?.();
   }
@@ -109,23 +109,23 @@ export class Follower {
         else await this.streamOnce(signal);
       } catch (error) {
         if (signal.aborted) return;
-        if (error instanceof Refused) {
+        if (error instanceof StreamRefused) {
           this.close();
           return this.listener.refused(error.status);
         }
-        if (error instanceof NotThere && this.after) {
+        if (error instanceof CursorGone && this.after) {
           this.after = 0;
-          this.isAnew = true;
+          this.isRestarting = true;
         }
         this.failures += 1;
-        if (this.failures > 1 && !(await this.isAnswered(signal)) && !signal.aborted) this.listener.connection("offline");
+        if (this.failures > 1 && !(await this.canPoll(signal)) && !signal.aborted) this.listener.connection("offline");
       }
-      if (this.failures) await this.pause(signal);
+      if (this.failures) await this.backOff(signal);
     }
   }
 
-  /** A server that answers while its streams fail: something between us holds them back. */
-  private async isAnswered(signal: AbortSignal): Promise<boolean> {
+  /** A server that answers while its streams fail: something between here and there buffers them. */
+  private async canPoll(signal: AbortSignal): Promise<boolean> {
     if (!this.source.poll || Date.now() < this.pollingUntil) return false;
     try {
       await this.pollOnce(signal, false);
@@ -136,8 +136,8 @@ export class Follower {
     return true;
   }
 
-  private async pause(signal: AbortSignal): Promise<void> {
-    const longest = Math.min(this.patience.backoff, 500 * 2 ** (this.failures - 1));
+  private async backOff(signal: AbortSignal): Promise<void> {
+    const longest = Math.min(this.timeouts.backoff, 500 * 2 ** (this.failures - 1));
     const ms = longest * (0.5 + Math.random() / 2);
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, ms);
@@ -152,71 +152,116 @@ export class Follower {
 
   private async streamOnce(signal: AbortSignal): Promise<void> {
     const attempt = new AbortController();
-    const giveUp = (): void => attempt.abort();
-    signal.addEventListener("abort", giveUp, { once: true });
-    let hasSpoken = false;
-    let timer = setTimeout(giveUp, this.patience.first);
+    const abort = (): void => attempt.abort();
+    signal.addEventListener("abort", abort, { once: true });
+    let isReceiving = false;
+    let timer = setTimeout(abort, this.timeouts.first);
     try {
       if (!this.failures) this.listener.connection("connecting");
       const { body } = checked(await this.source.stream(this.after, attempt.signal));
       if (!body) throw new Error("the stream has no body");
-      const events = new EventReader();
-      const pieces = body.pipeThrough(new TextDecoderStream()).getReader();
+      const parser = new SseParser();
+      const chunks = body.pipeThrough(new TextDecoderStream()).getReader();
       for (;;) {
-        const { done, value } = await pieces.read();
+        const { done, value } = await chunks.read();
         if (done) break;
         clearTimeout(timer);
-        timer = setTimeout(giveUp, this.patience.silence);
-        if (!hasSpoken) {
-          hasSpoken = true;
+        timer = setTimeout(abort, this.timeouts.silence);
+        if (!isReceiving) {
+          isReceiving = true;
           this.failures = 0;
           this.stalls = 0;
           this.listener.connection("live");
         }
-        this.pass(events.feed(value).map(frameOf));
+        this.deliver(parser.feed(value).map(parseEvent));
       }
-      if (!hasSpoken) throw new Error("the stream ended before it began");
-      this.failures = Math.max(1, this.failures); // a server that ends streams is about to go: do not rush it
+      if (!isReceiving) throw new Error("the stream ended before it sent anything");
+      this.failures = Math.max(1, this.failures); // a server that ends streams is about to stop: wait before the next attempt
     } catch (error) {
-      if (!hasSpoken && attempt.signal.aborted && !signal.aborted) this.stalled();
+      if (!isReceiving && attempt.signal.aborted && !signal.aborted) this.stalled();
       throw error;
     } finally {
       clearTimeout(timer);
-      signal.removeEventListener("abort", giveUp);
+      signal.removeEventListener("abort", abort);
     }
   }
 
   private stalled(): void {
     this.stalls += 1;
-    if (this.stalls >= 2 && this.source.poll) this.pollingUntil = Date.now() + this.patience.polling;
+    if (this.stalls >= 2 && this.source.poll) this.pollingUntil = Date.now() + this.timeouts.polling;
   }
 
   private async pollOnce(signal: AbortSignal, waits = true): Promise<void> {
-    const found = await this.source.poll!(this.after, signal, waits);
+    const page = await this.source.poll!(this.after, signal, waits);
     this.failures = 0;
     this.listener.connection("polling");
-    this.pass(found.facts);
-    if (!found.has_more) this.listener.frames([{ type: "caught_up" }]);
+    this.deliver(page.facts);
+    if (!page.has_more) this.listener.events([{ type: "caught_up" }]);
   }
 
-  /** Passes on what follows without a gap; beyond one, it is asked for again. */
-  private pass(frames: Frame[]): void {
-    const passed: Frame[] = [];
+  /** Delivers events up to the first gap; what follows a gap is requested again. */
+  private deliver(events: StreamEvent[]): void {
+    const delivered: StreamEvent[] = [];
     let missing = 0;
-    for (const frame of frames) {
-      const seq = factNumber(frame);
+    for (const event of events) {
+      const seq = factNumber(event);
       if (seq > this.after + 1) {
         missing = this.after + 1;
         break;
       }
       this.after = Math.max(this.after, seq);
-      passed.push(frame);
+      delivered.push(event);
     }
-    if (passed.length && this.isAnew) {
-      this.isAnew = false;
-      this.listener.anew?.();
+    if (delivered.length && this.isRestarting) {
+      this.isRestarting = false;
+      this.listener.restart?.();
     }
-    if (passed.length) this.listener.frames(passed);
+    if (delivered.length) this.listener.events(delivered);
     if (missing) throw new Error(`fact ${missing} is missing`);
+  }
+}
+
+export interface ServerEvent {
+  id: string;
+  /** Empty for an event without one. */
+  name: string;
+  data: string;
+}
+
+/** Parses server-sent events from chunks of text. */
+export class SseParser {
+  private buffer = "";
+  private id = "";
+  private name = "";
+  private data: string[] = [];
+
+  /** The events that this chunk completes. */
+  feed(chunk: string): ServerEvent[] {
+    const events: ServerEvent[] = [];
+    const lines = (this.buffer + chunk).split("\n");
+    this.buffer = lines.pop() ?? "";
+    for (const line of lines) {
+      const event = this.line(line.endsWith("\r") ? line.slice(0, -1) : line);
+      if (event) events.push(event);
+    }
+    return events;
+  }
+
+  private line(line: string): ServerEvent | null {
+    if (line === "") {
+      const event = this.data.length ? { id: this.id, name: this.name, data: this.data.join("\n") } : null;
+      this.data = [];
+      this.id = "";
+      this.name = "";
+      return event;
+    }
+    if (line.startsWith(":")) return null;
+    const colon = line.indexOf(":");
+    const name = colon < 0 ? line : line.slice(0, colon);
+    const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
+    if (name === "data") this.data.push(value);
+    else if (name === "id") this.id = value;
+    else if (name === "event") this.name = value;
+    return null;
   }
 }

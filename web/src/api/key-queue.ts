@@ -1,9 +1,10 @@
-/** Keys on their way to a terminal: those of a moment go together, and none overtakes another. */
+/** `KeyQueue` sends keys to a terminal in order, several in one request. */
 
-const TOGETHER = 12;
+/** Milliseconds in which keys are collected. */
+const DELAY = 12;
 
-export class KeyPresses {
-  private waiting = "";
+export class KeyQueue {
+  private pending = "";
   private isSending = false;
 
   constructor(
@@ -12,21 +13,21 @@ export class KeyPresses {
   ) {}
 
   press(keys: string): void {
-    this.waiting += keys;
+    this.pending += keys;
     if (!this.isSending) void this.send();
   }
 
   private async send(): Promise<void> {
     this.isSending = true;
     try {
-      while (this.waiting) {
-        await new Promise((resolve) => setTimeout(resolve, TOGETHER));
-        const keys = this.waiting;
-        this.waiting = "";
+      while (this.pending) {
+        await new Promise((resolve) => setTimeout(resolve, DELAY));
+        const keys = this.pending;
+        this.pending = "";
         await this.post(keys);
       }
     } catch (error) {
-      this.waiting = ""; // what was typed after keys that were lost means something else now
+      this.pending = ""; // keys typed after lost ones would mean something else
       this.failed(error);
     } finally {
       this.isSending = false;

@@ -1,4 +1,4 @@
-/** What goes over the wire: facts, live events, requests and answers of API v1. */
+/** The types of API v1: events, requests and responses. */
 
 export interface TextBlock {
   type: "text";
@@ -99,8 +99,8 @@ export interface Display {
 }
 export type RunStatus = "completed" | "cancelled" | "refused" | "limit" | "interrupted" | "failed";
 
-/** One JSON object of a stream. Its fields depend on `type`; facts have a `seq`. */
-export interface Frame {
+/** One event of a stream. Its fields depend on `type`; facts have a `seq`. */
+export interface StreamEvent {
   type: string;
   seq?: number;
   session?: string;
@@ -110,9 +110,9 @@ export interface Frame {
   [field: string]: any;
 }
 
-/** The number of a fact; 0 for what is none. `caught_up` names the last fact, and is none itself. */
-export function factNumber(frame: Frame): number {
-  return frame.type === "caught_up" ? 0 : (frame.seq ?? 0);
+/** The number of a fact; 0 for a live event. `caught_up` has the number of the last fact, but is no fact. */
+export function factNumber(event: StreamEvent): number {
+  return event.type === "caught_up" ? 0 : (event.seq ?? 0);
 }
 
 export interface SessionSummary {
@@ -125,7 +125,7 @@ export interface SessionSummary {
   preview?: string;
   status?: string;
   driver?: string;
-  agent?: AgentShown | null;
+  agent?: AgentInfo | null;
   forked_from?: string;
   child_of?: string;
 }
@@ -139,32 +139,33 @@ export interface SearchHit {
 export interface OpenQuestion {
   session: string;
   asked: { id: string; question: Question; call?: string; asked_by?: string };
+  /** The child that asks; empty for the session itself. */
   agent?: string;
 }
 export interface WaitingRequest {
   id: string;
   type: string;
   content?: PlainBlock[];
-  /** Of a command. */
+  /** The name of a command. */
   name?: string;
   arguments?: string;
   by?: string;
 }
 /** Another vendor's agent. */
-export interface AgentShown {
+export interface AgentInfo {
   type: string;
   status: "initializing" | "changing" | "stable" | "elsewhere" | "ended";
-  /** How it is driven; empty where this server does not. */
+  /** How this server drives it; empty if it does not. */
   transport: "" | "pty" | "acp" | "stream-json";
-  /** It can be started again without saying how. */
+  /** The server knows the command that restarts it. */
   remembered: boolean;
 }
-export interface SessionShown extends SessionSummary {
+export interface SessionDetails extends SessionSummary {
   model?: string;
   reasoning?: string;
   run?: { id: string; status: "running" | "waiting" | "cut"; children?: string[] } | null;
   held?: boolean;
-  /** The process that has it open. */
+  /** The process that has the session open. */
   holder?: { pid: number; host: string; here: boolean } | null;
   questions?: OpenQuestion[];
   waiting?: WaitingRequest[];
@@ -174,23 +175,23 @@ export interface Me {
   scope: "all" | "observe";
   version: string;
   cwd?: string;
-  /** Empty when none can answer. */
+  /** Empty if no model is available. */
   model?: string;
   notice?: string;
 }
-export interface Finding {
+export interface SetupCheck {
   name: string;
   found: boolean;
   detail: string;
   to_do?: string;
 }
-/** Lines that an extension draws are asked for by their id. */
+/** Lines that an extension renders, by their id. */
 export interface Rendering {
   id: string;
   hz?: number;
 }
-/** How an extension wants calls of a tool to be shown. */
-export interface ToolDress {
+/** How an extension presents the calls of a tool. */
+export interface ToolAppearance {
   tool: string;
   title?: string;
   color?: string;
@@ -199,7 +200,7 @@ export interface ToolDress {
   header?: boolean;
   body?: boolean;
 }
-export interface Spent {
+export interface Spending {
   calls?: number;
   usage?: Usage;
   known_cost?: number | null;
@@ -209,8 +210,8 @@ export interface UsageGroup {
   day?: string;
   model?: string;
   session?: string;
-  own?: Spent;
-  children?: Spent;
+  own?: Spending;
+  children?: Spending;
 }
 export interface Command {
   name: string;
@@ -240,9 +241,9 @@ export interface Upload {
   size: number;
   path?: string;
 }
-export interface Settled {
+export interface RequestState {
   id: string;
   state: "waiting" | "settled" | "refused";
   seq?: number;
-  fact?: Frame;
+  fact?: StreamEvent;
 }

@@ -1,23 +1,24 @@
-/** Another vendor's agent: its conversation and its terminal, beside each other where there is room. */
+/** The conversation and the terminal of another vendor's agent, side by side if there is room. */
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { store } from "../state/app";
-import { type AgentShown, type DrivenAgent, agentName, agentShown, hasRoomForBoth, shownNow } from "../state/agent-session";
+import { type AgentLayout, type AgentSession, agentName, agentLayout, fitsBoth, currentLayout } from "../state/agent-session";
 import "../agents.css";
 import { Icon } from "./icons";
 import { LiveTerminal } from "./live-terminal";
 
-const ROOM = 840;
+/** Pixels. */
+const MIN_WIDTH_FOR_BOTH = 840;
 
-const WORDS = { unknown: "", starting: "starts", stable: "waits for you", running: "at work", ended: "ended" };
+const STATES = { unknown: "", starting: "starting", stable: "ready", running: "working", ended: "ended" };
 
-export function AgentBadge({ agent }: { agent: DrivenAgent }): JSX.Element {
+export function AgentBadge({ agent }: { agent: AgentSession }): JSX.Element {
   const isOffline = agent.connection.value === "offline";
   const state = isOffline ? "offline" : agent.state.value;
-  const word = isOffline ? "offline" : WORDS[agent.state.value];
+  const word = isOffline ? "offline" : STATES[agent.state.value];
   return (
-    <span class={`agent-badge ${state}`} role="status" title={isOffline ? "Not connected. It is tried again." : undefined}>
+    <span class={`agent-badge ${state}`} role="status" title={isOffline ? "Not connected. Retrying…" : undefined}>
       <span class="agent-dot" aria-hidden="true" />
       <span class="agent-name">{agentName(agent.type.value)}</span>
       {word && <span class="agent-word">{word}</span>}
@@ -25,23 +26,23 @@ export function AgentBadge({ agent }: { agent: DrivenAgent }): JSX.Element {
   );
 }
 
-const VIEWS: [AgentShown, string, string][] = [
+const VIEWS: [AgentLayout, string, string][] = [
   ["chat", "thought", "Conversation"],
   ["both", "columns", "Both"],
   ["terminal", "terminal", "Terminal"],
 ];
 
-export function ViewSwitch({ agent }: { agent: DrivenAgent }): JSX.Element | null {
+export function ViewSwitch({ agent }: { agent: AgentSession }): JSX.Element | null {
   if (!agent.terminal.value && !agent.screen.value) return null;
-  const now = shownNow();
-  const choose = (view: AgentShown): void => {
-    agentShown.value = view;
+  const layout = currentLayout();
+  const choose = (view: AgentLayout): void => {
+    agentLayout.value = view;
     store("agent-shown", view);
   };
   return (
-    <span class="view-switch" role="group" aria-label="What is shown">
-      {VIEWS.filter(([view]) => view !== "both" || hasRoomForBoth.value).map(([view, icon, name]) => (
-        <button key={view} type="button" class="quiet" aria-pressed={now === view} title={name} onClick={() => choose(view)}>
+    <span class="view-switch" role="group" aria-label="Layout">
+      {VIEWS.filter(([view]) => view !== "both" || fitsBoth.value).map(([view, icon, name]) => (
+        <button key={view} type="button" class="quiet" aria-pressed={layout === view} title={name} onClick={() => choose(view)}>
           <Icon name={icon} size={16} />
           <span class="view-name">{name}</span>
         </button>
@@ -50,23 +51,23 @@ export function ViewSwitch({ agent }: { agent: DrivenAgent }): JSX.Element | nul
   );
 }
 
-export function AgentPanes({ agent, children }: { agent: DrivenAgent; children: ComponentChildren }): JSX.Element {
+export function AgentPanes({ agent, children }: { agent: AgentSession; children: ComponentChildren }): JSX.Element {
   const panes = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    const one = panes.current;
-    if (!one) return undefined;
-    const observer = new ResizeObserver(() => { hasRoomForBoth.value = one.clientWidth >= ROOM; });
-    observer.observe(one);
+    const element = panes.current;
+    if (!element) return undefined;
+    const observer = new ResizeObserver(() => { fitsBoth.value = element.clientWidth >= MIN_WIDTH_FOR_BOTH; });
+    observer.observe(element);
     return () => observer.disconnect();
   }, []);
   const hasTerminal = Boolean(agent.terminal.value || agent.screen.value);
-  const now = hasTerminal ? shownNow() : "chat";
+  const layout = hasTerminal ? currentLayout() : "chat";
   return (
-    <div class={`agent-panes shows-${now}`} ref={panes}>
-      <section class="agent-chat" hidden={now === "terminal"}>
+    <div class={`agent-panes shows-${layout}`} ref={panes}>
+      <section class="agent-chat" hidden={layout === "terminal"}>
         {children}
       </section>
-      {now !== "chat" && <LiveTerminal agent={agent} />}
+      {layout !== "chat" && <LiveTerminal agent={agent} />}
     </div>
   );
 }

@@ -1,14 +1,14 @@
-/** The page: the sessions, the one that is looked at, and what lies over it. */
+/** The page: the list of sessions, the current one, dialogs and toasts. */
 
 import { effect, signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
-import { access, announcement, drawerOpen, me, mayAct, overlay, panel } from "../state/app";
+import { access, announcement, drawerOpen, me, canAct, overlay, panel } from "../state/app";
 import { attach } from "../state/attachments";
 import { OpenSession, current, isDriven } from "../state/open-session";
 import { sessionId } from "../state/route";
-import { asked, sessions } from "../state/session-list";
-import { droppedFiles } from "./file-drop";
+import { questions, sessions } from "../state/session-list";
+import { fileDropProps } from "./file-drop";
 import { Dock } from "./dock";
 import { Header, MenuButton, titleOf } from "./header";
 import { Icon } from "./icons";
@@ -16,14 +16,14 @@ import { Login } from "./login";
 import { NoModel } from "./no-model";
 import { Overlays } from "./overlays";
 import { SidePanel } from "./side-panel";
-import { PromptDialog } from "./prompt-dialog";
+import { PromptDialog } from "./dialog";
 import { Mark, Sidebar } from "./sidebar";
-import { Toasts } from "./toasts";
-import { Transcript } from "./item-list";
-import { Widgets } from "./widgets";
+import { Toasts } from "./dialog";
+import { ItemList } from "./item-list";
+import { Widgets } from "./extension-ui";
 
-/** The session of the address is the one that is open. */
-export function followAddress(): void {
+/** Opens the session in the address. */
+export function openCurrentSession(): void {
   effect(() => {
     const id = access.value === "granted" ? sessionId.value : "";
     const before = current.peek();
@@ -35,7 +35,7 @@ export function followAddress(): void {
   });
   effect(() => {
     const session = current.value;
-    const count = asked.value.length;
+    const count = questions.value.length;
     const sign = count ? `(${count}) ` : session?.view.value.run ? "● " : "";
     document.title = session ? `${sign}${titleOf(session).slice(0, 60)} · Ostler` : `${sign}Ostler`;
   });
@@ -51,8 +51,8 @@ function Welcome(): JSX.Element {
       <div class="welcome">
         <Mark />
         <h1>Ostler</h1>
-        <p>{sessions.value.length ? "Choose a session, or begin one." : "Begin a session, and say what is to be done."}</p>
-        <button type="button" class="primary" disabled={!mayAct()} onClick={() => { overlay.value = "new"; }}>
+        <p>{sessions.value.length ? "Choose a session, or start a new one." : "Start a session and describe the task."}</p>
+        <button type="button" class="primary" disabled={!canAct()} onClick={() => { overlay.value = "new"; }}>
           New session
         </button>
         <button type="button" class="quiet" onClick={() => { overlay.value = "usage"; }}>
@@ -60,19 +60,19 @@ function Welcome(): JSX.Element {
         </button>
         <NoModel cwd="" />
         <p class="small-print">
-          <kbd>Ctrl</kbd> <kbd>K</kbd> finds everything, <kbd>?</kbd> shows the keys · version {me.value?.version}
+          <kbd>Ctrl</kbd> <kbd>K</kbd> for commands, <kbd>?</kbd> for shortcuts · version {me.value?.version}
         </p>
       </div>
     </div>
   );
 }
 
-function Begin({ cwd }: { cwd: string }): JSX.Element {
+function EmptySession({ cwd }: { cwd: string }): JSX.Element {
   return (
     <>
-      <h2>What shall be done?</h2>
+      <h2>What should I do?</h2>
       <p>
-        Works in <code>{cwd}</code>
+        Working directory: <code>{cwd}</code>
       </p>
     </>
   );
@@ -81,13 +81,13 @@ function Begin({ cwd }: { cwd: string }): JSX.Element {
 type AgentMain = typeof import("./agent-main").AgentMain;
 const agentMain = signal<AgentMain | null>(null);
 
-/** A session of another vendor's agent; what shows it is loaded when the first one is looked at. */
+/** A session of another vendor's agent; its components are loaded with the first one. */
 function Driven({ session }: { session: OpenSession }): JSX.Element {
   useEffect(() => {
     if (!agentMain.value) void import("./agent-main").then((loaded) => { agentMain.value = loaded.AgentMain; });
   }, []);
-  const Shown = agentMain.value;
-  return Shown ? <Shown session={session} /> : <main class="main" />;
+  const Loaded = agentMain.value;
+  return Loaded ? <Loaded session={session} /> : <main class="main" />;
 }
 
 function Main({ session }: { session: OpenSession }): JSX.Element {
@@ -99,7 +99,7 @@ function Main({ session }: { session: OpenSession }): JSX.Element {
           <div class="heading" />
         </header>
         <div class="welcome">
-          <h1>There is no such session</h1>
+          <h1>Session not found</h1>
           <p>It may have been deleted.</p>
         </div>
       </div>
@@ -107,10 +107,10 @@ function Main({ session }: { session: OpenSession }): JSX.Element {
   }
   if (isDriven(session)) return <Driven session={session} />;
   return (
-    <main class="main" {...droppedFiles(attach)}>
+    <main class="main" {...fileDropProps(attach)}>
       <Header session={session} />
       <Widgets session={session} place="header" />
-      <Transcript key={session.id} session={session} empty={<Begin cwd={session.view.value.cwd} />} />
+      <ItemList key={session.id} session={session} empty={<EmptySession cwd={session.view.value.cwd} />} />
       <Dock session={session} />
       <div class="drop-sign" aria-hidden="true">
         <Icon name="attach" size={28} /> Drop to attach
@@ -128,7 +128,7 @@ export function App(): JSX.Element {
   if (access.value !== "granted") {
     return (
       <main class="login">
-        <p role="status">{access.value === "offline" ? "The server cannot be reached. It is tried again." : ""}</p>
+        <p role="status">{access.value === "offline" ? "The server cannot be reached. Retrying…" : ""}</p>
       </main>
     );
   }

@@ -1,13 +1,13 @@
-/** One call of a tool: its arguments while they are written, its output while it runs, then what came of it. */
+/** A tool call: its arguments while they are written, its output while it runs, then its result. */
 
 import type { JSX } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
-import { argumentsOf, iconOf, titleOf } from "../text/tool-words";
-import type { ToolBlock } from "../transcript/session-view";
-import { elapsed, firstLine } from "../text/format";
+import { callArguments, callIcon, callTitle } from "../text/format";
+import type { CallItem } from "../transcript/items";
+import { duration, firstLine } from "../text/format";
 import { current } from "../state/open-session";
 import { api } from "../api/client";
-import type { ToolDress } from "../api/types";
+import type { ToolAppearance } from "../api/types";
 import { ChildCard } from "./child-card";
 import { Icon } from "./icons";
 import { Markdown } from "./markdown";
@@ -15,26 +15,23 @@ import { memo } from "./memo";
 import { useNow } from "./clock";
 import { Lines, useRendered } from "./extension-ui";
 import { TerminalText } from "./terminal-text";
-import { ToolBody } from "./call-body";
+import { CallBody } from "./call-body";
 
 const COLOR = /^#[0-9a-f]{6}$/i;
-const QUIET = new Set(["read", "search", "agent"]);
+const STAYS_CLOSED = new Set(["read", "search", "agent"]);
 
-function opensByItself(tool: ToolBlock): boolean {
-  if (tool.stage === "failed") return tool.result?.failed !== "call_refused";
-  if (tool.name === "todo") return tool.stage === "done";
-  if (tool.about === "edit" || tool.name === "edit" || tool.name === "write") return true;
-  if (tool.stage === "done" || tool.stage === "left") {
-    if (tool.child) return false;
-    if (tool.about === "execute") return resultLines(tool) <= 12;
-    return false;
-  }
-  if (tool.stage === "asking") return false;
-  return !QUIET.has(tool.about);
+function opensByItself(item: CallItem): boolean {
+  if (item.stage === "failed" || item.stage === "cancelled") return true;
+  if (item.stage === "refused") return false;
+  if (item.name === "todo") return item.stage === "done";
+  if (item.toolKind === "edit" || item.name === "edit" || item.name === "write") return true;
+  if (item.stage === "done" || item.stage === "abandoned") return item.toolKind === "execute" && !item.children.length && resultLines(item) <= 12;
+  if (item.stage === "asking") return false;
+  return !STAYS_CLOSED.has(item.toolKind);
 }
 
-function resultLines(tool: ToolBlock): number {
-  return (tool.result?.content ?? []).reduce((sum, one) => sum + (one.type === "text" ? one.text.split("\n").length : 20), 0);
+function resultLines(item: CallItem): number {
+  return (item.result?.content ?? []).reduce((sum, block) => sum + (block.type === "text" ? block.text.split("\n").length : 20), 0);
 }
 
 const STAGES: Record<string, string> = {
@@ -42,51 +39,55 @@ const STAGES: Record<string, string> = {
   called: "waiting",
   asking: "needs your answer",
   running: "running",
-  deferred: "finishing later",
+  deferred: "finishes later",
   done: "done",
   failed: "failed",
-  left: "not finished",
-  cut: "cut off",
+  refused: "refused",
+  cancelled: "cancelled",
+  abandoned: "not finished",
+  interrupted: "interrupted",
 };
+/** The stages that look like a failure. */
+const FAILED = new Set(["failed", "refused", "cancelled"]);
 
-function Status({ tool, isCut }: { tool: ToolBlock; isCut: boolean }): JSX.Element {
-  const isRunning = tool.stage === "running" && !isCut;
-  const now = useNow(isRunning);
-  const spent = isRunning && tool.startedAt ? now - Date.parse(tool.startedAt) : 0;
-  const stage = isCut && (tool.stage === "running" || tool.stage === "writing") ? "cut" : tool.stage;
-  const result = tool.result;
+function Status({ item, isInterrupted }: { item: CallItem; isInterrupted: boolean }): JSX.Element {
+  const { result, stage, startedMs } = item;
+  const isActive = !isInterrupted && (stage === "running" || stage === "writing");
+  const now = useNow(isActive);
+  const elapsed = isActive && startedMs ? now - startedMs : 0;
+  const text = STAGES[isInterrupted && (stage === "running" || stage === "writing") ? "interrupted" : stage];
   const summary = result ? result.summary || (result.failed ?? "").replace(/_/g, " ") : "";
   return (
-    <span class={`status ${tool.stage}`}>
-      {(tool.stage === "writing" && !isCut) || isRunning ? <span class="spinner" aria-hidden="true" /> : null}
-      {tool.stage === "done" && <Icon name="check" size={14} />}
-      {tool.stage === "failed" && <Icon name="cross" size={14} />}
-      {(tool.stage === "asking" || tool.stage === "deferred") && <Icon name="clock" size={14} />}
-      <span class={summary ? "summary" : "summary stage"}>{summary ? firstLine(summary, 60) : STAGES[stage]}</span>
-      {spent > 2000 && <span class="time">{elapsed(spent)}</span>}
-      {result && result.duration >= 1000 && <span class="time">{elapsed(result.duration)}</span>}
+    <span class={`status ${classOf(stage)}`}>
+      {isActive && <span class="spinner" aria-hidden="true" />}
+      {stage === "done" && <Icon name="check" size={14} />}
+      {FAILED.has(stage) && <Icon name="cross" size={14} />}
+      {(stage === "asking" || stage === "deferred") && <Icon name="clock" size={14} />}
+      <span class={summary ? "summary" : "summary stage"}>{summary ? firstLine(summary, 60) : text}</span>
+      {elapsed > 2000 && <span class="time">{duration(elapsed)}</span>}
+      {result && result.durationMs >= 1000 && <span class="time">{duration(result.durationMs)}</span>}
     </span>
   );
 }
 
-export const ToolCard = memo(function ToolCard({ tool, session }: { tool: ToolBlock; session: string }) {
-  const [chosen, choose] = useState<boolean | null>(null);
+export const CallCard = memo(function CallCard({ item, session }: { item: CallItem; session: string }) {
+  const [choice, choose] = useState<boolean | null>(null);
   const body = useId();
-  const open = chosen ?? opensByItself(tool);
-  const hasChild = Boolean(tool.child);
-  const title = titleOf(tool) || (tool.stage === "writing" ? "…" : "");
+  const { calledSeq, display, name, stage } = item;
+  const open = choice ?? opensByItself(item);
+  const title = callTitle(item) || (stage === "writing" ? "…" : "");
   const here = current.value?.id === session ? current.value : null;
-  const dress = here?.dresses.value.get(tool.name);
-  const isCut = here?.isCut.value ?? false;
-  const known = dress?.title || (tool.display?.title && !tool.display.title.includes("{") ? tool.display.title : tool.name);
-  const header = useRendered(`${session}/${tool.calledSeq}`, dress?.header && tool.calledSeq ? (width) => api.renderedFact(session, tool.calledSeq, width) : null);
+  const appearance = here?.appearances.value.get(name);
+  const isInterrupted = here?.isInterrupted.value ?? false;
+  const label = appearance?.title || (display?.title && !display.title.includes("{") ? display.title : name);
+  const header = useRendered(`${session}/${calledSeq}`, appearance?.header && calledSeq ? (width) => api.renderedFact(session, calledSeq, width) : null);
   return (
-    <div role="group" class={`tool ${tool.stage}`} style={dressed(dress)} aria-label={`${tool.name}: ${firstLine(title, 80)}, ${STAGES[tool.stage]}`}>
+    <div role="group" class={`tool ${classOf(stage)}`} style={borderStyle(appearance)} aria-label={`${name}: ${firstLine(title, 80)}, ${STAGES[stage]}`}>
       <button type="button" class="tool-head" aria-expanded={open} aria-controls={body} onClick={() => choose(!open)}>
-        <Icon name={iconOf(tool)} size={16} />
-        <span class="tool-name">{known}</span>
-        <span class={`tool-title${tool.about === "execute" ? " code" : ""}`}>{header ? <TerminalText text={header.split("\n", 1)[0] ?? ""} /> : firstLine(title)}</span>
-        <Status tool={tool} isCut={isCut} />
+        <Icon name={callIcon(item)} size={16} />
+        <span class="tool-name">{label}</span>
+        <span class={`tool-title${item.toolKind === "execute" ? " code" : ""}`}>{header ? <TerminalText text={header.split("\n", 1)[0] ?? ""} /> : firstLine(title)}</span>
+        <Status item={item} isInterrupted={isInterrupted} />
         <span class={open ? "chevron open" : "chevron"} aria-hidden="true">
           <Icon name="right" size={14} />
         </span>
@@ -94,40 +95,44 @@ export const ToolCard = memo(function ToolCard({ tool, session }: { tool: ToolBl
       <div id={body} class="tool-body" hidden={!open}>
         {open && header?.includes("\n") && <Lines text={header.slice(header.indexOf("\n") + 1)} />}
         {open && (
-          <Growing active={tool.stage === "writing" || tool.stage === "running"}>
-            {dress?.body && tool.result ? <DrawnBody tool={tool} session={session} isMarkdown={dress.markdown ?? false} /> : <ToolBody tool={tool} session={session} values={argumentsOf(tool)} />}
-          </Growing>
+          <ScrollBox isGrowing={stage === "writing" || stage === "running"}>
+            {appearance?.body && item.result ? <RenderedBody item={item} session={session} isMarkdown={appearance.markdown ?? false} /> : <CallBody item={item} session={session} values={callArguments(item)} />}
+          </ScrollBox>
         )}
       </div>
-      {hasChild && tool.child && <ChildCard child={tool.child} open={tool.stage === "running"} />}
+      {item.children.map((child) => (
+        <ChildCard key={child.key} item={child} opensLive={stage === "running"} />
+      ))}
     </div>
   );
 });
 
-function DrawnBody({ tool, session, isMarkdown }: { tool: ToolBlock; session: string; isMarkdown: boolean }): JSX.Element | null {
-  const seq = tool.result?.seq ?? 0;
+const classOf = (stage: CallItem["stage"]): string => (FAILED.has(stage) ? "failed" : stage);
+
+function RenderedBody({ item, session, isMarkdown }: { item: CallItem; session: string; isMarkdown: boolean }): JSX.Element | null {
+  const seq = item.result?.seq ?? 0;
   const text = useRendered(`${session}/${seq}`, seq ? (width) => api.renderedFact(session, seq, width) : null);
   if (text === undefined) return null;
-  if (!text) return <ToolBody tool={tool} session={session} values={argumentsOf(tool)} />;
+  if (!text) return <CallBody item={item} session={session} values={callArguments(item)} />;
   return isMarkdown ? <Markdown text={text} /> : <Lines text={text} label="Result" />;
 }
 
-/** The colour that an extension wants for its calls. Its background might not be readable here. */
-function dressed(dress: ToolDress | undefined): { borderColor: string } | undefined {
-  return dress?.color && COLOR.test(dress.color) ? { borderColor: dress.color } : undefined;
+/** The border colour of an extension's calls. Its background might be unreadable here. */
+function borderStyle(appearance: ToolAppearance | undefined): { borderColor: string } | undefined {
+  return appearance?.color && COLOR.test(appearance.color) ? { borderColor: appearance.color } : undefined;
 }
 
-/** Keeps the end of what grows in sight, unless somebody has scrolled up in it. */
-function Growing({ active, children }: { active: boolean; children: JSX.Element }): JSX.Element {
+/** Keeps the end of a growing text visible, unless a person has scrolled up. */
+function ScrollBox({ isGrowing, children }: { isGrowing: boolean; children: JSX.Element }): JSX.Element {
   const element = useRef<HTMLDivElement>(null);
   const follows = useRef(true);
   useEffect(() => {
-    const one = element.current;
-    if (active && one && follows.current) one.scrollTop = one.scrollHeight;
+    const box = element.current;
+    if (isGrowing && box && follows.current) box.scrollTop = box.scrollHeight;
   });
   const scrolled = (): void => {
-    const one = element.current;
-    if (one) follows.current = one.scrollHeight - one.scrollTop - one.clientHeight < 40;
+    const box = element.current;
+    if (box) follows.current = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
   };
   return (
     <div class="growing" ref={element} onScroll={scrolled}>

@@ -1,30 +1,30 @@
-/** A child run, nested where it was sent from: seen live, or read from its own log when it is opened. */
+/** A child run inside its parent: shown live, or read from its own log when it is opened. */
 
 import type { JSX } from "preact";
 import { useEffect, useId, useState } from "preact/hooks";
-import { withDrawing } from "../transcript/drawing";
-import type { ChildView } from "../transcript/session-view";
-import { isWhole, visibleBlocks } from "../transcript/session-view";
-import { dollars, firstLine, leastCost, shortTokens, totalTokens } from "../text/format";
+import { withLiveMessage } from "../transcript/answer-items";
+import type { ChildItem } from "../transcript/items";
+import { isWhole, visibleItems } from "../transcript/session-view";
+import { dollars, firstLine, knownCost, shortTokens, totalTokens } from "../text/format";
 import { current } from "../state/open-session";
-import { addressOf, goTo } from "../state/route";
-import { BlockView } from "./item";
+import { addressOf, openSession } from "../state/route";
+import { ItemView } from "./item";
 import { Icon } from "./icons";
 
-/** Of a long child the last blocks are nested; all of it is in its own session. */
-const LAST = 40;
+/** The items of a long child that are shown here; its own session has all. */
+const MAX_ITEMS = 40;
 
-export function ChildCard({ child, open: opensLive }: { child: ChildView; open: boolean }): JSX.Element {
-  const [chosen, choose] = useState<boolean | null>(null);
+export function ChildCard({ item: child, opensLive }: { item: ChildItem; opensLive: boolean }): JSX.Element {
+  const [choice, choose] = useState<boolean | null>(null);
   const id = useId();
-  const open = chosen ?? (opensLive && child.status === "running");
+  const open = choice ?? (opensLive && child.status === "running");
   const view = child.view;
   const isRead = isWhole(view);
   useEffect(() => {
     if (open && !isRead) void current.value?.readChild(child.session);
   }, [open, isRead, child.session]);
-  const said = view ? withDrawing(visibleBlocks(view), view.live.get("terminal:message")) : [];
-  const blocks = said.filter((block) => block.kind !== "receipt" || block.status !== "completed");
+  const visible = view ? withLiveMessage(visibleItems(view), view.liveValues.get("terminal:message")) : [];
+  const items = visible.filter((item) => item.kind !== "run_end" || item.status !== "completed");
   const totals = child.totals;
   return (
     <div class={`child ${child.status}`}>
@@ -41,7 +41,7 @@ export function ChildCard({ child, open: opensLive }: { child: ChildView; open: 
           {child.status === "running" ? <span class="spinner" aria-hidden="true" /> : null}
           {child.status}
           {totals && totalTokens(totals.usage) > 0 && ` · ${shortTokens(totalTokens(totals.usage))}`}
-          {totals && leastCost(totals) > 0 && ` · ${dollars(leastCost(totals))}`}
+          {totals && knownCost(totals) > 0 && ` · ${dollars(knownCost(totals))}`}
         </span>
         <a
           class="quiet small"
@@ -50,7 +50,7 @@ export function ChildCard({ child, open: opensLive }: { child: ChildView; open: 
           title="Open its session"
           onClick={(event) => {
             event.preventDefault();
-            goTo(child.session);
+            openSession(child.session);
           }}
         >
           <Icon name="open" size={14} />
@@ -58,11 +58,11 @@ export function ChildCard({ child, open: opensLive }: { child: ChildView; open: 
       </div>
       {open && (
         <div id={id} class="child-body">
-          {blocks.length > LAST && <p class="small-print">{blocks.length - LAST} earlier blocks are in its session.</p>}
-          {blocks.slice(-LAST).map((block) => (
-            <BlockView key={block.key} block={block} session={child.session} nested />
+          {items.length > MAX_ITEMS && <p class="small-print">{items.length - MAX_ITEMS} earlier items: open its session to read them.</p>}
+          {items.slice(-MAX_ITEMS).map((item) => (
+            <ItemView key={item.key} item={item} session={child.session} isNested />
           ))}
-          {!blocks.length && <p class="small-print">Nothing said yet.</p>}
+          {!items.length && <p class="small-print">No messages yet.</p>}
           {child.reason && <p class="small-print">{child.reason}</p>}
         </div>
       )}

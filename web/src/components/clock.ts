@@ -1,4 +1,4 @@
-/** The time, for those who watch it pass. */
+/** `useNow`: the current time, updated while `active`. */
 
 import { useEffect, useState } from "preact/hooks";
 

@@ -1,10 +1,10 @@
-/** Code in a frame, coloured once the highlighter is there. */
+/** Code, coloured once the highlighter is loaded. */
 
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { memo } from "./memo";
 import { useMemo, useState } from "preact/hooks";
-import type { Piece } from "../text/highlight";
+import type { CodeSpan } from "../text/highlight";
 import { announcement } from "../state/app";
 import { Icon } from "./icons";
 
@@ -12,39 +12,39 @@ type Highlighter = typeof import("../text/highlight");
 
 const highlighter = signal<Highlighter | null>(null);
 let loading: Promise<void> | null = null;
-/** Longer code stays plain: colours would cost more than they tell. */
-const MOST = 60_000;
+/** Longer code stays plain. */
+const MAX_LENGTH = 60_000;
 
-function needHighlighter(): Highlighter | null {
+function loadHighlighter(): Highlighter | null {
   loading ??= import("../text/highlight").then((loaded) => {
     highlighter.value = loaded;
   });
   return highlighter.value;
 }
 
-export function useHighlightedLines(code: string, language: string): Piece[][] | null {
-  const loaded = language && code.length < MOST ? needHighlighter() : null;
+export function useHighlightedLines(code: string, language: string): CodeSpan[][] | null {
+  const loaded = language && code.length < MAX_LENGTH ? loadHighlighter() : null;
   return useMemo(
-    () => (loaded?.languageKnown(language) ? loaded.highlightedLines(code, language) : null),
+    () => (loaded?.hasLanguage(language) ? loaded.highlightLines(code, language) : null),
     [code, language, loaded],
   );
 }
 
-export function Pieces({ pieces }: { pieces: readonly Piece[] }): JSX.Element {
+export function Spans({ spans }: { spans: readonly CodeSpan[] }): JSX.Element {
   return (
     <>
-      {pieces.map((piece) => (piece.classes ? <span class={piece.classes}>{piece.text}</span> : piece.text))}
+      {spans.map((span) => (span.classes ? <span class={span.classes}>{span.text}</span> : span.text))}
     </>
   );
 }
 
 export const Highlighted = memo(function Highlighted({ code, language }: { code: string; language: string }) {
-  const loaded = language && code.length < MOST ? needHighlighter() : null;
-  const pieces = useMemo(
-    () => (loaded?.languageKnown(language) ? loaded.highlighted(code, language) : null),
+  const loaded = language && code.length < MAX_LENGTH ? loadHighlighter() : null;
+  const spans = useMemo(
+    () => (loaded?.hasLanguage(language) ? loaded.highlight(code, language) : null),
     [code, language, loaded],
   );
-  return <code>{pieces ? <Pieces pieces={pieces} /> : code}</code>;
+  return <code>{spans ? <Spans spans={spans} /> : code}</code>;
 });
 
 export function CopyButton({ text, label = "Copy" }: { text: string | (() => string); label?: string }): JSX.Element {
@@ -56,7 +56,7 @@ export function CopyButton({ text, label = "Copy" }: { text: string | (() => str
       setDone(true);
       setTimeout(() => setDone(false), 1500);
     } catch {
-      announcement.value = "The browser did not allow copying.";
+      announcement.value = "The browser does not allow copying.";
     }
   };
   return (

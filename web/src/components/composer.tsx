@@ -1,20 +1,20 @@
-/** Where people write: text, attachments, commands; sent now, queued, or told to the running model. */
+/** The composer: text, attachments and commands, sent as a prompt or as a steer. */
 
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { type Suggestion, commandIn } from "../text/prompt";
-import { attachedParts, typedText } from "../text/parts-of-prompt";
+import { type Suggestion, parseCommand } from "../text/prompt";
+import { promptAttachments, promptText } from "../text/prompt";
 import type { PlainBlock } from "../api/types";
-import { attach, attachAgain, attachments, blocksOf, detach, forget, hindranceOf, isOnItsWay, putBack, takeOut, upload } from "../state/attachments";
-import { mayAct, me, overlay, panel, toast } from "../state/app";
-import { composerText, draftAgain, focusComposer, timesSent } from "../state/prompt-draft";
+import { attach, attachBlocks, attachments, attachmentBlocks, detach, releasePreviews, attachmentProblem, isUploading, restoreAttachments, removeAttachments, upload } from "../state/attachments";
+import { canAct, me, overlay, panel, toast } from "../state/app";
+import { composerText, restoreDraft, focusComposer, promptsSent } from "../state/prompt-draft";
 import type { OpenSession } from "../state/open-session";
 import { Completion, useSuggestions } from "./completion";
 import { forkAt } from "./message-actions";
 import { Icon } from "./icons";
 import { isPhone } from "./width";
 
-function runOwn(session: OpenSession, name: string, rest: string): void {
+function runPageCommand(session: OpenSession, name: string, rest: string): void {
   switch (name) {
     case "model":
       overlay.value = "model";
@@ -39,29 +39,29 @@ function runOwn(session: OpenSession, name: string, rest: string): void {
   }
 }
 
-/** What was sent, before what is being written. */
-export function writeAgain(content: readonly PlainBlock[]): void {
-  composerText.value = [typedText(content), composerText.value].filter(Boolean).join("\n");
-  attachAgain(attachedParts(content));
+/** Puts a prompt back, before the present draft. */
+export function restoreToComposer(content: readonly PlainBlock[]): void {
+  composerText.value = [promptText(content), composerText.value].filter(Boolean).join("\n");
+  attachBlocks(promptAttachments(content));
   focusComposer();
 }
 
 export function send(session: OpenSession, how: "prompt" | "steer"): void {
   const text = composerText.value.trim();
   const files = attachments.value;
-  const hindrance = hindranceOf(files);
-  if (hindrance) return toast(hindrance, "warning");
-  const blocks: PlainBlock[] = [...(text ? [{ type: "text" as const, text }] : []), ...blocksOf(files)];
+  const problem = attachmentProblem(files);
+  if (problem) return toast(problem, "warning");
+  const blocks: PlainBlock[] = [...(text ? [{ type: "text" as const, text }] : []), ...attachmentBlocks(files)];
   if (!blocks.length) return;
-  const found = files.length ? null : commandIn(text, session.commands.value);
+  const typed = files.length ? null : parseCommand(text, session.commands.value);
   composerText.value = "";
-  if (found?.command.kind === "page") return runOwn(session, found.command.name, found.rest);
-  takeOut(files);
-  if (!session.view.value.run) timesSent.value += 1;
+  if (typed?.command.kind === "page") return runPageCommand(session, typed.command.name, typed.rest);
+  removeAttachments(files);
+  if (!session.view.value.run) promptsSent.value += 1;
   void session.request({ type: how, content: blocks }).then((sent) => {
-    if (sent) return forget(files);
-    draftAgain(session.id, text);
-    putBack(files);
+    if (sent) return releasePreviews(files);
+    restoreDraft(session.id, text);
+    restoreAttachments(files);
   });
 }
 
@@ -69,17 +69,17 @@ function Attachments(): JSX.Element | null {
   if (!attachments.value.length) return null;
   return (
     <ul class="attachments" aria-label="Attachments">
-      {attachments.value.map((one) => (
-        <li key={one.id} class={one.problem ? "chip failed" : "chip"} title={one.problem}>
-          {one.preview ? <img src={one.preview} alt="" /> : <Icon name="file" size={15} />}
-          <span>{one.name}</span>
-          {isOnItsWay(one) && <span class="spinner" aria-label="on its way" />}
-          {one.problem && (
-            <button type="button" class="quiet small" onClick={() => upload(one)}>
+      {attachments.value.map((file) => (
+        <li key={file.id} class={file.problem ? "chip failed" : "chip"} title={file.problem}>
+          {file.preview ? <img src={file.preview} alt="" /> : <Icon name="file" size={15} />}
+          <span>{file.name}</span>
+          {isUploading(file) && <span class="spinner" aria-label="uploading" />}
+          {file.problem && (
+            <button type="button" class="quiet small" onClick={() => upload(file)}>
               Try again
             </button>
           )}
-          <button type="button" class="quiet small" aria-label={`Remove ${one.name}`} onClick={() => detach(one)}>
+          <button type="button" class="quiet small" aria-label={`Remove ${file.name}`} onClick={() => detach(file)}>
             <Icon name="close" size={13} />
           </button>
         </li>
@@ -92,67 +92,67 @@ export function Composer({ session }: { session: OpenSession }): JSX.Element {
   const area = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
   const [marked, mark] = useState(0);
-  const [isClosed, close] = useState("");
+  const [closedFor, close] = useState("");
   const [recalled, recall] = useState(0);
   const text = composerText.value;
   const isRunning = session.view.value.run !== null;
   const [caret, setCaret] = useState(0);
   const suggested = useSuggestions(session, text, Math.min(caret, text.length));
-  const found = isClosed === text || recalled ? [] : suggested;
-  const at = Math.min(marked, Math.max(0, found.length - 1));
-  const canSend = mayAct() && (text.trim() !== "" || attachments.value.length > 0);
+  const suggestions = closedFor === text || recalled ? [] : suggested;
+  const at = Math.min(marked, Math.max(0, suggestions.length - 1));
+  const canSend = canAct() && (text.trim() !== "" || attachments.value.length > 0);
 
   useLayoutEffect(() => {
-    const one = area.current;
-    if (!one) return;
-    one.style.height = "auto";
-    one.style.height = `${Math.min(one.scrollHeight + 2, innerHeight * 0.4)}px`;
+    const field = area.current;
+    if (!field) return;
+    field.style.height = "auto";
+    field.style.height = `${Math.min(field.scrollHeight + 2, innerHeight * 0.4)}px`;
   }, [text]);
   useEffect(() => {
     if (!isPhone.value) focusComposer();
   }, [session.id]);
-  const back = session.givenBack.value;
+  const returned = session.returnedPrompt.value;
   useEffect(() => {
-    if (!back) return;
-    session.givenBack.value = null;
-    writeAgain(back);
-    toast("The run ended before this was told: it is yours again.");
-  }, [back]);
+    if (!returned) return;
+    session.returnedPrompt.value = null;
+    restoreToComposer(returned);
+    toast("The run ended before the model received this message. It is back in the composer.");
+  }, [returned]);
 
-  const choose = (one: Suggestion): void => {
-    composerText.value = one.text;
-    setCaret(one.caret);
+  const choose = ({ text, caret }: Suggestion): void => {
+    composerText.value = text;
+    setCaret(caret);
     mark(0);
     focusComposer();
-    requestAnimationFrame(() => area.current?.setSelectionRange(one.caret, one.caret));
+    requestAnimationFrame(() => area.current?.setSelectionRange(caret, caret));
   };
-  const older = (step: number): void => {
-    const prompts = session.blocks.value.flatMap((block) => (block.kind === "user" && block.source === "prompt" ? [typedText(block.content)] : []));
+  const recallPrompt = (step: number): void => {
+    const prompts = session.items.value.flatMap((item) => (item.kind === "user" && item.source === "prompt" ? [promptText(item.content)] : []));
     const next = Math.max(0, Math.min(prompts.length, recalled + step));
     recall(next);
     composerText.value = next ? (prompts.at(-next) ?? "") : "";
   };
   const key = (event: KeyboardEvent): void => {
     if (event.isComposing) return;
-    if (found.length && ["ArrowDown", "ArrowUp", "Tab", "Escape"].includes(event.key)) {
+    if (suggestions.length && ["ArrowDown", "ArrowUp", "Tab", "Escape"].includes(event.key)) {
       event.preventDefault();
       if (event.key === "Escape") close(text);
-      else if (event.key === "Tab") choose(found[at] as Suggestion);
-      else mark((at + (event.key === "ArrowDown" ? 1 : found.length - 1)) % found.length);
+      else if (event.key === "Tab") choose(suggestions[at] as Suggestion);
+      else mark((at + (event.key === "ArrowDown" ? 1 : suggestions.length - 1)) % suggestions.length);
       event.stopPropagation();
       return;
     }
     if (event.key === "Enter" && event.altKey) {
       event.preventDefault();
-      const one = event.currentTarget as HTMLTextAreaElement;
-      one.setRangeText("\n", one.selectionStart, one.selectionEnd, "end");
-      composerText.value = one.value;
-      setCaret(one.selectionStart);
+      const field = event.currentTarget as HTMLTextAreaElement;
+      field.setRangeText("\n", field.selectionStart, field.selectionEnd, "end");
+      composerText.value = field.value;
+      setCaret(field.selectionStart);
     } else if (event.key === "Enter" && !event.shiftKey) {
       if (isPhone.value && !event.ctrlKey && !event.metaKey) return;
       event.preventDefault();
-      const one = found[at];
-      if (one && text.trim() !== one.text.trim()) return choose(one);
+      const suggestion = suggestions[at];
+      if (suggestion && text.trim() !== suggestion.text.trim()) return choose(suggestion);
       recall(0);
       send(session, isRunning && (event.ctrlKey || event.metaKey) ? "steer" : "prompt");
     } else if (event.altKey && event.key === "s" && isRunning) {
@@ -160,10 +160,10 @@ export function Composer({ session }: { session: OpenSession }): JSX.Element {
       send(session, "steer");
     } else if (event.key === "ArrowUp" && (text === "" || recalled) && !event.shiftKey) {
       event.preventDefault();
-      older(1);
+      recallPrompt(1);
     } else if (event.key === "ArrowDown" && recalled && !event.shiftKey) {
       event.preventDefault();
-      older(-1);
+      recallPrompt(-1);
     }
   };
   const paste = (event: ClipboardEvent): void => {
@@ -174,19 +174,19 @@ export function Composer({ session }: { session: OpenSession }): JSX.Element {
   };
   return (
     <form class="composer" onSubmit={(event) => { event.preventDefault(); send(session, "prompt"); }}>
-      <Completion found={found} marked={at} choose={choose} />
+      <Completion suggestions={suggestions} marked={at} choose={choose} />
       <Attachments />
       <textarea
         id="composer"
         ref={area}
         rows={1}
         value={text}
-        disabled={!mayAct()}
-        placeholder={!mayAct() ? "You may look on." : isRunning ? "Queue the next prompt, or steer…" : "Ask, or describe what to do…"}
+        disabled={!canAct()}
+        placeholder={!canAct() ? "Read-only access" : isRunning ? "Queue the next prompt, or steer…" : "Ask, or describe a task…"}
         aria-label="Message"
         aria-autocomplete="list"
-        aria-controls={found.length ? "completion" : undefined}
-        aria-activedescendant={found.length ? `completion-${at}` : undefined}
+        aria-controls={suggestions.length ? "completion" : undefined}
+        aria-activedescendant={suggestions.length ? `completion-${at}` : undefined}
         onInput={(event) => { composerText.value = event.currentTarget.value; setCaret(event.currentTarget.selectionStart); mark(0); }}
         onSelect={(event) => setCaret(event.currentTarget.selectionStart)}
         onKeyDown={key}
@@ -194,22 +194,22 @@ export function Composer({ session }: { session: OpenSession }): JSX.Element {
       />
       <div class="composer-row">
         <input ref={picker} type="file" multiple hidden onChange={(event) => { attach(event.currentTarget.files ?? []); event.currentTarget.value = ""; }} />
-        <button type="button" class="quiet" aria-label="Attach files" title="Attach files" disabled={!mayAct()} onClick={() => picker.current?.click()}>
+        <button type="button" class="quiet" aria-label="Attach files" title="Attach files" disabled={!canAct()} onClick={() => picker.current?.click()}>
           <Icon name="attach" />
         </button>
-        <button type="button" class="quiet model" disabled={!mayAct()} onClick={() => { overlay.value = "model"; }} title="Model and reasoning">
+        <button type="button" class="quiet model" disabled={!canAct()} onClick={() => { overlay.value = "model"; }} title="Model and reasoning">
           <span class="visually-hidden">Model:</span>
           <span class="model-name">{modelOf(session)}</span>
           {reasoningOf(session) && <small>{reasoningOf(session)}</small>}
         </button>
         <span class="spring" />
         {isRunning && canSend && (
-          <button type="button" class="steer" onClick={() => send(session, "steer")} title="Tell the model at its next step (Ctrl+Enter)">
+          <button type="button" class="steer" onClick={() => send(session, "steer")} title="Send to the model before its next step (Ctrl+Enter)">
             Steer
           </button>
         )}
         {isRunning && !canSend ? (
-          <button type="button" class="send stop" disabled={!mayAct()} aria-label="Stop" title="Stop (Esc twice)" onClick={() => void session.request({ type: "cancel" })}>
+          <button type="button" class="send stop" disabled={!canAct()} aria-label="Stop" title="Stop (Esc twice)" onClick={() => void session.request({ type: "cancel" })}>
             <Icon name="stop" />
           </button>
         ) : (
@@ -224,11 +224,11 @@ export function Composer({ session }: { session: OpenSession }): JSX.Element {
 
 export function modelOf(session: OpenSession): string {
   const { model, cwd } = session.view.value;
-  const usual = me.value?.cwd === cwd ? me.value.model : "";
-  const name = model || session.shown.value?.model || usual || "default model";
+  const fallback = me.value?.cwd === cwd ? me.value.model : "";
+  const name = model || session.details.value?.model || fallback || "default model";
   return name.split("/").at(-1) ?? name;
 }
 
 export function reasoningOf(session: OpenSession): string {
-  return session.view.value.reasoning || session.shown.value?.reasoning || "";
+  return session.view.value.reasoning || session.details.value?.reasoning || "";
 }

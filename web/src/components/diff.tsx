@@ -1,56 +1,56 @@
-/** A diff: side by side where there is room, else in one column. */
+/** A diff: two columns if there is room, else one. */
 
 import type { JSX } from "preact";
 import { memo } from "./memo";
 import { useMemo } from "preact/hooks";
-import { type DiffLine, type DiffRow, differingPart, sideBySide } from "../text/diff";
-import type { Piece } from "../text/highlight";
-import { Pieces, useHighlightedLines } from "./code";
+import { type DiffLine, type DiffRow, changedRange, sideBySide } from "../text/diff";
+import type { CodeSpan } from "../text/highlight";
+import { Spans, useHighlightedLines } from "./code";
 import { isWide } from "./width";
 
-type Coloured = Map<DiffLine, Piece[]>;
+type HighlightedLines = Map<DiffLine, CodeSpan[]>;
 
-function emphasised(pieces: Piece[], start: number, end: number): Piece[] {
-  const made: Piece[] = [];
+function withChange(spans: CodeSpan[], start: number, end: number): CodeSpan[] {
+  const result: CodeSpan[] = [];
   let at = 0;
-  for (const piece of pieces) {
-    const cuts = [0, start - at, end - at, piece.text.length].map((one) => Math.min(piece.text.length, Math.max(0, one)));
-    cuts.slice(0, -1).forEach((from, place) => {
-      const text = piece.text.slice(from, cuts[place + 1]);
-      if (text) made.push({ text, classes: place === 1 ? `${piece.classes} changed` : piece.classes });
+  for (const span of spans) {
+    const cuts = [0, start - at, end - at, span.text.length].map((cut) => Math.min(span.text.length, Math.max(0, cut)));
+    cuts.slice(0, -1).forEach((from, index) => {
+      const text = span.text.slice(from, cuts[index + 1]);
+      if (text) result.push({ text, classes: index === 1 ? `${span.classes} changed` : span.classes });
     });
-    at += piece.text.length;
+    at += span.text.length;
   }
-  return made;
+  return result;
 }
 
-function useColours(lines: readonly DiffLine[], language: string): Coloured {
+function useHighlight(lines: readonly DiffLine[], language: string): HighlightedLines {
   const side = (without: string): DiffLine[] => lines.filter((line) => line.kind !== without && line.kind !== "gap");
   const old = useMemo(() => side("added"), [lines]);
-  const now = useMemo(() => side("removed"), [lines]);
-  const oldPieces = useHighlightedLines(useMemo(() => old.map((line) => line.text).join("\n"), [old]), language);
-  const nowPieces = useHighlightedLines(useMemo(() => now.map((line) => line.text).join("\n"), [now]), language);
+  const fresh = useMemo(() => side("removed"), [lines]);
+  const oldSpans = useHighlightedLines(useMemo(() => old.map((line) => line.text).join("\n"), [old]), language);
+  const newSpans = useHighlightedLines(useMemo(() => fresh.map((line) => line.text).join("\n"), [fresh]), language);
   return useMemo(() => {
-    const found: Coloured = new Map();
-    old.forEach((line, place) => oldPieces?.[place] && found.set(line, oldPieces[place]));
-    now.forEach((line, place) => nowPieces?.[place] && found.set(line, nowPieces[place]));
-    return found;
-  }, [old, now, oldPieces, nowPieces]);
+    const byLine: HighlightedLines = new Map();
+    old.forEach((line, index) => oldSpans?.[index] && byLine.set(line, oldSpans[index]));
+    fresh.forEach((line, index) => newSpans?.[index] && byLine.set(line, newSpans[index]));
+    return byLine;
+  }, [old, fresh, oldSpans, newSpans]);
 }
 
-function Text({ line, other, coloured }: { line: DiffLine; other: DiffLine | null; coloured: Coloured }): JSX.Element {
-  const pieces = coloured.get(line) ?? [{ text: line.text, classes: "" }];
-  if (!other || line.kind === "same" || other.kind === "same") return <Pieces pieces={pieces} />;
+function Text({ line, other, highlighted }: { line: DiffLine; other: DiffLine | null; highlighted: HighlightedLines }): JSX.Element {
+  const spans = highlighted.get(line) ?? [{ text: line.text, classes: "" }];
+  if (!other || line.kind === "same" || other.kind === "same") return <Spans spans={spans} />;
   const isOld = line.kind === "removed";
-  const part = isOld ? differingPart(line.text, other.text) : differingPart(other.text, line.text);
-  if (!part) return <Pieces pieces={pieces} />;
-  return <Pieces pieces={emphasised(pieces, part[0], isOld ? part[1] : part[2])} />;
+  const range = isOld ? changedRange(line.text, other.text) : changedRange(other.text, line.text);
+  if (!range) return <Spans spans={spans} />;
+  return <Spans spans={withChange(spans, range[0], isOld ? range[1] : range[2])} />;
 }
 
 const SIGNS = { added: "+", removed: "−", same: " ", gap: "" };
-const SAID = { added: "added", removed: "removed", same: "", gap: "" };
+const LABELS = { added: "added", removed: "removed", same: "", gap: "" };
 
-function Cell({ line, other, coloured, number }: { line: DiffLine | null; other: DiffLine | null; coloured: Coloured; number: number }): JSX.Element {
+function Cell({ line, other, highlighted, number }: { line: DiffLine | null; other: DiffLine | null; highlighted: HighlightedLines; number: number }): JSX.Element {
   if (!line) {
     return (
       <>
@@ -66,8 +66,8 @@ function Cell({ line, other, coloured, number }: { line: DiffLine | null; other:
         <span class="sign" aria-hidden="true">
           {SIGNS[line.kind]}
         </span>
-        {SAID[line.kind] && <span class="visually-hidden">{SAID[line.kind]}: </span>}
-        <Text line={line} other={other} coloured={coloured} />
+        {LABELS[line.kind] && <span class="visually-hidden">{LABELS[line.kind]}: </span>}
+        <Text line={line} other={other} highlighted={highlighted} />
       </td>
     </>
   );
@@ -81,28 +81,28 @@ function Gap({ text, columns }: { text: string; columns: number }): JSX.Element 
   );
 }
 
-/** In one column, what was removed comes before what came for it. */
+/** One column: removed lines before those that replace them. */
 function inOneColumn(rows: readonly DiffRow[]): { line: DiffLine; other: DiffLine | null }[] {
-  const made: { line: DiffLine; other: DiffLine | null }[] = [];
-  let added: typeof made = [];
+  const result: { line: DiffLine; other: DiffLine | null }[] = [];
+  let added: typeof result = [];
   for (const { left, right } of rows) {
     if (left && left === right) {
-      made.push(...added, { line: left, other: null });
+      result.push(...added, { line: left, other: null });
       added = [];
       continue;
     }
     if (left) {
-      if (added.length && !right) made.push(...added.splice(0));
-      made.push({ line: left, other: right });
+      if (added.length && !right) result.push(...added.splice(0));
+      result.push({ line: left, other: right });
     }
     if (right) added.push({ line: right, other: left });
   }
-  return [...made, ...added];
+  return [...result, ...added];
 }
 
 export const Diff = memo(function Diff({ lines, language }: { lines: readonly DiffLine[]; language: string }) {
   const rows = useMemo(() => sideBySide(lines), [lines]);
-  const coloured = useColours(lines, language);
+  const highlighted = useHighlight(lines, language);
   const onlyAdded = lines.every((line) => line.kind === "added" || line.kind === "gap");
   const isSplit = isWide.value && !onlyAdded;
   const body = isSplit
@@ -111,8 +111,8 @@ export const Diff = memo(function Diff({ lines, language }: { lines: readonly Di
           <Gap text={left.text} columns={4} />
         ) : (
           <tr>
-            <Cell line={left} other={right} coloured={coloured} number={left?.before ?? 0} />
-            <Cell line={right} other={left} coloured={coloured} number={right?.after ?? 0} />
+            <Cell line={left} other={right} highlighted={highlighted} number={left?.before ?? 0} />
+            <Cell line={right} other={left} highlighted={highlighted} number={right?.after ?? 0} />
           </tr>
         ),
       )
@@ -121,7 +121,7 @@ export const Diff = memo(function Diff({ lines, language }: { lines: readonly Di
           <Gap text={line.text} columns={2} />
         ) : (
           <tr>
-            <Cell line={line} other={other} coloured={coloured} number={line.after || line.before} />
+            <Cell line={line} other={other} highlighted={highlighted} number={line.after || line.before} />
           </tr>
         ),
       );

@@ -1,51 +1,50 @@
-/** Below the conversation: what runs, what waits, what is asked, what extensions show, and the line to write in. */
+/** The area below the transcript: the run, the queue, questions, extensions and the composer. */
 
 import type { JSX } from "preact";
-import { attachedParts, typedText } from "../text/parts-of-prompt";
-import { canBeRescued } from "../state/fallback-models";
-import type { SessionView } from "../transcript/session-view";
-import { elapsed, firstLine } from "../text/format";
-import { mayAct } from "../state/app";
+import { canAct } from "../state/app";
+import { hasFallback } from "../state/fallback-models";
 import type { OpenSession } from "../state/open-session";
-import type { WaitingRequest } from "../api/types";
-import { Composer, writeAgain } from "./composer";
+import { duration } from "../text/format";
+import { type SessionView, hasOpenQuestion } from "../transcript/session-view";
+import { useNow } from "./clock";
+import { Composer } from "./composer";
+import { ExtensionStatus, Widgets } from "./extension-ui";
+import { FallbackModels } from "./fallback-models";
 import { Icon } from "./icons";
 import { NoModel } from "./no-model";
-import { Questions } from "./question-panel";
-import { Rescuers } from "./fallback-models";
-import { useNow } from "./clock";
-import { Statuses, Widgets } from "./widgets";
+import { PromptQueue } from "./prompt-queue";
+import { QuestionPanel } from "./question-panel";
 
-export function activityOf(view: SessionView, now: number): string {
+function activityOf(view: SessionView, now: number): string {
   const run = view.run;
   if (!run) return "";
   if (run.waiting === "paused") return "Paused";
-  if (run.waiting === "question" || view.questions.length) return "Waits for an answer";
-  if (run.waiting === "pending") return "Waits for a call that finishes later";
-  if (run.retryAt > now) return `Tries again in ${Math.ceil((run.retryAt - now) / 1000)} s`;
-  for (let at = view.blocks.length - 1; at >= 0; at -= 1) {
-    const block = view.blocks[at];
-    if (!block || block.kind === "user" || block.kind === "receipt") break;
-    if (block.kind === "tool" && block.stage === "writing") return `Writes a call of ${block.name}`;
-    if (block.kind === "tool" && block.stage === "running") return `Runs ${block.name}`;
-    if (block.kind === "tool" && block.stage === "asking") return "Waits for an answer";
-    if (block.kind === "reasoning" && block.writing) return "Thinks";
-    if (block.kind === "text" && block.writing) return "Answers";
+  if (run.waiting === "question" || hasOpenQuestion(view)) return "Waiting for an answer";
+  if (run.waiting === "pending") return "Waiting for a call that finishes later";
+  if (run.retryAt > now) return `Retrying in ${Math.ceil((run.retryAt - now) / 1000)} s`;
+  for (const item of view.items.toReversed()) {
+    if (item.hidden) continue;
+    if (item.kind === "user" || item.kind === "run_end") break;
+    if (item.kind === "call" && item.stage === "writing") return `Writing a call of ${item.name}`;
+    if (item.kind === "call" && item.stage === "running") return `Running ${item.name}`;
+    if (item.kind === "call" && item.stage === "asking") return "Waiting for an answer";
+    if (item.kind === "reasoning" && !item.complete && !item.seq) return "Thinking";
+    if (item.kind === "text" && !item.complete && !item.seq) return "Answering";
   }
-  return run.calling ? "Asks the model" : "Works";
+  return run.calling ? "Calling the model" : "Working";
 }
 
-/** The process that drove the run is gone; the run is not. */
-function CutLine({ session }: { session: OpenSession }): JSX.Element {
+/** The process of the run is gone, but the run has not ended. */
+function InterruptedLine({ session }: { session: OpenSession }): JSX.Element {
   return (
     <div class="run-line" role="status">
       <Icon name="warning" size={15} />
-      <span>This run was cut off: nobody works on it.</span>
+      <span>This run was interrupted: its process is gone.</span>
       <span class="spring" />
-      {mayAct() && (
+      {canAct() && (
         <>
           <button type="button" class="quiet" onClick={() => void session.request({ type: "resume" })}>
-            Go on
+            Resume
           </button>
           <button type="button" class="quiet stop-word" onClick={() => void session.request({ type: "cancel" })}>
             Stop
@@ -61,22 +60,22 @@ function RunLine({ session }: { session: OpenSession }): JSX.Element | null {
   const run = view.run;
   const now = useNow(run !== null);
   if (!run) return null;
-  if (session.isCut.value) return <CutLine session={session} />;
-  const spent = now - Date.parse(run.startedAt);
+  if (session.isInterrupted.value) return <InterruptedLine session={session} />;
+  const elapsed = now - Date.parse(run.startedAt);
   const isPaused = run.waiting === "paused";
   return (
     <div class="run-line">
-      {run.waiting || view.questions.length ? <Icon name="clock" size={15} /> : <span class="spinner" aria-hidden="true" />}
+      {run.waiting || hasOpenQuestion(view) ? <Icon name="clock" size={15} /> : <span class="spinner" aria-hidden="true" />}
       <span>{activityOf(view, now)}</span>
       <span class="small-print">
         {run.step > 1 && `step ${run.step} · `}
-        {spent >= 1000 && elapsed(Math.floor(spent / 1000) * 1000)}
+        {elapsed >= 1000 && duration(Math.floor(elapsed / 1000) * 1000)}
       </span>
       <span class="spring" />
-      {mayAct() && (
+      {canAct() && (
         <>
           <button type="button" class="quiet" onClick={() => void session.request({ type: isPaused ? "resume" : "pause" })}>
-            {isPaused ? "Go on" : "Pause"}
+            {isPaused ? "Resume" : "Pause"}
           </button>
           <button type="button" class="quiet stop-word" onClick={() => void session.request({ type: "cancel" })}>
             Stop
@@ -87,71 +86,16 @@ function RunLine({ session }: { session: OpenSession }): JSX.Element | null {
   );
 }
 
-function Waiting({ one, session }: { one: WaitingRequest; session: OpenSession }): JSX.Element {
-  const isCommand = one.type === "run_command";
-  const text = isCommand ? `/${one.name ?? ""} ${one.arguments ?? ""}` : typedText(one.content ?? []);
-  const files = attachedParts(one.content ?? []).length;
-  const edit = async (): Promise<void> => {
-    if (await session.takeBack(one)) writeAgain(one.content ?? []);
-  };
-  return (
-    <li>
-      <span class={`badge ${one.type}`}>{isCommand ? "runs" : one.type === "steer" ? "steer" : "next"}</span>
-      <span class="waiting-text">
-        {firstLine(text)}
-        {files > 0 && ` (+${files} file${files === 1 ? "" : "s"})`}
-      </span>
-      {mayAct() && !isCommand && (
-        <>
-          <button type="button" class="quiet small" aria-label="Take back to change it" title="Take back to change it" onClick={() => void edit()}>
-            <Icon name="edit" size={14} />
-          </button>
-          <button type="button" class="quiet small" aria-label="Remove" title="Remove" onClick={() => void session.takeBack(one)}>
-            <Icon name="close" size={14} />
-          </button>
-        </>
-      )}
-    </li>
-  );
-}
-
-export function Queue({ session }: { session: OpenSession }): JSX.Element | null {
-  const waiting = session.waiting.value;
-  const view = session.view.value;
-  if (!waiting.length) return null;
-  const isHeld = !view.run && view.held && waiting.some((one) => one.type === "prompt");
-  return (
-    <section class="queue" aria-label="Waiting messages">
-      {isHeld && (
-        <p>
-          These wait because the last run did not complete.
-          <button type="button" class="quiet" onClick={() => void session.request({ type: "release_prompts" })}>
-            Start them
-          </button>
-          <button type="button" class="quiet" onClick={() => void session.request({ type: "release_prompts", drop: true })}>
-            Forget them
-          </button>
-        </p>
-      )}
-      <ul>
-        {waiting.map((one) => (
-          <Waiting key={one.id} one={one} session={session} />
-        ))}
-      </ul>
-    </section>
-  );
-}
-
-/** After a run that did not complete: go on from where it stopped, with another model if that has failed. */
-function Again({ session }: { session: OpenSession }): JSX.Element | null {
-  const { run, lastEnd, blocks, modelFailure } = session.view.value;
-  if (run || !lastEnd || lastEnd === "completed" || !mayAct() || !blocks.length) return null;
+/** After a run that did not complete: continue it, with another model if that one failed. */
+function ContinueBar({ session }: { session: OpenSession }): JSX.Element | null {
+  const { run, lastStatus, items, modelFailure } = session.view.value;
+  if (run || !lastStatus || lastStatus === "completed" || !canAct() || !items.length) return null;
   return (
     <div class="again">
       <button type="button" onClick={() => void session.request({ type: "continue" })}>
-        <Icon name="right" size={15} /> {lastEnd === "failed" ? "Try again" : "Continue"}
+        <Icon name="right" size={15} /> {lastStatus === "failed" ? "Try again" : "Continue"}
       </button>
-      {canBeRescued(modelFailure) && <Rescuers key={modelFailure} session={session} failure={modelFailure} />}
+      {hasFallback(modelFailure) && <FallbackModels key={modelFailure} session={session} failure={modelFailure} />}
     </div>
   );
 }
@@ -161,20 +105,18 @@ export function Dock({ session }: { session: OpenSession }): JSX.Element {
   return (
     <div class="dock">
       <div class="column">
-        {view.storeFailed && <p class="notice error" role="alert">{view.storeFailed}</p>}
-        {view.incomplete && view.run && (
-          <p class="small-print">Text appears when it is whole: {view.incomplete}</p>
-        )}
-        <Again session={session} />
+        {view.storeFailure && <p class="notice error" role="alert">{view.storeFailure}</p>}
+        {view.streamIncomplete && view.run && <p class="small-print">Messages appear when they are complete: {view.streamIncomplete}</p>}
+        <ContinueBar session={session} />
         <RunLine session={session} />
-        <Queue session={session} />
-        <Questions session={session} />
+        <PromptQueue session={session} />
+        <QuestionPanel session={session} />
         <Widgets session={session} place="above" />
         {view.caughtUp && !view.model && <NoModel cwd={view.cwd} />}
         <Composer session={session} />
         <Widgets session={session} place="below" />
         <Widgets session={session} place="footer" />
-        <Statuses session={session} />
+        <ExtensionStatus session={session} />
       </div>
     </div>
   );

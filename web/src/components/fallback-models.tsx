@@ -1,31 +1,31 @@
-/** When a model has failed for good: others that can go on, each with a click. */
+/** After a model failed: buttons to continue with another one. */
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { rescuers } from "../state/fallback-models";
+import { fallbackModels } from "../state/fallback-models";
 import { overlay } from "../state/app";
 import type { OpenSession } from "../state/open-session";
 import { api } from "../api/client";
 
-const FIRST = 3;
+const MAX_BUTTONS = 3;
 
-export function Rescuers({ session, failure }: { session: OpenSession; failure: string }): JSX.Element {
+export function FallbackModels({ session, failure }: { session: OpenSession; failure: string }): JSX.Element {
   const [others, setOthers] = useState<string[]>([]);
   const { model, cwd } = session.view.value;
   useEffect(() => {
     api.models(cwd).then(
-      (found) => setOthers(rescuers(found.models, model, failure)),
-      () => setOthers([]), // one can still be named
+      (response) => setOthers(fallbackModels(response.models, model, failure)),
+      () => setOthers([]), // a person can still enter one
     );
   }, [cwd, model, failure]);
   return (
     <>
-      {others.slice(0, FIRST).map((one) => (
-        <button type="button" key={one} onClick={() => void session.goOnWith(one)}>
-          Go on with {one}
+      {others.slice(0, MAX_BUTTONS).map((name) => (
+        <button type="button" key={name} onClick={() => void session.continueWith(name)}>
+          Continue with {name}
         </button>
       ))}
-      <button type="button" class="quiet" onClick={() => { overlay.value = "rescue"; }}>
+      <button type="button" class="quiet" onClick={() => { overlay.value = "fallback"; }}>
         Another model…
       </button>
     </>

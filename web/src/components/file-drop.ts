@@ -1,10 +1,10 @@
-/** Files that are dropped on the page. */
+/** Files dropped on the page. */
 
 import type { JSX } from "preact";
-import { mayAct } from "../state/app";
+import { canAct } from "../state/app";
 
-/** What the place listens to where they can be dropped. */
-export function droppedFiles(take: (files: FileList) => void): JSX.HTMLAttributes<HTMLElement> {
+/** The event handlers of an element that accepts files. */
+export function fileDropProps(take: (files: FileList) => void): JSX.HTMLAttributes<HTMLElement> {
   const mark = (isOn: boolean): void => void document.body.classList.toggle("dropping", isOn);
   return {
     onDragOver: (event) => {
@@ -20,7 +20,7 @@ export function droppedFiles(take: (files: FileList) => void): JSX.HTMLAttribute
       mark(false);
       if (!files?.length) return;
       event.preventDefault();
-      if (mayAct()) take(files);
+      if (canAct()) take(files);
     },
   };
 }

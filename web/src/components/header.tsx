@@ -1,22 +1,21 @@
-/** The line above a conversation: its name, how it stands, what can be opened beside it. */
+/** The header of a session: title, connection, meters, menu. */
 
-import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
-import { firstLine, shortPath } from "../text/format";
-import { type Panel, attempt, drawerOpen, mayAct, overlay, panel } from "../state/app";
-import { type OpenSession, isDriven } from "../state/open-session";
-import { goTo } from "../state/route";
 import { api } from "../api/client";
 import type { Connection } from "../api/event-stream";
+import { type Panel, attempt, canAct, drawerOpen, overlay, panel } from "../state/app";
+import { type OpenSession, isDriven } from "../state/open-session";
+import { openSession } from "../state/route";
+import { dollars, firstLine, knownCost, shortPath, shortTokens, totalTokens } from "../text/format";
+import { type UserItem, plainTextOf } from "../transcript/items";
 import { Icon } from "./icons";
 import { forkAt } from "./message-actions";
-import { Meters } from "./meters";
-import { textOf } from "./call-body";
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 const SIGNS: Partial<Record<Connection, string>> = {
-  offline: "Not connected. It is tried again.",
-  polling: "Connected by asking again and again: something holds streams back.",
-  resting: "Rests while the page is hidden.",
+  offline: "Not connected. Retrying…",
+  polling: "Connected by polling: the event stream is blocked.",
+  paused: "Paused while the page is hidden.",
 };
 
 export function MenuButton(): JSX.Element {
@@ -28,12 +27,12 @@ export function MenuButton(): JSX.Element {
 }
 
 function ConnectionSign({ session }: { session: OpenSession }): JSX.Element | null {
-  const said = SIGNS[session.connection.value];
-  if (!said) return null;
+  const title = SIGNS[session.connection.value];
+  if (!title) return null;
   return (
-    <span class={`connection ${session.connection.value}`} role="status" title={said}>
+    <span class={`connection ${session.connection.value}`} role="status" title={title}>
       <Icon name="offline" size={15} />
-      <span class="connection-word">{session.connection.value === "offline" ? "offline" : session.connection.value}</span>
+      <span class="connection-word">{session.connection.value}</span>
     </span>
   );
 }
@@ -84,7 +83,7 @@ function More({ session }: { session: OpenSession }): JSX.Element {
     </a>
   );
   const isOurs = !isDriven(session);
-  const canEnd = session.shown.value?.agent?.transport;
+  const canEnd = session.details.value?.agent?.transport;
   const parent = session.view.value.childOf || session.view.value.forkedFrom;
   return (
     <div class="more-menu" ref={element} onKeyDown={key}>
@@ -95,19 +94,19 @@ function More({ session }: { session: OpenSession }): JSX.Element {
         <div role="menu" class="menu">
           {isOurs && item("Branches", "tree", () => { panel.value = "tree"; })}
           {session.view.value.todo.length > 0 && item("To do", "todo", () => { panel.value = "todo"; })}
-          {isOurs && item("Permissions", "check", () => { panel.value = "rules"; })}
+          {isOurs && item("Permissions", "check", () => { panel.value = "permissions"; })}
           {item("Usage of all sessions", "context", () => { overlay.value = "usage"; })}
-          {mayAct() && item("Rename", "edit", () => { overlay.value = "rename"; })}
-          {mayAct() && isOurs && item("Model and reasoning", "gear", () => { overlay.value = "model"; })}
-          {mayAct() && isOurs && item("Summarise earlier messages", "squeeze", () => void session.request({ type: "compact" }))}
-          {mayAct() && isOurs && item("Fork: go on in a copy", "fork", () => void forkAt(session.view.value.leaf))}
-          {parent && item(session.view.value.childOf ? "Open its parent" : "Open what it was forked from", "open", () => goTo(parent))}
+          {canAct() && item("Rename", "edit", () => { overlay.value = "rename"; })}
+          {canAct() && isOurs && item("Model and reasoning", "gear", () => { overlay.value = "model"; })}
+          {canAct() && isOurs && item("Summarise earlier messages", "squeeze", () => void session.request({ type: "compact" }))}
+          {canAct() && isOurs && item("Fork: continue in a copy", "fork", () => void forkAt(session.view.value.leaf))}
+          {parent && item(session.view.value.childOf ? "Open the parent session" : "Open the original session", "open", () => openSession(parent))}
           {link("Save as Markdown", "md")}
           {link("Save as HTML", "html")}
           {link("Save as JSONL", "jsonl")}
-          {mayAct() && canEnd && item("End the agent", "stop", () => void attempt(() => api.endAgent(session.id)))}
-          {item("Keys", "help", () => { overlay.value = "help"; })}
-          {mayAct() && item("Delete", "trash", () => { overlay.value = "delete"; })}
+          {canAct() && canEnd && item("Stop the agent", "stop", () => void attempt(() => api.stopAgent(session.id)))}
+          {item("Keyboard shortcuts", "help", () => { overlay.value = "help"; })}
+          {canAct() && item("Delete", "trash", () => { overlay.value = "delete"; })}
         </div>
       )}
     </div>
@@ -116,20 +115,20 @@ function More({ session }: { session: OpenSession }): JSX.Element {
 
 export function titleOf(session: OpenSession): string {
   const view = session.view.value;
-  const first = view.blocks.find((block) => block.kind === "user");
-  return view.title || session.shown.value?.title || (first?.kind === "user" && firstLine(textOf(first.content), 80)) || "New session";
+  const first = view.items.find((item) => item.kind === "user" && !item.hidden) as UserItem | undefined;
+  return view.title || session.details.value?.title || (first && firstLine(plainTextOf(first.content), 80)) || "New session";
 }
 
-/** `children` stand in the place of what concerns our own agent. */
+/** `children` replace the controls of our own agent. */
 export function Header({ session, children }: { session: OpenSession; children?: ComponentChildren }): JSX.Element {
   const { todo, cwd } = session.view.value;
-  const done = todo.filter((one) => one.status === "done" || one.status === "dropped").length;
+  const done = todo.filter((item) => item.status === "done" || item.status === "dropped").length;
   return (
     <header class="header">
       <MenuButton />
       <div class="heading">
         <h1 title={titleOf(session)}>
-          <button type="button" class="quiet" disabled={!mayAct()} onClick={() => { overlay.value = "rename"; }}>
+          <button type="button" class="quiet" disabled={!canAct()} onClick={() => { overlay.value = "rename"; }}>
             {titleOf(session)}
           </button>
         </h1>
@@ -149,5 +148,41 @@ export function Header({ session, children }: { session: OpenSession; children?:
       )}
       <More session={session} />
     </header>
+  );
+}
+
+const CIRCUMFERENCE = 2 * Math.PI * 7;
+
+export function contextOf(session: OpenSession): { used: number; window: number } {
+  const context = session.details.value?.context;
+  return { used: session.view.value.context || context?.used || 0, window: context?.window ?? 0 };
+}
+
+function Ring({ share }: { share: number }): JSX.Element {
+  return (
+    <svg class={`ring${share > 0.85 ? " full" : share > 0.65 ? " high" : ""}`} width="18" height="18" viewBox="0 0 18 18" aria-hidden="true">
+      <circle cx="9" cy="9" r="7" class="track" />
+      <circle cx="9" cy="9" r="7" class="used" stroke-dasharray={`${CIRCUMFERENCE * Math.min(1, share)} ${CIRCUMFERENCE}`} transform="rotate(-90 9 9)" />
+    </svg>
+  );
+}
+
+export function Meters({ session }: { session: OpenSession }): JSX.Element {
+  const { used, window } = contextOf(session);
+  const { usage, childrenUsage } = session.view.value;
+  const tokens = totalTokens(usage) + childrenUsage.reduce((sum, totals) => sum + totalTokens(totals.usage), 0);
+  const children = childrenUsage.reduce((sum, totals) => sum + knownCost(totals), 0);
+  const cost = usage.cost == null ? null : usage.cost + children;
+  const share = window ? used / window : 0;
+  const contextText = window ? `Context: ${shortTokens(used)} of ${shortTokens(window)} tokens` : `Context: ${shortTokens(used)} tokens`;
+  const usageText = `${shortTokens(tokens)} tokens${cost === null ? "" : `, ${dollars(cost)}`} in this session`;
+  return (
+    <button type="button" class={window ? "meters quiet has-window" : "meters quiet"} aria-pressed={panel.value === "context"} title={`${contextText}\n${usageText}`} onClick={() => { panel.value = panel.value === "context" ? "" : "context"; }}>
+      <span class="visually-hidden">Context and cost. {contextText}.</span>
+      {window > 0 && <Ring share={share} />}
+      {window > 0 && <span class="share">{Math.round(share * 100)} %</span>}
+      <span class="tokens">{shortTokens(tokens)} tokens</span>
+      {cost !== null && <span class="cost">{dollars(cost)}</span>}
+    </button>
   );
 }

@@ -1,4 +1,4 @@
-/** Small drawings, in the colour of the text around them. */
+/** Icons in the colour of the surrounding text. */
 
 import type { JSX } from "preact";
 
@@ -28,7 +28,7 @@ const PATHS: Record<string, string> = {
   terminal: "M4 6l4 4-4 4M10 15h6",
   file: "M6 3h6l4 4v10H6zM12 3v4h4",
   pencil: "M4 16l1-4 8-8 3 3-8 8z",
-  look: "M2.5 10S5 5 10 5s7.5 5 7.5 5-2.5 5-7.5 5-7.5-5-7.5-5zM10 8a2 2 0 1 0 0 4 2 2 0 0 0 0-4z",
+  refresh: "M2.5 10S5 5 10 5s7.5 5 7.5 5-2.5 5-7.5 5-7.5-5-7.5-5zM10 8a2 2 0 1 0 0 4 2 2 0 0 0 0-4z",
   globe: "M10 3a7 7 0 1 0 0 14 7 7 0 0 0 0-14zM3 10h14M10 3c2.5 2 2.5 12 0 14M10 3c-2.5 2-2.5 12 0 14",
   agent: "M10 3v2M5 7h10v8H5zM8 10.5h.010M12 10.5h.010M3 10v3M17 10v3",
   gear: "M10 7a3 3 0 1 0 0 6 3 3 0 0 0 0-6zM10 3v2M10 15v2M3 10h2M15 10h2M5 5l1.5 1.5M13.5 13.5L15 15M5 15l1.5-1.5M13.5 6.5L15 5",

@@ -1,34 +1,34 @@
-/** The blocks of a conversation. */
+/** One item of the transcript. */
 
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
-import { languageOf } from "../text/languages";
-import { typedText, uploadedText } from "../text/parts-of-prompt";
-import { safeAddress } from "../text/markdown";
-import type { AnswerBlock, Block, NoticeBlock, PrintedBlock, ReceiptBlock, SummaryBlock, UserBlock } from "../transcript/session-view";
-import { dollars, elapsed, firstLine, leastCost, plainText, shortTokens, sizeText, totalTokens } from "../text/format";
-import { mayAct } from "../state/app";
+import { canAct } from "../state/app";
 import { current } from "../state/open-session";
+import { dollars, duration, fileSize, firstLine, knownCost, plainText, shortTokens, totalTokens } from "../text/format";
+import { languageOf } from "../text/languages";
+import { safeAddress } from "../text/links";
+import { parseUpload, promptText } from "../text/prompt";
+import { answerText } from "../transcript/call-items";
+import { type ExtensionItem, type Item, type NoticeItem, type PrintedItem, type QuestionItem, type ReasoningItem, type RunEndItem, type SourcesItem, type SummaryItem, type TextItem, type UserItem, isCutOff } from "../transcript/items";
+import { CallCard } from "./call-card";
 import { ChildCard } from "./child-card";
 import { Highlighted } from "./code";
-import { DrawnText } from "./drawn-text";
 import { Icon } from "./icons";
 import { Markdown } from "./markdown";
 import { Media } from "./media";
 import { memo } from "./memo";
 import { MessageActions } from "./message-actions";
-import { TerminalText } from "./terminal-text";
-import { ToolCard } from "./call-card";
+import { ScreenText, TerminalText } from "./terminal-text";
 
-const SOURCES: Record<string, string> = { steer: "said meanwhile", reminder: "reminder", hook: "extension" };
-/** What a person has written as a message. `sending`: nobody has taken it yet. */
-const OWN = new Set(["prompt", "terminal", "sending"]);
+const SOURCES: Record<string, string> = { steer: "steer", reminder: "reminder", hook: "extension" };
+/** Messages of a person. `sending`: the server has not confirmed it yet. */
+const BY_PERSON = new Set(["prompt", "terminal", "sending"]);
 
 function UploadedText({ name, content }: { name: string; content: string }): JSX.Element {
   return (
     <details class="uploaded">
       <summary>
-        <Icon name="file" size={15} /> {name} <small>{sizeText(content.length)}</small>
+        <Icon name="file" size={15} /> {name} <small>{fileSize(content.length)}</small>
       </summary>
       <pre>
         <Highlighted code={content} language={languageOf(name)} />
@@ -37,70 +37,77 @@ function UploadedText({ name, content }: { name: string; content: string }): JSX
   );
 }
 
-function User({ block, session, nested }: { block: UserBlock; session: string; nested: boolean }): JSX.Element {
-  const uploaded = block.content.flatMap((one) => (one.type === "text" ? (uploadedText(one.text) ?? []) : []));
-  const text = typedText(block.content);
-  const [all, setAll] = useState(false);
+function User({ item, session, isNested }: { item: UserItem; session: string; isNested: boolean }): JSX.Element {
+  const uploads = item.content.flatMap((block) => (block.type === "text" ? (parseUpload(block.text) ?? []) : []));
+  const text = promptText(item.content);
+  const [isExpanded, expand] = useState(false);
   const isLong = text.length > 3000 || text.split("\n").length > 30;
   return (
-    <article class={`user ${block.source === "terminal" ? "prompt" : block.source}`} aria-label="You">
-      {!OWN.has(block.source) && <span class="badge">{SOURCES[block.source] ?? block.source}</span>}
-      {block.label && <span class="badge label">{block.label}</span>}
-      <div class={isLong && !all ? "user-text cut" : "user-text"}>{text}</div>
+    <article class={`user ${item.source === "terminal" ? "prompt" : item.source}`} aria-label="You">
+      {!BY_PERSON.has(item.source) && <span class="badge">{SOURCES[item.source] ?? item.source}</span>}
+      {item.label && <span class="badge label">{item.label}</span>}
+      <div class={isLong && !isExpanded ? "user-text cut" : "user-text"}>{text}</div>
       {isLong && (
-        <button type="button" class="quiet more" onClick={() => setAll(!all)}>
-          {all ? "Show less" : "Show all"}
+        <button type="button" class="quiet more" onClick={() => expand(!isExpanded)}>
+          {isExpanded ? "Show less" : "Show all"}
         </button>
       )}
-      {uploaded.map((one) => (
-        <UploadedText {...one} />
+      {uploads.map((upload) => (
+        <UploadedText {...upload} />
       ))}
-      {block.content.map((one) => (
-        <Media content={one} session={session} />
+      {item.content.map((block) => (
+        <Media content={block} session={session} />
       ))}
-      {!nested && <MessageActions seq={block.seq} text={text} prompt={block.content} />}
+      {!isNested && <MessageActions seq={item.seq} text={text} prompt={item.content} />}
     </article>
   );
 }
 
-function Answer({ block, nested }: { block: AnswerBlock; nested: boolean }): JSX.Element {
+function Answer({ item, isNested }: { item: TextItem; isNested: boolean }): JSX.Element {
+  const isWriting = !item.complete && !isCutOff(item);
   return (
-    <article class={block.writing ? "answer writing" : "answer"} aria-label="Answer" aria-busy={block.writing}>
-      {block.label && <span class="badge label">{block.label}</span>}
-      {block.drawn ? <DrawnText text={block.text} /> : <Markdown text={block.text} />}
-      {block.cut && <p class="small-print">This was cut off.</p>}
-      {block.seq > 0 && !nested && <MessageActions seq={block.seq} text={block.text} />}
+    <article class={isWriting ? "answer writing" : "answer"} aria-label="Answer" aria-busy={isWriting}>
+      {item.label && <span class="badge label">{item.label}</span>}
+      {item.drawn ? <ScreenText text={item.text} /> : <Markdown text={item.text} />}
+      {isCutOff(item) && <p class="small-print">This answer was cut off.</p>}
+      {item.seq > 0 && !isCutOff(item) && !isNested && <MessageActions seq={item.seq} text={item.text} />}
     </article>
   );
 }
 
-function Thoughts({ block }: { block: AnswerBlock }): JSX.Element {
-  const [chosen, choose] = useState<boolean | null>(null);
-  const open = chosen ?? false;
-  const last = block.text.trim().split("\n").at(-1) ?? "";
+function Reasoning({ item }: { item: ReasoningItem }): JSX.Element {
+  const [isOpen, setOpen] = useState(false);
+  const isWriting = !item.complete && item.seq === 0;
+  const lastLine = item.text.trim().split("\n").at(-1) ?? "";
   return (
-    <div class={block.writing ? "thoughts writing" : "thoughts"} role="group" aria-label="Reasoning">
-      <button type="button" class="quiet" aria-expanded={open} onClick={() => choose(!open)}>
+    <div class={isWriting ? "thoughts writing" : "thoughts"} role="group" aria-label="Reasoning">
+      <button type="button" class="quiet" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
         <Icon name="thought" size={15} />
-        <span>{block.writing ? "Thinking" : "Thought"}</span>
-        {!open && <span class="last">{firstLine(last.replace(/[*_`#]/g, ""), 120)}</span>}
-        <span class={open ? "chevron open" : "chevron"} aria-hidden="true">
+        <span>{isWriting ? "Thinking" : "Thought"}</span>
+        {!isOpen && <span class="last">{firstLine(lastLine.replace(/[*_`#]/g, ""), 120)}</span>}
+        <span class={isOpen ? "chevron open" : "chevron"} aria-hidden="true">
           <Icon name="right" size={13} />
         </span>
       </button>
-      {open && <Markdown text={block.text} />}
+      {isOpen && <Markdown text={item.text} />}
     </div>
   );
 }
 
-function Notice({ block }: { block: NoticeBlock }): JSX.Element {
-  const text = plainText(block.text);
+interface LineProperties {
+  level: "calm" | "info" | "warning" | "error";
+  title: string;
+  text: string;
+}
+
+function Line({ level, title, text: source }: LineProperties): JSX.Element {
+  const text = plainText(source);
   const isLong = text.length > 400;
   return (
-    <div class={`notice ${block.level === "quiet" ? "calm" : block.level}`} role={block.level === "error" ? "alert" : undefined}>
-      {(block.level === "warning" || block.level === "error") && <Icon name="warning" size={15} />}
+    <div class={`notice ${level}`} role={level === "error" ? "alert" : undefined}>
+      {(level === "warning" || level === "error") && <Icon name="warning" size={15} />}
       <div>
-        <strong>{block.title}</strong>{" "}
+        <strong>{title}</strong>{" "}
         {isLong ? (
           <details>
             <summary>{firstLine(text, 160)}</summary>
@@ -114,15 +121,57 @@ function Notice({ block }: { block: NoticeBlock }): JSX.Element {
   );
 }
 
-function Summary({ block }: { block: SummaryBlock }): JSX.Element {
+function noticeTitle({ code, details }: NoticeItem): string {
+  switch (code) {
+    case "retry":
+      return `Model call failed (attempt ${details?.["attempt"]})`;
+    case "fallback":
+    case "model_failed":
+      return "Model call failed";
+    case "warned":
+      return details?.["about"] === "extension" ? "Extension" : "Warning";
+    case "request_refused":
+      return "Request refused";
+    case "settings":
+      return "Settings";
+    case "permission":
+      return details?.["effect"] === "revoked" ? "Rule removed" : "Rule added";
+    case "compaction_undone":
+      return "Summary undone";
+  }
+}
+
+const CALM = new Set(["settings", "permission", "compaction_undone"]);
+
+function Notice({ item }: { item: NoticeItem }): JSX.Element {
+  return <Line level={CALM.has(item.code) ? "calm" : item.level} title={noticeTitle(item)} text={item.text} />;
+}
+
+function AnsweredQuestion({ item }: { item: QuestionItem }): JSX.Element {
+  return <Line level="calm" title="Question" text={`${item.asked.question.text.split("\n")[0]} → ${answerText(item)}`} />;
+}
+
+function Extension({ item }: { item: ExtensionItem }): JSX.Element {
+  const data = item.data === null ? "" : JSON.stringify(item.data, null, 1);
+  return <Line level={item.failed ? "error" : "info"} title={item.command || `${item.extension}: ${item.name}`} text={item.text || data} />;
+}
+
+function summaryTitle({ source, tokensBefore, tokensAfter }: SummaryItem): string {
+  if (source === "branch") return "Summary of another branch";
+  if (source === "history") return "History replaced";
+  const sizes = tokensBefore ? ` · ${shortTokens(tokensBefore)} → ${shortTokens(tokensAfter)} tokens` : "";
+  return `Earlier messages summarised${sizes}`;
+}
+
+function Summary({ item }: { item: SummaryItem }): JSX.Element {
   return (
     <details class="summarised">
       <summary>
-        <Icon name="squeeze" size={15} /> {block.title}
+        <Icon name="squeeze" size={15} /> {summaryTitle(item)}
       </summary>
-      <Markdown text={block.text} />
-      {block.undoable && mayAct() && (
-        <button type="button" class="quiet" onClick={() => void current.value?.request({ type: "undo_compaction", compaction: block.seq })}>
+      <Markdown text={item.text} />
+      {item.source === "compaction" && !item.undone && canAct() && (
+        <button type="button" class="quiet" onClick={() => void current.value?.request({ type: "undo_compaction", compaction: item.seq })}>
           Undo
         </button>
       )}
@@ -130,77 +179,91 @@ function Summary({ block }: { block: SummaryBlock }): JSX.Element {
   );
 }
 
-function Printed({ block }: { block: PrintedBlock }): JSX.Element {
-  const color = /^#[0-9a-f]{6}$/i.test(block.color) ? { borderColor: block.color } : undefined;
+function Printed({ item: { printed } }: { item: PrintedItem }): JSX.Element {
+  const { text, level = "plain", title = "", extension = "", color = "" } = printed;
+  const style = /^#[0-9a-f]{6}$/i.test(color) ? { borderColor: color } : undefined;
   return (
-    <div class={`printed ${block.level === "block" ? "boxed" : block.level}`} style={color} role="status">
+    <div class={`printed ${level === "block" ? "boxed" : level}`} style={style} role="status">
       <pre>
-        <TerminalText text={block.text} />
+        <TerminalText text={text} />
       </pre>
-      {(block.title || block.extension) && <small>{block.title || block.extension}</small>}
+      {(title || extension) && <small>{title || extension}</small>}
     </div>
   );
 }
 
-const ENDS: Record<string, string> = {
+const STATUSES: Record<string, string> = {
   completed: "Done",
   cancelled: "Stopped",
   refused: "Ended: a call was refused",
-  limit: "Ended by a limit",
+  limit: "Ended: a limit was reached",
   interrupted: "Interrupted",
   failed: "Failed",
 };
 
-function Receipt({ block }: { block: ReceiptBlock }): JSX.Element {
-  const tokens = totalTokens(block.own.usage) + totalTokens(block.children.usage);
-  const cost = leastCost(block.own) + leastCost(block.children);
-  const calls = (block.own.tool_calls ?? 0) + (block.children.tool_calls ?? 0);
-  const parts = [
+function RunEnd({ item: { status, reason, failure, own, children, isExplained } }: { item: RunEndItem }): JSX.Element {
+  const tokens = totalTokens(own.usage) + totalTokens(children.usage);
+  const cost = knownCost(own) + knownCost(children);
+  const calls = (own.tool_calls ?? 0) + (children.tool_calls ?? 0);
+  const figures = [
     calls ? `${calls} call${calls === 1 ? "" : "s"}` : "",
     tokens ? `${shortTokens(tokens)} tokens` : "",
     cost ? dollars(cost) : "",
-    (block.own.duration_ms ?? 0) >= 1000 ? elapsed(block.own.duration_ms ?? 0) : "",
+    (own.duration_ms ?? 0) >= 1000 ? duration(own.duration_ms ?? 0) : "",
   ].filter(Boolean);
-  const isPlain = block.reason === block.status || (block.status === "cancelled" && block.reason.startsWith("cancelled by"));
-  const why = block.failure?.message || (isPlain ? "" : block.reason);
+  const isPlain = reason === status || (status === "cancelled" && reason.startsWith("cancelled by"));
+  const explanation = isExplained ? "" : failure?.message || (isPlain ? "" : reason);
   return (
-    <div class={`receipt ${block.status}`}>
-      <span>{[ENDS[block.status] ?? block.status, ...parts].join(" · ")}</span>
-      {why && <p>{why}</p>}
+    <div class={`receipt ${status}`}>
+      <span>{[STATUSES[status] ?? status, ...figures].join(" · ")}</span>
+      {explanation && <p>{explanation}</p>}
     </div>
   );
 }
 
-export const BlockView = memo(function BlockView({ block, session, nested = false }: { block: Block; session: string; nested?: boolean }) {
-  switch (block.kind) {
+function Sources({ item }: { item: SourcesItem }): JSX.Element {
+  const entry = ({ url, title }: SourcesItem["sources"][number]): ComponentChildren => {
+    const address = safeAddress(url);
+    return address ? <a href={address} target="_blank" rel="noopener noreferrer">{title || url}</a> : title || url;
+  };
+  return (
+    <ul class="sources" aria-label="Sources">
+      {item.sources.map((source) => (
+        <li>{entry(source)}</li>
+      ))}
+    </ul>
+  );
+}
+
+export const ItemView = memo(function ItemView({ item, session, isNested = false }: { item: Item; session: string; isNested?: boolean }) {
+  switch (item.kind) {
     case "user":
-      return <User block={block} session={session} nested={nested} />;
+      return <User item={item} session={session} isNested={isNested} />;
     case "text":
-      return <Answer block={block} nested={nested} />;
+      return <Answer item={item} isNested={isNested} />;
     case "reasoning":
-      return <Thoughts block={block} />;
-    case "tool":
-      return <ToolCard tool={block} session={session} />;
-    case "child":
-      return <ChildCard child={block.child} open />;
+      return <Reasoning item={item} />;
     case "media":
-      return <Media content={block.content} session={session} />;
-    case "notice":
-      return <Notice block={block} />;
-    case "summary":
-      return <Summary block={block} />;
-    case "printed":
-      return <Printed block={block} />;
-    case "receipt":
-      return <Receipt block={block} />;
+      return <Media content={item.content} session={session} />;
     case "sources":
-      return (
-        <ul class="sources" aria-label="Sources">
-          {block.sources.map((one) => {
-            const address = safeAddress(one.url);
-            return <li>{address ? <a href={address} target="_blank" rel="noopener noreferrer">{one.title || one.url}</a> : one.title || one.url}</li>;
-          })}
-        </ul>
-      );
+      return <Sources item={item} />;
+    case "call":
+      return <CallCard item={item} session={session} />;
+    case "child":
+      return <ChildCard item={item} opensLive />;
+    case "question":
+      return <AnsweredQuestion item={item} />;
+    case "extension":
+      return <Extension item={item} />;
+    case "printed":
+      return <Printed item={item} />;
+    case "run_end":
+      return <RunEnd item={item} />;
+    case "summary":
+      return <Summary item={item} />;
+    case "notice":
+      return <Notice item={item} />;
+    case "todo_list":
+      return null; // the side panel shows it
   }
 });

@@ -1,12 +1,13 @@
-/** Where each key goes to the agent as it is pressed; what was sent is seen for a moment. */
+/** A field whose keys go to the agent one by one; the last ones are visible for a moment. */
 
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { KEYS, type Pressed, control, pressed } from "../text/terminal-keys";
-import type { DrivenAgent } from "../state/agent-session";
+import { KEYS, type TerminalKey, control, terminalKey } from "../text/terminal-keys";
+import type { AgentSession } from "../state/agent-session";
 
-const SEEN_FOR = 2000;
-const BUTTONS: [string, Pressed][] = [
+/** Milliseconds. */
+const VISIBLE_FOR = 2000;
+const BUTTONS: [string, TerminalKey][] = [
   ["Escape", KEYS.Escape],
   ["Tab", KEYS.Tab],
   ["Up", KEYS.ArrowUp],
@@ -16,21 +17,21 @@ const BUTTONS: [string, Pressed][] = [
   ["Enter", KEYS.Enter],
   ["Control C", control("c")],
 ];
-/** What a keyboard on a screen tells instead of keys. */
-const EDITS: Record<string, Pressed> = {
+/** Edits that on-screen keyboards report instead of keys. */
+const EDITS: Record<string, TerminalKey> = {
   insertLineBreak: KEYS.Enter,
   insertParagraph: KEYS.Enter,
   deleteContentBackward: KEYS.Backspace,
   deleteContentForward: KEYS.Delete,
 };
 
-/** Keys that a keyboard on a screen does not have. */
-export function KeyButtons({ press }: { press: (one: Pressed) => void }): JSX.Element {
+/** Keys that on-screen keyboards lack. */
+export function KeyButtons({ press }: { press: (key: TerminalKey) => void }): JSX.Element {
   return (
     <div class="control-buttons" role="group" aria-label="Keys">
-      {BUTTONS.map(([name, one]) => (
-        <button key={name} type="button" aria-label={name} title={name} onClick={() => press(one)}>
-          {one.shown}
+      {BUTTONS.map(([name, key]) => (
+        <button key={name} type="button" aria-label={name} title={name} onClick={() => press(key)}>
+          {key.label}
         </button>
       ))}
     </div>
@@ -39,38 +40,38 @@ export function KeyButtons({ press }: { press: (one: Pressed) => void }): JSX.El
 
 interface Tile {
   id: number;
-  shown: string;
+  label: string;
 }
 
-export function ControlField({ agent, leave }: { agent: DrivenAgent; leave: () => void }): JSX.Element {
+export function KeyField({ agent, leave }: { agent: AgentSession; leave: () => void }): JSX.Element {
   const field = useRef<HTMLTextAreaElement>(null);
   const [tiles, setTiles] = useState<Tile[]>([]);
   const count = useRef(0);
   useLayoutEffect(() => field.current?.focus(), []);
-  const press = (one: Pressed): void => {
-    agent.press(one.bytes);
+  const press = ({ bytes, label }: TerminalKey): void => {
+    agent.press(bytes);
     const id = (count.current += 1);
-    setTiles((before) => [...before.slice(-11), { id, shown: one.shown }]);
-    setTimeout(() => setTiles((before) => before.filter((tile) => tile.id !== id)), SEEN_FOR);
+    setTiles((before) => [...before.slice(-11), { id, label }]);
+    setTimeout(() => setTiles((before) => before.filter((tile) => tile.id !== id)), VISIBLE_FOR);
   };
   const write = (text: string): void => {
-    if (text) press({ bytes: text, shown: text.length > 12 ? `${text.slice(0, 12)}…` : text });
+    if (text) press({ bytes: text, label: text.length > 12 ? `${text.slice(0, 12)}…` : text });
   };
   const key = (event: KeyboardEvent): void => {
     if (event.isComposing) return;
     const isLeaving = event.key === "Escape" && event.shiftKey;
-    const one = pressed(event);
-    if (!one && !isLeaving) return;
+    const pressed = terminalKey(event);
+    if (!pressed && !isLeaving) return;
     event.preventDefault();
     event.stopPropagation();
     if (isLeaving) leave();
-    else if (one) press(one);
+    else if (pressed) press(pressed);
   };
   const edit = (event: InputEvent): void => {
     if (event.isComposing || event.inputType === "insertCompositionText") return;
     event.preventDefault();
-    const one = EDITS[event.inputType];
-    if (one) press(one);
+    const edited = EDITS[event.inputType];
+    if (edited) press(edited);
     else write(event.data ?? event.dataTransfer?.getData("text/plain") ?? "");
   };
   const paste = (event: ClipboardEvent): void => {
@@ -83,8 +84,8 @@ export function ControlField({ agent, leave }: { agent: DrivenAgent; leave: () =
         ref={field}
         rows={1}
         aria-label="Keys for the agent"
-        placeholder="Each key goes to the agent…"
-        title="Shift+Esc goes back to text"
+        placeholder="Keys go to the agent…"
+        title="Shift+Esc returns to text"
         autocomplete="off"
         autocapitalize="off"
         spellcheck={false}
@@ -96,11 +97,11 @@ export function ControlField({ agent, leave }: { agent: DrivenAgent; leave: () =
       <ul class="tiles" aria-label="Keys sent">
         {tiles.map((tile) => (
           <li key={tile.id}>
-            <kbd>{tile.shown}</kbd>
+            <kbd>{tile.label}</kbd>
           </li>
         ))}
       </ul>
-      <KeyButtons press={(one) => { press(one); field.current?.focus(); }} />
+      <KeyButtons press={(key) => { press(key); field.current?.focus(); }} />
     </div>
   );
 }

@@ -1,46 +1,46 @@
-/** The terminal of an agent as it is at this moment; keys that are typed in it are the agent's. */
+/** The live terminal of an agent. Keys typed in it go to the agent. */
 
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { mayAct } from "../state/app";
+import { canAct } from "../state/app";
 import { focusComposer } from "../state/prompt-draft";
-import { type DrivenAgent, agentName } from "../state/agent-session";
-import { followWhileSeen } from "../state/visible-stream";
+import { type AgentSession, agentName } from "../state/agent-session";
+import { openVisibleStream } from "../state/visible-stream";
 import { terminalIsOpen } from "../state/session-list";
-import { Follower, type Source } from "../api/event-stream";
+import { EventStream, type StreamSource } from "../api/event-stream";
 import { KeyButtons } from "./key-field";
 import { isPhone } from "./width";
 import type { XtermView } from "./xterm";
 
 const MANY_EMPTY_LINES = /\n(?:[ \t]*\n){4,}/g;
 
-function bytesOf(base64: string): Uint8Array {
+function decodeBase64(base64: string): Uint8Array {
   return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
 }
 
-/** Feeds a terminal with a stream; the function that is returned ends both. */
-function feed(view: XtermView, source: Source, refused: () => void): () => void {
+/** Writes a stream to a terminal; the returned function closes the stream. */
+function connect(view: XtermView, source: StreamSource, refused: () => void): () => void {
   let isWaiting = true;
-  const follower = new Follower(source, {
+  const stream = new EventStream(source, {
     connection: (state) => {
       if (state === "live") isWaiting = true;
     },
-    frames: (frames) => {
-      for (const frame of frames) {
-        if (frame.type === "size") {
-          if (isWaiting) view.reset(); // what comes draws all of it anew
+    events: (events) => {
+      for (const event of events) {
+        if (event.type === "size") {
+          if (isWaiting) view.reset(); // a new stream repaints the whole screen
           isWaiting = false;
-          view.resize(frame["columns"], frame["rows"]);
-        } else if (frame.type === "bytes") view.write(bytesOf(frame["data"]));
-        else if (frame.type === "end") follower.close();
+          view.resize(event["columns"], event["rows"]);
+        } else if (event.type === "bytes") view.write(decodeBase64(event["data"]));
+        else if (event.type === "end") stream.close();
       }
     },
     refused,
   });
-  return followWhileSeen(follower);
+  return openVisibleStream(stream);
 }
 
-function Xterm({ agent, source, refused }: { agent: DrivenAgent; source: Source; refused: () => void }): JSX.Element {
+function Xterm({ agent, source, refused }: { agent: AgentSession; source: StreamSource; refused: () => void }): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
   const view = useRef<XtermView | null>(null);
   const [problem, setProblem] = useState("");
@@ -52,14 +52,14 @@ function Xterm({ agent, source, refused }: { agent: DrivenAgent; source: Source;
       (loaded) => {
         if (isGone || !box.current) return;
         const owner = { typed: (keys: string) => agent.press(keys), left: focusComposer };
-        const made = (view.current = new loaded.XtermView(box.current, !mayAct(), owner));
-        const stop = feed(made, source, refused);
+        const terminal = (view.current = new loaded.XtermView(box.current, !canAct(), owner));
+        const stop = connect(terminal, source, refused);
         end = () => {
           stop();
-          made.dispose();
+          terminal.dispose();
         };
       },
-      () => setProblem("The terminal cannot be loaded. Load the page again."),
+      () => setProblem("The terminal could not be loaded. Reload the page."),
     );
     return () => {
       isGone = true;
@@ -74,12 +74,12 @@ function Xterm({ agent, source, refused }: { agent: DrivenAgent; source: Source;
   );
 }
 
-/** A picture of the screen, where its bytes cannot be had. */
+/** The screen as text, where the bytes are not available. */
 function Picture({ text }: { text: string }): JSX.Element {
   const box = useRef<HTMLPreElement>(null);
   useEffect(() => {
-    const one = box.current;
-    if (one) one.scrollTop = one.scrollHeight;
+    const element = box.current;
+    if (element) element.scrollTop = element.scrollHeight;
   }, [text]);
   return (
     <pre class="terminal-box picture" ref={box} tabIndex={0} aria-label="Screen">
@@ -88,12 +88,12 @@ function Picture({ text }: { text: string }): JSX.Element {
   );
 }
 
-export function LiveTerminal({ agent }: { agent: DrivenAgent }): JSX.Element {
+export function LiveTerminal({ agent }: { agent: AgentSession }): JSX.Element {
   const [isRefused, refuse] = useState(false);
   const source = agent.terminal.value;
   const refused = (): void => {
     refuse(true);
-    agent.wantScreen();
+    agent.requestScreen();
   };
   const isEnded = agent.state.value === "ended";
   return (
@@ -103,12 +103,12 @@ export function LiveTerminal({ agent }: { agent: DrivenAgent }): JSX.Element {
       ) : agent.screen.value ? (
         <Picture text={agent.screen.value} />
       ) : (
-        <p class="hint">{isEnded ? `${agentName(agent.type.value)} has ended: its terminal is gone.` : "Nothing is shown yet."}</p>
+        <p class="hint">{isEnded ? `${agentName(agent.type.value)} has ended: its terminal is closed.` : "Nothing to show yet."}</p>
       )}
-      {isPhone.value && source && !isRefused && mayAct() && <KeyButtons press={(one) => agent.press(one.bytes)} />}
+      {isPhone.value && source && !isRefused && canAct() && <KeyButtons press={(key) => agent.press(key.bytes)} />}
       <footer class="terminal-foot small-print">
-        {source && !isRefused && (mayAct() ? <span>What you type here goes to the agent. <kbd>Shift</kbd> <kbd>Esc</kbd> leaves.</span> : <span>You may look on.</span>)}
-        {isRefused && <span>Its screen, as text: the terminal itself cannot be had from here.</span>}
+        {source && !isRefused && (canAct() ? <span>Keys go to the agent. <kbd>Shift</kbd> <kbd>Esc</kbd> leaves the terminal.</span> : <span>Read-only access</span>)}
+        {isRefused && <span>The screen as text: the terminal itself is not available here.</span>}
       </footer>
     </section>
   );

@@ -1,19 +1,19 @@
-/** Asks for the token that the server printed. */
+/** The login form. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { linkProblem, look } from "../state/app";
+import { loginLinkProblem, refresh } from "../state/app";
 import { api } from "../api/client";
 import { Mark } from "./sidebar";
 
 export function Login(): JSX.Element {
   const [token, setToken] = useState("");
-  const [problem, setProblem] = useState(linkProblem.value);
+  const [problem, setProblem] = useState(loginLinkProblem.value);
   const submit = async (event: Event): Promise<void> => {
     event.preventDefault();
     try {
       await api.login(token.trim());
-      await look();
+      await refresh();
     } catch (error) {
       setProblem(error instanceof Error ? error.message : String(error));
     }
@@ -25,7 +25,7 @@ export function Login(): JSX.Element {
           <Mark /> Ostler
         </h1>
         <p>
-          This page needs a token: <code>ostler token new NAME</code> makes one. Or open the link that <code>ostler serve</code> prints when it starts; it works once.
+          Enter a token: <code>ostler token new NAME</code> creates one. Or open the link that <code>ostler serve</code> prints; it works once.
         </p>
         <label for="token">Token</label>
         <input id="token" type="password" autocomplete="current-password" autofocus required value={token} aria-invalid={Boolean(problem)} aria-describedby="token-problem" onInput={(event) => setToken(event.currentTarget.value)} />
@@ -33,7 +33,7 @@ export function Login(): JSX.Element {
           {problem}
         </p>
         <button type="submit" class="primary">
-          Enter
+          Log in
         </button>
       </form>
     </main>

@@ -1,9 +1,10 @@
-/** Markdown, drawn from its tokens. A block that has not changed is not drawn again while text streams in. */
+/** Markdown from its tokens. While text streams in, only the changed blocks render again. */
 
 import type { ComponentChildren, JSX } from "preact";
 import { memo } from "./memo";
 import { useMemo } from "preact/hooks";
-import { type Token, type Tokens, blocksOf, decodeEntities, safeAddress } from "../text/markdown";
+import { safeAddress } from "../text/links";
+import { type Token, type Tokens, decodeEntities, parseMarkdown } from "../text/markdown";
 import { CodeBlock } from "./code";
 
 const nested = (token: Token): Token[] | undefined => (token as Tokens.Generic).tokens;
@@ -24,7 +25,7 @@ function inline(tokens: Token[] | undefined): ComponentChildren[] {
       case "link":
         return <Link href={token.href}>{inline(token.tokens)}</Link>;
       case "image":
-        return <Link href={token.href}>{`picture: ${token.text || token.href}`}</Link>;
+        return <Link href={token.href}>{`image: ${token.text || token.href}`}</Link>;
       case "html":
         return token.raw;
       case "checkbox":
@@ -49,15 +50,15 @@ function List({ token }: { token: Tokens.List }): JSX.Element {
   const items = token.items.map((item) => (
     <li class={item.task ? "task" : undefined}>
       {item.task && <input type="checkbox" checked={Boolean(item.checked)} disabled aria-label={item.checked ? "done" : "open"} />}
-      {item.tokens.map((one) => (one.type === "text" ? inline((one as Tokens.Text).tokens ?? [one]) : <BlockToken token={one} />))}
+      {item.tokens.map((child) => (child.type === "text" ? inline((child as Tokens.Text).tokens ?? [child]) : <BlockToken token={child} />))}
     </li>
   ));
   return token.ordered ? <ol start={Number(token.start) || 1}>{items}</ol> : <ul>{items}</ul>;
 }
 
 function Table({ token }: { token: Tokens.Table }): JSX.Element {
-  const style = (place: number): { textAlign: "left" | "right" | "center" } | undefined => {
-    const align = token.align[place];
+  const style = (column: number): { textAlign: "left" | "right" | "center" } | undefined => {
+    const align = token.align[column];
     return align ? { textAlign: align } : undefined;
   };
   return (
@@ -65,16 +66,16 @@ function Table({ token }: { token: Tokens.Table }): JSX.Element {
       <table>
         <thead>
           <tr>
-            {token.header.map((cell, place) => (
-              <th style={style(place)}>{inline(cell.tokens)}</th>
+            {token.header.map((cell, column) => (
+              <th style={style(column)}>{inline(cell.tokens)}</th>
             ))}
           </tr>
         </thead>
         <tbody>
           {token.rows.map((row) => (
             <tr>
-              {row.map((cell, place) => (
-                <td style={style(place)}>{inline(cell.tokens)}</td>
+              {row.map((cell, column) => (
+                <td style={style(column)}>{inline(cell.tokens)}</td>
               ))}
             </tr>
           ))}
@@ -93,14 +94,14 @@ function BlockToken({ token, top = 1 }: { token: Token; top?: number }): JSX.Ele
     case "code":
       return <CodeBlock code={token.text} language={(token.lang ?? "").split(/\s/)[0]?.toLowerCase() ?? ""} />;
     case "heading": {
-      // The page has its own first and second level: the highest one in a text is the third.
+      // The page has its own first and second level: texts start with the third.
       const Level = `h${Math.max(3, Math.min(6, token.depth - top + 3))}` as "h3";
       return <Level class={`level-${token.depth}`}>{inline(token.tokens)}</Level>;
     }
     case "hr":
       return <hr />;
     case "blockquote":
-      return <blockquote>{(token.tokens ?? []).map((one) => <BlockToken token={one} />)}</blockquote>;
+      return <blockquote>{(token.tokens ?? []).map((child) => <BlockToken token={child} />)}</blockquote>;
     case "list":
       return <List token={token as Tokens.List} />;
     case "table":
@@ -115,12 +116,12 @@ function BlockToken({ token, top = 1 }: { token: Token; top?: number }): JSX.Ele
 const Unchanged = memo(BlockToken, (before, after) => before.token.raw === after.token.raw && before.token.type === after.token.type && before.top === after.top);
 
 export const Markdown = memo(function Markdown({ text }: { text: string }) {
-  const tokens = useMemo(() => blocksOf(text), [text]);
+  const tokens = useMemo(() => parseMarkdown(text), [text]);
   const top = Math.min(6, ...tokens.flatMap((token) => (token.type === "heading" ? [(token as Tokens.Heading).depth] : [])));
   return (
     <div class="prose">
-      {tokens.map((token, place) => (
-        <Unchanged key={place} token={token} top={top} />
+      {tokens.map((token, index) => (
+        <Unchanged key={index} token={token} top={top} />
       ))}
     </div>
   );

@@ -1,4 +1,4 @@
-/** A component that is drawn again only when its properties have changed. */
+/** `memo`: a component that renders again only when its properties change. */
 
 import { Component, type ComponentType, type VNode, h } from "preact";
 
@@ -8,7 +8,7 @@ function shallow<P extends object>(before: P, after: P): boolean {
 }
 
 export function memo<P extends object>(
-  drawn: (properties: P) => VNode | null,
+  component: (properties: P) => VNode | null,
   same: (before: P, after: P) => boolean = shallow,
 ): ComponentType<P> {
   return class extends Component<P> {
@@ -16,7 +16,7 @@ export function memo<P extends object>(
       return !same(this.props, next);
     }
     override render(properties: P): VNode {
-      return h(drawn as ComponentType<P>, properties) as VNode;
+      return h(component as ComponentType<P>, properties) as VNode;
     }
   };
 }

@@ -1,10 +1,10 @@
-/** Where no model can answer: what was looked for, and how to go on. */
+/** Shown while no model is available: what was checked, and what to do. */
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { look, me } from "../state/app";
+import { refresh, me } from "../state/app";
 import { api } from "../api/client";
-import type { Finding } from "../api/types";
+import type { SetupCheck } from "../api/types";
 import { Icon } from "./icons";
 
 function sentence(text: string): string {
@@ -12,38 +12,38 @@ function sentence(text: string): string {
 }
 
 export function NoModel({ cwd }: { cwd: string }): JSX.Element | null {
-  const known = me.value;
-  const isMissing = known !== null && known.model === "";
-  const [findings, setFindings] = useState<Finding[]>([]);
+  const server = me.value;
+  const isMissing = server !== null && server.model === "";
+  const [checks, setChecks] = useState<SetupCheck[]>([]);
   useEffect(() => {
     if (!isMissing) return;
     api.models(cwd).then(
-      (found) => setFindings(found.looked_for ?? []),
-      () => setFindings([]), // the notice says the most important
+      (response) => setChecks(response.looked_for ?? []),
+      () => setChecks([]), // the notice has the essentials
     );
-  }, [isMissing, cwd, known]);
-  if (!known?.notice) return null;
-  if (!isMissing) return cwd ? null : <p class="small-print">{sentence(known.notice)}</p>;
+  }, [isMissing, cwd, server]);
+  if (!server?.notice) return null;
+  if (!isMissing) return cwd ? null : <p class="small-print">{sentence(server.notice)}</p>;
   return (
     <div class="notice warning no-model" role="status" aria-label="No model">
       <Icon name="warning" size={15} />
       <div>
-        <p>{sentence(known.notice)}</p>
-        {findings.length > 0 && (
+        <p>{sentence(server.notice)}</p>
+        {checks.length > 0 && (
           <details>
-            <summary>What was looked for</summary>
-            <ul tabIndex={0} aria-label="What was looked for">
-              {findings.map((one) => (
-                <li key={one.name}>
-                  <strong>{one.name}</strong>: {one.detail}
-                  {one.to_do && <span class="to-do">{one.to_do}</span>}
+            <summary>What was checked</summary>
+            <ul tabIndex={0} aria-label="What was checked">
+              {checks.map((check) => (
+                <li key={check.name}>
+                  <strong>{check.name}</strong>: {check.detail}
+                  {check.to_do && <span class="to-do">{check.to_do}</span>}
                 </li>
               ))}
             </ul>
           </details>
         )}
-        <button type="button" onClick={() => void look()}>
-          Look again
+        <button type="button" onClick={() => void refresh()}>
+          Check again
         </button>
       </div>
     </div>

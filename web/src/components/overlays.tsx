@@ -1,13 +1,13 @@
-/** Windows over the page: a new session, the model, the keys, a new title, and whether to delete. */
+/** The dialogs: new session, rename, delete, keyboard shortcuts; and which one is open. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { wordsOf } from "../text/command-line";
+import { splitCommandLine } from "../text/prompt";
 import { attempt, me, overlay, stored, store, toast } from "../state/app";
-import { begunAndLeft, rememberBegun } from "../state/empty-session";
+import { findEmptySession, rememberEmptySession } from "../state/empty-session";
 import { focusComposer } from "../state/prompt-draft";
 import { current, type OpenSession } from "../state/open-session";
-import { goTo } from "../state/route";
+import { openSession } from "../state/route";
 import { refreshList, sessions } from "../state/session-list";
 import { api } from "../api/client";
 import { Dialog } from "./dialog";
@@ -15,25 +15,25 @@ import { titleOf } from "./header";
 import { ModelPicker } from "./model-picker";
 import { Palette } from "./command-palette";
 import { UsageDialog } from "./usage-dialog";
-import { chooseAndImport } from "./session-import";
+import { importSession } from "./session-import";
 
 const close = (): void => {
   overlay.value = "";
 };
 
-/** In that folder; with another vendor's agent, if a command is named. */
-export async function begin(cwd: string, command: string): Promise<void> {
-  const asked = overlay.value;
-  const words = wordsOf(command);
-  const left = words.length ? "" : await begunAndLeft(cwd);
-  const id = left || (await attempt(() => api.create({ ...(cwd && { cwd }), ...(words.length && { agent: { command: words } }) })))?.id;
+/** Creates a session in a folder, for another vendor's agent if there is a command. */
+export async function createSession(cwd: string, command: string): Promise<void> {
+  const dialog = overlay.value;
+  const words = splitCommandLine(command);
+  const empty = words.length ? "" : await findEmptySession(cwd);
+  const id = empty || (await attempt(() => api.create({ ...(cwd && { cwd }), ...(words.length && { agent: { command: words } }) })))?.id;
   if (!id) return;
   store("cwd", cwd);
   if (words.length) store("agent-command", command);
-  else rememberBegun(cwd, id);
-  if (overlay.value === asked) close();
+  else rememberEmptySession(cwd, id);
+  if (overlay.value === dialog) close();
   void refreshList();
-  goTo(id);
+  openSession(id);
   setTimeout(focusComposer, 50);
 }
 
@@ -43,15 +43,15 @@ function NewSession(): JSX.Element {
   const [cwd, setCwd] = useState(current.value?.view.value.cwd || stored("cwd", "") || me.value?.cwd || "");
   const [command, setCommand] = useState("");
   const commands = [...new Set([stored("agent-command", ""), ...COMMANDS])].filter(Boolean);
-  const known = [...new Set([me.value?.cwd ?? "", ...sessions.value.map((one) => one.cwd)])].filter(Boolean).slice(0, 8);
+  const folders = [...new Set([me.value?.cwd ?? "", ...sessions.value.map((session) => session.cwd)])].filter(Boolean).slice(0, 8);
   return (
     <Dialog title="New session" onClose={close}>
-      <form onSubmit={(event) => { event.preventDefault(); void begin(cwd.trim(), command); }}>
-        <label for="new-cwd">Folder to work in</label>
+      <form onSubmit={(event) => { event.preventDefault(); void createSession(cwd.trim(), command); }}>
+        <label for="new-cwd">Working directory</label>
         <input id="new-cwd" type="text" value={cwd} autofocus spellcheck={false} autocomplete="off" onInput={(event) => setCwd(event.currentTarget.value)} />
-        {known.length > 0 && (
+        {folders.length > 0 && (
           <ul class="folders" aria-label="Folders">
-            {known.map((folder) => (
+            {folders.map((folder) => (
               <li key={folder}>
                 <button type="button" class={folder === cwd ? "chip chosen" : "chip"} onClick={() => setCwd(folder)}>
                   {folder}
@@ -62,16 +62,16 @@ function NewSession(): JSX.Element {
         )}
         <details class="another-agent">
           <summary>Another vendor's agent</summary>
-          <label for="new-agent">Command that starts it; it is shown with its terminal</label>
+          <label for="new-agent">Start command</label>
           <input id="new-agent" type="text" value={command} list="new-agent-commands" placeholder="claude --permission-mode plan" spellcheck={false} autocomplete="off" autocapitalize="off" onInput={(event) => setCommand(event.currentTarget.value)} />
           <datalist id="new-agent-commands">
-            {commands.map((one) => (
-              <option key={one} value={one} />
+            {commands.map((name) => (
+              <option key={name} value={name} />
             ))}
           </datalist>
         </details>
         <div class="dialog-actions">
-          <button type="button" class="quiet" onClick={() => chooseAndImport(cwd.trim())}>
+          <button type="button" class="quiet" onClick={() => importSession(cwd.trim())}>
             Import a file
           </button>
           <span class="spring" />
@@ -79,7 +79,7 @@ function NewSession(): JSX.Element {
             Cancel
           </button>
           <button type="submit" class="primary">
-            Begin
+            Start
           </button>
         </div>
       </form>
@@ -114,21 +114,21 @@ function Rename({ session }: { session: OpenSession }): JSX.Element {
 function Delete({ session }: { session: OpenSession }): JSX.Element {
   const remove = async (): Promise<void> => {
     close();
-    const gone = await attempt(async () => {
+    const isDone = await attempt(async () => {
       await api.delete(session.id);
       return true;
     });
-    if (!gone) return;
+    if (!isDone) return;
     toast("Deleted.");
-    if (current.value === session) goTo("");
+    if (current.value === session) openSession("");
     void refreshList();
   };
   return (
     <Dialog title="Delete this session?" onClose={close}>
-      <p>“{titleOf(session)}” and the sessions of its children are removed for good.</p>
+      <p>“{titleOf(session)}” and its child sessions will be deleted permanently.</p>
       <div class="dialog-actions">
         <button type="button" autofocus onClick={close}>
-          Keep it
+          Cancel
         </button>
         <button type="button" class="danger" onClick={() => void remove()}>
           Delete
@@ -139,40 +139,40 @@ function Delete({ session }: { session: OpenSession }): JSX.Element {
 }
 
 export const KEYS: [string, string][] = [
-  ["Enter", "send; while it works: queue as the next prompt"],
-  ["Ctrl Enter", "steer: tell the running model at its next step"],
-  ["Shift Enter", "a new line; Alt Enter too"],
-  ["/", "commands and templates; outside of the line: go to it"],
+  ["Enter", "send; during a run: queue as the next prompt"],
+  ["Ctrl Enter", "steer: send to the model before its next step"],
+  ["Shift Enter", "new line (also Alt Enter)"],
+  ["/", "commands and templates; outside the composer: focus it"],
   ["@", "mention a file"],
-  ["↑", "an earlier prompt, in an empty line"],
-  ["Esc Esc", "stop"],
-  ["y  n  1–9", "answer a question; s, p, u: always in the session, the project, everywhere"],
-  ["Ctrl K", "everything there is to do, and all sessions"],
+  ["↑", "previous prompt, in an empty composer"],
+  ["Esc Esc", "stop the run"],
+  ["y  n  1–9", "answer a question; s, p, u: always allow in the session, the project, all projects"],
+  ["Ctrl K", "command palette"],
   ["n", "new session"],
   ["s", "search sessions and messages"],
-  ["Alt ↑  Alt ↓", "the session before, the next session"],
-  ["j  k", "next block, block before"],
-  ["o", "open or fold the block"],
-  ["End", "to the latest"],
+  ["Alt ↑  Alt ↓", "previous, next session"],
+  ["j  k", "next, previous item"],
+  ["o", "expand or collapse the item"],
+  ["End", "scroll to the end"],
   ["m", "model and reasoning"],
   ["t  b  c  p", "to do, branches, context, permissions"],
-  ["u", "what all sessions have used"],
-  ["d", "dark, light, or as the system"],
-  ["?", "these keys"],
+  ["u", "usage of all sessions"],
+  ["d", "switch theme"],
+  ["?", "keyboard shortcuts"],
 ];
 
 function Help(): JSX.Element {
   return (
-    <Dialog title="Keys" onClose={close} wide>
+    <Dialog title="Keyboard shortcuts" onClose={close} wide>
       <dl class="keys">
-        {KEYS.map(([keys, said]) => (
+        {KEYS.map(([keys, action]) => (
           <div key={keys}>
             <dt>
-              {keys.split(/ +/).map((one) => (
-                <kbd key={one}>{one}</kbd>
+              {keys.split(/ +/).map((key) => (
+                <kbd key={key}>{key}</kbd>
               ))}
             </dt>
-            <dd>{said}</dd>
+            <dd>{action}</dd>
           </div>
         ))}
       </dl>
@@ -191,8 +191,8 @@ export function Overlays(): JSX.Element | null {
       return <Palette />;
     case "model":
       return session && <ModelPicker session={session} />;
-    case "rescue":
-      return session && <ModelPicker session={session} goesOn />;
+    case "fallback":
+      return session && <ModelPicker session={session} isFallback />;
     case "usage":
       return <UsageDialog />;
     case "rename":

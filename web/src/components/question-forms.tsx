@@ -1,71 +1,71 @@
-/** Answers that are filled in: a text, some of several, a form with fields of every kind. */
+/** Answers that a person fills in: a text, a multiple choice, a form. */
 
 import type { JSX } from "preact";
 import { useId, useMemo, useState } from "preact/hooks";
-import { type Field, answerOf, fieldsOf } from "../text/form-fields";
-import type { AskedView } from "../transcript/session-view";
-import { mayAct } from "../state/app";
+import { type Field, formAnswer, formFields } from "../text/form-fields";
+import type { OpenQuestion } from "../api/types";
+import { canAct } from "../state/app";
 import type { OpenSession } from "../state/open-session";
 
-interface Properties {
-  asked: AskedView;
+export interface QuestionProperties {
+  question: OpenQuestion;
   session: OpenSession;
 }
 
-function Actions({ asked, session }: Properties): JSX.Element {
+function Actions({ question, session }: QuestionProperties): JSX.Element {
   return (
     <div class="dialog-actions">
-      <button type="button" disabled={!mayAct()} onClick={() => void session.answer(asked, null, true)}>
+      <button type="button" disabled={!canAct()} onClick={() => void session.answer(question, null, true)}>
         Decline
       </button>
-      <button type="submit" class="primary" disabled={!mayAct()}>
+      <button type="submit" class="primary" disabled={!canAct()}>
         Answer
       </button>
     </div>
   );
 }
 
-export function TextQuestion({ asked, session }: Properties): JSX.Element {
-  const details = asked.question.details ?? {};
+export function TextQuestion({ question, session }: QuestionProperties): JSX.Element {
+  const details = question.asked.question.details ?? {};
   const [text, setText] = useState(String(details["default"] ?? ""));
   const submit = (event: Event): void => {
     event.preventDefault();
-    void session.answer(asked, text);
+    void session.answer(question, text);
   };
-  const common = { "aria-label": asked.question.text, placeholder: String(details["placeholder"] ?? ""), value: text, disabled: !mayAct() };
+  const common = { "aria-label": question.asked.question.text, placeholder: String(details["placeholder"] ?? ""), value: text, disabled: !canAct() };
   return (
     <form onSubmit={submit}>
-      {asked.question.secret ? (
+      {question.asked.question.secret ? (
         <input type="password" autocomplete="off" {...common} onInput={(event) => setText(event.currentTarget.value)} />
       ) : (
         <input type="text" {...common} onInput={(event) => setText(event.currentTarget.value)} />
       )}
-      {asked.question.secret && <p class="small-print">The answer is not stored.</p>}
-      <Actions asked={asked} session={session} />
+      {question.asked.question.secret && <p class="small-print">The answer is not stored.</p>}
+      <Actions question={question} session={session} />
     </form>
   );
 }
 
-export function MultiSelect({ asked, session }: Properties): JSX.Element {
-  const details = (asked.question.details ?? {}) as { options?: string[]; selected?: number[] };
+export function MultiSelect({ question, session }: QuestionProperties): JSX.Element {
+  const details = (question.asked.question.details ?? {}) as { options?: string[]; selected?: number[] };
   const options = details.options ?? [];
   const [chosen, choose] = useState<ReadonlySet<number>>(new Set(details.selected ?? []));
   const submit = (event: Event): void => {
     event.preventDefault();
-    void session.answer(asked, [...new Set(options.filter((_, place) => chosen.has(place)))]);
+    void session.answer(question, [...new Set(options.filter((_, index) => chosen.has(index)))]);
   };
-  const toggle = (place: number): void => {
-    const now = new Set(chosen);
-    if (!now.delete(place)) now.add(place);
-    choose(now);
+  const toggle = (index: number): void => {
+    const next = new Set(chosen);
+    if (!next.delete(index)) next.add(index);
+    choose(next);
   };
   return (
     <form onSubmit={submit}>
       <fieldset class="several">
-        <legend class="visually-hidden">{asked.question.text}</legend>
-        {options.map((option, place) => (
-          <label key={place}>
-            <input type="checkbox" checked={chosen.has(place)} onChange={() => toggle(place)} /> {option}
+        <legend class="visually-hidden">{question.asked.question.text}</legend>
+        {options.map((option, index) => (
+          <label key={index}>
+            <input type="checkbox" checked={chosen.has(index)} onChange={() => toggle(index)} /> {option}
           </label>
         ))}
       </fieldset>
@@ -77,7 +77,7 @@ export function MultiSelect({ asked, session }: Properties): JSX.Element {
           None
         </button>
       </p>
-      <Actions asked={asked} session={session} />
+      <Actions question={question} session={session} />
     </form>
   );
 }
@@ -97,10 +97,10 @@ function Input({ field, value, id, set, invalid }: FieldProperties & { id: strin
       return <input type="checkbox" {...common} checked={Boolean(value)} onChange={(event) => set(event.currentTarget.checked)} />;
     case "choice":
       return (
-        <select {...common} value={String(field.options.findIndex((one) => one.value === value))} onChange={(event) => set(field.options[Number(event.currentTarget.value)]?.value)}>
+        <select {...common} value={String(field.options.findIndex((option) => option.value === value))} onChange={(event) => set(field.options[Number(event.currentTarget.value)]?.value)}>
           <option value="-1">—</option>
-          {field.options.map((one, place) => (
-            <option value={String(place)}>{one.label}</option>
+          {field.options.map((option, index) => (
+            <option value={String(index)}>{option.label}</option>
           ))}
         </select>
       );
@@ -108,9 +108,9 @@ function Input({ field, value, id, set, invalid }: FieldProperties & { id: strin
       const chosen = value as unknown[];
       return (
         <div class="several" id={id} role="group" aria-label={field.label}>
-          {field.options.map((one) => (
+          {field.options.map((option) => (
             <label>
-              <input type="checkbox" checked={chosen.includes(one.value)} onChange={(event) => set(event.currentTarget.checked ? [...chosen, one.value] : chosen.filter((other) => other !== one.value))} /> {one.label}
+              <input type="checkbox" checked={chosen.includes(option.value)} onChange={(event) => set(event.currentTarget.checked ? [...chosen, option.value] : chosen.filter((other) => other !== option.value))} /> {option.label}
             </label>
           ))}
         </div>
@@ -122,7 +122,7 @@ function Input({ field, value, id, set, invalid }: FieldProperties & { id: strin
     case "long":
     case "list":
     case "json":
-      return <textarea rows={3} {...common} value={text} placeholder={field.kind === "list" ? "one a line" : field.kind === "json" ? "JSON" : ""} onInput={(event) => set(event.currentTarget.value)} />;
+      return <textarea rows={3} {...common} value={text} placeholder={field.kind === "list" ? "one per line" : field.kind === "json" ? "JSON" : ""} onInput={(event) => set(event.currentTarget.value)} />;
     default: {
       const types: Record<string, string> = { email: "email", uri: "url", date: "date", "date-time": "datetime-local", password: "password" };
       return <input type={types[field.schema.format ?? ""] ?? "text"} {...common} value={text} onInput={(event) => set(event.currentTarget.value)} />;
@@ -138,7 +138,7 @@ function FormField(properties: FieldProperties): JSX.Element {
       {field.label && (
         <label for={id}>
           {field.label}
-          {field.required && <span title="needed"> *</span>}
+          {field.required && <span title="required"> *</span>}
         </label>
       )}
       <Input {...properties} id={id} invalid={Boolean(problem)} />
@@ -149,26 +149,26 @@ function FormField(properties: FieldProperties): JSX.Element {
   );
 }
 
-export function FormQuestion({ asked, session }: Properties): JSX.Element {
-  const schema = asked.question.form ?? {};
-  const fields = useMemo(() => fieldsOf(schema), [asked.id]);
-  const [filled, fill] = useState<Record<string, unknown>>(() => Object.fromEntries(fields.map((one) => [one.name, one.initial])));
+export function FormQuestion({ question, session }: QuestionProperties): JSX.Element {
+  const schema = question.asked.question.form ?? {};
+  const fields = useMemo(() => formFields(schema), [question.asked.id]);
+  const [filled, fill] = useState<Record<string, unknown>>(() => Object.fromEntries(fields.map((field) => [field.name, field.initial])));
   const [problems, setProblems] = useState<Record<string, string>>({});
   const submit = (event: Event): void => {
     event.preventDefault();
-    const made = answerOf(schema, fields, filled);
-    if ("problems" in made) {
-      setProblems(made.problems);
+    const result = formAnswer(schema, fields, filled);
+    if ("problems" in result) {
+      setProblems(result.problems);
       const form = event.currentTarget as HTMLFormElement;
       requestAnimationFrame(() => form.querySelector<HTMLElement>("[aria-invalid=true]")?.focus());
-    } else void session.answer(asked, made.answer);
+    } else void session.answer(question, result.answer);
   };
   return (
     <form onSubmit={submit} noValidate>
       {fields.map((field) => (
         <FormField key={field.name} field={field} value={filled[field.name]} problem={problems[field.name] ?? ""} set={(value) => fill({ ...filled, [field.name]: value })} />
       ))}
-      <Actions asked={asked} session={session} />
+      <Actions question={question} session={session} />
     </form>
   );
 }

@@ -1,22 +1,25 @@
-/** What is asked of a person: one question at a time, and how many more wait. */
+/** The open questions, one at a time. */
 
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { editLines, readUnified } from "../text/diff";
+import { editDiff, parseUnifiedDiff } from "../text/diff";
 import { languageOf } from "../text/languages";
-import type { AskedView } from "../transcript/session-view";
-import { mayAct } from "../state/app";
+import { canAct } from "../state/app";
 import type { OpenSession } from "../state/open-session";
 import { Highlighted } from "./code";
 import { Diff } from "./diff";
 import { Icon } from "./icons";
 import { Markdown } from "./markdown";
-import { FormQuestion, MultiSelect, TextQuestion } from "./question-forms";
+import { FormQuestion, MultiSelect, type QuestionProperties, TextQuestion } from "./question-forms";
 import { RenderedLive } from "./extension-ui";
 import { TerminalText } from "./terminal-text";
-import type { Rendering } from "../api/types";
+import type { OpenQuestion, Rendering } from "../api/types";
 
-export interface Option {
+interface Question {
+  question: OpenQuestion;
+}
+
+interface Option {
   value: string;
   label: string;
   hint: string;
@@ -27,29 +30,29 @@ export interface Option {
 const SCOPES: Record<string, string> = {
   session: "Always in this session",
   project: "Always in this project",
-  user: "Always, everywhere",
+  user: "Always in all projects",
 };
 
-export function optionsOf({ question }: AskedView): Option[] {
+function optionsOf({ asked: { question } }: OpenQuestion): Option[] {
   const choices = question.choices ?? [];
   if (question.kind !== "permission") {
-    return choices.map((value, place) => {
+    return choices.map((value, index) => {
       const kind = value === "yes" || value === "no" ? value : "";
-      return { value, label: value, hint: "", kind, key: kind ? kind.charAt(0) : place < 9 ? String(place + 1) : "" };
+      return { value, label: value, hint: "", kind, key: kind ? kind.charAt(0) : index < 9 ? String(index + 1) : "" };
     });
   }
   const remember = (question.details?.["remember"] ?? {}) as Record<string, string[]>;
-  const scopes = choices.filter((one) => one in SCOPES);
+  const scopes = choices.filter((choice) => choice in SCOPES);
   return [
     { value: "yes", label: "Allow once", hint: "", kind: "yes", key: "y" },
     { value: "no", label: "Deny", hint: "", kind: "no", key: "n" },
-    ...scopes.map((one): Option => ({ value: one, label: SCOPES[one] ?? one, hint: (remember[one] ?? []).join(", "), kind: "", key: one.charAt(0) })),
+    ...scopes.map((scope): Option => ({ value: scope, label: SCOPES[scope] ?? scope, hint: (remember[scope] ?? []).join(", "), kind: "", key: scope.charAt(0) })),
   ];
 }
 
-/** What the person should see to judge a call. */
-function Judged({ asked }: { asked: AskedView }): JSX.Element | null {
-  const details = asked.question.details ?? {};
+/** What the call would do: its command, diff or arguments. */
+function CallDetails({ question }: Question): JSX.Element | null {
+  const details = question.asked.question.details ?? {};
   const values = (details["arguments"] ?? {}) as Record<string, unknown>;
   const tool = String(details["tool"] ?? "");
   const path = String(values["path"] ?? "");
@@ -60,12 +63,12 @@ function Judged({ asked }: { asked: AskedView }): JSX.Element | null {
       </pre>
     );
   }
-  if (typeof details["diff"] === "string") return <div class="judged"><Diff lines={readUnified(details["diff"])} language={languageOf(path)} /></div>;
+  if (typeof details["diff"] === "string") return <div class="judged"><Diff lines={parseUnifiedDiff(details["diff"])} language={languageOf(path)} /></div>;
   if (Array.isArray(values["edits"])) {
     return (
       <div class="judged">
         <p class="path">{path}</p>
-        <Diff lines={editLines(values["edits"], true)} language={languageOf(path)} />
+        <Diff lines={editDiff(values["edits"], true)} language={languageOf(path)} />
       </div>
     );
   }
@@ -87,11 +90,11 @@ function Judged({ asked }: { asked: AskedView }): JSX.Element | null {
   );
 }
 
-function Choices({ asked, session }: { asked: AskedView; session: OpenSession }): JSX.Element {
+function Choices({ question, session }: QuestionProperties): JSX.Element {
   return (
-    <div class={`options ${asked.question.kind ?? ""}`}>
-      {optionsOf(asked).map((option) => (
-        <button type="button" key={option.value} data-key={option.key} class={`option ${option.kind}`} disabled={!mayAct()} onClick={() => void session.answer(asked, option.value)}>
+    <div class={`options ${question.asked.question.kind ?? ""}`}>
+      {optionsOf(question).map((option) => (
+        <button type="button" key={option.value} data-key={option.key} class={`option ${option.kind}`} disabled={!canAct()} onClick={() => void session.answer(question, option.value)}>
           {option.key && <kbd aria-hidden="true">{option.key}</kbd>}
           <span>
             {option.label}
@@ -103,78 +106,77 @@ function Choices({ asked, session }: { asked: AskedView; session: OpenSession })
   );
 }
 
-function Body({ asked, session }: { asked: AskedView; session: OpenSession }): JSX.Element {
-  const { question } = asked;
-  const dialog = question.details?.["dialog"];
-  if (dialog === "multi_select") return <MultiSelect asked={asked} session={session} />;
-  if (question.kind === "form") return <FormQuestion asked={asked} session={session} />;
-  if (question.kind === "text" || (!question.kind && !question.choices?.length)) return <TextQuestion asked={asked} session={session} />;
-  return <Choices asked={asked} session={session} />;
+function Body(properties: QuestionProperties): JSX.Element {
+  const { kind, choices, details } = properties.question.asked.question;
+  if (details?.["dialog"] === "multi_select") return <MultiSelect {...properties} />;
+  if (kind === "form") return <FormQuestion {...properties} />;
+  if (kind === "text" || (!kind && !choices?.length)) return <TextQuestion {...properties} />;
+  return <Choices {...properties} />;
 }
 
-function heading({ question, askedBy }: AskedView): string {
+function heading({ asked: { question, asked_by } }: OpenQuestion): string {
   const details = question.details ?? {};
   if (question.kind === "permission" && details["tool"]) return `Allow ${details["tool"]}?`;
   if (details["dialog"] === "overlay") return String(details["title"] || "");
-  return askedBy === "extension" ? "" : question.text;
+  return asked_by === "extension" ? "" : question.text;
 }
 
-function About({ asked }: { asked: AskedView }): JSX.Element | null {
-  const { question } = asked;
-  const details = question.details ?? {};
+function Description({ question: { session, asked } }: Question): JSX.Element | null {
+  const details = asked.question.details ?? {};
   if (details["dialog"] === "overlay") {
     const markdown = String(details["markdown"] ?? "");
     const rendering = details["render"] as Rendering | null | undefined;
     const plain = markdown ? <Markdown text={markdown} /> : <pre class="plain"><TerminalText text={String(details["text"] ?? "")} /></pre>;
-    return rendering ? <RenderedLive key={rendering.id} session={asked.session} rendering={rendering}>{plain}</RenderedLive> : plain;
+    return rendering ? <RenderedLive key={rendering.id} session={session} rendering={rendering}>{plain}</RenderedLive> : plain;
   }
-  if (asked.askedBy === "extension") return <Markdown text={question.text} />;
+  if (asked.asked_by === "extension") return <Markdown text={asked.question.text} />;
   return null;
 }
 
-export function Questions({ session }: { session: OpenSession }): JSX.Element | null {
+export function QuestionPanel({ session }: { session: OpenSession }): JSX.Element | null {
   const questions = session.questions.value;
-  const [place, setPlace] = useState(0);
+  const [position, setPosition] = useState(0);
   const element = useRef<HTMLElement>(null);
-  const at = Math.min(place, questions.length - 1);
-  const asked = questions[at];
+  const index = Math.min(position, questions.length - 1);
+  const question = questions[index];
   useEffect(() => {
     const typed = (document.getElementById("composer") as HTMLTextAreaElement | null)?.value;
-    const isElsewhere = document.querySelector("dialog[open]") !== null;
-    if (!asked || typed || isElsewhere) return;
+    const hasDialog = document.querySelector("dialog[open]") !== null;
+    if (!question || typed || hasDialog) return;
     const field = element.current?.querySelector<HTMLElement>("form :is(input, textarea, select)");
     (field ?? element.current)?.focus({ preventScroll: true });
-  }, [asked?.id]);
-  if (!asked) return null;
-  const title = heading(asked);
+  }, [question?.asked.id]);
+  if (!question) return null;
+  const { asked, agent } = question;
+  const title = heading(question);
   return (
     <section class="question" ref={element} tabIndex={-1} aria-label={`Question: ${title || asked.question.text}`} data-question={asked.id}>
       <header>
         <Icon name="help" size={17} />
         {title && <h2>{title}</h2>}
-        {asked.agent && <span class="badge">{asked.agent}</span>}
-        {asked.askedBy === "extension" && <span class="badge">{String(asked.question.details?.["extension"] ?? "extension")}</span>}
+        {agent && <span class="badge">{agent}</span>}
+        {asked.asked_by === "extension" && <span class="badge">{String(asked.question.details?.["extension"] ?? "extension")}</span>}
         {questions.length > 1 && (
           <span class="among">
-            <button type="button" class="quiet small" aria-label="The question before" disabled={at === 0} onClick={() => setPlace(at - 1)}>
+            <button type="button" class="quiet small" aria-label="Previous question" disabled={index === 0} onClick={() => setPosition(index - 1)}>
               <Icon name="left" size={14} />
             </button>
-            {at + 1} of {questions.length}
-            <button type="button" class="quiet small" aria-label="The next question" disabled={at === questions.length - 1} onClick={() => setPlace(at + 1)}>
+            {index + 1} of {questions.length}
+            <button type="button" class="quiet small" aria-label="Next question" disabled={index === questions.length - 1} onClick={() => setPosition(index + 1)}>
               <Icon name="right" size={14} />
             </button>
           </span>
         )}
-        <button type="button" class="quiet small" aria-label="Decline" title="Decline" disabled={!mayAct()} onClick={() => void session.answer(asked, null, true)}>
+        <button type="button" class="quiet small" aria-label="Decline" title="Decline" disabled={!canAct()} onClick={() => void session.answer(question, null, true)}>
           <Icon name="close" size={15} />
         </button>
       </header>
       <div class="question-inside">
-        <About asked={asked} />
-        <Judged asked={asked} />
+        <Description question={question} />
+        <CallDetails question={question} />
         {asked.question.reason && <p class="reason">{asked.question.reason}</p>}
       </div>
-      <Body key={asked.id} asked={asked} session={session} />
+      <Body key={asked.id} question={question} session={session} />
     </section>
   );
 }

@@ -1,22 +1,22 @@
-/** Adds the session of an exported file. */
+/** Imports a session from an exported file. */
 
 import { attempt, overlay, toast } from "../state/app";
-import { goTo } from "../state/route";
+import { openSession } from "../state/route";
 import { refreshList } from "../state/session-list";
 import { api } from "../api/client";
 
 async function importFile(file: File, cwd: string): Promise<void> {
-  const asked = overlay.value;
-  const made = await attempt(() => api.importFile(file, cwd));
-  if (!made) return;
-  if (overlay.value === asked) overlay.value = "";
+  const dialog = overlay.value;
+  const session = await attempt(() => api.importFile(file, cwd));
+  if (!session) return;
+  if (overlay.value === dialog) overlay.value = "";
   toast("Imported.");
   void refreshList();
-  goTo(made.id);
+  openSession(session.id);
 }
 
-/** Lets a person choose the file; the session then works in that folder, or the server's. */
-export function chooseAndImport(cwd: string): void {
+/** Lets a person choose the file. The session gets this working directory, or the server's. */
+export function importSession(cwd: string): void {
   const picker = document.createElement("input");
   picker.type = "file";
   picker.accept = ".jsonl,.ndjson";
@@ -27,7 +27,7 @@ export function chooseAndImport(cwd: string): void {
     if (file) void importFile(file, cwd);
   });
   picker.addEventListener("cancel", () => picker.remove());
-  // In the page while it is open: a browser may collect one that stands nowhere, and the choice with it.
+  // In the document while it is open: browsers may garbage-collect a detached input and lose the choice.
   document.body.append(picker);
   picker.click();
 }

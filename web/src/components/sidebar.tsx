@@ -1,65 +1,64 @@
-/** The sessions: found by title and by what was said in them. */
+/** The list of sessions, and the search in titles and messages. */
 
 import type { JSX } from "preact";
-import { ago, shortPath } from "../text/format";
-import { drawerOpen, mayAct, nextTheme, overlay, theme } from "../state/app";
+import { relativeTime, shortPath } from "../text/format";
+import { drawerOpen, canAct, nextTheme, overlay, theme } from "../state/app";
 import { agentName } from "../state/agent-session";
 import { current } from "../state/open-session";
-import { addressOf, goTo, sessionId } from "../state/route";
-import { asked, hits, listQuery, listState, loadMore, nextPage, searchFor, sessions } from "../state/session-list";
+import { addressOf, openSession, sessionId } from "../state/route";
+import { hits, searchText, listState, loadMore, nextPage, questions, search, sessions } from "../state/session-list";
 import type { SearchHit, SessionSummary } from "../api/types";
 import { Icon } from "./icons";
 
 const STATES: Record<string, string> = {
   running: "running",
-  waiting: "waits for you",
+  waiting: "needs your answer",
   failed: "failed",
   interrupted: "interrupted",
-  cut: "cut off",
-  limit: "ended by a limit",
+  cut: "interrupted",
+  limit: "limit reached",
 };
 
 function open(event: MouseEvent, session: string, fact = 0): void {
   if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
   event.preventDefault();
-  goTo(session, fact);
+  openSession(session, fact);
   drawerOpen.value = false;
 }
 
-/** Of the session that is open here more is known than the list tells. */
-function standingOf(one: SessionSummary): string {
-  const here = current.value?.id === one.id ? current.value : null;
+/** The status of a session; the open one is more up to date than the list. */
+function statusOf(session: SessionSummary): string {
+  const here = current.value?.id === session.id ? current.value : null;
   const view = here?.view.value;
-  if (!view?.caughtUp) return one.status ?? "";
-  if (here?.isCut.value) return "cut";
-  return view.run ? (view.run.waiting ? "waiting" : "running") : view.lastEnd;
+  if (!view?.caughtUp) return session.status ?? "";
+  if (here?.isInterrupted.value) return "cut";
+  return view.run ? (view.run.waiting ? "waiting" : "running") : view.lastStatus;
 }
 
-function Row({ one, now }: { one: SessionSummary; now: number }): JSX.Element {
-  const isHere = one.id === sessionId.value;
-  const state = standingOf(one);
-  const name = one.title || one.preview || "New session";
-  const isAsked = asked.value.some((question) => question.session === one.id);
-  const sign = isAsked ? "waiting" : state;
+function Row({ session, now }: { session: SessionSummary; now: number }): JSX.Element {
+  const { id, title, preview, agent, cwd, updated_ms } = session;
+  const isHere = id === sessionId.value;
+  const hasQuestion = questions.value.some((question) => question.session === id);
+  const status = hasQuestion ? "waiting" : statusOf(session);
   return (
     <li>
-      <a href={addressOf(one.id)} class={isHere ? "row here" : "row"} aria-current={isHere ? "page" : undefined} onClick={(event) => open(event, one.id)}>
-        <span class={`dot ${sign}`} title={STATES[sign]} />
+      <a href={addressOf(id)} class={isHere ? "row here" : "row"} aria-current={isHere ? "page" : undefined} onClick={(event) => open(event, id)}>
+        <span class={`dot ${status}`} title={STATES[status]} />
         <span class="row-text">
-          <span class="row-title">{name}</span>
+          <span class="row-title">{title || preview || "New session"}</span>
           <span class="row-about">
-            {one.agent && <span class="row-agent">{agentName(one.agent.type)}</span>}
-            {shortPath(one.cwd, 1)}
-            {STATES[sign] && <em>{STATES[sign]}</em>}
+            {agent && <span class="row-agent">{agentName(agent.type)}</span>}
+            {shortPath(cwd, 1)}
+            {STATES[status] && <em>{STATES[status]}</em>}
           </span>
         </span>
-        <time dateTime={new Date(one.updated_ms).toISOString()}>{ago(one.updated_ms, now)}</time>
+        <time dateTime={new Date(updated_ms).toISOString()}>{relativeTime(updated_ms, now)}</time>
       </a>
     </li>
   );
 }
 
-function Found({ hit, now }: { hit: SearchHit; now: number }): JSX.Element {
+function SearchResult({ hit, now }: { hit: SearchHit; now: number }): JSX.Element {
   return (
     <li>
       <a href={addressOf(hit.session)} class="row found-row" onClick={(event) => open(event, hit.session, hit.seq)}>
@@ -67,17 +66,17 @@ function Found({ hit, now }: { hit: SearchHit; now: number }): JSX.Element {
           <span class="snippet">{hit.snippet}</span>
           <span class="row-about">{hit.title ?? ""}</span>
         </span>
-        <time>{ago(hit.time_ms, now)}</time>
+        <time>{relativeTime(hit.time_ms, now)}</time>
       </a>
     </li>
   );
 }
 
-const THEMES = { auto: "Colours of the system", light: "Light", dark: "Dark" };
+const THEMES = { auto: "System", light: "Light", dark: "Dark" };
 
 export function ThemeButton(): JSX.Element {
   return (
-    <button type="button" class="quiet" aria-label={`Colours: ${THEMES[theme.value]}. Change`} title={THEMES[theme.value]} onClick={nextTheme}>
+    <button type="button" class="quiet" aria-label={`Theme: ${THEMES[theme.value]}. Switch`} title={`Theme: ${THEMES[theme.value]}`} onClick={nextTheme}>
       <Icon name={theme.value === "light" ? "sun" : theme.value === "dark" ? "moon" : "auto"} />
     </button>
   );
@@ -85,7 +84,7 @@ export function ThemeButton(): JSX.Element {
 
 export function Sidebar(): JSX.Element {
   const now = Date.now();
-  const query = listQuery.value.trim();
+  const query = searchText.value.trim();
   return (
     <nav class="sidebar" aria-label="Sessions">
       <div class="brand">
@@ -97,17 +96,17 @@ export function Sidebar(): JSX.Element {
           <Icon name="close" />
         </button>
       </div>
-      <button type="button" class="new-session" disabled={!mayAct()} onClick={() => { overlay.value = "new"; }}>
+      <button type="button" class="new-session" disabled={!canAct()} onClick={() => { overlay.value = "new"; }}>
         <Icon name="plus" size={16} /> New session <kbd aria-hidden="true">n</kbd>
       </button>
       <label class="search-field">
         <Icon name="search" size={15} />
-        <input id="session-search" type="search" placeholder="Search" aria-label="Search sessions and messages" value={listQuery.value} onInput={(event) => searchFor(event.currentTarget.value)} onKeyDown={(event) => { if (event.key === "Escape") { searchFor(""); event.currentTarget.blur(); } }} />
+        <input id="session-search" type="search" placeholder="Search" aria-label="Search sessions and messages" value={searchText.value} onInput={(event) => search(event.currentTarget.value)} onKeyDown={(event) => { if (event.key === "Escape") { search(""); event.currentTarget.blur(); } }} />
       </label>
       <div class="list-scroll">
         <ul class="session-list" aria-label={query ? "Sessions found" : "Sessions"}>
-          {sessions.value.map((one) => (
-            <Row key={one.id} one={one} now={now} />
+          {sessions.value.map((session) => (
+            <Row key={session.id} session={session} now={now} />
           ))}
         </ul>
         {hits.value.length > 0 && (
@@ -115,7 +114,7 @@ export function Sidebar(): JSX.Element {
             <h2 class="list-title">In messages</h2>
             <ul class="session-list" aria-label="Messages found">
               {hits.value.map((hit) => (
-                <Found key={`${hit.session}/${hit.seq}`} hit={hit} now={now} />
+                <SearchResult key={`${hit.session}/${hit.seq}`} hit={hit} now={now} />
               ))}
             </ul>
           </>
@@ -125,8 +124,8 @@ export function Sidebar(): JSX.Element {
             Earlier sessions
           </button>
         )}
-        {listState.value === "ready" && !sessions.value.length && !hits.value.length && <p class="hint">{query ? "Nothing found." : "No sessions yet."}</p>}
-        {listState.value === "failed" && <p class="hint">The list cannot be read now.</p>}
+        {listState.value === "ready" && !sessions.value.length && !hits.value.length && <p class="hint">{query ? "No results." : "No sessions yet."}</p>}
+        {listState.value === "failed" && <p class="hint">The list could not be loaded.</p>}
       </div>
     </nav>
   );

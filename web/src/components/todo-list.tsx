@@ -1,10 +1,10 @@
-/** What is to be done, and how far it is. */
+/** A to-do list. */
 
 import type { JSX } from "preact";
 import type { TodoItem } from "../api/types";
 import { Icon } from "./icons";
 
-const SAID = { open: "open", active: "under way", done: "done", dropped: "dropped" };
+const STATUSES = { open: "open", active: "in progress", done: "done", dropped: "dropped" };
 
 export function TodoList({ items }: { items: readonly TodoItem[] }): JSX.Element {
   return (
@@ -16,7 +16,7 @@ export function TodoList({ items }: { items: readonly TodoItem[] }): JSX.Element
             <span class="mark" aria-hidden="true">
               {status === "done" ? <Icon name="check" size={13} /> : status === "dropped" ? <Icon name="cross" size={13} /> : null}
             </span>
-            <span class="visually-hidden">{SAID[status]}: </span>
+            <span class="visually-hidden">{STATUSES[status]}: </span>
             <span>{item.text}</span>
           </li>
         );

@@ -1,16 +1,16 @@
-/** The branches of a session: where it is, where it has been, and the way there. */
+/** The tree of a session: its branches, and the way to each entry. */
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { branchRows } from "../transcript/tree-rows";
+import { treeRows } from "../transcript/tree-rows";
 import { firstLine } from "../text/format";
-import { attempt, mayAct } from "../state/app";
+import { attempt, canAct } from "../state/app";
 import type { OpenSession } from "../state/open-session";
 import { type TreeEntry, api } from "../api/client";
 import { Icon } from "./icons";
-import { forkAt, goBackTo, labelEntry } from "./message-actions";
+import { forkAt, navigateTo, labelEntry } from "./message-actions";
 
-const SAID: Record<string, string> = {
+const TYPES: Record<string, string> = {
   user_message: "You",
   assistant_message: "Answer",
   compacted: "Summary",
@@ -24,13 +24,13 @@ export function TreePanel({ session }: { session: OpenSession }): JSX.Element {
   const { leaf, labels } = session.view.value;
   useEffect(() => {
     const timer = setTimeout(() => {
-      void attempt(() => api.tree(session.id)).then((found) => found && setTree(found));
+      void attempt(() => api.tree(session.id)).then((response) => response && setTree(response));
     }, tree ? 400 : 0);
     return () => clearTimeout(timer);
   }, [session.id, leaf, labels]);
   if (!tree) return <p class="hint">…</p>;
-  const rows = branchRows(tree.entries, leaf);
-  if (!rows.length) return <p class="hint">Nothing said yet.</p>;
+  const rows = treeRows(tree.entries, leaf);
+  if (!rows.length) return <p class="hint">No messages yet.</p>;
   const move = (event: KeyboardEvent): void => {
     if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
     const all = [...(event.currentTarget as HTMLElement).querySelectorAll<HTMLElement>(".branch-go")];
@@ -40,17 +40,17 @@ export function TreePanel({ session }: { session: OpenSession }): JSX.Element {
   };
   return (
     <ol class="branches" onKeyDown={move}>
-      {rows.map(({ entry, depth, isOnPath, isLeaf, ways }) => (
+      {rows.map(({ entry, depth, isOnPath, isLeaf, branches }) => (
         <li key={entry.seq} class={`${isOnPath ? "on-path" : ""}${isLeaf ? " leaf" : ""}`} style={{ paddingInlineStart: `${Math.min(depth, 8) * 14}px` }} aria-current={isLeaf ? "true" : undefined}>
-          <button type="button" class="branch-go" disabled={!mayAct()} title="Go there" onClick={() => void goBackTo(entry.seq)}>
-            <span class={`kind ${entry.type}`}>{SAID[entry.type] ?? entry.type.replace(/_/g, " ")}</span>
+          <button type="button" class="branch-go" disabled={!canAct()} title="Go to this entry" onClick={() => void navigateTo(entry.seq)}>
+            <span class={`kind ${entry.type}`}>{TYPES[entry.type] ?? entry.type.replace(/_/g, " ")}</span>
             {(labels.get(entry.seq) ?? entry.label) && <span class="badge label">{labels.get(entry.seq) ?? entry.label}</span>}
             <span class="branch-text">{firstLine((entry.text ?? "").replace(/[#*`>]+ ?/g, ""), 120)}</span>
-            {ways > 1 && <span class="ways">{ways} ways</span>}
+            {branches > 1 && <span class="ways">{branches} branches</span>}
           </button>
-          {mayAct() && (
+          {canAct() && (
             <span class="branch-actions">
-              <button type="button" class="quiet small" aria-label="Name this place" title="Name this place" onClick={() => void labelEntry(entry.seq)}>
+              <button type="button" class="quiet small" aria-label="Label" title="Label" onClick={() => void labelEntry(entry.seq)}>
                 <Icon name="label" size={14} />
               </button>
               <button type="button" class="quiet small" aria-label="Fork here" title="Fork here" onClick={() => void forkAt(entry.seq)}>

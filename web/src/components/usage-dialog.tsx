@@ -1,14 +1,14 @@
-/** What all sessions have used: by day, model or session. */
+/** The usage of all sessions by day, model or session. */
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { costOf, groupName, spentTogether } from "../text/spending";
+import { costOf, groupName, totalSpending } from "../text/format";
 import { dollars, shortTokens, totalTokens } from "../text/format";
 import { overlay } from "../state/app";
-import { goTo } from "../state/route";
+import { openSession } from "../state/route";
 import { sessions } from "../state/session-list";
 import { api } from "../api/client";
-import type { Spent, UsageGroup } from "../api/types";
+import type { Spending, UsageGroup } from "../api/types";
 import { Dialog } from "./dialog";
 
 const BY = { day: "Day", model: "Model", session: "Session" };
@@ -22,26 +22,26 @@ function close(): void {
   overlay.value = "";
 }
 
-function costWords(spent: Spent): string {
-  const { cost, isWhole } = costOf(spent);
-  return isWhole ? dollars(cost) : cost ? `${dollars(cost)} +` : "not known";
+function costText(spending: Spending): string {
+  const { cost, isComplete } = costOf(spending);
+  return isComplete ? dollars(cost) : cost ? `${dollars(cost)} +` : "unknown";
 }
 
-function Row({ group, most, by }: { group: UsageGroup; most: number; by: keyof typeof BY }): JSX.Element {
-  const spent = spentTogether(group);
+function Row({ group, highest, by }: { group: UsageGroup; highest: number; by: keyof typeof BY }): JSX.Element {
+  const spending = totalSpending(group);
   const id = by === "session" ? (group.session ?? "") : "";
-  const known = sessions.value.find((one) => one.id === id);
-  const name = groupName(group, by, known?.title || known?.preview || "");
-  const share = most ? costOf(spent).cost / most : 0;
+  const session = sessions.value.find((other) => other.id === id);
+  const name = groupName(group, by, session?.title || session?.preview || "");
+  const share = highest ? costOf(spending).cost / highest : 0;
   return (
     <tr>
       <th scope="row">
-        {id ? <button type="button" class="quiet small" onClick={() => { close(); goTo(id); }}>{name}</button> : name}
+        {id ? <button type="button" class="quiet small" onClick={() => { close(); openSession(id); }}>{name}</button> : name}
         <span class="usage-bar" style={{ width: `${Math.round(share * 100)}%` }} aria-hidden="true" />
       </th>
-      <td>{spent.calls ?? 0}</td>
-      <td>{shortTokens(totalTokens(spent.usage))}</td>
-      <td>{costWords(spent)}</td>
+      <td>{spending.calls ?? 0}</td>
+      <td>{shortTokens(totalTokens(spending.usage))}</td>
+      <td>{costText(spending)}</td>
     </tr>
   );
 }
@@ -49,22 +49,22 @@ function Row({ group, most, by }: { group: UsageGroup; most: number; by: keyof t
 export function UsageDialog(): JSX.Element {
   const [by, setBy] = useState<keyof typeof BY>("day");
   const [since, setSince] = useState("30d");
-  const [found, setFound] = useState<{ groups: UsageGroup[]; own: Spent; children: Spent } | null>(null);
+  const [usage, setUsage] = useState<{ groups: UsageGroup[]; own: Spending; children: Spending } | null>(null);
   const [problem, setProblem] = useState("");
   useEffect(() => {
     let isGone = false;
     api.usage(by, since).then(
-      (answer) => isGone || (setFound(answer), setProblem("")),
+      (response) => isGone || (setUsage(response), setProblem("")),
       (error: Error) => isGone || setProblem(error.message),
     );
     return () => {
       isGone = true;
     };
   }, [by, since]);
-  const groups = found?.groups ?? [];
-  const shown = by === "day" ? [...groups].reverse() : [...groups].sort((one, other) => costOf(spentTogether(other)).cost - costOf(spentTogether(one)).cost);
-  const most = Math.max(0, ...groups.map((group) => costOf(spentTogether(group)).cost));
-  const total = found ? spentTogether(found) : null;
+  const groups = usage?.groups ?? [];
+  const sorted = by === "day" ? [...groups].reverse() : [...groups].sort((first, second) => costOf(totalSpending(second)).cost - costOf(totalSpending(first)).cost);
+  const highest = Math.max(0, ...groups.map((group) => costOf(totalSpending(group)).cost));
+  const total = usage ? totalSpending(usage) : null;
   const radio = (name: string, value: string, label: string, isOn: boolean, choose: () => void): JSX.Element => (
     <label key={value} class={isOn ? "chip chosen" : "chip"}>
       <input type="radio" name={name} class="visually-hidden" checked={isOn} onChange={choose} />
@@ -79,12 +79,12 @@ export function UsageDialog(): JSX.Element {
           {Object.entries(BY).map(([value, label]) => radio("by", value, label, by === value, () => setBy(value as keyof typeof BY)))}
         </fieldset>
         <fieldset class="levels">
-          <legend>Of</legend>
+          <legend>Period</legend>
           {SINCE.map(([value, label]) => radio("since", value, label, since === value, () => setSince(value)))}
         </fieldset>
       </div>
       {problem && <p class="problem" role="alert">{problem}</p>}
-      {found && !groups.length && <p class="hint">Nothing was used.</p>}
+      {usage && !groups.length && <p class="hint">No usage yet.</p>}
       {total && groups.length > 0 && (
         <div class="usage-scroll" tabIndex={0} role="region" aria-label="Usage">
           <table class="usage">
@@ -97,14 +97,14 @@ export function UsageDialog(): JSX.Element {
               </tr>
             </thead>
             <tbody>
-              {shown.map((group) => <Row key={group.day || group.model || group.session} group={group} most={most} by={by} />)}
+              {sorted.map((group) => <Row key={group.day || group.model || group.session} group={group} highest={highest} by={by} />)}
             </tbody>
             <tfoot>
               <tr>
-                <th scope="row">In all</th>
+                <th scope="row">Total</th>
                 <td>{total.calls ?? 0}</td>
                 <td>{shortTokens(totalTokens(total.usage))}</td>
-                <td>{costWords(total)}</td>
+                <td>{costText(total)}</td>
               </tr>
             </tfoot>
           </table>

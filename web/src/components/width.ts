@@ -1,12 +1,13 @@
-/** How much room the conversation has. */
+/** The width of the transcript. */
 
 import { signal } from "@preact/signals";
 
 export const isWide = signal(true);
 export const isPhone = signal(false);
-/** Letters of a terminal in a row; in steps, since others are asked for lines of that width. */
+/** Columns of terminal text that fit; in steps, since extensions render for this width. */
 export const columns = signal(80);
 
+/** Pixels. */
 const LETTER = 8;
 const STEP = 4;
 

@@ -1,14 +1,13 @@
-/** A terminal of xterm.js in a box that scrolls. Loaded when one is looked at. */
+/** An xterm.js terminal in a box that scrolls. Loaded with the first terminal. */
 
+import { CollapsedRows } from "./collapsed-rows";
 import { type ITheme, Terminal } from "@xterm/xterm";
 import "@xterm/xterm/css/xterm.css";
-import { LeftOutRows } from "./collapsed-rows";
-import { openStrictly } from "./strict-document";
 
-const SMALLEST = 10;
-const LARGEST = 14;
-/** A terminal that is higher than any window needs no lines beyond it. */
-const HIGH = 200;
+const MIN_FONT_SIZE = 10;
+const MAX_FONT_SIZE = 14;
+/** A terminal with more rows than any window needs no scrollback. */
+const MANY_ROWS = 200;
 const SCROLLBACK = 5000;
 
 const COLORS: Partial<Record<keyof ITheme, string>> = {
@@ -35,14 +34,14 @@ const COLORS: Partial<Record<keyof ITheme, string>> = {
   brightWhite: "--ink",
 };
 
-/** What an agent asks its terminal: it was answered where the agent runs. */
+/** Queries of an agent to its terminal: the server has answered them. */
 const QUERIES = [{ final: "c" }, { prefix: ">", final: "c" }, { prefix: "=", final: "c" }, { final: "n" }, { prefix: "?", final: "n" }, { intermediates: "$", final: "p" }, { prefix: "?", intermediates: "$", final: "p" }, { prefix: "?", final: "u" }, { prefix: ">", final: "q" }];
 const COLOR_QUERIES = [4, 10, 11, 12];
 const FOCUS = /^\x1b\[[IO]$/;
 
 export interface Owner {
   typed(keys: string): void;
-  /** The keyboard is wanted elsewhere. */
+  /** The person left the terminal. */
   left(): void;
 }
 
@@ -50,7 +49,7 @@ export class XtermView {
   private readonly terminal: Terminal;
   private readonly rows: HTMLElement;
   private readonly width: number;
-  private readonly leftOut: LeftOutRows;
+  private readonly collapsed: CollapsedRows;
   private isFollowing = true;
   private readonly ends: (() => void)[] = [];
 
@@ -66,7 +65,7 @@ export class XtermView {
     box.replaceChildren(this.rows);
     this.terminal = new Terminal({
       fontFamily,
-      fontSize: LARGEST,
+      fontSize: MAX_FONT_SIZE,
       theme: this.colors(),
       minimumContrastRatio: 4.5,
       disableStdin: isReadOnly,
@@ -74,22 +73,22 @@ export class XtermView {
       cursorInactiveStyle: isReadOnly ? "none" : "outline",
       scrollback: SCROLLBACK,
     });
-    this.leaveQueriesUnanswered();
-    openStrictly(this.terminal, this.rows);
+    this.ignoreQueries();
+    openWithoutInlineStyles(this.terminal, this.rows);
     this.terminal.onData((keys) => {
       if (!FOCUS.test(keys)) owner.typed(keys);
       this.follow();
     });
     this.terminal.attachCustomKeyEventHandler((event) => this.isForTerminal(event, owner));
-    this.leftOut = new LeftOutRows(this.terminal, this.screen);
+    this.collapsed = new CollapsedRows(this.terminal, this.screen);
     this.terminal.onRender(({ start, end }) => {
-      this.leftOut.see(start, end);
+      this.collapsed.read(start, end);
       this.trim();
     });
     this.watch();
   }
 
-  private leaveQueriesUnanswered(): void {
+  private ignoreQueries(): void {
     const { parser } = this.terminal;
     for (const id of QUERIES) parser.registerCsiHandler(id, () => true);
     parser.registerDcsHandler({ intermediates: "$", final: "q" }, () => true);
@@ -121,7 +120,7 @@ export class XtermView {
       this.isFollowing = scrollHeight - scrollTop - clientHeight < 40;
     };
     this.box.addEventListener("scroll", scrolled, { passive: true });
-    // Where the box has more than is seen, the wheel moves it: xterm would make keys of it.
+    // The wheel scrolls a box that overflows: xterm.js would turn it into keys.
     const wheel = (event: WheelEvent): void => {
       const isLong = this.box.scrollHeight > this.box.clientHeight + 1;
       if (isLong || (!this.terminal.buffer.active.baseY && this.terminal.modes.mouseTrackingMode === "none")) event.stopPropagation();
@@ -139,26 +138,26 @@ export class XtermView {
   private colors(): ITheme {
     const probe = document.createElement("span");
     this.box.append(probe);
-    const found = Object.entries(COLORS).map(([slot, name]) => {
+    const colors = Object.entries(COLORS).map(([slot, name]) => {
       probe.style.color = `var(${name})`;
       return [slot, getComputedStyle(probe).color];
     });
     probe.remove();
-    return Object.fromEntries(found) as ITheme;
+    return Object.fromEntries(colors) as ITheme;
   }
 
   resize(columns: number, rows: number): void {
-    this.terminal.options.scrollback = rows > HIGH ? 0 : SCROLLBACK;
+    this.terminal.options.scrollback = rows > MANY_ROWS ? 0 : SCROLLBACK;
     this.terminal.resize(columns, rows);
     this.fit();
   }
 
-  /** Letters as large as lets all columns be seen, within bounds. */
+  /** The largest font, within bounds, that fits all columns. */
   private fit(): void {
-    const room = this.box.clientWidth - 2 * parseFloat(getComputedStyle(this.box).paddingLeft);
-    if (room <= 0) return;
-    const size = Math.floor((room / this.terminal.cols / this.width) * 4) / 4;
-    this.terminal.options.fontSize = Math.max(SMALLEST, Math.min(LARGEST, size));
+    const available = this.box.clientWidth - 2 * parseFloat(getComputedStyle(this.box).paddingLeft);
+    if (available <= 0) return;
+    const size = Math.floor((available / this.terminal.cols / this.width) * 4) / 4;
+    this.terminal.options.fontSize = Math.max(MIN_FONT_SIZE, Math.min(MAX_FONT_SIZE, size));
     this.trim();
   }
 
@@ -178,11 +177,11 @@ export class XtermView {
     return this.rows.querySelector(".xterm-screen") as HTMLElement;
   }
 
-  /** Rows without anything are left out: a terminal may have a thousand. */
+  /** Hides empty rows: a terminal may have a thousand. */
   private trim(): void {
-    const { rowHeight } = this.leftOut;
-    const shown = this.leftOut.show(this.box.clientHeight / rowHeight);
-    this.rows.style.height = `${Math.ceil(rowHeight * shown)}px`;
+    const { rowHeight } = this.collapsed;
+    const visible = this.collapsed.update(this.box.clientHeight / rowHeight);
+    this.rows.style.height = `${Math.ceil(rowHeight * visible)}px`;
     this.rows.style.width = `${Math.max(this.screen.offsetWidth, this.terminal.cols)}px`;
     if (this.isFollowing) this.follow();
   }
@@ -199,10 +198,45 @@ export class XtermView {
   }
 }
 
-/** Of one letter, in parts of the font's size. */
+/** The width of a letter relative to the font size. */
 function letterWidth(font: string): number {
   const context = document.createElement("canvas").getContext("2d");
   if (!context) return 0.6;
   context.font = `100px ${font}`;
   return context.measureText("W").width / 100;
+}
+
+/** Internals of xterm.js: the one place that writes `style` attributes. A browser test notices when it moves. */
+interface Internals {
+  _core: { _renderService: { _renderer: { value: { _rowFactory: { _addStyle(element: HTMLElement, style: string): void } } } } };
+}
+
+function adoptedSheet(create: (tag: string) => HTMLElement): HTMLElement {
+  const sheet = new CSSStyleSheet();
+  const element = create("i");
+  element.hidden = true;
+  document.adoptedStyleSheets.push(sheet);
+  Object.defineProperty(element, "textContent", { set: (css: string) => sheet.replaceSync(css) });
+  element.remove = () => {
+    document.adoptedStyleSheets = document.adoptedStyleSheets.filter((other) => other !== sheet);
+    Element.prototype.remove.call(element);
+  };
+  return element;
+}
+
+/** Opens a terminal without inline styles, which the content security policy forbids: it uses the CSSOM instead.
+ *
+ * xterm.js creates all its style sheets while it opens.
+ */
+export function openWithoutInlineStyles(terminal: Terminal, parent: HTMLElement): void {
+  const create = document.createElement.bind(document) as (tag: string) => HTMLElement;
+  document.createElement = ((tag: string) => (tag === "style" ? adoptedSheet(create) : create(tag))) as typeof document.createElement;
+  try {
+    terminal.open(parent);
+  } finally {
+    delete (document as Partial<Document>).createElement; // the prototype's method is visible again
+  }
+  (terminal as unknown as Internals)._core._renderService._renderer.value._rowFactory._addStyle = (element, style) => {
+    element.style.cssText += style;
+  };
 }

@@ -1,28 +1,28 @@
-/** Another vendor's agent, over whichever wire it is reached. */
+/** `AgentSession`: another vendor's agent, behind either API. */
 
 import { type ReadonlySignal, signal } from "@preact/signals";
-import type { Connection, Source } from "../api/event-stream";
+import type { Connection, StreamSource } from "../api/event-stream";
 import { stored } from "./app";
 
 export type AgentState = "unknown" | "starting" | "stable" | "running" | "ended";
 
-export interface DrivenAgent {
+export interface AgentSession {
   readonly type: ReadonlySignal<string>;
   readonly state: ReadonlySignal<AgentState>;
   readonly connection: ReadonlySignal<Connection>;
-  /** Whether what is sent while it works waits its turn; else it is refused. */
+  /** Whether a message to a busy agent waits in a queue; else it is refused. */
   readonly queues: boolean;
-  /** The live bytes of its terminal; null for an agent that has none. */
-  readonly terminal: ReadonlySignal<Source | null>;
-  /** Its terminal as text, for where the bytes cannot be had. */
+  /** The live bytes of its terminal; null if it has none. */
+  readonly terminal: ReadonlySignal<StreamSource | null>;
+  /** Its terminal as text, where the bytes are not available. */
   readonly screen: ReadonlySignal<string>;
-  /** The bytes cannot be had: from now on the text is wanted. */
-  wantScreen(): void;
-  /** Whether it was taken. What went wrong is said. */
+  /** Asks for the text of the screen, since the bytes are not available. */
+  requestScreen(): void;
+  /** Whether the message was accepted. A toast reports a failure. */
   send(text: string): Promise<boolean>;
   press(keys: string): void;
   stop(): void;
-  /** The path of the file where the agent finds it. */
+  /** The path of the file for the agent. */
   upload(file: File): Promise<string>;
 }
 
@@ -40,17 +40,17 @@ const NAMES: Record<string, string> = {
   opencode: "Opencode",
 };
 
-/** An agent that nobody has a name for is called as it is. */
+/** The product name of an agent type. */
 export function agentName(type: string): string {
   return NAMES[type] ?? (type && type !== "custom" ? type : "Agent");
 }
 
-/** What is seen of an agent: the conversation, its terminal, or both where there is room. */
-export type AgentShown = "chat" | "both" | "terminal";
-export const agentShown = signal<AgentShown>(stored("agent-shown", "both"));
-export const hasRoomForBoth = signal(true);
+/** What the page shows of an agent: the conversation, its terminal, or both if there is room. */
+export type AgentLayout = "chat" | "both" | "terminal";
+export const agentLayout = signal<AgentLayout>(stored("agent-shown", "both"));
+export const fitsBoth = signal(true);
 
-/** `both` is a wish. */
-export function shownNow(): AgentShown {
-  return agentShown.value === "both" && !hasRoomForBoth.value ? "chat" : agentShown.value;
+/** The layout that fits. */
+export function currentLayout(): AgentLayout {
+  return agentLayout.value === "both" && !fitsBoth.value ? "chat" : agentLayout.value;
 }

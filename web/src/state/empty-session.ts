@@ -1,30 +1,30 @@
-/** Sessions that were begun here. One that is still as it was is given again, in place of another empty row in the list. */
+/** Empty sessions that this page created: one is reused instead of adding another empty row to the list. */
 
 import { api } from "../api/client";
-import type { SessionShown } from "../api/types";
-import { attachedTo } from "./attachments";
+import type { SessionDetails } from "../api/types";
+import { attachmentsOf } from "./attachments";
 import { draftOf } from "./prompt-draft";
 import { store, stored } from "./app";
 
-/** Milliseconds after which nobody in another tab is about to write in it. */
-const LEFT = 3_600_000;
+/** Milliseconds after which no other tab is expected to use it. */
+const ABANDONED_AFTER = 3_600_000;
 const inThisTab = new Set<string>();
 
-export function rememberBegun(cwd: string, session: string): void {
+export function rememberEmptySession(cwd: string, session: string): void {
   inThisTab.add(session);
   store(`begun.${cwd}`, session);
 }
 
-export async function begunAndLeft(cwd: string): Promise<string> {
+export async function findEmptySession(cwd: string): Promise<string> {
   const id = stored(`begun.${cwd}`, "");
-  if (!id || draftOf(id) || attachedTo(id).length) return "";
+  if (!id || draftOf(id) || attachmentsOf(id).length) return "";
   try {
-    const shown = await api.show(id);
-    const isLeft = inThisTab.has(id) || Date.now() - shown.created_ms > LEFT;
-    return isLeft && isUntouched(shown) ? id : "";
+    const session = await api.session(id);
+    const isFree = inThisTab.has(id) || Date.now() - session.created_ms > ABANDONED_AFTER;
+    return isFree && isEmpty(session) ? id : "";
   } catch {
     return ""; // it was deleted
   }
 }
 
-const isUntouched = (shown: SessionShown): boolean => shown.last_seq === 1 && !shown.waiting?.length && (shown.driver ?? "agent") === "agent";
+const isEmpty = ({ last_seq, waiting, driver = "agent" }: SessionDetails): boolean => last_seq === 1 && !waiting?.length && driver === "agent";

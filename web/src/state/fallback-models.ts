@@ -1,23 +1,24 @@
-/** Which models may go on for one that has failed. */
+/** The models that can replace one that failed. */
 
 import type { ModelInfo } from "../api/types";
 
-/** With these, another model would not be better off. */
-const NOT_THE_VENDORS = new Set(["context_overflow", "invalid_answer", "interrupted"]);
-const NO_ANSWER_WITH_KEY = new Set(["authentication_failed", "permission_denied"]);
+/** Failures that another model would not avoid. */
+const NOT_VENDOR_FAILURES = new Set(["context_overflow", "invalid_answer", "interrupted"]);
+/** Failures of the key: other models of this vendor fail, too. */
+const KEY_FAILURES = new Set(["authentication_failed", "permission_denied"]);
 
 const vendorOf = (model: string): string => model.split("/", 1)[0] ?? "";
 
-export function canBeRescued(failure: string): boolean {
-  return failure !== "" && !NOT_THE_VENDORS.has(failure);
+export function hasFallback(failure: string): boolean {
+  return failure !== "" && !NOT_VENDOR_FAILURES.has(failure);
 }
 
-/** One of each vendor that can answer now, other vendors' first, and none with a key that was refused. */
-export function rescuers(models: readonly ModelInfo[], failed: string, failure: string): string[] {
-  const owner = vendorOf(failed);
-  const ready = models.filter((one) => one.ready && one.name !== failed && !(one.aliases ?? []).includes(failed));
-  const fit = NO_ANSWER_WITH_KEY.has(failure) ? ready.filter((one) => vendorOf(one.name) !== owner) : ready;
-  const rank = (one: ModelInfo): number => (vendorOf(one.name) === owner ? 2 : 0) + (one.default ? 0 : 1);
-  const sorted = [...fit].sort((one, other) => rank(one) - rank(other)).map((one) => one.name);
-  return sorted.filter((name, place) => sorted.findIndex((one) => vendorOf(one) === vendorOf(name)) === place);
+/** One available model of each vendor, other vendors' first. */
+export function fallbackModels(models: readonly ModelInfo[], failed: string, failure: string): string[] {
+  const vendor = vendorOf(failed);
+  const ready = models.filter((model) => model.ready && model.name !== failed && !(model.aliases ?? []).includes(failed));
+  const usable = KEY_FAILURES.has(failure) ? ready.filter((model) => vendorOf(model.name) !== vendor) : ready;
+  const rank = (model: ModelInfo): number => (vendorOf(model.name) === vendor ? 2 : 0) + (model.default ? 0 : 1);
+  const sorted = [...usable].sort((first, second) => rank(first) - rank(second)).map((model) => model.name);
+  return sorted.filter((name, index) => sorted.findIndex((other) => vendorOf(other) === vendorOf(name)) === index);
 }

@@ -1,15 +1,16 @@
-/** Keys that work wherever nobody types. */
+/** Keyboard shortcuts, outside of text fields. */
 
-import { drawerOpen, mayAct, nextTheme, overlay, panel, toast } from "./app";
+import { drawerOpen, canAct, nextTheme, overlay, panel, toast } from "./app";
 import { focusComposer } from "./prompt-draft";
 import { current, isDriven } from "./open-session";
-import { goTo, sessionId } from "./route";
+import { openSession, sessionId } from "./route";
 import { sessions } from "./session-list";
 
-const TWICE = 1500;
+/** Milliseconds between two presses of Esc that stop the run. */
+const DOUBLE_PRESS = 1500;
 let escapedAt = 0;
-/** So many blocks are drawn for certain. */
-const DRAWN = 48;
+/** The items that are always in the document. */
+const RENDERED = 48;
 let isHinted = false;
 
 function isTyping(target: EventTarget | null): boolean {
@@ -20,46 +21,46 @@ function isTyping(target: EventTarget | null): boolean {
 function escape(event: KeyboardEvent): void {
   if (drawerOpen.value) drawerOpen.value = false;
   else if (panel.value && !isTyping(event.target)) panel.value = "";
-  else if (current.value?.view.value.run && mayAct()) {
+  else if (current.value?.view.value.run && canAct()) {
     const now = Date.now();
-    if (now - escapedAt < TWICE) {
+    if (now - escapedAt < DOUBLE_PRESS) {
       escapedAt = 0;
       void current.value.request({ type: "cancel" });
     } else {
       escapedAt = now;
-      toast("Esc once more stops the run.");
+      toast("Press Esc again to stop the run.");
     }
   } else if (isTyping(event.target)) (event.target as HTMLElement).blur();
 }
 
 function step(by: number): void {
   const list = sessions.value;
-  const at = list.findIndex((one) => one.id === sessionId.value);
+  const at = list.findIndex((session) => session.id === sessionId.value);
   const next = list[Math.max(0, Math.min(list.length - 1, at + by))];
-  if (next) goTo(next.id);
+  if (next) openSession(next.id);
 }
 
-function moveBlock(by: number): void {
-  const blocks = [...document.querySelectorAll<HTMLElement>(".transcript .block")];
-  const at = blocks.findIndex((block) => block === document.activeElement || block.contains(document.activeElement));
-  const next = at < 0 ? blocks.at(-1) : blocks[at + by];
+function moveFocus(by: number): void {
+  const items = [...document.querySelectorAll<HTMLElement>(".transcript .item")];
+  const at = items.findIndex((item) => item === document.activeElement || item.contains(document.activeElement));
+  const next = at < 0 ? items.at(-1) : items[at + by];
   next?.focus({ preventScroll: true });
   next?.scrollIntoView({ block: "nearest" });
 }
 
 function answer(key: string): boolean {
-  if (!mayAct()) return false;
+  if (!canAct()) return false;
   const options = [...document.querySelectorAll<HTMLButtonElement>(".question .option")];
-  const found = options.find((one) => one.dataset["key"] === key) ?? options[Number(key) - 1];
-  found?.click();
-  return found !== undefined;
+  const option = options.find((other) => other.dataset["key"] === key) ?? options[Number(key) - 1];
+  option?.click();
+  return option !== undefined;
 }
 
-const toggle = (name: "todo" | "tree" | "context" | "rules"): void => {
+const toggle = (name: "todo" | "tree" | "context" | "permissions"): void => {
   panel.value = panel.value === name ? "" : name;
 };
 
-function plain(event: KeyboardEvent): boolean {
+function runShortcut(event: KeyboardEvent): boolean {
   const { key } = event;
   if (/^[ynspu1-9]$/.test(key) && answer(key)) return true;
   switch (key) {
@@ -71,14 +72,14 @@ function plain(event: KeyboardEvent): boolean {
       focusComposer();
       return true;
     case "n":
-      if (mayAct()) overlay.value = "new";
+      if (canAct()) overlay.value = "new";
       return true;
     case "s":
       drawerOpen.value = true;
-      setTimeout(() => document.getElementById("session-search")?.focus(), 30); // a drawer that is shut takes no focus
+      setTimeout(() => document.getElementById("session-search")?.focus(), 30); // a closed drawer takes no focus
       return true;
     case "m":
-      if (current.value && !isDriven(current.value) && mayAct()) overlay.value = "model";
+      if (current.value && !isDriven(current.value) && canAct()) overlay.value = "model";
       return true;
     case "t":
       toggle("todo");
@@ -90,7 +91,7 @@ function plain(event: KeyboardEvent): boolean {
       toggle("context");
       return true;
     case "p":
-      toggle("rules");
+      toggle("permissions");
       return true;
     case "u":
       overlay.value = "usage";
@@ -99,13 +100,13 @@ function plain(event: KeyboardEvent): boolean {
       nextTheme();
       return true;
     case "j":
-      moveBlock(1);
+      moveFocus(1);
       return true;
     case "k":
-      moveBlock(-1);
+      moveFocus(-1);
       return true;
     case "o":
-      document.activeElement?.closest(".block")?.querySelector<HTMLElement>("[aria-expanded], summary")?.click();
+      document.activeElement?.closest(".item")?.querySelector<HTMLElement>("[aria-expanded], summary")?.click();
       return true;
     case "End":
       document.querySelector(".transcript")?.scrollTo({ top: 1e9 });
@@ -115,26 +116,26 @@ function plain(event: KeyboardEvent): boolean {
   }
 }
 
-/** Only what is near the window is drawn, so the browser does not find the rest. */
+/** Only the items near the window are in the document: the browser does not find the others. */
 function hintAtSearch(): void {
-  if (isHinted || (current.value?.blocks.value.length ?? 0) <= DRAWN) return;
+  if (isHinted || (current.value?.items.value.length ?? 0) <= RENDERED) return;
   isHinted = true;
-  toast("The browser finds what is near. The search on the left (s) finds all that was said.");
+  toast("The browser searches only the visible part. Press s to search all messages.");
 }
 
-export function listenToKeys(): void {
+export function installShortcuts(): void {
   addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.isComposing) return;
     const isControl = event.ctrlKey || event.metaKey;
     if (isControl && event.key === "f") hintAtSearch();
-    let taken = true;
+    let isHandled = true;
     if (isControl && event.key.toLowerCase() === "k") overlay.value = overlay.value === "palette" ? "" : "palette";
     else if (document.querySelector("dialog[open]")) return;
     else if (isControl && event.key === "/") overlay.value = "help";
     else if (event.altKey && (event.key === "ArrowUp" || event.key === "ArrowDown")) step(event.key === "ArrowUp" ? -1 : 1);
     else if (event.key === "Escape") escape(event);
-    else if (!isControl && !event.altKey && !isTyping(event.target)) taken = plain(event);
-    else taken = false;
-    if (taken) event.preventDefault();
+    else if (!isControl && !event.altKey && !isTyping(event.target)) isHandled = runShortcut(event);
+    else isHandled = false;
+    if (isHandled) event.preventDefault();
   });
 }

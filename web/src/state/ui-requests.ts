@@ -1,30 +1,30 @@
-/** What extensions wish of the page: to show another session, or a text in the line. */
+/** Requests of extensions to the page: show another session, or put a text into the composer. */
 
-import type { Frame } from "../api/types";
+import type { StreamEvent } from "../api/types";
 
-export type Wish = { kind: "switch"; session: string } | { kind: "editor"; text: string };
+export type UiRequest = { kind: "switch"; session: string } | { kind: "editor"; text: string };
 
-/** Of the frames of one session, the wishes that are new: what is told before `caught_up` was wished before. */
-export class Wishes {
+/** Finds new requests in the events of a session: those before `caught_up` are old. */
+export class UiRequests {
   private isCaughtUp = false;
   private readonly seen = new Map<string, number>();
 
-  /** Another stream begins. */
-  begin(): void {
+  /** A new stream starts. */
+  restart(): void {
     this.isCaughtUp = false;
   }
 
-  take(frames: readonly Frame[]): Wish[] {
-    return frames.flatMap((frame) => this.wishIn(frame) ?? []);
+  take(events: readonly StreamEvent[]): UiRequest[] {
+    return events.flatMap((event) => this.requestIn(event) ?? []);
   }
 
-  private wishIn(frame: Frame): Wish | null {
-    if (frame.type === "caught_up") this.isCaughtUp = true;
-    const name = frame["name"] as string;
-    const value = frame["value"] as { number?: number; session?: string; text?: string } | null | undefined;
-    if (frame.type !== "live_value" || !value || (name !== "switch" && name !== "editor")) return null;
+  private requestIn(event: StreamEvent): UiRequest | null {
+    if (event.type === "caught_up") this.isCaughtUp = true;
+    const name = event["name"] as string;
+    const value = event["value"] as { number?: number; session?: string; text?: string } | null | undefined;
+    if (event.type !== "live_value" || !value || (name !== "switch" && name !== "editor")) return null;
     const number = value.number ?? 0;
-    const isNew = this.isCaughtUp && this.seen.get(name) !== number; // a stream that fell behind tells it again
+    const isNew = this.isCaughtUp && this.seen.get(name) !== number; // a stream that fell behind repeats values
     this.seen.set(name, number);
     if (!isNew) return null;
     return name === "switch" ? { kind: "switch", session: value.session ?? "" } : { kind: "editor", text: value.text ?? "" };

@@ -1,29 +1,30 @@
-/** A page that is hidden for long holds no connection: browsers allow a server few, for all tabs together. */
+/** Closes the stream of a hidden page: browsers allow few connections to a server, for all tabs together. */
 
-import type { Follower } from "../api/event-stream";
+import type { EventStream } from "../api/event-stream";
 
-const HIDDEN_REST = 60_000;
+/** Milliseconds. */
+const PAUSE_AFTER = 60_000;
 
-/** Starts it; the function that is returned ends it. */
-export function followWhileSeen(follower: Follower): () => void {
+/** Starts the stream; the returned function closes it. */
+export function openVisibleStream(stream: EventStream): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const hurry = (): void => follower.hurry();
-  const look = (): void => {
+  const reconnect = (): void => stream.retryNow();
+  const updateVisibility = (): void => {
     clearTimeout(timer);
     if (document.hidden) {
-      timer = setTimeout(() => follower.rest(), HIDDEN_REST);
+      timer = setTimeout(() => stream.pause(), PAUSE_AFTER);
       return;
     }
-    follower.start();
-    follower.hurry();
+    stream.start();
+    stream.retryNow();
   };
-  follower.start();
-  document.addEventListener("visibilitychange", look);
-  addEventListener("online", hurry);
+  stream.start();
+  document.addEventListener("visibilitychange", updateVisibility);
+  addEventListener("online", reconnect);
   return () => {
-    follower.close();
+    stream.close();
     clearTimeout(timer);
-    document.removeEventListener("visibilitychange", look);
-    removeEventListener("online", hurry);
+    document.removeEventListener("visibilitychange", updateVisibility);
+    removeEventListener("online", reconnect);
   };
 }

@@ -1,11 +1,11 @@
-/** What a program printed for a terminal, as pieces with classes or colours of their own. */
+/** Text with ANSI colour sequences as spans. */
 
 import { plainText } from "./format";
 
-export interface Printed {
+export interface StyledSpan {
   text: string;
   classes: string;
-  /** Colours that have no name here. */
+  /** Colours without a class. */
   style?: { color?: string; backgroundColor?: string };
 }
 
@@ -27,14 +27,14 @@ const ENDS = new Map([
   [29, ["struck"]],
 ]);
 
-/** A name, or `#rrggbb`; empty for the colour of the page. */
-interface Pen {
+/** Colours are names or `#rrggbb`; empty for the page's own. */
+interface Style {
   color: string;
   background: string;
   flags: ReadonlySet<string>;
 }
 
-const PLAIN: Pen = { color: "", background: "", flags: new Set() };
+const PLAIN: Style = { color: "", background: "", flags: new Set() };
 
 function hex(...parts: number[]): string {
   return `#${parts.map((part) => Math.max(0, Math.min(255, part || 0)).toString(16).padStart(2, "0")).join("")}`;
@@ -47,15 +47,15 @@ function indexed(index: number): string {
   return hex(...[Math.floor(cube / 36), Math.floor(cube / 6) % 6, cube % 6].map((part) => LEVELS[part] ?? 0));
 }
 
-/** The colour behind 38 or 48, and how many numbers it took. */
+/** The colour after 38 or 48, and how many numbers it has. */
 function extended(numbers: readonly number[], at: number): [string, number] {
   if (numbers[at + 1] === 5) return [indexed(numbers[at + 2] ?? 0), 2];
   return [hex(numbers[at + 2] ?? 0, numbers[at + 3] ?? 0, numbers[at + 4] ?? 0), 4];
 }
 
-function moved(pen: Pen, codes: string): Pen {
-  let { color, background } = pen;
-  const flags = new Set(pen.flags);
+function withCodes(before: Style, codes: string): Style {
+  let { color, background } = before;
+  const flags = new Set(before.flags);
   const numbers = codes.split(/[;:]/).map(Number);
   for (let at = 0; at < numbers.length; at += 1) {
     const code = numbers[at] ?? 0;
@@ -65,23 +65,23 @@ function moved(pen: Pen, codes: string): Pen {
       [color, background] = ["", ""];
       flags.clear();
     } else if (flag) flags.add(flag);
-    else if (ENDS.has(code)) for (const one of ENDS.get(code) ?? []) flags.delete(one);
+    else if (ENDS.has(code)) for (const ended of ENDS.get(code) ?? []) flags.delete(ended);
     else if (code === 39) color = "";
     else if (code === 49) background = "";
     else if (code === 38 || code === 48) {
-      const [found, taken] = extended(numbers, at);
-      if (code === 38) color = found;
-      else background = found;
-      at += taken;
+      const [extendedColor, length] = extended(numbers, at);
+      if (code === 38) color = extendedColor;
+      else background = extendedColor;
+      at += length;
     } else if ((tens === 3 || tens === 9) && code % 10 < 8) color = NAMES[code % 10] ?? "";
     else if ((tens === 4 || tens === 10) && code % 10 < 8) background = NAMES[code % 10] ?? "";
   }
   return { color, background, flags };
 }
 
-function piece(text: string, { color, background, flags }: Pen): Printed {
+function span(text: string, { color, background, flags }: Style): StyledSpan {
   const classes: string[] = [];
-  const style: Printed["style"] = {};
+  const style: StyledSpan["style"] = {};
   if (color.startsWith("#")) style.color = color;
   else if (color) classes.push(`ansi-${color}`);
   if (background.startsWith("#")) style.backgroundColor = background;
@@ -90,20 +90,20 @@ function piece(text: string, { color, background, flags }: Pen): Printed {
   return { text, classes: classes.join(" "), ...(Object.keys(style).length ? { style } : {}) };
 }
 
-export function terminalPieces(text: string): Printed[] {
+export function parseAnsi(text: string): StyledSpan[] {
   if (!text.includes("\x1b")) return [{ text: plainText(text), classes: "" }];
-  const pieces: Printed[] = [];
-  let pen = PLAIN;
+  const spans: StyledSpan[] = [];
+  let style = PLAIN;
   let at = 0;
   const add = (part: string): void => {
-    const shown = plainText(part);
-    if (shown) pieces.push(piece(shown, pen));
+    const plain = plainText(part);
+    if (plain) spans.push(span(plain, style));
   };
-  for (const found of text.matchAll(/\x1b\[([\d;:]*)m/g)) {
-    add(text.slice(at, found.index));
-    pen = moved(pen, found[1] ?? "");
-    at = found.index + found[0].length;
+  for (const match of text.matchAll(/\x1b\[([\d;:]*)m/g)) {
+    add(text.slice(at, match.index));
+    style = withCodes(style, match[1] ?? "");
+    at = match.index + match[0].length;
   }
   add(text.slice(at));
-  return pieces;
+  return spans;
 }

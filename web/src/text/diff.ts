@@ -1,9 +1,9 @@
-/** Changes of a text as rows: read from a unified diff, or made from what is replaced by what. */
+/** Diffs as rows: parsed from a unified diff, or made from the edits of a call. */
 
 export interface DiffLine {
   kind: "same" | "added" | "removed" | "gap";
   text: string;
-  /** Numbers of the line before and after; 0 where it has none. */
+  /** Line numbers before and after; 0: none. */
   before: number;
   after: number;
 }
@@ -13,7 +13,7 @@ export interface DiffRow {
   right: DiffLine | null;
 }
 
-export function readUnified(diff: string): DiffLine[] {
+export function parseUnifiedDiff(diff: string): DiffLine[] {
   const lines: DiffLine[] = [];
   let before = 0;
   let after = 0;
@@ -48,48 +48,48 @@ export function readUnified(diff: string): DiffLine[] {
   return lines;
 }
 
-/** Old and new text of one replacement, as far as they are known: lines that agree at both ends are kept. */
-export function replacementLines(oldText: string, newText: string, isWhole: boolean): DiffLine[] {
+/** The diff of one replacement, as far as it is written: equal lines at both ends are context. */
+export function replacementDiff(oldText: string, newText: string, isWhole: boolean): DiffLine[] {
   const old = oldText.split("\n");
-  const now = newText.split("\n");
+  const fresh = newText.split("\n");
   let first = 0;
-  while (first < old.length && first < now.length && old[first] === now[first]) first += 1;
+  while (first < old.length && first < fresh.length && old[first] === fresh[first]) first += 1;
   let last = 0;
-  while (isWhole && last < old.length - first && last < now.length - first && old.at(-1 - last) === now.at(-1 - last)) {
+  while (isWhole && last < old.length - first && last < fresh.length - first && old.at(-1 - last) === fresh.at(-1 - last)) {
     last += 1;
   }
   const same = (text: string): DiffLine => ({ kind: "same", text, before: 0, after: 0 });
   return [
     ...old.slice(0, first).map(same),
     ...old.slice(first, old.length - last).map((text): DiffLine => ({ kind: "removed", text, before: 0, after: 0 })),
-    ...now.slice(first, now.length - last).map((text): DiffLine => ({ kind: "added", text, before: 0, after: 0 })),
+    ...fresh.slice(first, fresh.length - last).map((text): DiffLine => ({ kind: "added", text, before: 0, after: 0 })),
     ...old.slice(old.length - last).map(same),
   ];
 }
 
-/** The edits of a call that is still being written. */
-export function editLines(edits: unknown, isWhole: boolean): DiffLine[] {
+/** The diff of the edits in a call that is still being written. */
+export function editDiff(edits: unknown, isWhole: boolean): DiffLine[] {
   if (!Array.isArray(edits)) return [];
-  return edits.flatMap((edit: { old_text?: string; new_text?: string } | null, place) => {
+  return edits.flatMap((edit: { old_text?: string; new_text?: string } | null, index) => {
     if (!edit || typeof edit.old_text !== "string") return [];
-    const gap: DiffLine[] = place ? [{ kind: "gap", text: "", before: 0, after: 0 }] : [];
-    const isDone = isWhole || place < edits.length - 1;
+    const gap: DiffLine[] = index ? [{ kind: "gap", text: "", before: 0, after: 0 }] : [];
+    const isDone = isWhole || index < edits.length - 1;
     if (edit.new_text === undefined) {
       const rows = edit.old_text.split("\n");
       return [...gap, ...rows.map((text): DiffLine => ({ kind: isDone ? "removed" : "same", text, before: 0, after: 0 }))];
     }
-    return [...gap, ...replacementLines(edit.old_text, edit.new_text, isDone)];
+    return [...gap, ...replacementDiff(edit.old_text, edit.new_text, isDone)];
   });
 }
 
-/** Side by side: what was removed stands beside what came for it. */
+/** Two columns: removed lines beside the lines that replace them. */
 export function sideBySide(lines: readonly DiffLine[]): DiffRow[] {
   const rows: DiffRow[] = [];
   let removed: DiffLine[] = [];
   let added: DiffLine[] = [];
   const flush = (): void => {
-    for (let place = 0; place < Math.max(removed.length, added.length); place += 1) {
-      rows.push({ left: removed[place] ?? null, right: added[place] ?? null });
+    for (let index = 0; index < Math.max(removed.length, added.length); index += 1) {
+      rows.push({ left: removed[index] ?? null, right: added[index] ?? null });
     }
     removed = [];
     added = [];
@@ -109,20 +109,20 @@ export function sideBySide(lines: readonly DiffLine[]): DiffRow[] {
   return rows;
 }
 
-/** Where two lines differ: [start, end of the first, end of the second]; null when little of them is alike. */
-export function differingPart(one: string, other: string): [number, number, number] | null {
-  const most = Math.min(one.length, other.length);
+/** Where two lines differ: [start, end in the old, end in the new]; null if they have little in common. */
+export function changedRange(old: string, fresh: string): [number, number, number] | null {
+  const shorter = Math.min(old.length, fresh.length);
   let start = 0;
-  while (start < most && one[start] === other[start]) start += 1;
+  while (start < shorter && old[start] === fresh[start]) start += 1;
   let end = 0;
-  while (end < most - start && one[one.length - 1 - end] === other[other.length - 1 - end]) end += 1;
-  const alike = start + end;
-  const indent = /^\s*/.exec(one)?.[0].length ?? 0;
-  if (alike - indent < Math.max(one.length, other.length) * 0.3) return null;
-  return [start, one.length - end, other.length - end];
+  while (end < shorter - start && old[old.length - 1 - end] === fresh[fresh.length - 1 - end]) end += 1;
+  const common = start + end;
+  const indent = /^\s*/.exec(old)?.[0].length ?? 0;
+  if (common - indent < Math.max(old.length, fresh.length) * 0.3) return null;
+  return [start, old.length - end, fresh.length - end];
 }
 
-export function counts(lines: readonly DiffLine[]): { added: number; removed: number } {
+export function countChanges(lines: readonly DiffLine[]): { added: number; removed: number } {
   let added = 0;
   let removed = 0;
   for (const line of lines) {

@@ -1,4 +1,4 @@
-/** A JSON Schema as fields of a form, and what was filled in as the answer. */
+/** The fields of a form from its JSON Schema, and the answer from what was filled in. */
 
 import type { Schema } from "../api/types";
 
@@ -10,16 +10,16 @@ export interface Field {
   help: string;
   kind: FieldKind;
   required: boolean;
-  /** Of a choice: the values and how they are said. */
+  /** The values of a choice and their labels. */
   options: { value: unknown; label: string }[];
   initial: unknown;
   schema: Schema;
 }
 
-export function fieldsOf(schema: Schema): Field[] {
+export function formFields(schema: Schema): Field[] {
   if (!schema.properties) return [fieldOf("", schema, true)];
   const required = new Set(schema.required ?? []);
-  return Object.entries(schema.properties).map(([name, one]) => fieldOf(name, one, required.has(name)));
+  return Object.entries(schema.properties).map(([name, property]) => fieldOf(name, property, required.has(name)));
 }
 
 function fieldOf(name: string, schema: Schema, required: boolean): Field {
@@ -38,7 +38,7 @@ function fieldOf(name: string, schema: Schema, required: boolean): Field {
 }
 
 function typeOf(schema: Schema): string {
-  const types = Array.isArray(schema.type) ? schema.type.filter((one) => one !== "null") : [schema.type ?? ""];
+  const types = Array.isArray(schema.type) ? schema.type.filter((type) => type !== "null") : [schema.type ?? ""];
   return types[0] ?? "";
 }
 
@@ -63,16 +63,16 @@ function kindOf(schema: Schema): FieldKind {
 
 function optionsOf(schema: Schema): { value: unknown; label: string }[] {
   if (schema.enum) {
-    return schema.enum.map((value, place) => ({ value, label: schema.enumNames?.[place] ?? said(value) }));
+    return schema.enum.map((value, index) => ({ value, label: schema.enumNames?.[index] ?? valueText(value) }));
   }
-  const among = schema.oneOf ?? schema.anyOf ?? [];
-  if (among.length && among.every((one) => one.const !== undefined)) {
-    return among.map((one) => ({ value: one.const, label: one.title ?? said(one.const) }));
+  const variants = schema.oneOf ?? schema.anyOf ?? [];
+  if (variants.length && variants.every((variant) => variant.const !== undefined)) {
+    return variants.map((variant) => ({ value: variant.const, label: variant.title ?? valueText(variant.const) }));
   }
   return [];
 }
 
-function said(value: unknown): string {
+function valueText(value: unknown): string {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
@@ -82,8 +82,8 @@ function empty(kind: FieldKind): unknown {
   return "";
 }
 
-/** What stands in a field as its value; undefined when it was left empty. Throws what is wrong with it. */
-export function valueOf(field: Field, filled: unknown): unknown {
+/** The value of a field; undefined if it is empty. Throws if the value is invalid. */
+export function fieldValue(field: Field, filled: unknown): unknown {
   const { kind, schema } = field;
   if (kind === "boolean") return Boolean(filled);
   if (kind === "several") {
@@ -93,11 +93,11 @@ export function valueOf(field: Field, filled: unknown): unknown {
     return chosen;
   }
   if (filled === "" || filled === undefined || filled === null) {
-    if (field.required && !(kind === "text" && !schema.minLength)) throw new Error("is needed");
+    if (field.required && !(kind === "text" && !schema.minLength)) throw new Error("is required");
     return field.required ? "" : undefined;
   }
   if (kind === "number" || kind === "integer") return numberOf(kind, schema, filled);
-  if (kind === "list") return String(filled).split("\n").map((one) => one.trim()).filter(Boolean);
+  if (kind === "list") return String(filled).split("\n").map((line) => line.trim()).filter(Boolean);
   if (kind === "json") return typeof filled === "string" ? parsed(filled) : filled;
   if (kind === "text" || kind === "long") {
     const text = String(filled);
@@ -125,8 +125,8 @@ function parsed(text: string): unknown {
   }
 }
 
-/** The answer that a filled form gives, or what is wrong, by the name of the field. */
-export function answerOf(
+/** The answer of a form, or the problems by field name. */
+export function formAnswer(
   schema: Schema,
   fields: readonly Field[],
   filled: Record<string, unknown>,
@@ -135,7 +135,7 @@ export function answerOf(
   const answer: Record<string, unknown> = {};
   for (const field of fields) {
     try {
-      const value = valueOf(field, filled[field.name]);
+      const value = fieldValue(field, filled[field.name]);
       if (value !== undefined) answer[field.name] = value;
     } catch (error) {
       problems[field.name] = (error as Error).message;

@@ -1,4 +1,4 @@
-/** Code in colours: pieces of text with their classes. Loaded when the first code is shown. */
+/** Syntax highlighting: spans of text with their classes. Loaded with the first code. */
 
 import hljs from "highlight.js/lib/core";
 import bash from "highlight.js/lib/languages/bash";
@@ -34,44 +34,43 @@ const LANGUAGES = {
 };
 for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, language);
 
-export interface Piece {
+export interface CodeSpan {
   text: string;
   classes: string;
 }
 
-export function languageKnown(name: string): boolean {
+export function hasLanguage(name: string): boolean {
   return Boolean(name && hljs.getLanguage(name));
 }
 
-export function highlighted(code: string, language: string): Piece[] {
+export function highlight(code: string, language: string): CodeSpan[] {
   const html = hljs.highlight(code, { language, ignoreIllegals: true }).value;
-  return piecesOf(html);
+  return parseHighlighted(html);
 }
 
 const ENTITIES: Record<string, string> = { "&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#x27;": "'" };
 
-/** The highlighter writes spans and text with five entities, and nothing else; both are read back as data. */
-export function piecesOf(html: string): Piece[] {
-  const pieces: Piece[] = [];
+/** highlight.js writes only `<span>` elements and text with five entities. */
+export function parseHighlighted(html: string): CodeSpan[] {
+  const spans: CodeSpan[] = [];
   const open: string[] = [];
   for (const [part] of html.matchAll(/<span class="[^"]*">|<\/span>|[^<]+/g)) {
     if (part === "</span>") open.pop();
     else if (part.startsWith("<")) open.push(part.slice('<span class="'.length, -2));
     else {
       const text = part.replace(/&(?:amp|lt|gt|quot|#x27);/g, (entity) => ENTITIES[entity] ?? entity);
-      pieces.push({ text, classes: open.join(" ") });
+      spans.push({ text, classes: open.join(" ") });
     }
   }
-  return pieces;
+  return spans;
 }
 
-/** By lines, for code that is shown line by line. */
-export function highlightedLines(code: string, language: string): Piece[][] {
-  const lines: Piece[][] = [[]];
-  for (const piece of highlighted(code, language)) {
-    piece.text.split("\n").forEach((text, place) => {
-      if (place) lines.push([]);
-      if (text) lines.at(-1)?.push({ text, classes: piece.classes });
+export function highlightLines(code: string, language: string): CodeSpan[][] {
+  const lines: CodeSpan[][] = [[]];
+  for (const span of highlight(code, language)) {
+    span.text.split("\n").forEach((text, index) => {
+      if (index) lines.push([]);
+      if (text) lines.at(-1)?.push({ text, classes: span.classes });
     });
   }
   return lines;

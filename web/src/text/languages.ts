@@ -1,6 +1,6 @@
-/** Which language a file is written in, by its name. */
+/** The language of a file by its name. Apart from `highlight`, which is loaded late. */
 
-const BY_ENDING: Record<string, string> = {
+const BY_EXTENSION: Record<string, string> = {
   sh: "bash", bash: "bash", zsh: "bash", c: "c", h: "c", cc: "cpp", cpp: "cpp", hpp: "cpp", cs: "csharp", css: "css",
   diff: "diff", patch: "diff", go: "go", ini: "ini", toml: "ini", cfg: "ini", java: "java", js: "javascript",
   mjs: "javascript", cjs: "javascript", jsx: "javascript", json: "json", jsonl: "json", kt: "kotlin", lua: "lua",
@@ -12,5 +12,5 @@ const BY_NAME: Record<string, string> = { makefile: "makefile", dockerfile: "doc
 
 export function languageOf(path: string): string {
   const name = path.split("/").at(-1)?.toLowerCase() ?? "";
-  return BY_NAME[name] ?? BY_ENDING[name.split(".").at(-1) ?? ""] ?? "";
+  return BY_NAME[name] ?? BY_EXTENSION[name.split(".").at(-1) ?? ""] ?? "";
 }

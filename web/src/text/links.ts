@@ -1,30 +1,37 @@
-/** Addresses in plain text. */
+/** Links in texts that models and tools wrote. */
 
-export interface LinkPiece {
+/** The address, if it is safe to follow; else null. */
+export function safeAddress(href: string): string | null {
+  const address = href.trim();
+  return /^(https?:\/\/|mailto:)/i.test(address) ? address : null;
+}
+
+export interface TextSpan {
   text: string;
   href: string;
 }
 
 const ADDRESS = /https?:\/\/[^\s<>"'`│|]+/g;
-/** What ends a sentence or closes a bracket is no part of the address before it. */
-const AFTER = /[.,;:!?…]+$/;
+/** Punctuation after an address is not part of it. */
+const PUNCTUATION = /[.,;:!?…]+$/;
 
-export function linkPieces(text: string): LinkPiece[] {
-  const pieces: LinkPiece[] = [];
+/** Plain text as spans; links have an `href`. */
+export function splitLinks(text: string): TextSpan[] {
+  const spans: TextSpan[] = [];
   let at = 0;
-  for (const found of text.matchAll(ADDRESS)) {
-    const address = trimmed(found[0]);
+  for (const match of text.matchAll(ADDRESS)) {
+    const address = trimmed(match[0]);
     if (!URL.canParse(address)) continue;
-    if (found.index > at) pieces.push({ text: text.slice(at, found.index), href: "" });
-    pieces.push({ text: address, href: address });
-    at = found.index + address.length;
+    if (match.index > at) spans.push({ text: text.slice(at, match.index), href: "" });
+    spans.push({ text: address, href: address });
+    at = match.index + address.length;
   }
-  if (at < text.length) pieces.push({ text: text.slice(at), href: "" });
-  return pieces;
+  if (at < text.length) spans.push({ text: text.slice(at), href: "" });
+  return spans;
 }
 
 function trimmed(address: string): string {
-  const short = address.replace(AFTER, "");
+  const short = address.replace(PUNCTUATION, "");
   const isOpen = short.endsWith(")") && !short.includes("(");
   return isOpen ? trimmed(short.slice(0, -1)) : short;
 }

@@ -1,4 +1,4 @@
-/** Markdown as tokens. They are drawn as elements, one by one: what a model wrote never becomes live HTML. */
+/** Markdown as tokens. Components render them as elements: the text of a model never becomes HTML. */
 
 import { Lexer, type Token } from "marked";
 
@@ -6,14 +6,8 @@ export type { Token, Tokens } from "marked";
 
 const OPTIONS = { gfm: true, breaks: false };
 
-export function blocksOf(text: string): Token[] {
+export function parseMarkdown(text: string): Token[] {
   return new Lexer(OPTIONS).lex(text);
-}
-
-/** Addresses that may be followed from a text; everything else is shown as it is written. */
-export function safeAddress(href: string): string | null {
-  const trimmed = href.trim();
-  return /^(https?:\/\/|mailto:)/i.test(trimmed) ? trimmed : null;
 }
 
 const NAMED: Record<string, string> = {

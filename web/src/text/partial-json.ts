@@ -1,4 +1,4 @@
-/** Reads JSON that is still being written: what is open is closed, what is cut off is left out. */
+/** Parses JSON that is still being written: open values are closed, cut-off ones are left out. */
 
 class Cut extends Error {}
 
@@ -12,9 +12,9 @@ class Reader {
 
   private next(): string {
     this.blanks();
-    const found = this.text[this.at];
-    if (found === undefined) throw new Cut();
-    return found;
+    const character = this.text[this.at];
+    if (character === undefined) throw new Cut();
+    return character;
   }
 
   value(): unknown {
@@ -26,42 +26,42 @@ class Reader {
   }
 
   private object(): Record<string, unknown> {
-    const made: Record<string, unknown> = {};
+    const result: Record<string, unknown> = {};
     this.at += 1;
     try {
       while (this.next() !== "}") {
         if (this.text[this.at] === ",") this.at += 1;
-        if (this.next() !== '"') return made;
+        if (this.next() !== '"') return result;
         const closedAt = this.at;
         const name = this.string();
-        if (this.text[this.at - 1] !== '"' || this.at === closedAt + 1) return made;
-        if (this.next() !== ":") return made;
+        if (this.text[this.at - 1] !== '"' || this.at === closedAt + 1) return result;
+        if (this.next() !== ":") return result;
         this.at += 1;
-        Object.defineProperty(made, name, { value: this.value(), enumerable: true, configurable: true, writable: true });
+        Object.defineProperty(result, name, { value: this.value(), enumerable: true, configurable: true, writable: true });
       }
       this.at += 1;
     } catch (error) {
       if (!(error instanceof Cut)) throw error;
     }
-    return made;
+    return result;
   }
 
   private array(): unknown[] {
-    const made: unknown[] = [];
+    const result: unknown[] = [];
     this.at += 1;
     try {
       while (this.next() !== "]") {
         if (this.text[this.at] === ",") this.at += 1;
         if (this.next() === "]") break;
         const before = this.at;
-        made.push(this.value());
-        if (this.at === before) return made;
+        result.push(this.value());
+        if (this.at === before) return result;
       }
       this.at += 1;
     } catch (error) {
       if (!(error instanceof Cut)) throw error;
     }
-    return made;
+    return result;
   }
 
   private string(): string {
@@ -71,26 +71,26 @@ class Reader {
     const closed = end < this.text.length;
     this.at = Math.min(end + 1, this.text.length);
     const inside = this.text.slice(start + 1, Math.min(end, this.text.length));
-    // An escape that is cut off says nothing yet, and neither does half of a pair of surrogates.
+    // A cut-off escape and half a surrogate pair are left out.
     const whole = closed ? inside : withoutCutEscape(inside);
     try {
-      return JSON.parse(`"${whole.replace(/[\u0000-\u001f]/g, (one) => JSON.stringify(one).slice(1, -1))}"`) as string;
+      return JSON.parse(`"${whole.replace(/[\u0000-\u001f]/g, (character) => JSON.stringify(character).slice(1, -1))}"`) as string;
     } catch {
       return whole;
     }
   }
 
   private word(): unknown {
-    const found = /^[^\s,\]}:"]+/.exec(this.text.slice(this.at))?.[0] ?? "";
-    this.at += found.length;
+    const word = /^[^\s,\]}:"]+/.exec(this.text.slice(this.at))?.[0] ?? "";
+    this.at += word.length;
     const isCut = this.at >= this.text.length;
     try {
-      return JSON.parse(found);
+      return JSON.parse(word);
     } catch {
-      const meant = ["true", "false", "null"].find((one) => isCut && one.startsWith(found));
-      if (meant === "true") return true;
-      if (meant === "false") return false;
-      if (meant === "null") return null;
+      const value = ["true", "false", "null"].find((literal) => isCut && literal.startsWith(word));
+      if (value === "true") return true;
+      if (value === "false") return false;
+      if (value === "null") return null;
       throw new Cut();
     }
   }
@@ -102,7 +102,7 @@ function withoutCutEscape(inside: string): string {
   return inside.replace(/(^|[^\\])((?:\\\\)*)\\u[0-9a-fA-F]{0,3}$/, "$1$2").replace(/\\u[dD][89abAB][0-9a-fA-F]{2}$/, "");
 }
 
-/** What can be known of a JSON text so far; undefined before it begins. */
+/** The value of a JSON text so far; undefined before it starts. */
 export function partialJson(text: string): unknown {
   try {
     return JSON.parse(text);

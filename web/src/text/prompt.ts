@@ -1,68 +1,112 @@
-/** What can be completed while a command is typed: names that begin with it come first, then those that contain it. */
+/** What people type: prompts and their attachments, slash commands, mentions of files, command lines. */
 
-import type { Command } from "../api/types";
+import type { Command, PlainBlock } from "../api/types";
 
-export const OWN: Command[] = [
-  { name: "model", description: "Which model answers", kind: "page" },
-  { name: "compact", description: "Summarise the earlier messages", kind: "page", arguments: "[what matters]" },
-  { name: "rename", description: "Give this session a title", kind: "page", arguments: "title" },
-  { name: "fork", description: "Go on in a copy", kind: "page" },
-  { name: "tree", description: "The branches of this session", kind: "page" },
-  { name: "context", description: "What the model is told", kind: "page" },
-  { name: "new", description: "Begin a session", kind: "page" },
-  { name: "help", description: "Keys", kind: "page" },
+/** The line above an uploaded text in a message. */
+const UPLOADED = /^--- (.+), uploaded ---\n/;
+
+export function parseUpload(text: string): { name: string; content: string } | null {
+  const match = UPLOADED.exec(text);
+  return match ? { name: match[1] ?? "", content: text.slice(match[0].length) } : null;
+}
+
+/** The preview of a prompt in a list, without its attachments. */
+export function previewText(preview: string): string {
+  const match = /--- (.+?), uploaded ---/.exec(preview);
+  return match ? preview.slice(0, match.index).trim() || (match[1] ?? "") : preview;
+}
+
+export function promptText(content: readonly PlainBlock[]): string {
+  return content.flatMap((block) => (block.type === "text" && !parseUpload(block.text) ? [block.text] : [])).join("\n");
+}
+
+export function promptAttachments(content: readonly PlainBlock[]): { name: string; block: PlainBlock }[] {
+  return content.flatMap((block): { name: string; block: PlainBlock }[] => {
+    if (block.type === "text") {
+      const upload = parseUpload(block.text);
+      return upload ? [{ name: upload.name, block }] : [];
+    }
+    return [{ name: (block.type === "file" && block.name) || block.media_type, block }];
+  });
+}
+
+/** The commands that the page itself runs. */
+export const PAGE_COMMANDS: Command[] = [
+  { name: "model", description: "Choose the model", kind: "page" },
+  { name: "compact", description: "Summarise earlier messages", kind: "page", arguments: "[instructions]" },
+  { name: "rename", description: "Rename this session", kind: "page", arguments: "title" },
+  { name: "fork", description: "Continue in a copy of this session", kind: "page" },
+  { name: "tree", description: "Show the branches of this session", kind: "page" },
+  { name: "context", description: "Show what the model receives", kind: "page" },
+  { name: "new", description: "Start a new session", kind: "page" },
+  { name: "help", description: "Show keyboard shortcuts", kind: "page" },
 ];
 
-export function completions(text: string, commands: readonly Command[]): Command[] {
+/** The commands for a partly typed one: those that start with it, then those that contain it. */
+export function matchingCommands(text: string, commands: readonly Command[]): Command[] {
   const typed = /^\/(\S*)$/.exec(text)?.[1]?.toLowerCase();
   if (typed === undefined) return [];
-  const known = new Set(commands.map((one) => one.name));
-  const all = [...commands, ...OWN.filter((one) => !known.has(one.name))];
-  const first = all.filter((one) => one.name.toLowerCase().startsWith(typed));
-  const others = all.filter((one) => !first.includes(one) && one.name.toLowerCase().includes(typed));
+  const names = new Set(commands.map((command) => command.name));
+  const all = [...commands, ...PAGE_COMMANDS.filter((command) => !names.has(command.name))];
+  const first = all.filter((command) => command.name.toLowerCase().startsWith(typed));
+  const others = all.filter((command) => !first.includes(command) && command.name.toLowerCase().includes(typed));
   return [...first, ...others].slice(0, 12);
 }
 
-/** The command that a text is, with its arguments; null for a text that is none. */
-export function commandIn(text: string, commands: readonly Command[]): { command: Command; rest: string } | null {
-  const found = /^\/(\S+)(?:\s+([\s\S]*))?$/.exec(text.trim());
-  if (!found) return null;
-  const name = found[1] ?? "";
-  const command = [...commands, ...OWN].find((one) => one.name === name);
-  return command ? { command, rest: (found[2] ?? "").trim() } : null;
+/** The command in a text and its arguments; null if there is none. */
+export function parseCommand(text: string, commands: readonly Command[]): { command: Command; rest: string } | null {
+  const match = /^\/(\S+)(?:\s+([\s\S]*))?$/.exec(text.trim());
+  if (!match) return null;
+  const command = [...commands, ...PAGE_COMMANDS].find((other) => other.name === match[1]);
+  return command ? { command, rest: (match[2] ?? "").trim() } : null;
 }
 
 export interface Suggestion {
   label: string;
   hint: string;
-  about: string;
+  description: string;
   badge: string;
-  /** What the whole text becomes, and where one goes on typing. */
+  /** The whole text and the caret after the suggestion is accepted. */
   text: string;
   caret: number;
 }
 
 export function commandSuggestions(text: string, commands: readonly Command[]): Suggestion[] {
-  return completions(text, commands).map((one) => ({
-    label: `/${one.name}`,
-    hint: one.arguments ?? "",
-    about: one.description ?? "",
-    badge: one.kind === "page" ? "" : (one.kind ?? ""),
-    text: `/${one.name} `,
-    caret: one.name.length + 2,
+  return matchingCommands(text, commands).map((command) => ({
+    label: `/${command.name}`,
+    hint: command.arguments ?? "",
+    description: command.description ?? "",
+    badge: command.kind === "page" ? "" : (command.kind ?? ""),
+    text: `/${command.name} `,
+    caret: command.name.length + 2,
   }));
 }
 
-/** The mention that is being typed before the caret: where it begins, and the letters so far. */
-export function mentionAt(text: string, caret: number): { start: number; letters: string } | null {
-  const found = /(?:^|[\s(])@("?)([^\s"]*)$/.exec(text.slice(0, caret));
-  if (!found) return null;
-  const letters = found[2] ?? "";
-  return { start: caret - letters.length - (found[1]?.length ?? 0) - 1, letters };
+/** The mention that ends at the caret: where it starts, and what is typed of it. */
+export function mentionBefore(text: string, caret: number): { start: number; letters: string } | null {
+  const match = /(?:^|[\s(])@("?)([^\s"]*)$/.exec(text.slice(0, caret));
+  if (!match) return null;
+  const letters = match[2] ?? "";
+  return { start: caret - letters.length - (match[1]?.length ?? 0) - 1, letters };
 }
 
-export function withMention(text: string, start: number, caret: number, mention: string): { text: string; caret: number } {
+export function insertMention(text: string, start: number, caret: number, mention: string): { text: string; caret: number } {
   const isFolder = mention.endsWith("/");
-  const put = isFolder ? mention : `${mention} `;
-  return { text: text.slice(0, start) + put + text.slice(caret).replace(/^ /, isFolder ? " " : ""), caret: start + put.length };
+  const inserted = isFolder ? mention : `${mention} `;
+  return { text: text.slice(0, start) + inserted + text.slice(caret).replace(/^ /, isFolder ? " " : ""), caret: start + inserted.length };
+}
+
+/** The words of a command line. No shell reads it: only quotes and backslashes have a meaning. */
+export function splitCommandLine(line: string): string[] {
+  const words: string[] = [];
+  const token = /'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)|(\s+)|([^\s'"\\]+)|./gsu;
+  let word: string | null = null;
+  for (const [whole, single, double, escaped, space] of line.matchAll(token)) {
+    if (space !== undefined) {
+      if (word !== null) words.push(word);
+      word = null;
+    } else word = (word ?? "") + (single ?? double?.replace(/\\(["\\$`])/g, "$1") ?? escaped ?? whole);
+  }
+  if (word !== null) words.push(word);
+  return words;
 }

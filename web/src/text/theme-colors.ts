@@ -1,4 +1,4 @@
-/** The colours of an extension's theme, as the custom properties of the page. */
+/** The colours of an extension's theme as custom properties of the page. */
 
 const SLOTS: Record<string, string[]> = {
   text: ["--ink"],
@@ -19,14 +19,14 @@ const SLOTS: Record<string, string[]> = {
 };
 const HEX = /^#?([0-9a-f]{3}|[0-9a-f]{6})$/i;
 
-/** Only colours that are known for light and dark are taken: half of a pair might not be readable. */
+/** Uses only colours with a light and a dark variant: half a pair might be unreadable. */
 export function themeProperties(theme: unknown): Map<string, string> {
-  const found = new Map<string, string>();
+  const properties = new Map<string, string>();
   const colors = (theme as { colors?: Record<string, { light?: string; dark?: string }> } | undefined)?.colors ?? {};
   for (const [slot, names] of Object.entries(SLOTS)) {
     const light = HEX.exec(colors[slot]?.light ?? "")?.[1];
     const dark = HEX.exec(colors[slot]?.dark ?? "")?.[1];
-    if (light && dark) for (const name of names) found.set(name, `light-dark(#${light}, #${dark})`);
+    if (light && dark) for (const name of names) properties.set(name, `light-dark(#${light}, #${dark})`);
   }
-  return found;
+  return properties;
 }

@@ -1,9 +1,9 @@
-/** The events of the agentapi wire, in their order, make what is seen of its agent. */
+/** The state of an agent behind an agentapi server, made from the events of its stream. */
 
-import type { Frame } from "../api/types";
-import type { AnswerBlock, UserBlock } from "./session-view";
+import type { StreamEvent } from "../api/types";
+import { LIVE, type TextItem, type UserItem, plainTextOf } from "./items";
 
-export type Said = UserBlock | AnswerBlock;
+export type AgentItem = UserItem | TextItem;
 
 export interface AgentProblem {
   key: string;
@@ -12,79 +12,83 @@ export interface AgentProblem {
 }
 
 export interface AgentView {
-  /** `seq` is the message's id and one: 0 is for what no server knows. */
-  readonly blocks: readonly Said[];
+  /** `seq` is the message's id plus one: 0 is for messages that the server does not have yet. */
+  readonly items: readonly AgentItem[];
   readonly status: "" | "stable" | "running";
   readonly agentType: string;
   readonly problems: readonly AgentProblem[];
-  /** While all is told from the start: the messages that were told so far. The others are gone. */
-  readonly told: ReadonlySet<number> | null;
+  /** While a stream sends everything from the start: the messages so far. All others are gone. */
+  readonly received: ReadonlySet<number> | null;
 }
 
-export const NOTHING_SEEN: AgentView = { blocks: [], status: "", agentType: "", problems: [], told: new Set() };
+export const EMPTY_AGENT: AgentView = { items: [], status: "", agentType: "", problems: [], received: new Set() };
 
-/** A stream begins: it tells everything anew, and what is shown stays until it did. */
-export function retold(view: AgentView): AgentView {
-  return { ...view, told: new Set() };
+/** A new stream starts with the first message; until it has caught up, the old items stay visible. */
+export function restarted(view: AgentView): AgentView {
+  return { ...view, received: new Set() };
 }
 
-export function foldAgent(view: AgentView, frames: readonly Frame[]): AgentView {
-  return frames.reduce(take, view);
+export function applyToAgent(view: AgentView, events: readonly StreamEvent[]): AgentView {
+  return events.reduce(applyEvent, view);
 }
 
-function take(view: AgentView, frame: Frame): AgentView {
-  switch (frame.type) {
+function applyEvent(view: AgentView, event: StreamEvent): AgentView {
+  switch (event.type) {
     case "message_update":
-      return withMessage(view, frame);
+      return withMessage(view, event);
     case "status_change": {
-      const { told } = view;
-      const blocks = told ? view.blocks.filter((block) => told.has(block.seq)) : view.blocks;
-      const status = frame["status"] === "stable" ? "stable" : "running";
-      return { ...view, blocks, status, agentType: frame["agent_type"] ?? "", told: null };
+      const { received } = view;
+      const items = received ? view.items.filter((item) => received.has(item.seq)) : view.items;
+      const status = event["status"] === "stable" ? "stable" : "running";
+      return { ...view, items, status, agentType: event["agent_type"] ?? "", received: null };
     }
     case "agent_error":
-      return withProblem(view, frame);
+      return withProblem(view, event);
     default:
       return view;
   }
 }
 
-function withMessage(view: AgentView, frame: Frame): AgentView {
-  const seq = Number(frame["id"]) + 1;
-  const told = view.told && new Set([...view.told, seq]);
-  const at = view.blocks.findIndex((block) => block.seq >= seq);
-  const before = view.blocks[at];
-  const after = blockOf(frame, seq);
-  if (before?.seq === seq && textOf(before) === textOf(after) && before.kind === after.kind) return { ...view, told };
-  const blocks = [...view.blocks];
-  blocks.splice(at < 0 ? blocks.length : at, before?.seq === seq ? 1 : 0, after);
-  return { ...view, blocks, told };
+function withMessage(view: AgentView, event: StreamEvent): AgentView {
+  const seq = Number(event["id"]) + 1;
+  const received = view.received && new Set([...view.received, seq]);
+  const index = view.items.findIndex((item) => item.seq >= seq);
+  const before = view.items[index];
+  const after = itemFrom(event, seq);
+  if (before?.seq === seq && textOf(before) === textOf(after) && before.kind === after.kind) return { ...view, received };
+  const items = [...view.items];
+  items.splice(index < 0 ? items.length : index, before?.seq === seq ? 1 : 0, after);
+  return { ...view, items, received };
 }
 
-function blockOf(frame: Frame, seq: number): Said {
-  const text = (frame["message"] as string | undefined) ?? "";
-  const base = { key: `message:${seq}`, anchor: 0, time: frame.time ?? "", seq };
-  if (frame["role"] === "user") return { ...base, kind: "user", content: [{ type: "text", text }], source: "prompt" };
-  return { ...base, kind: "text", message: base.key, text, points: 0, writing: false, drawn: true };
+function itemFrom(event: StreamEvent, seq: number): AgentItem {
+  const text = (event["message"] as string | undefined) ?? "";
+  const base = { ...LIVE, key: `message:${seq}`, seq, timeMs: Date.parse(event.time ?? "") || 0 };
+  if (event["role"] === "user") return userItem(base, text, "prompt");
+  return { ...base, kind: "text", message: base.key, block: 0, text, points: 0, complete: true, model: "", cut: "", drawn: true, revised: false };
+}
+
+export function userItem(base: typeof LIVE & { key: string }, text: string, source: string): UserItem {
+  return { ...base, kind: "user", content: [{ type: "text", text }], source, request: "", delivered: false };
 }
 
 const CALLS = /^(?:\[Tool(?: Status)?: .*(?:\n|$))+/gm;
 
-/** What an agent without a screen says is Markdown, and its calls are lines in it. */
-export function spoken(block: Said): Said {
-  if (block.kind === "user") return block;
-  const text = block.text.replace(CALLS, (calls) => `\n\`\`\`\`text\n${calls.trimEnd()}\n\`\`\`\`\n\n`);
-  return { ...block, text, drawn: false };
+/** An agent without a screen answers in Markdown; its calls are lines in it. */
+export function asMarkdown(item: AgentItem): AgentItem {
+  if (item.kind === "user") return item;
+  const text = item.text.replace(CALLS, (calls) => `\n\`\`\`\`text\n${calls.trimEnd()}\n\`\`\`\`\n\n`);
+  return { ...item, text, drawn: false };
 }
 
-export function textOf(block: Said): string {
-  return block.kind === "user" ? block.content.map((one) => (one.type === "text" ? one.text : "")).join("") : block.text;
+export function textOf(item: AgentItem): string {
+  return item.kind === "user" ? plainTextOf(item.content) : item.text;
 }
 
-function withProblem(view: AgentView, frame: Frame): AgentView {
-  const text = (frame["message"] as string | undefined) ?? "The agent has a problem.";
-  const key = `${frame.time ?? ""} ${text}`;
-  if (view.problems.some((one) => one.key === key)) return view; // told again
-  const level = frame["level"] === "warning" ? "warning" : "error";
+function withProblem(view: AgentView, event: StreamEvent): AgentView {
+  const text = (event["message"] as string | undefined) ?? "The agent reported an error.";
+  const key = `${event.time ?? ""} ${text}`;
+  if (view.problems.some((problem) => problem.key === key)) return view; // sent again
+  const level = event["level"] === "warning" ? "warning" : "error";
   return { ...view, problems: [...view.problems, { key, text, level }] };
 }

@@ -1,34 +1,28 @@
-/** What the model says: fragments as they come, and the facts that hold the whole. */
+/** Items of the model's answers: fragments as they arrive, and the facts with the whole message. */
 
-import type { ContentBlock, Frame } from "../api/types";
-import type { Draft } from "./draft";
-import { newTool } from "./call-items";
-import { grown } from "./growing";
-import type { AnswerBlock } from "./session-view";
+import type { ContentBlock, StreamEvent } from "../api/types";
+import { newCall } from "./call-items";
+import { type Item, LIVE, type NoticeItem, type TextItem, withFragment } from "./items";
+import type { ViewDraft } from "./session-view";
 
-export function foldDelta(draft: Draft, frame: Frame): boolean {
-  if (frame.type !== "text_delta" && frame.type !== "reasoning_delta") return false;
-  const kind = frame.type === "text_delta" ? "text" : "reasoning";
-  const message = frame["message"] as string;
-  const key = `${message}/${frame["block"]}`;
-  const before = draft.find(key, "text", "reasoning");
-  if (before && before.seq) return true;
-  const now = grown(before ?? { text: "", points: 0 }, frame["offset"], frame["text"]);
-  if (now === null) return true;
-  draft.putUnsettled(message, {
-    key,
-    anchor: before?.anchor ?? draft.view.leaf,
-    time: before?.time ?? "",
-    kind,
-    seq: 0,
-    message,
-    ...now,
-    writing: true,
-  });
+const TEXT = { kind: "text" as const, model: "", cut: "" as const, drawn: false, revised: false };
+const REASONING = { kind: "reasoning" as const };
+
+export function applyDelta(draft: ViewDraft, event: StreamEvent): boolean {
+  if (event.type !== "text_delta" && event.type !== "reasoning_delta") return false;
+  const kind = event.type === "text_delta" ? "text" : "reasoning";
+  const { message, block, offset, text } = event as unknown as { message: string; block: number; offset: number; text: string };
+  const key = `${kind}:${message}:${block}`;
+  const before = draft.find(key, kind);
+  if (before?.seq) return true;
+  const streamed = withFragment(before ?? { text: "", points: 0 }, offset, text);
+  if (streamed === null) return true;
+  const fresh = { ...LIVE, key, anchor: draft.view.leaf, message, block, complete: false, ...(kind === "text" ? TEXT : REASONING) };
+  draft.putStreaming(message, { ...(before ?? fresh), ...streamed });
   return true;
 }
 
-export function foldAnswer(draft: Draft, fact: Frame, seq: number): boolean {
+export function applyAnswer(draft: ViewDraft, fact: StreamEvent): boolean {
   const view = draft.view;
   if (fact.type === "model_called") {
     if (view.run && (fact["purpose"] ?? "step") === "step") {
@@ -40,87 +34,100 @@ export function foldAnswer(draft: Draft, fact: Frame, seq: number): boolean {
   const message = fact["call"] as string;
   const content = (fact["shown"] ?? fact["content"]) as ContentBlock[];
   const kept = new Set<string>();
-  content.forEach((block, place) => {
-    const key = block.type === "tool_call" ? `tool:${block.id}` : `${message || `fact:${seq}`}/${place}`;
-    kept.add(key);
-    if (fact["suppressed"] && block.type !== "tool_call") kept.delete(key);
-    else putPart(draft, block, key, message, seq, fact.time ?? "", fact["model"] ?? "");
+  content.forEach((block, index) => {
+    if (fact["suppressed"] && block.type !== "tool_call") return;
+    const key = putBlock(draft, fact, block, index);
+    if (key) kept.add(key);
   });
-  draft.settleMessage(message, kept);
+  draft.endStreaming(message, kept);
+  moveSources(draft, `sources:${message}`, fact.seq ?? 0);
   if (view.run) view.run = { ...view.run, calling: false };
   view.modelFailure = "";
   return true;
 }
 
-function putPart(
-  draft: Draft,
-  block: ContentBlock,
-  key: string,
-  message: string,
-  seq: number,
-  time: string,
-  model: string,
-): void {
-  if (block.type === "text" || block.type === "reasoning") {
-    const text = block.text ?? "";
-    if (!text.trim()) draft.remove(new Set([key]));
-    else draft.put({ key, anchor: seq, time, kind: block.type, seq, message, text, points: 0, writing: false, model, drawn: draft.view.driver === "terminal" });
-  } else if (block.type === "tool_call") {
-    const before = draft.find(key, "tool");
-    const stage = before && before.stage !== "writing" ? before.stage : "called";
-    draft.put({
-      ...(before ?? newTool(block.id, block.name, message)),
-      anchor: seq,
-      seq,
-      time,
-      name: block.name,
-      stage,
-      argumentsText: block.arguments,
-    });
-  } else if (block.type === "image" || block.type === "file") {
-    draft.put({ key, anchor: seq, time, kind: "media", seq, content: block });
+/** The model cites its sources while it writes; they belong below the answer. */
+function moveSources(draft: ViewDraft, key: string, anchor: number): void {
+  const sources = draft.find(key, "sources");
+  if (!sources) return;
+  draft.remove(new Set([key]));
+  draft.put({ ...sources, anchor });
+}
+
+/** The key of the block's item; empty if the block has none. */
+function putBlock(draft: ViewDraft, fact: StreamEvent, content: ContentBlock, block: number): string {
+  const message = fact["call"] as string;
+  const key = content.type === "tool_call" ? `call:${content.id}` : `${mediaOr(content.type)}:${message || fact.seq}:${block}`;
+  const base = { ...draft.base(fact), key };
+  switch (content.type) {
+    case "text": {
+      if (!content.text.trim()) return "";
+      const stop = fact["stop_reason"];
+      const cut = stop === "length" || stop === "refusal" ? stop : "";
+      const drawn = draft.view.driver === "terminal";
+      draft.put({ ...base, ...TEXT, message, block, text: content.text, points: 0, complete: true, model: fact["model"] ?? "", cut, drawn });
+      return key;
+    }
+    case "reasoning":
+      if (!content.text?.trim()) return "";
+      draft.put({ ...base, ...REASONING, message, block, text: content.text, points: 0, complete: true });
+      return key;
+    case "tool_call": {
+      const before = draft.find(key, "call") ?? newCall(content.id, content.name, message);
+      const stage = before.stage === "writing" ? "called" : before.stage;
+      draft.put({ ...before, ...base, name: content.name, stage, argumentsText: content.arguments });
+      return key;
+    }
+    case "image":
+    case "file":
+      draft.put({ ...base, kind: "media", message, block, content });
+      return key;
+    default:
+      return "";
   }
 }
 
-/** A call of the model that brought no message: what had come of it stays to be read, marked as cut. */
-export function foldModelFailure(draft: Draft, fact: Frame): boolean {
+const mediaOr = (type: string): string => (type === "image" || type === "file" ? "media" : type);
+
+/** A model call without a message. What had arrived stays, as an incomplete text. */
+export function applyModelFailure(draft: ViewDraft, fact: StreamEvent): boolean {
   if (fact.type !== "model_failed") return false;
   const view = draft.view;
   const message = fact["call"] as string;
-  const anchor = view.leaf;
-  const time = fact.time ?? "";
-  draft.settleMessage(message, new Set());
-  ((fact["partial"] ?? []) as ContentBlock[]).forEach((block, place) => {
-    if ((block.type !== "text" && block.type !== "reasoning") || !block.text?.trim()) return;
-    const partial: AnswerBlock = {
-      key: `${message}/${place}`,
-      anchor,
-      time,
-      kind: block.type,
-      seq: 0,
-      message,
-      text: block.text,
-      points: 0,
-      writing: false,
-      cut: true,
-    };
-    draft.put(partial);
+  const base = draft.base(fact);
+  draft.endStreaming(message, new Set());
+  ((fact["partial"] ?? []) as ContentBlock[]).forEach((content, block) => {
+    if ((content.type !== "text" && content.type !== "reasoning") || !content.text?.trim()) return;
+    const key = `${content.type}:${message}:${block}`;
+    draft.put({ ...base, ...(content.type === "text" ? TEXT : REASONING), key, message, block, text: content.text, points: 0, complete: false });
   });
-  const again = fact["retry_in"] as number | null | undefined;
-  const rescue = fact["rescue"] ? ` ${fact["rescue"]} is asked instead.` : "";
-  view.modelFailure = again == null && !rescue ? fact["failure"].kind : "";
-  if (view.run) {
-    const retryAt = again == null ? 0 : Date.parse(time) + again * 1000;
-    view.run = { ...view.run, calling: false, retryAt };
-  }
-  draft.put({
-    key: `fact:${fact.seq}`,
-    anchor,
-    time,
-    kind: "notice",
-    level: again == null && !rescue ? "error" : "warning",
-    title: again == null ? "The model failed" : `The model failed, tried again (${fact["attempt"] ?? 1})`,
-    text: fact["failure"].message + rescue,
-  });
+  const retryIn = (fact["retry_in"] ?? null) as number | null;
+  const fallback = (fact["rescue"] ?? "") as string;
+  view.modelFailure = retryIn === null && !fallback ? fact["failure"].kind : "";
+  if (view.run) view.run = { ...view.run, calling: false, retryAt: retryIn === null ? 0 : base.timeMs + retryIn * 1000 };
+  draft.put({ ...base, kind: "notice", request: "", ...failureNotice(fact["failure"], fact["attempt"] ?? 1, retryIn, fallback) });
   return true;
+}
+
+function failureNotice(
+  { kind, message }: { kind: string; message: string },
+  attempt: number,
+  retryIn: number | null,
+  fallback: string,
+): Pick<NoticeItem, "code" | "level" | "text" | "details"> {
+  if (fallback) return { code: "fallback", level: "warning", text: `${message}; continuing with ${fallback}`, details: { model: fallback } };
+  if (retryIn === null) return { code: "model_failed", level: "error", text: message, details: { kind } };
+  const text = `${message}; trying again in ${Number(retryIn.toPrecision(6))} s`;
+  return { code: "retry", level: "warning", text, details: { attempt, retry_in: retryIn } };
+}
+
+/** The items with what a terminal agent writes now: it continues its last message, or answers the last one it got. */
+export function withLiveMessage(items: Item[], value: unknown): Item[] {
+  const text = (value as { text?: string } | undefined)?.text;
+  if (!text) return items;
+  const index = items.findLastIndex((item) => item.kind === "user" || item.kind === "text");
+  const last = items[index];
+  if (last?.kind === "text") return items.with(index, { ...last, text, complete: false });
+  const live: TextItem = { ...LIVE, ...TEXT, key: "live-message", message: "", block: 0, text, points: 0, complete: false, drawn: true };
+  return [...items, live];
 }

@@ -1,222 +1,222 @@
-/** Calls of tools: their arguments while they are written, what they print, what came of them; and children. */
+/** Items of tool calls, the questions about them, and child runs. */
 
-import type { Frame, TodoItem, Totals } from "../api/types";
-import type { Draft } from "./draft";
-import { grown, pointsIn } from "./growing";
-import { sumOfUsage } from "../text/spending";
-import type { ChildView, SessionView, ToolBlock } from "./session-view";
-import { leastCost } from "../text/format";
+import type { StreamEvent, TodoItem, Totals } from "../api/types";
+import { knownCost, sumOfUsage } from "../text/format";
+import { type CallItem, type CallStage, type ChildItem, LIVE, type QuestionItem, pointsIn, withFragment } from "./items";
+import type { SessionView, ViewDraft } from "./session-view";
 
-type FoldChild = (view: SessionView | null, session: string, event: Frame) => SessionView;
+type ApplyToChild = (view: SessionView | null, session: string, event: StreamEvent) => SessionView;
+type Change = (changes: Partial<CallItem>) => void;
 
-/** Of what a running tool prints, so many characters are kept to be seen. */
-export const KEPT_OUTPUT = 100_000;
+/** The characters of a running tool's output that stay visible. */
+export const MAX_OUTPUT = 100_000;
 
-export function newTool(call: string, name: string, message: string): ToolBlock {
+export function newCall(call: string, name: string, message: string): CallItem {
   return {
-    key: `tool:${call}`,
-    anchor: 0,
-    time: "",
-    kind: "tool",
-    seq: 0,
-    message,
+    ...LIVE,
+    key: `call:${call}`,
+    kind: "call",
     call,
+    message,
     calledSeq: 0,
     name,
-    about: "other",
-    stage: "writing",
+    toolKind: "other",
+    display: null,
+    arguments: null,
     argumentsText: "",
     argumentsPoints: 0,
-    arguments: null,
     malformed: "",
-    display: null,
+    stage: "writing",
     output: "",
     outputPoints: 0,
-    startedAt: "",
     allowedBy: "",
-    answered: "",
+    question: "",
+    answerText: "",
     note: "",
-    child: null,
+    startedMs: 0,
+    children: [],
     result: null,
   };
 }
 
-function newChild(session: string): ChildView {
-  return { session, agent: "", task: "", status: "running", reason: "", totals: null, view: null };
+function newChild(base: typeof LIVE, session: string): ChildItem {
+  const key = `child:${session}`;
+  return { ...base, key, kind: "child", session, agent: "", task: "", extension: "", status: "running", reason: "", totals: null, view: null };
 }
 
-export function foldTools(draft: Draft, frame: Frame, foldChild: FoldChild): boolean {
+export function applyToCalls(draft: ViewDraft, event: StreamEvent, applyToChild: ApplyToChild): boolean {
   const view = draft.view;
-  const call = frame["call"] as string;
-  const tool = call ? draft.find(`tool:${call}`, "tool") : undefined;
-  const change = (changes: Partial<ToolBlock>): void => {
-    if (tool) draft.put({ ...tool, ...changes });
+  const id = event["call"] as string;
+  const call = id ? draft.find(`call:${id}`, "call") : undefined;
+  const change: Change = (changes) => {
+    if (call) draft.put({ ...call, ...changes });
   };
-  switch (frame.type) {
+  switch (event.type) {
     case "tool_input_started":
-      if (!tool) draft.putUnsettled(frame["message"], { ...newTool(call, frame["name"], frame["message"]), anchor: view.leaf });
+      if (!call) draft.putStreaming(event["message"], { ...newCall(id, event["name"], event["message"]), anchor: view.leaf });
       return true;
     case "tool_input_delta": {
-      if (!tool || tool.stage !== "writing") return true;
-      const before = { text: tool.argumentsText, points: tool.argumentsPoints };
-      const now = grown(before, frame["offset"], frame["text"]);
-      if (now) change({ argumentsText: now.text, argumentsPoints: now.points });
+      if (call?.stage !== "writing") return true;
+      const streamed = withFragment({ text: call.argumentsText, points: call.argumentsPoints }, event["offset"], event["text"]);
+      if (streamed) change({ argumentsText: streamed.text, argumentsPoints: streamed.points });
       return true;
     }
     case "tool_input_ended":
-      if (tool?.stage === "writing") change({ stage: "called" });
+      if (call?.stage === "writing") change({ stage: "called" });
       return true;
     case "tool_called":
       draft.put({
-        ...(tool ?? { ...newTool(call, frame["name"], ""), anchor: view.leaf, stage: "called", seq: frame.seq ?? 0 }),
-        calledSeq: frame.seq ?? 0,
-        arguments: frame["arguments"],
-        about: frame["kind"] ?? "other",
-        malformed: frame["malformed"] ?? "",
-        display: frame["display"] ?? null,
+        ...(call ?? { ...newCall(id, event["name"], ""), ...draft.base(event), key: `call:${id}`, stage: "called" }),
+        calledSeq: event.seq ?? 0,
+        arguments: event["arguments"],
+        toolKind: event["kind"] ?? "other",
+        malformed: event["malformed"] ?? "",
+        display: event["display"] ?? null,
       });
       return true;
-    case "tool_started":
+    case "tool_started": {
+      const child = event["child"] as string | undefined;
+      const isNew = child && !call?.children.some((other) => other.session === child);
       change({
         stage: "running",
-        startedAt: frame.time ?? "",
-        allowedBy: frame["allowed_by"] ?? "",
-        arguments: frame["arguments"] ?? tool?.arguments ?? null,
+        startedMs: Date.parse(event.time ?? "") || 0,
+        allowedBy: event["allowed_by"] ?? "",
+        arguments: event["arguments"] ?? call?.arguments ?? null,
         output: "",
         outputPoints: 0,
-        child: frame["child"] && !tool?.child ? newChild(frame["child"]) : (tool?.child ?? null),
+        ...(isNew && call && { children: [...call.children, newChild(draft.base(event), child)] }),
       });
       return true;
+    }
     case "tool_output":
-      takeOutput(tool, frame, change);
+      if (call && !call.result) appendOutput(call, event, change);
       return true;
     case "tool_deferred":
-      change({ stage: "deferred", note: frame["note"] ?? "" });
+      change({ stage: "deferred", note: event["note"] ?? "" });
       return true;
     case "tool_result":
-      takeResult(view, tool, frame, change);
+      applyResult(view, call, event, change);
       return true;
-    case "question_asked":
-      view.questions = [
-        ...view.questions,
-        {
-          session: view.id,
-          id: frame["id"],
-          question: frame["question"],
-          call: frame["call"] ?? "",
-          askedBy: frame["asked_by"] ?? "permission",
-          agent: "",
-        },
-      ];
-      change({ stage: "asking" });
+    case "question_asked": {
+      const asked = withoutEnvelope(event) as QuestionItem["asked"];
+      const base = { ...draft.base(event), key: `question:${asked.id}` };
+      draft.put({ ...base, kind: "question", id: asked.id, session: view.id, agent: "", asked, state: "open", answer: null, by: "" });
+      change({ stage: "asking", question: asked.id });
       return true;
+    }
     case "question_answered":
-      takeAnswer(draft, frame);
+      applyAnswerToQuestion(draft, event);
+      return true;
+    case "child_used":
+      applyChildUsage(draft, event, call);
       return true;
     case "child_started":
     case "child_event":
-    case "child_used":
     case "child_ended":
-      takeChild(draft, frame, tool, foldChild);
+      applyToChildItem(draft, event, call, applyToChild);
       return true;
     default:
       return false;
   }
 }
 
-function takeOutput(tool: ToolBlock | undefined, frame: Frame, change: (changes: Partial<ToolBlock>) => void): void {
-  if (!tool || tool.result) return;
-  const { offset, text } = frame as unknown as { offset: number; text: string };
-  if (offset > tool.outputPoints) {
-    const output = `${tool.output}\n…\n${text}`.slice(-KEPT_OUTPUT);
-    return change({ output, outputPoints: offset + pointsIn(text) });
-  }
-  const now = grown({ text: tool.output, points: tool.outputPoints }, offset, text);
-  if (now) change({ output: now.text.slice(-KEPT_OUTPUT), outputPoints: now.points });
+/** The event of a fact, without the fields that every fact has. */
+export function withoutEnvelope({ seq: _1, session: _2, run: _3, time: _4, parent: _5, origin: _6, ...event }: StreamEvent): Record<string, unknown> {
+  return event;
 }
 
-function takeResult(
-  view: Draft["view"],
-  tool: ToolBlock | undefined,
-  frame: Frame,
-  change: (changes: Partial<ToolBlock>) => void,
-): void {
-  const failed = (frame["failed"] ?? null) as string | null;
+function appendOutput(call: CallItem, event: StreamEvent, change: Change): void {
+  const { offset, text } = event as unknown as { offset: number; text: string };
+  if (offset > call.outputPoints) {
+    const output = `${call.output}\n…\n${text}`.slice(-MAX_OUTPUT);
+    return change({ output, outputPoints: offset + pointsIn(text) });
+  }
+  const streamed = withFragment({ text: call.output, points: call.outputPoints }, offset, text);
+  if (streamed) change({ output: streamed.text.slice(-MAX_OUTPUT), outputPoints: streamed.points });
+}
+
+const STAGES: Record<string, CallStage> = { call_refused: "refused", tool_cancelled: "cancelled", tool_interrupted: "cancelled" };
+
+function applyResult(view: ViewDraft["view"], call: CallItem | undefined, event: StreamEvent, change: Change): void {
+  const failed = (event["failed"] ?? null) as string | null;
   change({
-    stage: failed ? "failed" : "done",
+    stage: failed ? (STAGES[failed] ?? "failed") : "done",
     output: "",
     outputPoints: 0,
     result: {
-      content: frame["content"] ?? [],
+      seq: event.seq ?? 0,
+      content: event["content"] ?? [],
       failed,
-      details: frame["details"] ?? null,
-      seq: frame.seq ?? 0,
-      summary: frame["summary"] ?? "",
-      output: frame["output"] ?? null,
-      duration: frame["duration_ms"] ?? 0,
-      repeats: frame["repeats"] ?? 0,
+      details: event["details"] ?? null,
+      summary: event["summary"] ?? "",
+      output: event["output"] ?? null,
+      durationMs: event["duration_ms"] ?? 0,
+      repeats: event["repeats"] ?? 0,
     },
   });
-  const items = (frame["details"] as { items?: TodoItem[] } | null | undefined)?.items;
-  if (tool?.name === "todo" && Array.isArray(items)) view.todo = items;
+  const items = (event["details"] as { items?: TodoItem[] } | null | undefined)?.items;
+  if (call?.name === "todo" && Array.isArray(items)) view.todo = items;
 }
 
-const SAID: Record<string, string> = {
+/** An answer as a line of text. */
+export function answerText({ asked, state, answer }: Pick<QuestionItem, "asked" | "state" | "answer">): string {
+  if (state !== "answered") return state;
+  if (answer === null) return "answered";
+  if (Array.isArray(answer)) return answer.join(", ") || "none";
+  if (typeof answer !== "string") return JSON.stringify(answer);
+  return asked.question.kind === "permission" ? (PERMISSIONS[answer] ?? answer) : answer;
+}
+
+const PERMISSIONS: Record<string, string> = {
   yes: "allowed once",
   no: "denied",
   session: "allowed in this session",
   project: "allowed in this project",
-  user: "allowed everywhere",
+  user: "always allowed",
 };
 
-function takeAnswer(draft: Draft, frame: Frame): void {
-  const view = draft.view;
-  const asked = view.questions.find((one) => one.id === frame["id"]);
-  view.questions = view.questions.filter((one) => one.id !== frame["id"]);
-  if (!asked) return;
-  const answer = frame["answer"];
-  const several = Array.isArray(answer) ? answer.join(", ") || "none" : answer;
-  const plain = answer == null ? "answered" : typeof several === "string" ? several : JSON.stringify(answer);
-  const said = frame["outcome"] === "answered" ? plain : frame["outcome"];
-  const tool = asked.call ? draft.find(`tool:${asked.call}`, "tool") : undefined;
-  if (tool) {
-    const answered = asked.question.kind === "permission" ? (SAID[said] ?? said) : said;
-    draft.put({ ...tool, stage: tool.result ? tool.stage : tool.startedAt ? "running" : "called", answered });
-  } else if (frame["outcome"] !== "withdrawn") {
-    const text = `${asked.question.text.split("\n")[0]} → ${said}`;
-    const base = { key: `fact:${frame.seq}`, anchor: view.leaf, time: frame.time ?? "" };
-    draft.put({ ...base, kind: "notice", level: "quiet", title: "Asked", text });
-  }
+function applyAnswerToQuestion(draft: ViewDraft, event: StreamEvent): void {
+  const open = draft.find(`question:${event["id"]}`, "question");
+  if (open?.state !== "open") return;
+  const question: QuestionItem = { ...open, state: event["outcome"], answer: event["answer"] ?? null, by: event["by"] ?? "" };
+  draft.put(question);
+  const call = question.asked.call ? draft.find(`call:${question.asked.call}`, "call") : undefined;
+  if (!call) return;
+  const stage = call.result ? call.stage : call.startedMs ? "running" : "called";
+  draft.put({ ...call, stage, answerText: answerText(question) });
 }
 
-/** Of another vendor's agent. A call that only went on with it has no child of its own. */
-function takeUse(draft: Draft, frame: Frame, tool: ToolBlock | undefined): void {
-  const used: Totals = { usage: frame["usage"] };
+/** The usage of another vendor's agent. A later call that continues with it has no child of its own. */
+function applyChildUsage(draft: ViewDraft, event: StreamEvent, call: CallItem | undefined): void {
+  const used: Totals = { usage: event["usage"] };
   draft.view.childrenUsage = [...draft.view.childrenUsage, used];
-  const child = tool?.child;
-  if (!child || child.session !== frame["child"]) return;
-  const before = child.totals ?? {};
-  const totals = { usage: sumOfUsage(before.usage, used.usage), known_cost: leastCost(before) + leastCost(used) };
-  draft.put({ ...tool, child: { ...child, totals } });
+  if (!call) return;
+  const children = call.children.map((child) => {
+    if (child.session !== event["child"]) return child;
+    const before = child.totals ?? {};
+    return { ...child, totals: { usage: sumOfUsage(before.usage, used.usage), known_cost: knownCost(before) + knownCost(used) } };
+  });
+  draft.put({ ...call, children });
 }
 
-function takeChild(draft: Draft, frame: Frame, tool: ToolBlock | undefined, foldChild: FoldChild): void {
-  const session = frame["child"] as string;
-  if (frame.type === "child_used") return takeUse(draft, frame, tool);
-  const key = `child:${session}`;
-  const alone = tool ? undefined : draft.find(key, "child");
-  let child = (tool?.child?.session === session ? tool.child : alone?.child) ?? newChild(session);
-  if (frame.type === "child_event") {
-    child = { ...child, view: foldChild(child.view, session, frame["event"] as Frame) };
-  } else if (frame.type === "child_started") {
-    child = { ...child, agent: frame["agent"] ?? "", task: frame["task"] ?? "", status: "running" };
+function applyToChildItem(draft: ViewDraft, event: StreamEvent, call: CallItem | undefined, applyToChild: ApplyToChild): void {
+  const session = event["child"] as string;
+  const before = call ? call.children.find((child) => child.session === session) : draft.find(`child:${session}`, "child");
+  const base = draft.base(event);
+  let child = before ?? newChild(base, session);
+  if (event.type === "child_event") {
+    child = { ...child, view: applyToChild(child.view, session, event["event"] as StreamEvent) };
+  } else if (event.type === "child_started") {
+    const { agent = "", task = "", extension = child.extension } = event as Partial<ChildItem>;
+    child = { ...child, ...base, key: child.key, agent, task, extension, status: "running" };
   } else {
-    child = { ...child, status: frame["status"], reason: frame["reason"] ?? "", totals: frame["own"] ?? child.totals };
-    draft.view.childrenUsage = [...draft.view.childrenUsage, frame["own"] ?? {}, frame["children"] ?? {}];
+    child = { ...child, status: event["status"], reason: event["reason"] ?? "", totals: event["own"] ?? child.totals };
+    draft.view.childrenUsage = [...draft.view.childrenUsage, event["own"] ?? {}, event["children"] ?? {}];
   }
-  if (tool) draft.put({ ...tool, child });
-  else if (!frame["call"]) {
-    const base = alone ?? { key, anchor: draft.view.leaf, time: frame.time ?? "", extension: "" };
-    draft.put({ ...base, kind: "child", extension: frame["extension"] ?? base.extension, child });
+  if (!call) {
+    if (!event["call"]) draft.put(child);
+    return;
   }
+  const children = before ? call.children.map((other) => (other === before ? child : other)) : [...call.children, child];
+  draft.put({ ...call, children });
 }

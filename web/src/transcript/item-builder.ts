@@ -1,49 +1,119 @@
-/** Facts and live events, in their order, make a view into the next one. */
+/** `apply`: facts and live events, in their order, make the next view of a session. */
 
-import { type Frame, type PlainBlock, type Totals, factNumber } from "../api/types";
-import { Draft } from "./draft";
-import { foldAnswer, foldDelta, foldModelFailure } from "./answer-items";
-import { foldTools } from "./call-items";
-import { shortTokens } from "../text/format";
-import type { NoticeBlock, SessionView } from "./session-view";
-import { TAKEN_BACK, emptyView } from "./session-view";
+import { type PlainBlock, type StreamEvent, factNumber } from "../api/types";
+import { applyAnswer, applyDelta, applyModelFailure } from "./answer-items";
+import { applyToCalls, newCall, withoutEnvelope } from "./call-items";
+import { type CallItem, type ExtensionItem, type NoticeCode, type NoticeItem, type PrintedItem, type SummaryItem, plainTextOf } from "./items";
+import { type SessionView, TAKEN_BACK, ViewDraft, emptyView } from "./session-view";
 
-export function fold(view: SessionView, frames: readonly Frame[]): SessionView {
-  if (!frames.length) return view;
-  const draft = new Draft(view);
-  for (const frame of frames) take(draft, frame);
+export function apply(view: SessionView, events: readonly StreamEvent[]): SessionView {
+  if (!events.length) return view;
+  const draft = new ViewDraft(view);
+  for (const event of events) {
+    const seq = factNumber(event);
+    if (seq) applyFact(draft, event, seq);
+    else applyLive(draft, event);
+  }
   return draft.view;
 }
 
-/** A child's event, for the view that is nested in its parent's. */
-export function foldChild(view: SessionView | null, session: string, event: Frame): SessionView {
-  return fold(view ?? emptyView(session), [event]);
+/** An event of a child, for the view inside its parent's. */
+function applyToChild(view: SessionView | null, session: string, event: StreamEvent): SessionView {
+  return apply(view ?? emptyView(session), [event]);
 }
 
-function take(draft: Draft, frame: Frame): void {
-  const seq = factNumber(frame);
-  if (seq) takeFact(draft, frame, seq);
-  else takeLive(draft, frame);
-}
-
-function takeFact(draft: Draft, fact: Frame, seq: number): void {
+function applyFact(draft: ViewDraft, fact: StreamEvent, seq: number): void {
   const view = draft.view;
   if (seq <= view.seq) return;
-  if (seq !== view.seq + 1) view.gap = true;
+  if (seq !== view.seq + 1) view.hasGap = true;
   view.seq = seq;
-  if (fact.parent !== undefined) draft.grow(seq, fact.parent);
-  draft.settle(fact["request"] as string | undefined);
-  if (!(foldTools(draft, fact, foldChild) || foldAnswer(draft, fact, seq) || foldModelFailure(draft, fact))) {
-    takeRest(draft, fact, seq);
+  if (fact.parent !== undefined) draft.appendEntry(seq, fact.parent);
+  draft.markHandled(fact["request"] as string | undefined);
+  const isDone = applyToCalls(draft, fact, applyToChild) || applyAnswer(draft, fact) || applyModelFailure(draft, fact) || applyToRun(draft, fact);
+  if (!isDone) applyToSession(draft, fact);
+}
+
+/** Runs, and what people say to them. */
+function applyToRun(draft: ViewDraft, fact: StreamEvent): boolean {
+  const view = draft.view;
+  switch (fact.type) {
+    case "run_started":
+      view.run = { id: fact.run ?? "", startedAt: fact.time ?? "", model: fact["model"], step: 0, waiting: "", calling: false, retryAt: 0 };
+      view.model = fact["model"] || view.model;
+      view.permissions = fact["permissions"] ?? view.permissions;
+      view.modelFailure = "";
+      return true;
+    case "user_message": {
+      const { content, source = "prompt", request = "", hidden = false } = fact as unknown as { content: PlainBlock[]; source?: string; request?: string; hidden?: boolean };
+      draft.put({ ...draft.base(fact), kind: "user", content, source, request, hidden, delivered: false });
+      return true;
+    }
+    case "delivered": {
+      const message = draft.find(`fact:${fact["message"]}`, "user");
+      if (message) draft.put({ ...message, delivered: true });
+      return true;
+    }
+    case "step_started":
+      if (view.run) view.run = { ...view.run, step: fact["number"] };
+      return true;
+    case "usage":
+      applyUsage(view, fact);
+      return true;
+    case "run_waiting":
+      if (view.run) view.run = { ...view.run, waiting: fact["reason"], calling: false };
+      return true;
+    case "run_resumed":
+      if (view.run) view.run = { ...view.run, waiting: "" };
+      return true;
+    case "run_ended":
+      endRun(draft, fact);
+      return true;
+    case "prompts_held":
+    case "prompts_released":
+      view.promptsHeld = fact.type === "prompts_held";
+      return true;
+    default:
+      return false;
   }
 }
 
-function takeRest(draft: Draft, fact: Frame, seq: number): void {
+function applyUsage(view: ViewDraft["view"], fact: StreamEvent): void {
+  view.usage = fact["cumulative"] ?? view.usage;
+  if (view.run) view.run = { ...view.run, calling: false };
+  if ((fact["purpose"] ?? "step") !== "step") return;
+  const { input_tokens = 0, output_tokens = 0, cache_read_tokens = 0, cache_write_tokens = 0 } = fact["usage"];
+  view.context = input_tokens + output_tokens + cache_read_tokens + cache_write_tokens || view.context;
+}
+
+const FINISHED = new Set<CallItem["stage"]>(["done", "failed", "refused", "cancelled", "abandoned"]);
+
+function endRun(draft: ViewDraft, fact: StreamEvent): void {
   const view = draft.view;
-  const time = fact.time ?? "";
-  const base = { key: `fact:${seq}`, anchor: view.leaf, time };
-  const notice = (level: NoticeBlock["level"], title: string, text: string): void =>
-    draft.put({ ...base, kind: "notice", level, title, text });
+  const { status, reason = "", failure = null, own = {}, children = {} } = fact as any;
+  view.run = null;
+  view.lastStatus = status;
+  if (status !== "failed") view.modelFailure = "";
+  view.promptsHeld = status !== "completed";
+  view.context = fact["context"] || view.context;
+  for (const message of view.streaming.keys()) draft.endStreaming(message, new Set());
+  draft.update((item) => {
+    if (item.kind === "call" && !FINISHED.has(item.stage)) return { ...item, stage: "abandoned" };
+    if (item.kind === "question" && item.state === "open" && item.asked.asked_by !== "extension") return { ...item, state: "withdrawn" };
+    return item;
+  });
+  const last = view.items.at(-1);
+  const isExplained = last?.kind === "notice" && last.level === "error" && last.text === failure?.message;
+  draft.put({ ...draft.base(fact), kind: "run_end", status, reason, failure, own, children, isExplained });
+}
+
+/** What happens to the session beside its runs. */
+function applyToSession(draft: ViewDraft, fact: StreamEvent): void {
+  const view = draft.view;
+  const base = draft.base(fact);
+  const notice = (code: NoticeCode, level: NoticeItem["level"], text: string, details: NoticeItem["details"] = null): void =>
+    draft.put({ ...base, kind: "notice", code, level, text, request: code === "request_refused" ? fact["request"] : "", details });
+  const summary = (source: SummaryItem["source"], text: string, tokensBefore = 0, tokensAfter = 0): void =>
+    draft.put({ ...base, kind: "summary", source, text, tokensBefore, tokensAfter, undone: false });
   switch (fact.type) {
     case "session_started":
       view.cwd = fact["cwd"];
@@ -54,221 +124,130 @@ function takeRest(draft: Draft, fact: Frame, seq: number): void {
     case "session_renamed":
       view.title = fact["title"];
       return;
-    case "labelled": {
-      const { entry, label } = fact as unknown as { entry: number; label: string };
-      if (label) draft.labels().set(entry, label);
-      else draft.labels().delete(entry);
-      draft.change(
-        (block) => block.anchor === entry && block.kind !== "receipt" && block.kind !== "notice",
-        (block) => ({ ...block, label }),
-      );
-      return;
-    }
+    case "labelled":
+      return applyLabel(draft, fact["entry"], fact["label"]);
     case "leaf_moved":
-      draft.moveLeaf(fact["to"]);
+      return draft.moveLeaf(fact["to"]);
+    case "settings_changed": {
+      const text = applySettings(view, fact);
+      if (text) notice("settings", "info", text);
       return;
-    case "settings_changed":
-      takeSettings(view, fact, notice);
-      return;
+    }
     case "request_refused":
-      if (fact["reason"] === TAKEN_BACK) return; // whoever did that knows
-      draft.put({ ...base, kind: "notice", level: "warning", title: "Not done", text: fact["reason"], request: fact["request"] });
+      if (fact["reason"] !== TAKEN_BACK) notice("request_refused", "warning", fact["reason"]);
       return;
-    case "run_started":
-      view.run = {
-        id: fact.run ?? "",
-        startedAt: time,
-        model: fact["model"],
-        step: 0,
-        waiting: "",
-        calling: false,
-        retryAt: 0,
-      };
-      view.model = fact["model"] || view.model;
-      view.permissions = fact["permissions"] ?? view.permissions;
-      view.modelFailure = "";
+    case "todo_updated": {
+      const { items, list = "main" } = fact as any;
+      draft.put({ ...base, kind: "todo_list", list, items });
+      if (list === "main") view.todo = items;
       return;
-    case "user_message":
-      if (fact["hidden"]) return;
-      draft.put({
-        ...base,
-        kind: "user",
-        seq,
-        content: fact["content"] as PlainBlock[],
-        source: fact["source"] ?? "prompt",
-      });
-      return;
-    case "step_started":
-      if (view.run) view.run = { ...view.run, step: fact["number"] };
-      return;
-    case "usage":
-      takeUsage(view, fact);
-      return;
-    case "run_waiting":
-      if (view.run) view.run = { ...view.run, waiting: fact["reason"], calling: false };
-      return;
-    case "run_resumed":
-      if (view.run) view.run = { ...view.run, waiting: "" };
-      return;
-    case "run_ended":
-      takeEnd(draft, fact, base);
-      return;
-    case "prompts_held":
-    case "prompts_released":
-      view.held = fact.type === "prompts_held";
-      return;
-    case "todo_updated":
-      if ((fact["list"] ?? "main") === "main") view.todo = fact["items"];
-      return;
+    }
     case "warned":
-      return notice("warning", fact["about"] === "extension" ? "Extension" : "Warning", fact["text"]);
+      return notice("warned", "warning", fact["text"], { about: fact["about"] ?? "model" });
     case "permission_remembered": {
-      takeRemembered(view, fact);
-      const said = fact["effect"] === "revoked" ? "Forgotten" : "Remembered";
-      return notice("quiet", said, `${fact["effect"]} ${fact["rule"]} (${fact["scope"]})`);
+      applyRule(view, fact);
+      const { effect, rule, scope } = fact as any;
+      return notice("permission", "info", `${effect} ${rule} (${scope})`, { effect, rule, scope });
     }
-    case "compacted": {
-      const { tokens_before: before = 0, tokens_after: after = 0 } = fact;
-      const sizes = before ? ` · ${shortTokens(before)} → ${shortTokens(after)} tokens` : "";
-      const title = `Earlier messages summarised${sizes}`;
-      draft.put({ ...base, kind: "summary", seq, title, text: fact["summary"], undoable: true });
-      view.context = after || view.context;
+    case "compacted":
+      summary("compaction", fact["summary"], fact["tokens_before"], fact["tokens_after"]);
+      view.context = fact["tokens_after"] || view.context;
       return;
-    }
     case "compaction_undone":
-      draft.change(
-        (block) => block.kind === "summary" && block.seq === fact["compaction"],
-        (block) => ({ ...block, undoable: false }) as typeof block,
-      );
-      return notice("quiet", "Summary undone", "The model is told the earlier messages again.");
+      draft.update((item) => (item.kind === "summary" && item.seq === fact["compaction"] ? { ...item, undone: true } : item));
+      return notice("compaction_undone", "info", "The model receives the earlier messages again.", { compaction: fact["compaction"] });
     case "branch_collapsed":
-      draft.put({ ...base, kind: "summary", seq, title: "A branch, summarised", text: fact["summary"], undoable: false });
-      return;
+      return summary("branch", fact["summary"]);
     case "history_replaced":
-      return notice("info", "History replaced", `The model is told ${fact["messages"].length} messages in place of the earlier ones.`);
+      return summary("history", `The model receives ${fact["messages"].length} messages instead of the earlier ones.`);
     case "command_ran": {
-      const said = `/${fact["name"]} ${fact["arguments"] ?? ""}`.trim();
-      return notice(fact["failed"] ? "error" : "info", said, fact["text"] ?? "");
+      const { name, arguments: typed = "", text = "", failed = false, extension = "" } = fact as any;
+      draft.put({ ...base, kind: "extension", extension, name, command: `/${name} ${typed}`.trim(), data: null, text, failed });
+      return;
     }
-    case "extension_entry": {
-      const told = ((fact["told"] ?? []) as PlainBlock[]).map((one) => (one.type === "text" ? one.text : "")).join("\n");
-      const data = fact["data"] === undefined ? "" : JSON.stringify(fact["data"], null, 1);
-      return notice("info", `${fact["extension"]}: ${fact["name"]}`, told || data);
-    }
+    case "extension_entry":
+      return draft.put(extensionItem(base, fact));
     case "message_revised": {
-      const text = (fact["content"] as PlainBlock[]).map((one) => (one.type === "text" ? one.text : "")).join("\n");
-      draft.change(
-        (block) => block.kind === "text" && block.seq === fact["message"],
-        (block) => (block.kind === "text" ? { ...block, text } : block),
-      );
+      const text = plainTextOf(fact["content"]);
+      draft.update((item) => (item.kind === "text" && item.seq === fact["message"] ? { ...item, text, revised: true } : item));
       return;
     }
     case "source_cited":
-      takeSource(draft, fact);
+      return citeSource(draft, fact);
   }
 }
 
-function takeSettings(
-  view: { model: string; reasoning: string; permissions: string },
-  fact: Frame,
-  notice: (level: NoticeBlock["level"], title: string, text: string) => void,
-): void {
-  const said: string[] = [];
-  if (fact["model"] && fact["model"] !== view.model) said.push(`model ${fact["model"]}`);
-  if (fact["reasoning"] && fact["reasoning"] !== view.reasoning) said.push(`reasoning ${fact["reasoning"]}`);
-  if (fact["permissions"]) said.push(`permissions ${fact["permissions"]}`);
-  view.model = fact["model"] || view.model;
-  view.reasoning = fact["reasoning"] || view.reasoning;
-  view.permissions = fact["permissions"] || view.permissions;
-  if (said.length) notice("quiet", "Settings", said.join(", "));
+function applyLabel(draft: ViewDraft, entry: number, label: string): void {
+  if (label) draft.labels().set(entry, label);
+  else draft.labels().delete(entry);
+  draft.update((item) => (item.seq === entry ? { ...item, label } : item));
 }
 
-/** A copy of a session has its facts, but not what was remembered for it alone. */
-function takeRemembered(view: Written, fact: Frame): void {
+/** The settings that really changed, as text. */
+function applySettings(view: ViewDraft["view"], fact: StreamEvent): string {
+  const changes: string[] = [];
+  const { model = "", reasoning = "", permissions = "" } = fact as { model?: string; reasoning?: string; permissions?: string };
+  if (model && model !== view.model) changes.push(`model ${model}`);
+  if (reasoning && reasoning !== view.reasoning) changes.push(`reasoning ${reasoning}`);
+  if (permissions) changes.push(`permissions ${permissions}`);
+  view.model = model || view.model;
+  view.reasoning = reasoning || view.reasoning;
+  view.permissions = permissions || view.permissions;
+  return changes.join(", ");
+}
+
+/** A fork has the facts of its origin, but not the rules that were remembered for that session only. */
+function applyRule(view: ViewDraft["view"], fact: StreamEvent): void {
   const { rule, effect, scope, where } = fact as unknown as { rule: string; effect: string; scope: string; where?: string };
   if (scope === "session" && where && where !== view.id) return;
-  const others = view.remembered.filter((one) => one.rule !== rule || one.scope !== scope);
-  view.remembered = effect === "revoked" ? others : [...others, { rule, effect, scope }];
+  const others = view.rememberedRules.filter((other) => other.rule !== rule || other.scope !== scope);
+  view.rememberedRules = effect === "revoked" ? others : [...others, { rule, effect, scope }];
 }
 
-type Written = { -readonly [K in keyof SessionView]: SessionView[K] };
-
-function takeUsage(view: Written, fact: Frame): void {
-  view.usage = fact["cumulative"] ?? view.usage;
-  if (view.run) view.run = { ...view.run, calling: false };
-  if ((fact["purpose"] ?? "step") !== "step") return;
-  const { input_tokens = 0, output_tokens = 0, cache_read_tokens = 0, cache_write_tokens = 0 } = fact["usage"];
-  view.context = input_tokens + output_tokens + cache_read_tokens + cache_write_tokens || view.context;
-}
-
-function takeEnd(draft: Draft, fact: Frame, base: { key: string; anchor: number; time: string }): void {
-  const view = draft.view;
-  view.run = null;
-  view.lastEnd = fact["status"];
-  if (fact["status"] !== "failed") view.modelFailure = "";
-  view.held = fact["status"] !== "completed";
-  view.context = fact["context"] || view.context;
-  view.questions = view.questions.filter((asked) => asked.askedBy === "extension");
-  for (const message of view.unsettled.keys()) draft.settleMessage(message, new Set());
-  draft.change(
-    (block) => block.kind === "tool" && !["done", "failed", "left"].includes(block.stage),
-    (block) => (block.kind === "tool" ? { ...block, stage: "left" } : block),
-  );
-  const said = view.blocks.at(-1);
-  const isSaid = said?.kind === "notice" && said.level === "error" && said.text === fact["failure"]?.message;
-  draft.put({
+/** A shell command that a person ran in the terminal is a call; all other entries stay what they are. */
+function extensionItem(base: ReturnType<ViewDraft["base"]>, fact: StreamEvent): CallItem | ExtensionItem {
+  const { extension, name, data = null, told = [] } = fact as unknown as { extension: string; name: string; data?: unknown; told?: PlainBlock[] };
+  if (extension !== "tui" || name !== "shell" || !data) return { ...base, kind: "extension", extension, name, command: "", data, text: plainTextOf(told), failed: false };
+  const { command = "", failed = false, seconds = 0 } = data as { command?: string; failed?: boolean; seconds?: number };
+  return {
+    ...newCall("", "!", ""),
     ...base,
-    kind: "receipt",
-    status: fact["status"],
-    reason: isSaid ? "" : (fact["reason"] ?? ""),
-    failure: isSaid ? null : (fact["failure"] ?? null),
-    own: (fact["own"] ?? {}) as Totals,
-    children: (fact["children"] ?? {}) as Totals,
-  });
+    calledSeq: base.seq,
+    toolKind: "execute",
+    arguments: { command },
+    stage: failed ? "failed" : "done",
+    result: { seq: base.seq, content: told.slice(1), failed: failed ? "tool_failed" : null, details: null, summary: "", output: null, durationMs: Math.round(seconds * 1000), repeats: 0 },
+  };
 }
 
-function takeSource(draft: Draft, fact: Frame): void {
-  const key = `sources:${fact["call"]}`;
-  const before = draft.find(key, "sources");
-  const source = { url: fact["url"] ?? "", title: fact["title"] ?? "" };
-  draft.put({
-    key,
-    anchor: before?.anchor ?? draft.view.leaf,
-    time: fact.time ?? "",
-    kind: "sources",
-    sources: [...(before?.sources ?? []), source],
-  });
+function citeSource(draft: ViewDraft, fact: StreamEvent): void {
+  const message = fact["call"] as string;
+  const key = `sources:${message}`;
+  const before = draft.find(key, "sources") ?? { ...draft.base(fact), key, kind: "sources", message, sources: [] };
+  draft.put({ ...before, sources: [...before.sources, { url: fact["url"] ?? "", title: fact["title"] ?? "" }] });
 }
 
-function takeLive(draft: Draft, frame: Frame): void {
+function applyLive(draft: ViewDraft, event: StreamEvent): void {
   const view = draft.view;
-  if (foldTools(draft, frame, foldChild) || foldDelta(draft, frame)) return;
-  switch (frame.type) {
+  if (applyToCalls(draft, event, applyToChild) || applyDelta(draft, event)) return;
+  switch (event.type) {
     case "caught_up":
       view.caughtUp = true;
       return;
     case "live_value":
-      if (frame["value"] === undefined || frame["value"] === null) draft.live().delete(frame["name"]);
-      else draft.live().set(frame["name"], frame["value"]);
+      if (event["value"] === undefined || event["value"] === null) draft.liveValues().delete(event["name"]);
+      else draft.liveValues().set(event["name"], event["value"]);
       return;
-    case "printed":
-      view.printed += 1;
-      draft.put({
-        key: `printed:${view.printed}`,
-        anchor: view.leaf,
-        time: "",
-        kind: "printed",
-        level: frame["level"] ?? "plain",
-        text: frame["text"],
-        title: frame["title"] ?? "",
-        color: frame["color"] ?? "",
-        extension: frame["extension"] ?? "",
-      });
+    case "printed": {
+      view.printedCount += 1;
+      const printed = withoutEnvelope(event) as unknown as PrintedItem["printed"];
+      draft.put({ ...draft.base(event), key: `printed:${view.printedCount}`, kind: "printed", printed });
       return;
+    }
     case "store_failed":
-      view.storeFailed = frame["failure"]?.message ?? "the log cannot be written";
+      view.storeFailure = event["failure"]?.message ?? "The log cannot be written.";
       return;
     case "stream_incomplete":
-      view.incomplete = frame["reason"];
+      view.streamIncomplete = event["reason"];
   }
 }

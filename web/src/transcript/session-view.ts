@@ -1,147 +1,7 @@
-/** What is seen of a session: made from facts and live events by `fold`, and never changed in place. */
+/** The state of a session as the page shows it: its items, its tree, its run. `apply` makes the next one from events. */
 
-import type {
-  BlobRef,
-  Display,
-  Failure,
-  PlainBlock,
-  Question,
-  RunStatus,
-  TodoItem,
-  Totals,
-  Usage,
-} from "../api/types";
-
-interface InTranscript {
-  key: string;
-  /** The entry that it belongs to: it is seen while that is on the path to the leaf. 0 is always seen. */
-  anchor: number;
-  time: string;
-  label?: string;
-}
-
-export interface UserBlock extends InTranscript {
-  kind: "user";
-  seq: number;
-  content: PlainBlock[];
-  source: string;
-}
-export interface AnswerBlock extends InTranscript {
-  kind: "text" | "reasoning";
-  /** 0 while it is being written. */
-  seq: number;
-  message: string;
-  text: string;
-  /** Its length as offsets count it, while it is being written. */
-  points: number;
-  writing: boolean;
-  /** As an agent drew it on its terminal: neither Markdown nor proportional. */
-  drawn?: boolean;
-  cut?: boolean;
-  model?: string;
-}
-export interface MediaBlock extends InTranscript {
-  kind: "media";
-  seq: number;
-  content: PlainBlock;
-}
-export type Stage = "writing" | "called" | "asking" | "running" | "deferred" | "done" | "failed" | "left";
-
-export interface ChildView {
-  session: string;
-  agent: string;
-  task: string;
-  status: RunStatus | "running";
-  reason: string;
-  totals: Totals | null;
-  view: SessionView | null;
-}
-export interface ToolResultView {
-  content: PlainBlock[];
-  failed: string | null;
-  details: Record<string, unknown> | null;
-  /** The number of its fact. */
-  seq: number;
-  summary: string;
-  output: BlobRef | null;
-  duration: number;
-  repeats: number;
-}
-export interface ToolBlock extends InTranscript {
-  kind: "tool";
-  seq: number;
-  message: string;
-  call: string;
-  /** The number of the fact that the call was made. */
-  calledSeq: number;
-  name: string;
-  about: string;
-  stage: Stage;
-  argumentsText: string;
-  argumentsPoints: number;
-  arguments: Record<string, unknown> | null;
-  malformed: string;
-  display: Display | null;
-  output: string;
-  outputPoints: number;
-  startedAt: string;
-  allowedBy: string;
-  answered: string;
-  note: string;
-  child: ChildView | null;
-  result: ToolResultView | null;
-}
-export interface ChildBlock extends InTranscript {
-  kind: "child";
-  extension: string;
-  child: ChildView;
-}
-export interface NoticeBlock extends InTranscript {
-  kind: "notice";
-  level: "quiet" | "info" | "warning" | "error";
-  title: string;
-  text: string;
-  /** The one that was refused. */
-  request?: string;
-}
-export interface SummaryBlock extends InTranscript {
-  kind: "summary";
-  seq: number;
-  title: string;
-  text: string;
-  undoable: boolean;
-}
-export interface PrintedBlock extends InTranscript {
-  kind: "printed";
-  level: string;
-  text: string;
-  title: string;
-  color: string;
-  extension: string;
-}
-export interface ReceiptBlock extends InTranscript {
-  kind: "receipt";
-  status: RunStatus;
-  reason: string;
-  failure: Failure | null;
-  own: Totals;
-  children: Totals;
-}
-export interface SourcesBlock extends InTranscript {
-  kind: "sources";
-  sources: { url: string; title: string }[];
-}
-export type Block =
-  | UserBlock
-  | AnswerBlock
-  | MediaBlock
-  | ToolBlock
-  | ChildBlock
-  | NoticeBlock
-  | SummaryBlock
-  | PrintedBlock
-  | ReceiptBlock
-  | SourcesBlock;
+import type { OpenQuestion, RunStatus, StreamEvent, TodoItem, Totals, Usage } from "../api/types";
+import { type ChildItem, type Item, LIVE, childrenOf } from "./items";
 
 export interface RunView {
   id: string;
@@ -149,19 +9,12 @@ export interface RunView {
   model: string;
   step: number;
   waiting: "" | "question" | "pending" | "paused";
+  /** A model call is under way. */
   calling: boolean;
   retryAt: number;
 }
-export interface AskedView {
-  session: string;
-  id: string;
-  question: Question;
-  call: string;
-  askedBy: string;
-  agent: string;
-}
-/** A rule that a person's answer has left behind, and how far it holds. */
-export interface Remembered {
+/** A permission rule that an answer created, and its scope. */
+export interface RememberedRule {
   rule: string;
   effect: string;
   scope: string;
@@ -169,13 +22,14 @@ export interface Remembered {
 export interface SessionView {
   id: string;
   seq: number;
-  /** A fact was missing before the first one that was seen: only of children that were joined late. */
-  gap: boolean;
+  /** A fact before the first one is missing: only in children that were joined late. */
+  hasGap: boolean;
   caughtUp: boolean;
-  incomplete: string;
-  storeFailed: string;
+  /** Why only facts arrive, and no live events. */
+  streamIncomplete: string;
+  storeFailure: string;
   cwd: string;
-  /** Who works in it: `agent` is our own, `terminal` one that is driven through its terminal, the others speak a protocol. */
+  /** `agent` is our own, `terminal` an agent driven through its terminal; the others speak a protocol. */
   driver: string;
   title: string;
   childOf: string;
@@ -184,19 +38,18 @@ export interface SessionView {
   parents: ReadonlyMap<number, number>;
   path: ReadonlySet<number>;
   labels: ReadonlyMap<number, string>;
-  blocks: readonly Block[];
-  /** Where the block with a key stands in `blocks`. */
-  places: ReadonlyMap<string, number>;
-  /** Keys of blocks that stand for fragments, by message: the fact that holds the whole replaces them. */
-  unsettled: ReadonlyMap<string, readonly string[]>;
+  items: readonly Item[];
+  /** The index in `items` by key. */
+  positions: ReadonlyMap<string, number>;
+  /** The keys of items that consist of fragments, by message: the fact with the whole message replaces them. */
+  streaming: ReadonlyMap<string, readonly string[]>;
   run: RunView | null;
-  lastEnd: RunStatus | "";
-  /** The kind of the model's failure with which the last run has ended. */
+  lastStatus: RunStatus | "";
+  /** The kind of the model failure that ended the last run. */
   modelFailure: string;
-  remembered: readonly Remembered[];
-  /** Prompts wait until somebody releases them. */
-  held: boolean;
-  questions: readonly AskedView[];
+  rememberedRules: readonly RememberedRule[];
+  /** Prompts wait until someone releases them. */
+  promptsHeld: boolean;
   todo: readonly TodoItem[];
   model: string;
   reasoning: string;
@@ -204,20 +57,20 @@ export interface SessionView {
   usage: Usage;
   childrenUsage: Totals[];
   context: number;
-  live: ReadonlyMap<string, unknown>;
-  /** Requests that facts have answered. */
-  settled: ReadonlySet<string>;
-  printed: number;
+  liveValues: ReadonlyMap<string, unknown>;
+  /** The requests that a fact has answered. */
+  handledRequests: ReadonlySet<string>;
+  printedCount: number;
 }
 
 export function emptyView(id: string): SessionView {
   return {
     id,
     seq: 0,
-    gap: false,
+    hasGap: false,
     caughtUp: false,
-    incomplete: "",
-    storeFailed: "",
+    streamIncomplete: "",
+    storeFailure: "",
     cwd: "",
     driver: "agent",
     title: "",
@@ -227,15 +80,14 @@ export function emptyView(id: string): SessionView {
     parents: new Map(),
     path: new Set(),
     labels: new Map(),
-    blocks: [],
-    places: new Map(),
-    unsettled: new Map(),
+    items: [],
+    positions: new Map(),
+    streaming: new Map(),
     run: null,
-    lastEnd: "",
+    lastStatus: "",
     modelFailure: "",
-    remembered: [],
-    held: false,
-    questions: [],
+    rememberedRules: [],
+    promptsHeld: false,
     todo: [],
     model: "",
     reasoning: "",
@@ -243,84 +95,206 @@ export function emptyView(id: string): SessionView {
     usage: { cost: 0 },
     childrenUsage: [],
     context: 0,
-    live: new Map(),
-    settled: new Set(),
-    printed: 0,
+    liveValues: new Map(),
+    handledRequests: new Set(),
+    printedCount: 0,
   };
 }
 
-/** The blocks on the path to the leaf. That a steer came too late is no news once it was said as a prompt. */
-export function visibleBlocks(view: SessionView, late: ReadonlySet<string> = new Set()): Block[] {
-  const isNoNews = (request: string): boolean => late.has(request) || view.settled.has(asPrompt(request));
-  return view.blocks.filter((block) => (block.anchor === 0 || view.path.has(block.anchor)) && !(block.kind === "notice" && block.request && isNoNews(block.request)));
+export function itemsOnPath(view: SessionView): Item[] {
+  return view.items.filter((item) => item.anchor === 0 || view.path.has(item.anchor));
 }
 
-/** Why a request was refused that somebody took back. */
+/** The items that the list shows. A refused steer is no longer of interest once it was sent again as a prompt. */
+export function visibleItems(view: SessionView, resent: ReadonlySet<string> = new Set()): Item[] {
+  const isShown = (item: Item): boolean => {
+    if (item.hidden || item.kind === "todo_list") return false;
+    if (item.kind === "notice" && item.request) return !resent.has(item.request) && !view.handledRequests.has(lateSteerId(item.request));
+    if (item.kind !== "question") return true;
+    return (item.state === "answered" || item.state === "declined") && !view.positions.has(`call:${item.asked.call}`);
+  };
+  return itemsOnPath(view).filter(isShown);
+}
+
+/** The reason of a refusal when a person withdrew the prompt. */
 export const TAKEN_BACK = "the prompt was taken back before its turn";
 
-/** The id of the prompt that a steer becomes when the run has ended: the same from whatever page it is said. */
-export const asPrompt = (steer: string): string => `${steer}.late`;
+/** The id of the prompt that a steer becomes when its run has ended: the same on every page. */
+export const lateSteerId = (steer: string): string => `${steer}.late`;
 
-/** The open questions of the session and of the children that are seen working in it. */
-export function openQuestions(view: SessionView): AskedView[] {
-  const found = [...view.questions];
-  for (const block of view.blocks) {
-    const child = block.kind === "tool" || block.kind === "child" ? block.child : null;
-    if (child?.view && child.status === "running") {
-      found.push(...openQuestions(child.view).map((asked) => ({ ...asked, agent: asked.agent || child.agent || "subagent" })));
-    }
-  }
-  return found;
+export function hasOpenQuestion(view: SessionView): boolean {
+  return view.items.some((item) => item.kind === "question" && item.state === "open");
 }
 
-/** Whether a child was seen from its first fact on. */
+/** The open questions of the session and of its running children. */
+export function openQuestions(view: SessionView): OpenQuestion[] {
+  const own = view.items.filter((item) => item.kind === "question").filter((item) => item.state === "open");
+  const nested = view.items.flatMap(childrenOf).flatMap((child) => {
+    if (!child.view || child.status !== "running") return [];
+    return openQuestions(child.view).map((question) => ({ ...question, agent: question.agent || child.agent || "subagent" }));
+  });
+  return [...own, ...nested];
+}
+
+/** Whether the view of a child has all of its facts. */
 export function isWhole(view: SessionView | null): view is SessionView {
-  return view !== null && !view.gap && view.seq > 0;
+  return view !== null && !view.hasGap && view.seq > 0;
 }
 
-/** The children in a view that are at work, but of which not everything was seen. */
+/** The running children whose first facts are missing here. */
 export function childrenToRead(view: SessionView): string[] {
-  return view.blocks.flatMap((block) => {
-    const child = block.kind === "tool" || block.kind === "child" ? block.child : null;
-    if (child?.status !== "running") return [];
-    if (!isWhole(child.view)) return [child.session];
-    return childrenToRead(child.view);
+  return view.items.flatMap(childrenOf).flatMap((child) => {
+    if (child.status !== "running") return [];
+    return isWhole(child.view) ? childrenToRead(child.view) : [child.session];
   });
 }
 
-export function childIn(view: SessionView, session: string): SessionView | null {
-  for (const block of view.blocks) {
-    const child = block.kind === "tool" || block.kind === "child" ? block.child : null;
-    if (!child) continue;
-    const found = child.session === session ? child.view : child.view && childIn(child.view, session);
-    if (found) return found;
+export function findChild(view: SessionView, session: string): SessionView | null {
+  for (const child of view.items.flatMap(childrenOf)) {
+    const match = child.session === session ? child.view : child.view && findChild(child.view, session);
+    if (match) return match;
   }
   return null;
 }
 
-/** What was read, with the fragments that were seen live and are not in it yet. */
-function carriedOver(seen: SessionView | null, read: SessionView): SessionView {
-  if (!seen?.unsettled.size) return read;
-  const settled = new Set(read.blocks.map((block) => ("message" in block ? block.message : "")));
-  const open = [...seen.unsettled].filter(([message]) => !settled.has(message));
-  const keys = new Set(open.flatMap(([, some]) => some));
-  const fragments = seen.blocks.filter((block) => keys.has(block.key)).map((block) => ({ ...block, anchor: read.leaf }));
-  const blocks = [...read.blocks, ...fragments];
-  return { ...read, blocks, places: new Map(blocks.map((block, place) => [block.key, place])), unsettled: new Map(open) };
+/** A view that was read from a log, with the fragments that arrived live and are not in it yet. */
+function withFragmentsOf(live: SessionView | null, read: SessionView): SessionView {
+  if (!live?.streaming.size) return read;
+  const complete = new Set(read.items.map((item) => ("message" in item ? item.message : "")));
+  const open = [...live.streaming].filter(([message]) => !complete.has(message));
+  const keys = new Set(open.flatMap(([, itemKeys]) => itemKeys));
+  const fragments = live.items.filter((item) => keys.has(item.key)).map((item) => ({ ...item, anchor: read.leaf }));
+  const items = [...read.items, ...fragments];
+  return { ...read, items, positions: positionsOf(items), streaming: new Map(open) };
 }
 
-/** With a child that was read from its own log, unless more of it was seen live. */
+/** The view with a child that was read from its own log, unless the live one has more. */
 export function withChild(view: SessionView, read: SessionView): SessionView {
   let isChanged = false;
-  const blocks = view.blocks.map((block) => {
-    const child = block.kind === "tool" || block.kind === "child" ? block.child : null;
-    if (!child) return block;
+  const updated = (child: ChildItem): ChildItem => {
     const before = child.view;
     const isNewer = !before || !isWhole(before) || before.seq < read.seq;
-    const after = child.session === read.id ? (isNewer ? carriedOver(before, read) : before) : before && withChild(before, read);
-    if (after === before) return block;
+    const after = child.session === read.id ? (isNewer ? withFragmentsOf(before, read) : before) : before && withChild(before, read);
+    if (after === before) return child;
     isChanged = true;
-    return { ...block, child: { ...child, view: after } } as Block;
+    return { ...child, view: after };
+  };
+  const items = view.items.map((item): Item => {
+    if (item.kind === "child") return updated(item);
+    if (item.kind !== "call" || !item.children.length) return item;
+    const children = item.children.map(updated);
+    return children.some((child, index) => child !== item.children[index]) ? { ...item, children } : item;
   });
-  return isChanged ? { ...view, blocks } : view;
+  return isChanged ? { ...view, items } : view;
+}
+
+function positionsOf(items: readonly Item[]): Map<string, number> {
+  return new Map(items.map((item, index) => [item.key, index]));
+}
+
+type Writable<T> = { -readonly [K in keyof T]: T[K] };
+
+/** The next view in the making: each collection is copied once, before its first change. */
+export class ViewDraft {
+  readonly view: Writable<SessionView>;
+  private readonly copied = new Set<string>();
+
+  constructor(view: SessionView) {
+    this.view = { ...view };
+  }
+
+  private own<T>(name: keyof SessionView, copy: () => T): T {
+    if (!this.copied.has(name)) {
+      this.copied.add(name);
+      (this.view as Record<string, unknown>)[name] = copy();
+    }
+    return this.view[name] as T;
+  }
+
+  private items(): Item[] {
+    return this.own("items", () => [...this.view.items]);
+  }
+  labels(): Map<number, string> {
+    return this.own("labels", () => new Map(this.view.labels));
+  }
+  liveValues(): Map<string, unknown> {
+    return this.own("liveValues", () => new Map(this.view.liveValues));
+  }
+  markHandled(request: string | undefined): void {
+    if (request) this.own("handledRequests", () => new Set(this.view.handledRequests)).add(request);
+  }
+
+  /** The common fields of an item that this event makes. */
+  base(event: StreamEvent): typeof LIVE & { key: string } {
+    const { seq = 0, run = "", time = "" } = event;
+    return { ...LIVE, key: `fact:${seq}`, seq, anchor: this.view.leaf, run, timeMs: Date.parse(time) || 0 };
+  }
+
+  find<K extends Item["kind"]>(key: string, kind: K): Extract<Item, { kind: K }> | undefined {
+    const position = this.view.positions.get(key);
+    const item = position === undefined ? undefined : this.view.items[position];
+    return item?.kind === kind ? (item as Extract<Item, { kind: K }>) : undefined;
+  }
+
+  /** Replaces the item with the same key, or appends it. */
+  put(item: Item): void {
+    const items = this.items();
+    const position = this.view.positions.get(item.key);
+    if (position !== undefined) {
+      items[position] = item;
+      return;
+    }
+    this.own("positions", () => new Map(this.view.positions)).set(item.key, items.length);
+    items.push(item);
+  }
+
+  /** Like `put`, for an item that consists of fragments of a message. */
+  putStreaming(message: string, item: Item): void {
+    if (!this.view.positions.has(item.key)) {
+      const keys = this.view.streaming.get(message) ?? [];
+      this.own("streaming", () => new Map(this.view.streaming)).set(message, [...keys, item.key]);
+    }
+    this.put(item);
+  }
+
+  /** Ends the fragments of a message: only the items with these keys stay. */
+  endStreaming(message: string, kept: ReadonlySet<string>): void {
+    const keys = this.view.streaming.get(message);
+    if (!keys) return;
+    this.own("streaming", () => new Map(this.view.streaming)).delete(message);
+    this.remove(new Set(keys.filter((key) => !kept.has(key))));
+  }
+
+  remove(keys: ReadonlySet<string>): void {
+    if (![...keys].some((key) => this.view.positions.has(key))) return;
+    const items = this.view.items.filter((item) => !keys.has(item.key));
+    this.view.items = items;
+    this.view.positions = positionsOf(items);
+    this.copied.add("items").add("positions");
+  }
+
+  /** Replaces each item for which `change` returns another one. */
+  update(change: (item: Item) => Item): void {
+    this.view.items.forEach((item, index) => {
+      const changed = change(item);
+      if (changed !== item) this.items()[index] = changed;
+    });
+  }
+
+  /** Makes a new entry of the tree the leaf. */
+  appendEntry(seq: number, parent: number): void {
+    this.own("parents", () => new Map(this.view.parents)).set(seq, parent);
+    if (parent === this.view.leaf) {
+      this.own("path", () => new Set(this.view.path)).add(seq);
+      this.view.leaf = seq;
+    } else this.moveLeaf(seq);
+  }
+
+  moveLeaf(to: number): void {
+    const path = new Set<number>();
+    for (let entry: number | undefined = to; entry && !path.has(entry); entry = this.view.parents.get(entry)) path.add(entry);
+    this.view.path = path;
+    this.copied.add("path");
+    this.view.leaf = to;
+  }
 }

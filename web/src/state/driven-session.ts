@@ -1,11 +1,11 @@
-/** Another vendor's agent as a session of this server. */
+/** Another vendor's agent in a session of this server. */
 
 import { computed } from "@preact/signals";
 import { api, terminalSource } from "../api/client";
-import { KeyPresses } from "../api/key-queue";
-import type { Source } from "../api/event-stream";
+import { KeyQueue } from "../api/key-queue";
+import type { StreamSource } from "../api/event-stream";
 import { toast } from "./app";
-import type { AgentState, DrivenAgent } from "./agent-session";
+import type { AgentState, AgentSession } from "./agent-session";
 import type { OpenSession } from "./open-session";
 
 interface LiveStatus {
@@ -14,37 +14,37 @@ interface LiveStatus {
 }
 const STATES: Record<string, AgentState> = { initializing: "starting", changing: "running", stable: "stable" };
 
-class SessionAgent implements DrivenAgent {
+class DrivenSession implements AgentSession {
   readonly queues = true;
   readonly connection;
-  private readonly bytes: Source;
-  private readonly keys: KeyPresses;
+  private readonly bytes: StreamSource;
+  private readonly keys: KeyQueue;
 
   constructor(private readonly session: OpenSession) {
     this.connection = session.connection;
     this.bytes = terminalSource(session.id);
-    this.keys = new KeyPresses(
+    this.keys = new KeyQueue(
       (keys) => api.request(session.id, { type: "keys", keys }),
       (error) => toast(error instanceof Error ? error.message : String(error), "error"),
     );
   }
 
-  private readonly live = computed(() => this.session.view.value.live.get("terminal:status") as LiveStatus | undefined);
-  readonly type = computed(() => this.live.value?.agent_type ?? this.session.shown.value?.agent?.type ?? "");
-  readonly screen = computed(() => (this.session.view.value.live.get("terminal:screen") as { text?: string } | undefined)?.text ?? "");
+  private readonly live = computed(() => this.session.view.value.liveValues.get("terminal:status") as LiveStatus | undefined);
+  readonly type = computed(() => this.live.value?.agent_type ?? this.session.details.value?.agent?.type ?? "");
+  readonly screen = computed(() => (this.session.view.value.liveValues.get("terminal:screen") as { text?: string } | undefined)?.text ?? "");
   readonly terminal = computed(() => (this.session.view.value.driver === "terminal" && this.state.value !== "ended" ? this.bytes : null));
 
   readonly state = computed<AgentState>(() => {
     const live = this.live.value;
     if (live) return STATES[live.status] ?? "unknown";
     const { run, caughtUp } = this.session.view.value;
-    const shown = this.session.shown.value;
-    if (!caughtUp || !shown) return "unknown";
-    if (!shown.holder) return "ended";
-    return run ? "running" : "unknown"; // its process cannot be reached: only facts are seen
+    const details = this.session.details.value;
+    if (!caughtUp || !details) return "unknown";
+    if (!details.holder) return "ended";
+    return run ? "running" : "unknown"; // its process cannot be reached: only facts arrive
   });
 
-  wantScreen(): void {} // it comes with the session
+  requestScreen(): void {} // it is a live value of the session
 
   async send(text: string): Promise<boolean> {
     return Boolean(await this.session.request({ type: "prompt", content: [{ type: "text", text }] }));
@@ -60,16 +60,16 @@ class SessionAgent implements DrivenAgent {
 
   async upload(file: File): Promise<string> {
     const { path, name } = await api.upload(file);
-    if (!path) throw new Error(`${name} was kept where the agent cannot find it.`);
+    if (!path) throw new Error(`The agent cannot access ${name}.`);
     return path;
   }
 }
 
-const agents = new WeakMap<OpenSession, DrivenAgent>();
+const agents = new WeakMap<OpenSession, AgentSession>();
 
-/** The agent of a session, made once. */
-export function agentOf(session: OpenSession): DrivenAgent {
-  const agent = agents.get(session) ?? new SessionAgent(session);
+/** The agent of a session, created once. */
+export function agentOf(session: OpenSession): AgentSession {
+  const agent = agents.get(session) ?? new DrivenSession(session);
   agents.set(session, agent);
   return agent;
 }
