@@ -2,18 +2,18 @@
 
 import { render } from "preact";
 import type { JSX } from "preact";
-import { AgentComposer, uploadFiles } from "./components/agent-composer";
-import { AgentBadge, AgentPanes, ViewSwitch } from "./components/agent-panes";
-import { fileDropProps } from "./components/file-drop";
-import { Icon } from "./components/icons";
-import { Mark, ThemeButton } from "./components/sidebar";
-import { Toasts } from "./components/dialog";
-import { ItemList } from "./components/item-list";
-import { announcement } from "./state/app";
-import { AgentapiSession } from "./state/agentapi-session";
-import { agentName } from "./state/agent-session";
 import { Agentapi, agentBase } from "./api/agentapi";
 import { ROOT } from "./api/client";
+import { AgentComposer, uploadFiles } from "./components/agent-composer";
+import { AgentBadge, AgentPanes, ViewSwitch } from "./components/agent-panes";
+import { Toasts } from "./components/dialog";
+import { fileDropProps } from "./components/file-drop";
+import { Icon } from "./components/icons";
+import { ItemList } from "./components/item-list";
+import { Mark, ThemeButton } from "./components/sidebar";
+import { agentName } from "./state/agent-session";
+import { AgentapiSession } from "./state/agentapi-session";
+import { announcement } from "./state/app";
 
 const CONNECTIONS: Record<string, string> = {
   offline: "Not connected. Retrying…",

@@ -2,8 +2,8 @@ import { effect } from "@preact/signals";
 import { render } from "preact";
 import { App, openCurrentSession } from "./components/app";
 import { access, logIn } from "./state/app";
-import { installShortcuts } from "./state/shortcuts";
 import { followSessionList } from "./state/session-list";
+import { installShortcuts } from "./state/shortcuts";
 import { applyTheme } from "./state/theme";
 import "./style.css";
 

@@ -1,18 +1,18 @@
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
-import { type AgentView, EMPTY_AGENT, applyToAgent, restarted, asMarkdown, textOf } from "../src/transcript/agent-view";
-import { splitCommandLine } from "../src/text/prompt";
-import { terminalKey } from "../src/text/terminal-keys";
-import { withLiveMessage } from "../src/transcript/answer-items";
-import { apply } from "../src/transcript/item-builder";
-import { splitLinks } from "../src/text/links";
-import { emptyView, visibleItems } from "../src/transcript/session-view";
-import { visibleRows } from "../src/components/collapsed-rows";
 import { Agentapi, agentBase } from "../src/api/agentapi";
 import { type Connection, EventStream } from "../src/api/event-stream";
 import { KeyQueue } from "../src/api/key-queue";
 import type { StreamEvent } from "../src/api/types";
+import { visibleRows } from "../src/components/collapsed-rows";
+import { splitLinks } from "../src/text/links";
+import { splitCommandLine } from "../src/text/prompt";
+import { terminalKey } from "../src/text/terminal-keys";
+import { type AgentView, EMPTY_AGENT, applyToAgent, asMarkdown, restarted, textOf } from "../src/transcript/agent-view";
+import { withLiveMessage } from "../src/transcript/answer-items";
+import { apply } from "../src/transcript/item-builder";
+import { emptyView, visibleItems } from "../src/transcript/session-view";
 import { Log, text } from "./events";
 
 const message = (id: number, role: string, content: string): StreamEvent => ({ type: "message_update", id, role, message: content, time: "2026-01-01T00:00:00Z" });

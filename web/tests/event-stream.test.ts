@@ -1,37 +1,37 @@
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
-import { type Connection, EventStream, type Page, type StreamSource, checked } from "../src/api/event-stream";
+import { type Connection, type Page, type StreamSource, EventStream, checked } from "../src/api/event-stream";
 import { SseParser } from "../src/api/event-stream";
 import type { StreamEvent } from "../src/api/types";
 
-const PATIENCE = { first: 5000, silence: 5000, backoff: 40, polling: 60_000 };
-const IMPATIENT = { ...PATIENCE, first: 150 };
+const TIMEOUTS = { first: 5000, silence: 5000, backoff: 40, polling: 60_000 };
+const IMPATIENT = { ...TIMEOUTS, first: 150 };
 
 type Handler = (after: number, isStream: boolean, response: ServerResponse, turn: number) => void;
 
 let server: Server | null = null;
-let follower: EventStream | null = null;
+let stream: EventStream | null = null;
 
 afterEach(() => {
-  follower?.close();
+  stream?.close();
   server?.closeAllConnections();
   server?.close();
 });
 
 const fact = (seq: number): string => `id: ${seq}\ndata: ${JSON.stringify({ type: "fact", seq, text: `ü🐴${seq}` })}\n\n`;
 
-/** Follows a server of ours until as many frames have come as are wanted. */
-async function followed(handler: Handler, wanted: (frames: StreamEvent[], states: Connection[], refused: number) => boolean, patience = PATIENCE): Promise<{ frames: StreamEvent[]; states: Connection[]; refused: number; asked: string[] }> {
-  const asked: string[] = [];
-  const frames: StreamEvent[] = [];
+/** Follows a test server until the wanted events have arrived. */
+async function follow(handler: Handler, wanted: (events: StreamEvent[], states: Connection[], refused: number) => boolean, timeouts = TIMEOUTS): Promise<{ events: StreamEvent[]; states: Connection[]; refused: number; requests: string[] }> {
+  const requests: string[] = [];
+  const events: StreamEvent[] = [];
   const states: Connection[] = [];
   let refused = 0;
   let turn = 0;
   server = createServer((request: IncomingMessage, response) => {
     const isStream = request.headers.accept === "text/event-stream";
     const after = Number(new URL(request.url ?? "", "http://x").searchParams.get("after"));
-    asked.push(`${isStream ? "stream" : "poll"} ${after}`);
+    requests.push(`${isStream ? "stream" : "poll"} ${after}`);
     if (isStream) response.setHeader("Content-Type", "text/event-stream");
     handler(after, isStream, response, (turn += 1));
   });
@@ -45,96 +45,96 @@ async function followed(handler: Handler, wanted: (frames: StreamEvent[], states
     },
   };
   await new Promise<void>((resolve, reject) => {
-    const bound = setTimeout(() => reject(new Error(`only ${JSON.stringify({ frames, states, asked })}`)), 10_000);
-    const refresh = (): void => {
-      if (!wanted(frames, states, refused)) return;
+    const bound = setTimeout(() => reject(new Error(`only ${JSON.stringify({ events, states, requests })}`)), 10_000);
+    const check = (): void => {
+      if (!wanted(events, states, refused)) return;
       clearTimeout(bound);
       resolve();
     };
-    follower = new EventStream(
+    stream = new EventStream(
       source,
       {
-        events: (some) => { frames.push(...some); refresh(); },
-        connection: (state) => { states.push(state); refresh(); },
-        refused: (status) => { refused = status; refresh(); },
-        restart: () => { frames.splice(0); },
+        events: (some) => { events.push(...some); check(); },
+        connection: (state) => { states.push(state); check(); },
+        refused: (status) => { refused = status; check(); },
+        restart: () => { events.splice(0); },
       },
       0,
-      patience,
+      timeouts,
     );
-    follower.start();
+    stream.start();
   });
-  follower?.close();
-  return { frames, states, refused, asked };
+  stream?.close();
+  return { events, states, refused, requests };
 }
 
-const numbers = (frames: StreamEvent[]): number[] => frames.flatMap((frame) => (frame.seq ? [frame.seq] : []));
+const numbers = (events: StreamEvent[]): number[] => events.flatMap((event) => (event.seq ? [event.seq] : []));
 
 describe("an event stream", () => {
   it("restarts if the session was restored with fewer facts", async () => {
-    const found = await followed(
+    const result = await follow(
       (after, _, response, turn) => {
         if (turn === 1) response.end(fact(1) + fact(2) + fact(3));
         else if (after > 1) response.writeHead(400).end("{}");
         else response.end(fact(1));
       },
-      (frames, states) => numbers(frames).join() === "1" && states.filter((state) => state === "live").length > 1,
+      (events, states) => numbers(events).join() === "1" && states.filter((state) => state === "live").length > 1,
     );
-    expect(found.asked.filter((one) => one.startsWith("stream")).slice(0, 3)).toEqual(["stream 0", "stream 3", "stream 0"]);
+    expect(result.requests.filter((one) => one.startsWith("stream")).slice(0, 3)).toEqual(["stream 0", "stream 3", "stream 0"]);
   });
 
   it("continues after the last fact if it is cut in the middle of one", async () => {
-    const found = await followed(
+    const result = await follow(
       (after, _, response) => {
         if (after === 0) {
           response.write(fact(1) + fact(2) + fact(3).slice(0, 20));
           setTimeout(() => response.destroy(), 20);
         } else response.end(fact(after + 1) + fact(after + 2));
       },
-      (frames) => numbers(frames).length >= 6,
+      (events) => numbers(events).length >= 6,
     );
-    expect(numbers(found.frames)).toEqual([1, 2, 3, 4, 5, 6]);
-    expect(found.asked.slice(0, 2)).toEqual(["stream 0", "stream 2"]);
+    expect(numbers(result.events)).toEqual([1, 2, 3, 4, 5, 6]);
+    expect(result.requests.slice(0, 2)).toEqual(["stream 0", "stream 2"]);
   });
 
   it("does not skip a missing fact", async () => {
-    const found = await followed(
+    const result = await follow(
       (after, _, response, turn) => response.end(turn === 1 ? fact(1) + ": \n\n" + fact(3) : fact(after + 1)),
-      (frames) => numbers(frames).length >= 3,
+      (events) => numbers(events).length >= 3,
     );
-    expect(numbers(found.frames)).toEqual([1, 2, 3]);
+    expect(numbers(result.events)).toEqual([1, 2, 3]);
   });
 
   it("polls from the same position if streams are blocked", async () => {
-    const found = await followed(
+    const result = await follow(
       (after, isStream, response) => {
         if (isStream) return;
         const facts = [{ type: "fact", seq: after + 1 }];
         response.end(JSON.stringify({ facts, last_seq: after + 1, has_more: false }));
       },
-      (frames) => numbers(frames).length >= 3,
+      (events) => numbers(events).length >= 3,
       IMPATIENT,
     );
-    expect(numbers(found.frames).slice(0, 3)).toEqual([1, 2, 3]);
-    expect(found.asked.slice(0, 4)).toEqual(["stream 0", "stream 0", "poll 0", "poll 1"]);
-    expect(found.states).toContain("polling");
+    expect(numbers(result.events).slice(0, 3)).toEqual([1, 2, 3]);
+    expect(result.requests.slice(0, 4)).toEqual(["stream 0", "stream 0", "poll 0", "poll 1"]);
+    expect(result.states).toContain("polling");
   });
 
   it("is offline after several failures, and recovers", async () => {
-    const found = await followed(
+    const result = await follow(
       (after, _, response, turn) => {
         if (turn < 4) response.writeHead(503).end();
         else response.end(fact(after + 1));
       },
-      (frames) => numbers(frames).length >= 1,
+      (events) => numbers(events).length >= 1,
     );
-    expect(found.states).toContain("offline");
-    expect(found.states.at(-1)).toBe("live");
+    expect(result.states).toContain("offline");
+    expect(result.states.at(-1)).toBe("live");
   });
 
   it("stops if access is denied", async () => {
-    const found = await followed((_, __, response) => response.writeHead(401).end(), (_, __, refused) => refused === 401);
-    expect(found.asked).toHaveLength(1);
+    const result = await follow((_, __, response) => response.writeHead(401).end(), (_, __, refused) => refused === 401);
+    expect(result.requests).toHaveLength(1);
   });
 });
 
@@ -143,9 +143,9 @@ describe("server-sent events", () => {
     const whole = ": hello\n\nid: 7\ndata: {\"a\":\ndata: 1}\n\nretry: 100\nevent: named\ndata: x\r\n\r\ndata: y\n\n";
     for (let size = 1; size < whole.length; size += 1) {
       const reader = new SseParser();
-      const found = [];
-      for (let at = 0; at < whole.length; at += size) found.push(...reader.feed(whole.slice(at, at + size)));
-      expect(found).toEqual([{ id: "7", name: "", data: '{"a":\n1}' }, { id: "", name: "named", data: "x" }, { id: "", name: "", data: "y" }]);
+      const result = [];
+      for (let at = 0; at < whole.length; at += size) result.push(...reader.feed(whole.slice(at, at + size)));
+      expect(result).toEqual([{ id: "7", name: "", data: '{"a":\n1}' }, { id: "", name: "named", data: "x" }, { id: "", name: "", data: "y" }]);
     }
   });
 });

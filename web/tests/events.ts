@@ -1,4 +1,4 @@
-/** Short ways to write facts down. */
+/** Builders of events for tests. */
 
 import type { StreamEvent } from "../src/api/types";
 
@@ -23,10 +23,10 @@ export class Log {
   }
 }
 
-export const text = (said: string): { type: "text"; text: string } => ({ type: "text", text: said });
+export const text = (content: string): { type: "text"; text: string } => ({ type: "text", text: content });
 
-export function delta(said: string, offset: number, message = "msg_1", block = 0): StreamEvent {
-  return { type: "text_delta", message, block, offset, text: said };
+export function delta(fragment: string, offset: number, message = "msg_1", block = 0): StreamEvent {
+  return { type: "text_delta", message, block, offset, text: fragment };
 }
 
 /** A run that asks for one call of a tool and ends. */

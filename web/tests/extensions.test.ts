@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
+import type { StreamEvent } from "../src/api/types";
+import { UiRequests } from "../src/state/ui-requests";
 import { parseAnsi } from "../src/text/ansi";
 import { themeProperties } from "../src/text/theme-colors";
-import { UiRequests } from "../src/state/ui-requests";
-import type { StreamEvent } from "../src/api/types";
 
 const caughtUp: StreamEvent = { type: "caught_up", seq: 3 };
 const liveValue = (name: string, value: Record<string, unknown>): StreamEvent => ({ type: "live_value", name, value });

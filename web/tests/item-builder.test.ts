@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { apply } from "../src/transcript/item-builder";
-import { findChild, childrenToRead, emptyView, openQuestions, visibleItems, withChild } from "../src/transcript/session-view";
-import { type CallItem, type Item, type TextItem, isCutOff } from "../src/transcript/items";
-import { knownCost, totalTokens } from "../src/text/format";
 import type { StreamEvent } from "../src/api/types";
+import { knownCost, totalTokens } from "../src/text/format";
+import { apply } from "../src/transcript/item-builder";
+import { type CallItem, type Item, type TextItem, isCutOff } from "../src/transcript/items";
+import { childrenToRead, emptyView, findChild, openQuestions, visibleItems, withChild } from "../src/transcript/session-view";
 import { Log, delta, oneCall, text } from "./events";
 
 const view = (events: StreamEvent[], before = emptyView("ses_1")) => apply(before, events);

@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { apply } from "../src/transcript/item-builder";
-import { promptAttachments, promptText } from "../src/text/prompt";
-import { hasFallback, fallbackModels } from "../src/state/fallback-models";
-import { costOf, groupName, totalSpending } from "../src/text/format";
-import { TAKEN_BACK, lateSteerId, emptyView, visibleItems } from "../src/transcript/session-view";
 import type { StreamEvent } from "../src/api/types";
+import { fallbackModels, hasFallback } from "../src/state/fallback-models";
+import { costOf, groupName, totalSpending } from "../src/text/format";
+import { promptAttachments, promptText } from "../src/text/prompt";
+import { apply } from "../src/transcript/item-builder";
+import { TAKEN_BACK, emptyView, lateSteerId, visibleItems } from "../src/transcript/session-view";
 import { Log, oneCall, text } from "./events";
 
-const view = (frames: StreamEvent[]) => apply(emptyView("ses_1"), frames);
+const view = (events: StreamEvent[]) => apply(emptyView("ses_1"), events);
 
 describe("a run that failed", () => {
   const started = (log: Log): StreamEvent[] => oneCall(log).slice(0, 5);
@@ -82,7 +82,7 @@ describe("spending", () => {
 });
 
 describe("a steer that came too late", () => {
-  const shown = (frames: StreamEvent[], late?: Set<string>) => visibleItems(view(frames), late).flatMap((one) => (one.kind === "notice" ? [one.text] : []));
+  const shown = (events: StreamEvent[], late?: Set<string>) => visibleItems(view(events), late).flatMap((one) => (one.kind === "notice" ? [one.text] : []));
 
   it("is hidden once it was sent as a prompt or returned", () => {
     const log = new Log();

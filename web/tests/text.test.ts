@@ -1,15 +1,15 @@
 import { describe, expect, it } from "vitest";
+import type { Schema } from "../src/api/types";
 import { parseAnsi } from "../src/text/ansi";
-import { treeRows } from "../src/transcript/tree-rows";
-import { parseCommand, matchingCommands, mentionBefore, insertMention } from "../src/text/prompt";
-import { countChanges, changedRange, editDiff, parseUnifiedDiff, sideBySide } from "../src/text/diff";
+import { changedRange, countChanges, editDiff, parseUnifiedDiff, sideBySide } from "../src/text/diff";
 import { formAnswer, formFields } from "../src/text/form-fields";
+import { dollars, duration, plainText, relativeTime, shortTokens } from "../src/text/format";
 import { highlightLines, parseHighlighted } from "../src/text/highlight";
 import { safeAddress } from "../src/text/links";
 import { decodeEntities, parseMarkdown } from "../src/text/markdown";
 import { partialArguments, partialJson } from "../src/text/partial-json";
-import { relativeTime, dollars, duration, plainText, shortTokens } from "../src/text/format";
-import type { Schema } from "../src/api/types";
+import { insertMention, matchingCommands, mentionBefore, parseCommand } from "../src/text/prompt";
+import { treeRows } from "../src/transcript/tree-rows";
 
 describe("JSON that is still being written", () => {
   const whole = { path: "a.py", content: 'line "one"\n\tüñ 🐴 \\ end', edits: [{ old_text: "x", n: -1.5, yes: true }], none: null };

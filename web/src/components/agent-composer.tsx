@@ -2,11 +2,11 @@
 
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { AgentSession } from "../state/agent-session";
 import { canAct, toast } from "../state/app";
 import { composerText, focusComposer } from "../state/prompt-draft";
-import type { AgentSession } from "../state/agent-session";
-import { KeyField } from "./key-field";
 import { Icon } from "./icons";
+import { KeyField } from "./key-field";
 import { isPhone } from "./width";
 
 /** Pixels. */

@@ -2,21 +2,21 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { splitCommandLine } from "../text/prompt";
-import { attempt, canAct } from "../state/app";
-import { type AgentSession, agentName } from "../state/agent-session";
-import type { OpenSession } from "../state/open-session";
-import { agentOf } from "../state/driven-session";
 import { api } from "../api/client";
+import { type AgentSession, agentName } from "../state/agent-session";
+import { attempt, canAct } from "../state/app";
+import { agentOf } from "../state/driven-session";
+import type { OpenSession } from "../state/open-session";
+import { splitCommandLine } from "../text/prompt";
 import { AgentComposer, uploadFiles } from "./agent-composer";
 import { AgentBadge, AgentPanes, ViewSwitch } from "./agent-panes";
+import { ExtensionStatus, Widgets } from "./extension-ui";
 import { fileDropProps } from "./file-drop";
 import { Header } from "./header";
 import { Icon } from "./icons";
+import { ItemList } from "./item-list";
 import { PromptQueue } from "./prompt-queue";
 import { QuestionPanel } from "./question-panel";
-import { ItemList } from "./item-list";
-import { ExtensionStatus, Widgets } from "./extension-ui";
 
 /** Restarts an agent that has ended, in the same session. */
 function RestartAgent({ session, agent }: { session: OpenSession; agent: AgentSession }): JSX.Element | null {

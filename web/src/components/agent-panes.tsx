@@ -2,11 +2,11 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { type AgentLayout, type AgentSession, agentLayout, agentName, currentLayout, fitsBoth } from "../state/agent-session";
 import { store } from "../state/app";
-import { type AgentLayout, type AgentSession, agentName, agentLayout, fitsBoth, currentLayout } from "../state/agent-session";
-import "../agents.css";
 import { Icon } from "./icons";
 import { LiveTerminal } from "./live-terminal";
+import "../agents.css";
 
 /** Pixels. */
 const MIN_WIDTH_FOR_BOTH = 840;

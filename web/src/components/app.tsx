@@ -3,24 +3,24 @@
 import { effect, signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
-import { access, announcement, drawerOpen, me, canAct, overlay, panel } from "../state/app";
+import { access, announcement, canAct, drawerOpen, me, overlay, panel } from "../state/app";
 import { attach } from "../state/attachments";
 import { OpenSession, current, isDriven } from "../state/open-session";
 import { sessionId } from "../state/route";
 import { questions, sessions } from "../state/session-list";
-import { fileDropProps } from "./file-drop";
+import { PromptDialog } from "./dialog";
+import { Toasts } from "./dialog";
 import { Dock } from "./dock";
+import { Widgets } from "./extension-ui";
+import { fileDropProps } from "./file-drop";
 import { Header, MenuButton, titleOf } from "./header";
 import { Icon } from "./icons";
+import { ItemList } from "./item-list";
 import { Login } from "./login";
 import { NoModel } from "./no-model";
 import { Overlays } from "./overlays";
 import { SidePanel } from "./side-panel";
-import { PromptDialog } from "./dialog";
 import { Mark, Sidebar } from "./sidebar";
-import { Toasts } from "./dialog";
-import { ItemList } from "./item-list";
-import { Widgets } from "./extension-ui";
 
 /** Opens the session in the address. */
 export function openCurrentSession(): void {

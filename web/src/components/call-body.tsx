@@ -2,13 +2,13 @@
 
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { type DiffLine, editDiff, parseUnifiedDiff } from "../text/diff";
-import { languageOf } from "../text/languages";
-import { detailArguments } from "../text/format";
-import { type CallItem, plainTextOf } from "../transcript/items";
-import { fileSize } from "../text/format";
 import { api } from "../api/client";
 import type { TodoItem } from "../api/types";
+import { type DiffLine, editDiff, parseUnifiedDiff } from "../text/diff";
+import { detailArguments } from "../text/format";
+import { fileSize } from "../text/format";
+import { languageOf } from "../text/languages";
+import { type CallItem, plainTextOf } from "../transcript/items";
 import { CopyButton, Highlighted } from "./code";
 import { Diff } from "./diff";
 import { Markdown } from "./markdown";

@@ -2,20 +2,20 @@
 
 import type { JSX } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
-import { callArguments, callIcon, callTitle } from "../text/format";
-import type { CallItem } from "../transcript/items";
-import { duration, firstLine } from "../text/format";
-import { current } from "../state/open-session";
 import { api } from "../api/client";
 import type { ToolAppearance } from "../api/types";
+import { current } from "../state/open-session";
+import { callArguments, callIcon, callTitle } from "../text/format";
+import { duration, firstLine } from "../text/format";
+import type { CallItem } from "../transcript/items";
+import { CallBody } from "./call-body";
 import { ChildCard } from "./child-card";
+import { useNow } from "./clock";
+import { Lines, useRendered } from "./extension-ui";
 import { Icon } from "./icons";
 import { Markdown } from "./markdown";
 import { memo } from "./memo";
-import { useNow } from "./clock";
-import { Lines, useRendered } from "./extension-ui";
 import { TerminalText } from "./terminal-text";
-import { CallBody } from "./call-body";
 
 const COLOR = /^#[0-9a-f]{6}$/i;
 const STAYS_CLOSED = new Set(["read", "search", "agent"]);

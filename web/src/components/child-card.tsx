@@ -2,14 +2,14 @@
 
 import type { JSX } from "preact";
 import { useEffect, useId, useState } from "preact/hooks";
+import { current } from "../state/open-session";
+import { addressOf, openSession } from "../state/route";
+import { dollars, firstLine, knownCost, shortTokens, totalTokens } from "../text/format";
 import { withLiveMessage } from "../transcript/answer-items";
 import type { ChildItem } from "../transcript/items";
 import { isWhole, visibleItems } from "../transcript/session-view";
-import { dollars, firstLine, knownCost, shortTokens, totalTokens } from "../text/format";
-import { current } from "../state/open-session";
-import { addressOf, openSession } from "../state/route";
-import { ItemView } from "./item";
 import { Icon } from "./icons";
+import { ItemView } from "./item";
 
 /** The items of a long child that are shown here; its own session has all. */
 const MAX_ITEMS = 40;

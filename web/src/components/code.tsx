@@ -2,11 +2,11 @@
 
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
-import { memo } from "./memo";
 import { useMemo, useState } from "preact/hooks";
-import type { CodeSpan } from "../text/highlight";
 import { announcement } from "../state/app";
+import type { CodeSpan } from "../text/highlight";
 import { Icon } from "./icons";
+import { memo } from "./memo";
 
 type Highlighter = typeof import("../text/highlight");
 

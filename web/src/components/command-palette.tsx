@@ -2,14 +2,14 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { firstLine } from "../text/format";
-import { drawerOpen, canAct, nextTheme, overlay, panel } from "../state/app";
+import { canAct, drawerOpen, nextTheme, overlay, panel } from "../state/app";
 import { current, isDriven } from "../state/open-session";
 import { openSession } from "../state/route";
 import { sessions } from "../state/session-list";
+import { firstLine } from "../text/format";
 import { Dialog } from "./dialog";
-import { importSession } from "./session-import";
 import { forkAt } from "./message-actions";
+import { importSession } from "./session-import";
 
 interface Action {
   name: string;

@@ -2,9 +2,9 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { type Suggestion, parseCommand, commandSuggestions, mentionBefore, insertMention } from "../text/prompt";
-import type { OpenSession } from "../state/open-session";
 import { api } from "../api/client";
+import type { OpenSession } from "../state/open-session";
+import { type Suggestion, commandSuggestions, insertMention, mentionBefore, parseCommand } from "../text/prompt";
 
 /** Milliseconds after the last key. */
 const DELAY = 70;

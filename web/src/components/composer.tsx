@@ -2,16 +2,28 @@
 
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { PlainBlock } from "../api/types";
+import { canAct, me, overlay, panel, toast } from "../state/app";
+import {
+  attach,
+  attachBlocks,
+  attachmentBlocks,
+  attachmentProblem,
+  attachments,
+  detach,
+  isUploading,
+  releasePreviews,
+  removeAttachments,
+  restoreAttachments,
+  upload,
+} from "../state/attachments";
+import type { OpenSession } from "../state/open-session";
+import { composerText, focusComposer, promptsSent, restoreDraft } from "../state/prompt-draft";
 import { type Suggestion, parseCommand } from "../text/prompt";
 import { promptAttachments, promptText } from "../text/prompt";
-import type { PlainBlock } from "../api/types";
-import { attach, attachBlocks, attachments, attachmentBlocks, detach, releasePreviews, attachmentProblem, isUploading, restoreAttachments, removeAttachments, upload } from "../state/attachments";
-import { canAct, me, overlay, panel, toast } from "../state/app";
-import { composerText, restoreDraft, focusComposer, promptsSent } from "../state/prompt-draft";
-import type { OpenSession } from "../state/open-session";
 import { Completion, useSuggestions } from "./completion";
-import { forkAt } from "./message-actions";
 import { Icon } from "./icons";
+import { forkAt } from "./message-actions";
 import { isPhone } from "./width";
 
 function runPageCommand(session: OpenSession, name: string, rest: string): void {

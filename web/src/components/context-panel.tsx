@@ -2,11 +2,11 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { SummaryItem } from "../transcript/items";
-import { dollars, knownCost, shortTokens, totalTokens } from "../text/format";
+import { api } from "../api/client";
 import { canAct, overlay } from "../state/app";
 import type { OpenSession } from "../state/open-session";
-import { api } from "../api/client";
+import { dollars, knownCost, shortTokens, totalTokens } from "../text/format";
+import type { SummaryItem } from "../transcript/items";
 import { contextOf } from "./header";
 
 interface Decision {

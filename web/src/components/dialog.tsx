@@ -1,10 +1,10 @@
 /** Dialogs and toasts. The browser keeps the focus in an open dialog and restores it afterwards. */
 
-import { dismiss, toasts } from "../state/app";
-import { Icon } from "./icons";
 import { signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { dismiss, toasts } from "../state/app";
+import { Icon } from "./icons";
 
 interface Properties {
   title: string;

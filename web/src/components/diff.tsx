@@ -1,11 +1,11 @@
 /** A diff: two columns if there is room, else one. */
 
 import type { JSX } from "preact";
-import { memo } from "./memo";
 import { useMemo } from "preact/hooks";
 import { type DiffLine, type DiffRow, changedRange, sideBySide } from "../text/diff";
 import type { CodeSpan } from "../text/highlight";
 import { Spans, useHighlightedLines } from "./code";
+import { memo } from "./memo";
 import { isWide } from "./width";
 
 type HighlightedLines = Map<DiffLine, CodeSpan[]>;

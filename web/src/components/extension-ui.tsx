@@ -1,5 +1,7 @@
 /** What extensions show: widgets, headers, footers, status, and lines that they render. */
 
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
 import { api } from "../api/client";
 import type { Rendering } from "../api/types";
 import type { OpenSession } from "../state/open-session";
@@ -7,8 +9,6 @@ import { plainText } from "../text/format";
 import { Markdown } from "./markdown";
 import { TerminalText } from "./terminal-text";
 import { columns } from "./width";
-import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
 
 /** The shortest time between two renderings, in milliseconds. */
 const MIN_INTERVAL = 500;

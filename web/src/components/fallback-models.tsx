@@ -2,10 +2,10 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { fallbackModels } from "../state/fallback-models";
-import { overlay } from "../state/app";
-import type { OpenSession } from "../state/open-session";
 import { api } from "../api/client";
+import { overlay } from "../state/app";
+import { fallbackModels } from "../state/fallback-models";
+import type { OpenSession } from "../state/open-session";
 
 const MAX_BUTTONS = 3;
 

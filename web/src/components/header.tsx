@@ -1,5 +1,7 @@
 /** The header of a session: title, connection, meters, menu. */
 
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { api } from "../api/client";
 import type { Connection } from "../api/event-stream";
 import { type Panel, attempt, canAct, drawerOpen, overlay, panel } from "../state/app";
@@ -9,8 +11,6 @@ import { dollars, firstLine, knownCost, shortPath, shortTokens, totalTokens } fr
 import { type UserItem, plainTextOf } from "../transcript/items";
 import { Icon } from "./icons";
 import { forkAt } from "./message-actions";
-import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
 
 const SIGNS: Partial<Record<Connection, string>> = {
   offline: "Not connected. Retrying…",

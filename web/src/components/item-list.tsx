@@ -3,11 +3,11 @@
 import type { ReadonlySignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import type { Item } from "../transcript/items";
 import { promptsSent } from "../state/prompt-draft";
 import { targetFact } from "../state/route";
-import { ItemView } from "./item";
+import type { Item } from "../transcript/items";
 import { Icon } from "./icons";
+import { ItemView } from "./item";
 import { memo } from "./memo";
 import { watchWidth } from "./width";
 

@@ -9,7 +9,20 @@ import { languageOf } from "../text/languages";
 import { safeAddress } from "../text/links";
 import { parseUpload, promptText } from "../text/prompt";
 import { answerText } from "../transcript/call-items";
-import { type ExtensionItem, type Item, type NoticeItem, type PrintedItem, type QuestionItem, type ReasoningItem, type RunEndItem, type SourcesItem, type SummaryItem, type TextItem, type UserItem, isCutOff } from "../transcript/items";
+import {
+  type ExtensionItem,
+  type Item,
+  type NoticeItem,
+  type PrintedItem,
+  type QuestionItem,
+  type ReasoningItem,
+  type RunEndItem,
+  type SourcesItem,
+  type SummaryItem,
+  type TextItem,
+  type UserItem,
+  isCutOff,
+} from "../transcript/items";
 import { CallCard } from "./call-card";
 import { ChildCard } from "./child-card";
 import { Highlighted } from "./code";

@@ -2,8 +2,8 @@
 
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { KEYS, type TerminalKey, control, terminalKey } from "../text/terminal-keys";
 import type { AgentSession } from "../state/agent-session";
+import { type TerminalKey, KEYS, control, terminalKey } from "../text/terminal-keys";
 
 /** Milliseconds. */
 const VISIBLE_FOR = 2000;

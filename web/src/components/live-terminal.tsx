@@ -2,12 +2,12 @@
 
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { type StreamSource, EventStream } from "../api/event-stream";
+import { type AgentSession, agentName } from "../state/agent-session";
 import { canAct } from "../state/app";
 import { focusComposer } from "../state/prompt-draft";
-import { type AgentSession, agentName } from "../state/agent-session";
-import { openVisibleStream } from "../state/visible-stream";
 import { terminalIsOpen } from "../state/session-list";
-import { EventStream, type StreamSource } from "../api/event-stream";
+import { openVisibleStream } from "../state/visible-stream";
 import { KeyButtons } from "./key-field";
 import { isPhone } from "./width";
 import type { XtermView } from "./xterm";

@@ -2,8 +2,8 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { loginLinkProblem, refresh } from "../state/app";
 import { api } from "../api/client";
+import { loginLinkProblem, refresh } from "../state/app";
 import { Mark } from "./sidebar";
 
 export function Login(): JSX.Element {

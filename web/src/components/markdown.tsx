@@ -1,11 +1,11 @@
 /** Markdown from its tokens. While text streams in, only the changed blocks render again. */
 
 import type { ComponentChildren, JSX } from "preact";
-import { memo } from "./memo";
 import { useMemo } from "preact/hooks";
 import { safeAddress } from "../text/links";
 import { type Token, type Tokens, decodeEntities, parseMarkdown } from "../text/markdown";
 import { CodeBlock } from "./code";
+import { memo } from "./memo";
 
 const nested = (token: Token): Token[] | undefined => (token as Tokens.Generic).tokens;
 

@@ -1,10 +1,10 @@
 /** Images and files of a message. Nothing is fetched from another server: such an address is only a link. */
 
 import type { JSX } from "preact";
-import { safeAddress } from "../text/links";
-import { fileSize } from "../text/format";
 import { api } from "../api/client";
 import type { PlainBlock } from "../api/types";
+import { fileSize } from "../text/format";
+import { safeAddress } from "../text/links";
 import { Icon } from "./icons";
 
 const IMAGE_TYPES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"]);

@@ -1,6 +1,6 @@
 /** `memo`: a component that renders again only when its properties change. */
 
-import { Component, type ComponentType, type VNode, h } from "preact";
+import { type ComponentType, type VNode, Component, h } from "preact";
 
 function shallow<P extends object>(before: P, after: P): boolean {
   const names = Object.keys(after) as (keyof P)[];

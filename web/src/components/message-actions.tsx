@@ -1,18 +1,18 @@
 /** The actions of a message: copy, edit, go back, fork, label. */
 
 import type { JSX } from "preact";
-import { promptAttachments, promptText } from "../text/prompt";
 import { api } from "../api/client";
 import type { PlainBlock } from "../api/types";
 import { attempt, canAct, toast } from "../state/app";
 import { attachBlocks } from "../state/attachments";
-import { composerText, focusComposer } from "../state/prompt-draft";
 import { current, isDriven } from "../state/open-session";
+import { composerText, focusComposer } from "../state/prompt-draft";
 import { openSession } from "../state/route";
 import { refreshList } from "../state/session-list";
+import { promptAttachments, promptText } from "../text/prompt";
 import { CopyButton } from "./code";
-import { Icon } from "./icons";
 import { askForText } from "./dialog";
+import { Icon } from "./icons";
 
 export async function forkAt(entry: number): Promise<void> {
   const session = current.value;

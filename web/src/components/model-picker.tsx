@@ -2,11 +2,11 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { shortTokens } from "../text/format";
-import { attempt, overlay } from "../state/app";
-import type { OpenSession } from "../state/open-session";
 import { api } from "../api/client";
 import type { ModelInfo } from "../api/types";
+import { attempt, overlay } from "../state/app";
+import type { OpenSession } from "../state/open-session";
+import { shortTokens } from "../text/format";
 import { Dialog } from "./dialog";
 
 const LEVELS = ["off", "minimal", "low", "medium", "high"];

@@ -2,9 +2,9 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { refresh, me } from "../state/app";
 import { api } from "../api/client";
 import type { SetupCheck } from "../api/types";
+import { me, refresh } from "../state/app";
 import { Icon } from "./icons";
 
 function sentence(text: string): string {

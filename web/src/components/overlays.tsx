@@ -2,20 +2,20 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { splitCommandLine } from "../text/prompt";
-import { attempt, me, overlay, stored, store, toast } from "../state/app";
+import { api } from "../api/client";
+import { attempt, me, overlay, store, stored, toast } from "../state/app";
 import { findEmptySession, rememberEmptySession } from "../state/empty-session";
+import { type OpenSession, current } from "../state/open-session";
 import { focusComposer } from "../state/prompt-draft";
-import { current, type OpenSession } from "../state/open-session";
 import { openSession } from "../state/route";
 import { refreshList, sessions } from "../state/session-list";
-import { api } from "../api/client";
+import { splitCommandLine } from "../text/prompt";
+import { Palette } from "./command-palette";
 import { Dialog } from "./dialog";
 import { titleOf } from "./header";
 import { ModelPicker } from "./model-picker";
-import { Palette } from "./command-palette";
-import { UsageDialog } from "./usage-dialog";
 import { importSession } from "./session-import";
+import { UsageDialog } from "./usage-dialog";
 
 const close = (): void => {
   overlay.value = "";

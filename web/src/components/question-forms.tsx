@@ -2,10 +2,10 @@
 
 import type { JSX } from "preact";
 import { useId, useMemo, useState } from "preact/hooks";
-import { type Field, formAnswer, formFields } from "../text/form-fields";
 import type { OpenQuestion } from "../api/types";
 import { canAct } from "../state/app";
 import type { OpenSession } from "../state/open-session";
+import { type Field, formAnswer, formFields } from "../text/form-fields";
 
 export interface QuestionProperties {
   question: OpenQuestion;

@@ -2,18 +2,18 @@
 
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { editDiff, parseUnifiedDiff } from "../text/diff";
-import { languageOf } from "../text/languages";
+import type { OpenQuestion, Rendering } from "../api/types";
 import { canAct } from "../state/app";
 import type { OpenSession } from "../state/open-session";
+import { editDiff, parseUnifiedDiff } from "../text/diff";
+import { languageOf } from "../text/languages";
 import { Highlighted } from "./code";
 import { Diff } from "./diff";
+import { RenderedLive } from "./extension-ui";
 import { Icon } from "./icons";
 import { Markdown } from "./markdown";
-import { FormQuestion, MultiSelect, type QuestionProperties, TextQuestion } from "./question-forms";
-import { RenderedLive } from "./extension-ui";
+import { type QuestionProperties, FormQuestion, MultiSelect, TextQuestion } from "./question-forms";
 import { TerminalText } from "./terminal-text";
-import type { OpenQuestion, Rendering } from "../api/types";
 
 interface Question {
   question: OpenQuestion;

@@ -1,9 +1,9 @@
 /** Imports a session from an exported file. */
 
+import { api } from "../api/client";
 import { attempt, overlay, toast } from "../state/app";
 import { openSession } from "../state/route";
 import { refreshList } from "../state/session-list";
-import { api } from "../api/client";
 
 async function importFile(file: File, cwd: string): Promise<void> {
   const dialog = overlay.value;

@@ -1,13 +1,13 @@
 /** The side panel: to-do list, branches, context, permissions. */
 
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 import { canAct, panel } from "../state/app";
 import type { OpenSession } from "../state/open-session";
 import { ContextPanel } from "./context-panel";
 import { Icon } from "./icons";
 import { TodoList } from "./todo-list";
 import { TreePanel } from "./tree-panel";
-import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
 
 const TITLES = { todo: "To do", tree: "Branches", context: "Context and cost", permissions: "Permissions" };
 

@@ -1,13 +1,13 @@
 /** The list of sessions, and the search in titles and messages. */
 
 import type { JSX } from "preact";
-import { relativeTime, shortPath } from "../text/format";
-import { drawerOpen, canAct, nextTheme, overlay, theme } from "../state/app";
+import type { SearchHit, SessionSummary } from "../api/types";
 import { agentName } from "../state/agent-session";
+import { canAct, drawerOpen, nextTheme, overlay, theme } from "../state/app";
 import { current } from "../state/open-session";
 import { addressOf, openSession, sessionId } from "../state/route";
-import { hits, searchText, listState, loadMore, nextPage, questions, search, sessions } from "../state/session-list";
-import type { SearchHit, SessionSummary } from "../api/types";
+import { hits, listState, loadMore, nextPage, questions, search, searchText, sessions } from "../state/session-list";
+import { relativeTime, shortPath } from "../text/format";
 import { Icon } from "./icons";
 
 const STATES: Record<string, string> = {

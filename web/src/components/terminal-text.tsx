@@ -1,9 +1,9 @@
 /** Text from terminals: with ANSI colours, or copied from a screen. */
 
+import { useMemo } from "preact/hooks";
 import { parseAnsi } from "../text/ansi";
 import { splitLinks } from "../text/links";
 import { memo } from "./memo";
-import { useMemo } from "preact/hooks";
 
 export const TerminalText = memo(function TerminalText({ text }: { text: string }) {
   const spans = useMemo(() => parseAnsi(text), [text]);

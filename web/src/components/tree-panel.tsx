@@ -2,13 +2,13 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { treeRows } from "../transcript/tree-rows";
-import { firstLine } from "../text/format";
+import { type TreeEntry, api } from "../api/client";
 import { attempt, canAct } from "../state/app";
 import type { OpenSession } from "../state/open-session";
-import { type TreeEntry, api } from "../api/client";
+import { firstLine } from "../text/format";
+import { treeRows } from "../transcript/tree-rows";
 import { Icon } from "./icons";
-import { forkAt, navigateTo, labelEntry } from "./message-actions";
+import { forkAt, labelEntry, navigateTo } from "./message-actions";
 
 const TYPES: Record<string, string> = {
   user_message: "You",

@@ -2,13 +2,13 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { costOf, groupName, totalSpending } from "../text/format";
-import { dollars, shortTokens, totalTokens } from "../text/format";
+import { api } from "../api/client";
+import type { Spending, UsageGroup } from "../api/types";
 import { overlay } from "../state/app";
 import { openSession } from "../state/route";
 import { sessions } from "../state/session-list";
-import { api } from "../api/client";
-import type { Spending, UsageGroup } from "../api/types";
+import { costOf, groupName, totalSpending } from "../text/format";
+import { dollars, shortTokens, totalTokens } from "../text/format";
 import { Dialog } from "./dialog";
 
 const BY = { day: "Day", model: "Model", session: "Session" };

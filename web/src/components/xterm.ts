@@ -1,7 +1,7 @@
 /** An xterm.js terminal in a box that scrolls. Loaded with the first terminal. */
 
-import { CollapsedRows } from "./collapsed-rows";
 import { type ITheme, Terminal } from "@xterm/xterm";
+import { CollapsedRows } from "./collapsed-rows";
 import "@xterm/xterm/css/xterm.css";
 
 const MIN_FONT_SIZE = 10;

@@ -1,14 +1,14 @@
 /** The agent of an agentapi server. */
 
 import { computed, effect, signal } from "@preact/signals";
-import { type AgentView, EMPTY_AGENT, applyToAgent, restarted, asMarkdown, userItem } from "../transcript/agent-view";
-import { LIVE, type Item, type UserItem } from "../transcript/items";
 import { Agentapi } from "../api/agentapi";
 import { type Connection, EventStream } from "../api/event-stream";
 import { KeyQueue } from "../api/key-queue";
 import type { StreamEvent } from "../api/types";
+import { type AgentView, EMPTY_AGENT, applyToAgent, asMarkdown, restarted, userItem } from "../transcript/agent-view";
+import { type Item, type UserItem, LIVE } from "../transcript/items";
+import type { AgentSession, AgentState } from "./agent-session";
 import { toast } from "./app";
-import type { AgentState, AgentSession } from "./agent-session";
 import { openVisibleStream } from "./visible-stream";
 
 const TIMEOUTS = { first: 5000, silence: 50_000, backoff: 5000, polling: 120_000 };

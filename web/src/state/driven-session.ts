@@ -2,10 +2,10 @@
 
 import { computed } from "@preact/signals";
 import { api, terminalSource } from "../api/client";
-import { KeyQueue } from "../api/key-queue";
 import type { StreamSource } from "../api/event-stream";
+import { KeyQueue } from "../api/key-queue";
+import type { AgentSession, AgentState } from "./agent-session";
 import { toast } from "./app";
-import type { AgentState, AgentSession } from "./agent-session";
 import type { OpenSession } from "./open-session";
 
 interface LiveStatus {

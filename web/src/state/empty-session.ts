@@ -2,9 +2,9 @@
 
 import { api } from "../api/client";
 import type { SessionDetails } from "../api/types";
+import { store, stored } from "./app";
 import { attachmentsOf } from "./attachments";
 import { draftOf } from "./prompt-draft";
-import { store, stored } from "./app";
 
 /** Milliseconds after which no other tab is expected to use it. */
 const ABANDONED_AFTER = 3_600_000;

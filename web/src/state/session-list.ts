@@ -1,10 +1,10 @@
 /** The list of sessions and the search, kept up to date while the page is visible. */
 
 import { effect, signal } from "@preact/signals";
-import { previewText } from "../text/prompt";
 import { api, apiUrl } from "../api/client";
 import { SseParser } from "../api/event-stream";
-import type { StreamEvent, OpenQuestion, SearchHit, SessionSummary } from "../api/types";
+import type { OpenQuestion, SearchHit, SessionSummary, StreamEvent } from "../api/types";
+import { previewText } from "../text/prompt";
 import { access } from "./app";
 
 export const sessions = signal<SessionSummary[]>([]);

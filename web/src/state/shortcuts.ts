@@ -1,8 +1,8 @@
 /** Keyboard shortcuts, outside of text fields. */
 
-import { drawerOpen, canAct, nextTheme, overlay, panel, toast } from "./app";
-import { focusComposer } from "./prompt-draft";
+import { canAct, drawerOpen, nextTheme, overlay, panel, toast } from "./app";
 import { current, isDriven } from "./open-session";
+import { focusComposer } from "./prompt-draft";
 import { openSession, sessionId } from "./route";
 import { sessions } from "./session-list";
 

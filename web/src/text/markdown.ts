@@ -1,6 +1,6 @@
 /** Markdown as tokens. Components render them as elements: the text of a model never becomes HTML. */
 
-import { Lexer, type Token } from "marked";
+import { type Token, Lexer } from "marked";
 
 export type { Token, Tokens } from "marked";
 

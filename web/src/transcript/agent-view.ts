@@ -1,7 +1,7 @@
 /** The state of an agent behind an agentapi server, made from the events of its stream. */
 
 import type { StreamEvent } from "../api/types";
-import { LIVE, type TextItem, type UserItem, plainTextOf } from "./items";
+import { type TextItem, type UserItem, LIVE, plainTextOf } from "./items";
 
 export type AgentItem = UserItem | TextItem;
 

@@ -2,7 +2,7 @@
 
 import type { ContentBlock, StreamEvent } from "../api/types";
 import { newCall } from "./call-items";
-import { type Item, LIVE, type NoticeItem, type TextItem, withFragment } from "./items";
+import { type Item, type NoticeItem, type TextItem, LIVE, withFragment } from "./items";
 import type { ViewDraft } from "./session-view";
 
 const TEXT = { kind: "text" as const, model: "", cut: "" as const, drawn: false, revised: false };

@@ -2,7 +2,7 @@
 
 import type { StreamEvent, TodoItem, Totals } from "../api/types";
 import { knownCost, sumOfUsage } from "../text/format";
-import { type CallItem, type CallStage, type ChildItem, LIVE, type QuestionItem, pointsIn, withFragment } from "./items";
+import { type CallItem, type CallStage, type ChildItem, type QuestionItem, LIVE, pointsIn, withFragment } from "./items";
 import type { SessionView, ViewDraft } from "./session-view";
 
 type ApplyToChild = (view: SessionView | null, session: string, event: StreamEvent) => SessionView;

@@ -1,15 +1,6 @@
 /** The items of a transcript. The item builder makes them from events and never changes one in place. */
 
-import type {
-  BlobRef,
-  Display,
-  Failure,
-  OpenQuestion,
-  PlainBlock,
-  RunStatus,
-  TodoItem,
-  Totals,
-} from "../api/types";
+import type { BlobRef, Display, Failure, OpenQuestion, PlainBlock, RunStatus, TodoItem, Totals } from "../api/types";
 import type { SessionView } from "./session-view";
 
 interface ItemBase {
