@@ -55,7 +55,7 @@ describe("ANSI colours", () => {
   });
 
   it("combine with text attributes", () => {
-    expect(parseAnsi("\x1b[3;4;44mx\x1b[23;24my\x1b[mz").map((one) => one.classes)).toEqual(["ansi-on-blue ansi-italic ansi-underlined", "ansi-on-blue", ""]);
+    expect(parseAnsi("\x1b[3;4;44mx\x1b[23;24my\x1b[mz").map((one) => one.classes)).toEqual(["ansi-on-blue ansi-italic ansi-underline", "ansi-on-blue", ""]);
   });
 
   it("are only colours", () => {

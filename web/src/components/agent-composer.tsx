@@ -139,7 +139,7 @@ export function AgentComposer({ agent }: { agent: AgentSession }): JSX.Element {
           </span>
         )}
         <span class="spring" />
-        {mode === "text" && text.trim() && reason && !isGone && <span class="small-print why">{reason}</span>}
+        {mode === "text" && text.trim() && reason && !isGone && <span class="small-print blocked-reason">{reason}</span>}
         {isRunning && canAct() && (
           <button type="button" class="send stop" aria-label="Stop" title="Interrupt the agent" onClick={() => agent.stop()}>
             <Icon name="stop" />

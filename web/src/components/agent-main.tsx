@@ -28,7 +28,7 @@ function RestartAgent({ session, agent }: { session: OpenSession; agent: AgentSe
     void attempt(() => api.restartAgent(session.id, info.remembered ? null : splitCommandLine(line))).then(() => session.refresh());
   };
   return (
-    <form class="notice start-again" onSubmit={start}>
+    <form class="notice restart-agent" onSubmit={start}>
       <span>{agentName(agent.type.value)} has ended.</span>
       <span class="spring" />
       {canAct() && !info.remembered && <input type="text" aria-label="Start command" placeholder="claude --continue" spellcheck={false} value={line} onInput={(event) => setLine(event.currentTarget.value)} />}

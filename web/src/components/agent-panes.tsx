@@ -21,7 +21,7 @@ export function AgentBadge({ agent }: { agent: AgentSession }): JSX.Element {
     <span class={`agent-badge ${state}`} role="status" title={isOffline ? "Not connected. Retrying…" : undefined}>
       <span class="agent-dot" aria-hidden="true" />
       <span class="agent-name">{agentName(agent.type.value)}</span>
-      {word && <span class="agent-word">{word}</span>}
+      {word && <span class="agent-state">{word}</span>}
     </span>
   );
 }

@@ -82,17 +82,17 @@ export const CallCard = memo(function CallCard({ item, session }: { item: CallIt
   const label = appearance?.title || (display?.title && !display.title.includes("{") ? display.title : name);
   const header = useRendered(`${session}/${calledSeq}`, appearance?.header && calledSeq ? (width) => api.renderedFact(session, calledSeq, width) : null);
   return (
-    <div role="group" class={`tool ${classOf(stage)}`} style={borderStyle(appearance)} aria-label={`${name}: ${firstLine(title, 80)}, ${STAGES[stage]}`}>
-      <button type="button" class="tool-head" aria-expanded={open} aria-controls={body} onClick={() => choose(!open)}>
+    <div role="group" class={`call ${classOf(stage)}`} style={borderStyle(appearance)} aria-label={`${name}: ${firstLine(title, 80)}, ${STAGES[stage]}`}>
+      <button type="button" class="call-head" aria-expanded={open} aria-controls={body} onClick={() => choose(!open)}>
         <Icon name={callIcon(item)} size={16} />
-        <span class="tool-name">{label}</span>
-        <span class={`tool-title${item.toolKind === "execute" ? " code" : ""}`}>{header ? <TerminalText text={header.split("\n", 1)[0] ?? ""} /> : firstLine(title)}</span>
+        <span class="call-name">{label}</span>
+        <span class={`call-title${item.toolKind === "execute" ? " code" : ""}`}>{header ? <TerminalText text={header.split("\n", 1)[0] ?? ""} /> : firstLine(title)}</span>
         <Status item={item} isInterrupted={isInterrupted} />
         <span class={open ? "chevron open" : "chevron"} aria-hidden="true">
           <Icon name="right" size={14} />
         </span>
       </button>
-      <div id={body} class="tool-body" hidden={!open}>
+      <div id={body} class="call-body" hidden={!open}>
         {open && header?.includes("\n") && <Lines text={header.slice(header.indexOf("\n") + 1)} />}
         {open && (
           <ScrollBox isGrowing={stage === "writing" || stage === "running"}>
@@ -135,7 +135,7 @@ function ScrollBox({ isGrowing, children }: { isGrowing: boolean; children: JSX.
     if (box) follows.current = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
   };
   return (
-    <div class="growing" ref={element} onScroll={scrolled}>
+    <div class="scroll-box" ref={element} onScroll={scrolled}>
       {children}
     </div>
   );

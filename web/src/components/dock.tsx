@@ -46,7 +46,7 @@ function InterruptedLine({ session }: { session: OpenSession }): JSX.Element {
           <button type="button" class="quiet" onClick={() => void session.request({ type: "resume" })}>
             Resume
           </button>
-          <button type="button" class="quiet stop-word" onClick={() => void session.request({ type: "cancel" })}>
+          <button type="button" class="quiet stop-text" onClick={() => void session.request({ type: "cancel" })}>
             Stop
           </button>
         </>
@@ -77,7 +77,7 @@ function RunLine({ session }: { session: OpenSession }): JSX.Element | null {
           <button type="button" class="quiet" onClick={() => void session.request({ type: isPaused ? "resume" : "pause" })}>
             {isPaused ? "Resume" : "Pause"}
           </button>
-          <button type="button" class="quiet stop-word" onClick={() => void session.request({ type: "cancel" })}>
+          <button type="button" class="quiet stop-text" onClick={() => void session.request({ type: "cancel" })}>
             Stop
           </button>
         </>
@@ -91,7 +91,7 @@ function ContinueBar({ session }: { session: OpenSession }): JSX.Element | null 
   const { run, lastStatus, items, modelFailure } = session.view.value;
   if (run || !lastStatus || lastStatus === "completed" || !canAct() || !items.length) return null;
   return (
-    <div class="again">
+    <div class="continue-bar">
       <button type="button" onClick={() => void session.request({ type: "continue" })}>
         <Icon name="right" size={15} /> {lastStatus === "failed" ? "Try again" : "Continue"}
       </button>

@@ -57,7 +57,7 @@ export function RenderedLive({ session, rendering, children }: Properties): JSX.
 
 export function Lines({ text, label }: { text: string; label?: string }): JSX.Element {
   return (
-    <pre class="drawn" aria-label={label} tabIndex={label ? 0 : undefined}>
+    <pre class="rendered" aria-label={label} tabIndex={label ? 0 : undefined}>
       <TerminalText text={text} />
     </pre>
   );

@@ -32,7 +32,7 @@ function ConnectionSign({ session }: { session: OpenSession }): JSX.Element | nu
   return (
     <span class={`connection ${session.connection.value}`} role="status" title={title}>
       <Icon name="offline" size={15} />
-      <span class="connection-word">{session.connection.value}</span>
+      <span class="connection-state">{session.connection.value}</span>
     </span>
   );
 }

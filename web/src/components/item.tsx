@@ -93,7 +93,7 @@ function Reasoning({ item }: { item: ReasoningItem }): JSX.Element {
   const isWriting = !item.complete && item.seq === 0;
   const lastLine = item.text.trim().split("\n").at(-1) ?? "";
   return (
-    <div class={isWriting ? "thoughts writing" : "thoughts"} role="group" aria-label="Reasoning">
+    <div class={isWriting ? "reasoning writing" : "reasoning"} role="group" aria-label="Reasoning">
       <button type="button" class="quiet" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
         <Icon name="thought" size={15} />
         <span>{isWriting ? "Thinking" : "Thought"}</span>
@@ -178,7 +178,7 @@ function summaryTitle({ source, tokensBefore, tokensAfter }: SummaryItem): strin
 
 function Summary({ item }: { item: SummaryItem }): JSX.Element {
   return (
-    <details class="summarised">
+    <details class="summary-box">
       <summary>
         <Icon name="squeeze" size={15} /> {summaryTitle(item)}
       </summary>
@@ -227,7 +227,7 @@ function RunEnd({ item: { status, reason, failure, own, children, isExplained } 
   const isPlain = reason === status || (status === "cancelled" && reason.startsWith("cancelled by"));
   const explanation = isExplained ? "" : failure?.message || (isPlain ? "" : reason);
   return (
-    <div class={`receipt ${status}`}>
+    <div class={`run-end ${status}`}>
       <span>{[STATUSES[status] ?? status, ...figures].join(" · ")}</span>
       {explanation && <p>{explanation}</p>}
     </div>

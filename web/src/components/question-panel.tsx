@@ -58,15 +58,15 @@ function CallDetails({ question }: Question): JSX.Element | null {
   const path = String(values["path"] ?? "");
   if (typeof values["command"] === "string") {
     return (
-      <pre class="judged" tabIndex={0} aria-label="Command">
+      <pre class="call-details" tabIndex={0} aria-label="Command">
         <Highlighted code={values["command"]} language="bash" />
       </pre>
     );
   }
-  if (typeof details["diff"] === "string") return <div class="judged"><Diff lines={parseUnifiedDiff(details["diff"])} language={languageOf(path)} /></div>;
+  if (typeof details["diff"] === "string") return <div class="call-details"><Diff lines={parseUnifiedDiff(details["diff"])} language={languageOf(path)} /></div>;
   if (Array.isArray(values["edits"])) {
     return (
-      <div class="judged">
+      <div class="call-details">
         <p class="path">{path}</p>
         <Diff lines={editDiff(values["edits"], true)} language={languageOf(path)} />
       </div>
@@ -74,7 +74,7 @@ function CallDetails({ question }: Question): JSX.Element | null {
   }
   if (typeof values["content"] === "string") {
     return (
-      <div class="judged">
+      <div class="call-details">
         <p class="path">{path}</p>
         <pre tabIndex={0} aria-label={`Content of ${path}`}>
           <Highlighted code={values["content"]} language={languageOf(path)} />
@@ -84,7 +84,7 @@ function CallDetails({ question }: Question): JSX.Element | null {
   }
   if (!tool || !Object.keys(values).length) return null;
   return (
-    <pre class="judged" tabIndex={0} aria-label="Arguments">
+    <pre class="call-details" tabIndex={0} aria-label="Arguments">
       {Object.entries(values).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}\n`)}
     </pre>
   );
@@ -157,7 +157,7 @@ export function QuestionPanel({ session }: { session: OpenSession }): JSX.Elemen
         {agent && <span class="badge">{agent}</span>}
         {asked.asked_by === "extension" && <span class="badge">{String(asked.question.details?.["extension"] ?? "extension")}</span>}
         {questions.length > 1 && (
-          <span class="among">
+          <span class="question-pager">
             <button type="button" class="quiet small" aria-label="Previous question" disabled={index === 0} onClick={() => setPosition(index - 1)}>
               <Icon name="left" size={14} />
             </button>

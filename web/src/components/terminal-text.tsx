@@ -33,7 +33,7 @@ export const ScreenText = memo(function ScreenText({ text }: { text: string }) {
     );
   }
   return (
-    <pre class="drawn-text">
+    <pre class="screen-text">
       {spans.map(({ text, href }) =>
         href ? (
           <a href={href} target="_blank" rel="noopener noreferrer">

@@ -15,16 +15,16 @@ const FLAGS = new Map([
   [1, "bold"],
   [2, "dim"],
   [3, "italic"],
-  [4, "underlined"],
-  [7, "turned"],
-  [9, "struck"],
+  [4, "underline"],
+  [7, "inverse"],
+  [9, "strike"],
 ]);
 const ENDS = new Map([
   [22, ["bold", "dim"]],
   [23, ["italic"]],
-  [24, ["underlined"]],
-  [27, ["turned"]],
-  [29, ["struck"]],
+  [24, ["underline"]],
+  [27, ["inverse"]],
+  [29, ["strike"]],
 ]);
 
 /** Colours are names or `#rrggbb`; empty for the page's own. */

@@ -57,7 +57,7 @@ function moveSources(draft: ViewDraft, key: string, anchor: number): void {
 /** The key of the block's item; empty if the block has none. */
 function putBlock(draft: ViewDraft, fact: StreamEvent, content: ContentBlock, block: number): string {
   const message = fact["call"] as string;
-  const key = content.type === "tool_call" ? `call:${content.id}` : `${mediaOr(content.type)}:${message || fact.seq}:${block}`;
+  const key = content.type === "tool_call" ? `call:${content.id}` : `${itemKind(content.type)}:${message || fact.seq}:${block}`;
   const base = { ...draft.base(fact), key };
   switch (content.type) {
     case "text": {
@@ -87,7 +87,7 @@ function putBlock(draft: ViewDraft, fact: StreamEvent, content: ContentBlock, bl
   }
 }
 
-const mediaOr = (type: string): string => (type === "image" || type === "file" ? "media" : type);
+const itemKind = (type: string): string => (type === "image" || type === "file" ? "media" : type);
 
 /** A model call without a message. What had arrived stays, as an incomplete text. */
 export function applyModelFailure(draft: ViewDraft, fact: StreamEvent): boolean {
