@@ -1,4 +1,4 @@
-"""Ostler as a library, for the measures in process: the floor's tools, with the durable log on."""
+"""Ostler as a library, for the measures in process: the floor's tools, with the durable log."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ostler import Agent, tool
 
 @tool(parallel=True)
 async def echo(text: str) -> str:
-    """Says it again."""
+    """Returns the text."""
     return text
 
 
 @tool(parallel=True)
 async def nap(seconds: float) -> str:
-    """Rests."""
+    """Sleeps."""
     await asyncio.sleep(seconds)
-    return "rested"
+    return "slept"
 
 
 @asynccontextmanager
-async def opened(store: str) -> AsyncIterator[Callable[[str], Awaitable[str]]]:
-    """A function that runs one agent, each in a session of its own, all in one file."""
+async def agents(store: str) -> AsyncIterator[Callable[[str], Awaitable[str]]]:
+    """Yields a function that runs one agent, each in a new session, all in one file."""
 
     async def run(url: str) -> str:
         agent = Agent("openai/bench", base_url=url, api_key="k", tools=[echo, nap], store=store)

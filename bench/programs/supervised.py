@@ -1,6 +1,6 @@
-"""Drives scripted runs in this process through a supervisor, and prints their steps a processor second.
+"""Runs scripted runs in this process through a supervisor, and prints their steps per CPU second.
 
-Arguments: `alone` (one after the other) or `together` (all at once), a SQLite file, and how many runs.
+Arguments: `alone` (one after the other) or `together` (all at once), a SQLite file, and the number of runs.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ STEPS = 10
 
 @tool(parallel=True)
 async def echo(text: str) -> str:
-    """Says it again."""
+    """Returns the text."""
     return text
 
 
 def main() -> None:
-    _, how, path, count = sys.argv
-    print(json.dumps(asyncio.run(_steps_a_second(how, Path(path), int(count)))))
+    _, mode, path, count = sys.argv
+    print(json.dumps(asyncio.run(_steps_per_second(mode, Path(path), int(count)))))
 
 
-async def _steps_a_second(how: str, path: Path, count: int) -> float:
+async def _steps_per_second(mode: str, path: Path, count: int) -> float:
     store = SqliteStore(path)
-    supervisor = Supervisor(store, _equip)
+    supervisor = Supervisor(store, _make_harness)
     await _run(supervisor)
     begin = process_time()
-    if how == "alone":
+    if mode == "alone":
         for _ in range(count):
             await _run(supervisor)
     else:
         async with asyncio.TaskGroup() as group:
             for _ in range(count):
                 group.create_task(_run(supervisor))
-    spent = process_time() - begin
+    seconds = process_time() - begin
     await supervisor.close()
     await store.close()
-    return count * STEPS / spent
+    return count * STEPS / seconds
 
 
-def _equip(cwd: Path) -> Harness:
+def _make_harness(cwd: Path) -> Harness:
     calls = [Call("echo", {"text": f"hi {number}"}) for number in range(STEPS - 1)]
     harness = Harness(ScriptedModel([*calls, "done"]), cwd=cwd)
     harness.set_tools([echo])

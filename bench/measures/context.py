@@ -1,4 +1,4 @@
-"""Measures of the context: what it costs to choose what a model is told in the next step."""
+"""The measure of the context: what it costs to choose the messages of the next model call."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Iterator
 from itertools import count
 from time import process_time_ns
+from typing import Any
 
-from bench.room import Room
-from bench.rows import Row, interleaved, ratio_row
+from bench.environment import Environment
+from bench.table import Row, interleaved, ratio_row
 from ostler.context.builder import ContextBuilder, ModelRoom
 from ostler.context.policy import merged
 from ostler.context.tokenizers import RoutedTokenizer
@@ -23,41 +24,44 @@ from ostler.store.memory import MemoryStore
 
 LONG, SHORT = 2_000, 200
 MEASURED = 100
-POLICY = {"window": {"tokens": 32_000, "reserve": 4_000}, "summaries": {"automatic": False}}
+POLICY: dict[str, dict[str, Any]] = {
+    "window": {"tokens": 32_000, "reserve": 4_000},
+    "summaries": {"automatic": False},
+}
 
 
-def context(room: Room) -> list[Row]:
-    """The next step of a session of 2,000 steps and of one of 200, when the window is full in both."""
+def context(environment: Environment) -> list[Row]:
+    """The next step of a session of 2,000 steps and of one of 200; the window is full in both."""
     medians = interleaved(
-        room.rounds, long=lambda: [_milliseconds(LONG)], short=lambda: [_milliseconds(SHORT)]
+        environment.rounds, long=lambda: [_milliseconds(LONG)], short=lambda: [_milliseconds(SHORT)]
     )
     name = f"context of the next step after {LONG:,} steps / after {SHORT}"
     return [ratio_row(name, medians["long"][0], medians["short"][0], "ms", "≤", 2.0)]
 
 
 def _milliseconds(steps: int) -> float:
-    """Of the processor, for one step; by the mean, because some steps make room for many."""
+    """CPU time of a step. The mean, because some steps make room for many."""
     return asyncio.run(_measured(steps))
 
 
 async def _measured(steps: int) -> float:
     session = await create_session(MemoryStore(), Harness(ScriptedModel()))
-    grown = _Session(session.journal)
+    growing = _Session(session.journal)
     for _ in range(steps):
-        grown.step()
-    await grown.build()
-    used = 0
+        growing.step()
+    await growing.build()
+    cpu_ns = 0
     for _ in range(MEASURED):
-        grown.step()
+        growing.step()
         begin = process_time_ns()
-        await grown.build()
-        used += process_time_ns() - begin
+        await growing.build()
+        cpu_ns += process_time_ns() - begin
     await session.close()
-    return used / MEASURED / 1e6
+    return cpu_ns / MEASURED / 1e6
 
 
 class _Session:
-    """One that grows by a call and its result."""
+    """Each step adds a call and its result."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -65,7 +69,7 @@ class _Session:
         self._sources = [1]
         self._steps = _steps()
         self._context = ContextBuilder(merged(POLICY), RoutedTokenizer(), lambda model: ModelRoom(200_000))
-        self._told = ContextInput(
+        self._input = ContextInput(
             "You help.", self._transcript, self._sources, {1}, (), ScriptedModel(name="openai/gpt-5.5")
         )
 
@@ -75,8 +79,8 @@ class _Session:
             self._sources.append(self._sources[-1] + 1)
 
     async def build(self) -> None:
-        await self._context.needs_compaction(self._journal, self._told)
-        built = await self._context.build(self._journal, self._told)
+        await self._context.needs_compaction(self._journal, self._input)
+        built = await self._context.build(self._journal, self._input)
         assert not built.problem and len(built.transcript) < 200
 
 

@@ -1,4 +1,4 @@
-"""The rows of the table, and how they are written down."""
+"""The rows of the table: how sides are measured in turn, what a goal is, and the Markdown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 
 class Row(NamedTuple):
-    """One measure. `compared` is what the goal is about: a ratio, or a plain figure."""
+    """One measure. `compared` is what the goal refers to: a ratio, or a plain figure."""
 
     name: str
     ours: float | None
@@ -24,21 +24,21 @@ class Row(NamedTuple):
 
 
 def interleaved(rounds: int, **sides: Callable[[], Sequence[float]]) -> dict[str, list[float]]:
-    """The medians of what each side measured, taken in turns so that a busy machine hurts both alike.
+    """Measures each side in turn, so that a busy machine slows all alike, and returns the medians.
 
-    A side returns one figure for each thing it measures at once. Every side has one round that does not
-    count, and the side that begins changes from round to round.
+    A side returns one figure for each thing that it measures. Each side has a warm-up round that does not
+    count, and the order is reversed after each round.
     """
-    taken: dict[str, list[Sequence[float]]] = {name: [] for name in sides}
+    results: dict[str, list[Sequence[float]]] = {name: [] for name in sides}
     for side in sides.values():
         side()
     order = list(sides)
     for _ in range(rounds):
         for name in order:
-            taken[name].append(sides[name]())
+            results[name].append(sides[name]())
         order.reverse()
     return {
-        name: [median(column) for column in zip(*figures, strict=True)] for name, figures in taken.items()
+        name: [median(column) for column in zip(*figures, strict=True)] for name, figures in results.items()
     }
 
 
@@ -51,40 +51,40 @@ def ratio_row(
 
 
 def limit_row(name: str, ours: float, unit: str, goal: float, reference: float | None = None) -> Row:
-    """A plain upper limit; with a reference, the limit of the difference from it."""
+    """An upper limit; with a reference, a limit of the difference from it."""
     figure = ours if reference is None else ours - reference
     plus = "" if reference is None else "+"
     return Row(name, ours, reference, unit, figure, f"≤ {plus}{goal:g} {unit}", figure <= goal)
 
 
-def skipped_row(name: str, why: str) -> Row:
-    return Row(name, None, None, "", None, "", True, f"skipped: {why}")
+def skipped_row(name: str, reason: str) -> Row:
+    return Row(name, None, None, "", None, "", True, f"skipped: {reason}")
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Markdown."""
+    """The rows as Markdown."""
     lines = ["| measure | Ostler | reference | compared | goal | |", "|---|---:|---:|---:|---|---|"]
     for row in rows:
-        mark = row.note if row.compared is None else ("met" if row.ok else "**missed**")
+        result = row.note if row.compared is None else ("met" if row.ok else "**missed**")
         cells = [
             row.name,
             _figure(row.ours, row.unit),
             _figure(row.reference, row.unit),
             _compared(row),
             row.goal,
-            mark,
+            result,
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def write_between_marks(path: Path, text: str) -> None:
-    """Replaces what stands between the two marks of a document."""
-    whole = path.read_text(encoding="utf-8")
-    if BEGIN not in whole or END not in whole:
+    """Replaces the text between the two marks of a page."""
+    page = path.read_text(encoding="utf-8")
+    if BEGIN not in page or END not in page:
         raise SystemExit(f"{path} lacks the lines {BEGIN} and {END}; the table goes between them")
-    before, _, rest = whole.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    before, _, old = page.partition(BEGIN)
+    _, _, after = old.partition(END)
     path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
 
 

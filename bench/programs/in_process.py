@@ -1,6 +1,6 @@
 """Runs agents of one side in this process and prints how long they took.
 
-Arguments: the side, its store, an address to warm up with, then one address for each agent.
+Arguments: the side, its store, an address for a warm-up run, then one address for each agent.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import sys
 from time import perf_counter
 
 
-async def timed(side: str, store: str, warm_up: str, urls: list[str]) -> float:
-    async with importlib.import_module(f"bench.{side}").opened(store) as run:
+async def measured(side: str, store: str, warm_up: str, urls: list[str]) -> float:
+    async with importlib.import_module(f"bench.programs.{side}").agents(store) as run:
         await run(warm_up)
         begin = perf_counter()
         async with asyncio.TaskGroup() as group:
@@ -24,4 +24,4 @@ async def timed(side: str, store: str, warm_up: str, urls: list[str]) -> float:
 
 def main() -> None:
     _, side, store, warm_up, *urls = sys.argv
-    print(json.dumps({"seconds": asyncio.run(timed(side, store, warm_up, urls))}))
+    print(json.dumps({"seconds": asyncio.run(measured(side, store, warm_up, urls))}))

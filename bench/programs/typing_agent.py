@@ -1,6 +1,6 @@
-"""A small agent with a box to type in, as other vendors' agents have one. It counts what it is told.
+"""A small terminal agent with an input box, like those of other vendors. It counts the letters of a prompt.
 
-Told `scream`, it prints ten megabytes first.
+For the prompt `flood` it prints ten megabytes first.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import tty
 
 BORDER = "─" * 60
 MARKERS = re.compile(r"\x1b\[20[01]~|.\x08", re.DOTALL)
-SCREAM = 10_000_000
+FLOOD = 10_000_000
 
 
-def draw(said: list[str], typed: str) -> None:
-    lines = [*said[-20:], BORDER, f"> {typed}", BORDER]
+def draw(transcript: list[str], typed: str) -> None:
+    lines = [*transcript[-20:], BORDER, f"> {typed}", BORDER]
     sys.stdout.write("\x1b[H\x1b[2J" + "\r\n".join(lines))
     sys.stdout.flush()
 
 
-def scream() -> None:
-    line = "So much to say that \x1b[31mnobody\x1b[0m can read it, and more comes behind it\r\n"
+def flood() -> None:
+    line = "This agent prints \x1b[31mfaster\x1b[0m than anyone can read, and more follows\r\n"
     sys.stdout.write("\x1b[H\x1b[2J")
-    for _ in range(SCREAM // (len(line) * 100)):
+    for _ in range(FLOOD // (len(line) * 100)):
         sys.stdout.write(line * 100)
     sys.stdout.flush()
 
@@ -34,17 +34,17 @@ def main() -> None:
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     tty.setraw(terminal)
-    said, typed = ["Ready."], ""
+    transcript, typed = ["Ready."], ""
     try:
-        draw(said, typed)
+        draw(transcript, typed)
         while data := os.read(terminal, 65536):
             typed = MARKERS.sub("", typed + data.decode())
             if typed.endswith("\r"):
-                if typed.strip() == "scream":
-                    scream()
-                said += [f"> {typed.strip()}", f"It was said in {len(typed.strip())} letters."]
+                if typed.strip() == "flood":
+                    flood()
+                transcript += [f"> {typed.strip()}", f"Your prompt has {len(typed.strip())} letters."]
                 typed = ""
-            draw(said, typed)
+            draw(transcript, typed)
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 

@@ -1,7 +1,7 @@
-"""Runs a tree of children under a limit of cost, and prints how far it went.
+"""Runs a tree of child runs under a cost limit, and prints its model calls and the most at the same time.
 
-Arguments: a SQLite file, how many children, how many of them at a time, and the limit in model calls.
-All calls cost the same, and each child would make five of them.
+Arguments: a SQLite file, the number of children, how many run at a time, and the limit in model calls.
+All calls cost the same, and without the limit each child makes five.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
-from bench.supervised import echo
+from bench.programs.supervised import echo
 from ostler.core.harness import Harness
 from ostler.core.model import ModelEvent, ModelRequest
 from ostler.models.scripted import Call, ScriptedModel, Turn
@@ -27,39 +27,39 @@ CALLS_OF_A_CHILD = 5
 
 
 class SlowModel(ScriptedModel):
-    """Answers only after all who can ask have asked, and counts how many are being answered at once."""
+    """Waits until all parallel requests have arrived, and counts them."""
 
-    answering = 0
+    active = 0
     most = 0
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
-        self.answering += 1
-        self.most = max(self.most, self.answering)
+        self.active += 1
+        self.most = max(self.most, self.active)
         try:
             await asyncio.sleep(0.05)
             async for batch in super().stream(request):
                 yield batch
         finally:
-            self.answering -= 1
+            self.active -= 1
 
 
 def main() -> None:
     _, path, *numbers = sys.argv
-    print(json.dumps(asyncio.run(_grown(Path(path), *map(int, numbers)))))
+    print(json.dumps(asyncio.run(_calls(Path(path), *map(int, numbers)))))
 
 
-async def _grown(path: Path, children: int, together: int, limit: int) -> tuple[int, int]:
-    """The calls that were made in all, and the most that were under way at once."""
+async def _calls(path: Path, children: int, together: int, limit: int) -> tuple[int, int]:
+    """All model calls, and the most at the same time."""
     model = SlowModel([_answer(children)] * (children * CALLS_OF_A_CHILD + 1))
 
-    def equip(cwd: Path) -> Harness:
+    def make_harness(cwd: Path) -> Harness:
         limits = Limits(cost=limit * PRICE)
         harness = Harness(model, cwd=cwd, limits=limits, children_together=together)
         harness.set_tools([echo, DelegateTool({})])
         return harness
 
     store = SqliteStore(path)
-    supervisor = Supervisor(store, equip)
+    supervisor = Supervisor(store, make_harness)
     ended = await (await supervisor.start("begin")).result()
     await supervisor.close()
     await store.close()
@@ -70,12 +70,12 @@ async def _grown(path: Path, children: int, together: int, limit: int) -> tuple[
 
 def _answer(children: int) -> Callable[[ModelRequest], Turn]:
     def answer(request: ModelRequest) -> Turn:
-        said = len(request.transcript)
+        messages = len(request.transcript)
         calls: list[Call] = []
         if request.transcript[0].text == "begin":
             calls = [Call("delegate", {"task": f"task {number}"}) for number in range(children)]
-        elif said < 2 * CALLS_OF_A_CHILD - 1:
-            calls = [Call("echo", {"text": f"hi {said}"})]
+        elif messages < 2 * CALLS_OF_A_CHILD - 1:
+            calls = [Call("echo", {"text": f"hi {messages}"})]
         usage = Usage(input_tokens=10, output_tokens=5, cost=PRICE)
         return Turn("" if calls else "done", tuple(calls), usage=usage)
 

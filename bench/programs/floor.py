@@ -1,6 +1,6 @@
-"""The floor: an agent loop by hand, without log, events, hooks or permissions.
+"""The floor: a hand-written agent loop on httpx2, without log, events, hooks or permissions.
 
-`python floor.py BASE_URL PROMPT` is its one-shot command; `run` is the loop itself.
+`main` is its one-shot command, with the arguments BASE_URL PROMPT; `run` is the loop itself.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx2
+if TYPE_CHECKING:
+    import httpx2
 
 TYPES = {"text": "string", "command": "string", "path": "string", "content": "string", "seconds": "number"}
 
@@ -24,7 +25,7 @@ async def echo(text: str) -> str:
 
 async def nap(seconds: float) -> str:
     await asyncio.sleep(seconds)
-    return "rested"
+    return "slept"
 
 
 async def bash(command: str) -> str:
@@ -39,7 +40,7 @@ async def write(path: str, content: str) -> str:
     return f"wrote {path}"
 
 
-def offer(tool: Any) -> dict[str, Any]:
+def specification(tool: Any) -> dict[str, Any]:
     names = tool.__code__.co_varnames[: tool.__code__.co_argcount]
     schema = {
         "type": "object",
@@ -49,7 +50,7 @@ def offer(tool: Any) -> dict[str, Any]:
     return {"type": "function", "function": {"name": tool.__name__, "parameters": schema}}
 
 
-async def answer(client: httpx2.AsyncClient, url: str, body: dict[str, Any]) -> dict[str, Any]:
+async def complete(client: httpx2.AsyncClient, url: str, body: dict[str, Any]) -> dict[str, Any]:
     text: list[str] = []
     calls: dict[int, dict[str, Any]] = {}
     async with client.stream("POST", url + "/chat/completions", json=body) as response:
@@ -78,7 +79,7 @@ async def answer(client: httpx2.AsyncClient, url: str, body: dict[str, Any]) -> 
 
 async def run(client: httpx2.AsyncClient, url: str, prompt: str, tools: list[Any]) -> str:
     functions = {tool.__name__: tool for tool in tools}
-    offers = [offer(tool) for tool in tools]
+    specifications = [specification(tool) for tool in tools]
 
     async def result(call: dict[str, Any]) -> dict[str, Any]:
         output = await functions[call["function"]["name"]](**json.loads(call["function"]["arguments"]))
@@ -86,20 +87,22 @@ async def run(client: httpx2.AsyncClient, url: str, prompt: str, tools: list[Any
 
     messages: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
     while True:
-        body = {"model": "bench", "messages": messages, "tools": offers, "stream": True}
-        messages.append(await answer(client, url, body))
+        body = {"model": "bench", "messages": messages, "tools": specifications, "stream": True}
+        messages.append(await complete(client, url, body))
         if "tool_calls" not in messages[-1]:
             return str(messages[-1]["content"])
         messages += await asyncio.gather(*map(result, messages[-1]["tool_calls"]))
 
 
 def client() -> httpx2.AsyncClient:
+    import httpx2  # not above, because the bare loop runs without it
+
     return httpx2.AsyncClient(headers={"authorization": "Bearer k"}, timeout=60)
 
 
 @asynccontextmanager
-async def opened(_store: str) -> AsyncIterator[Callable[[str], Awaitable[str]]]:
-    """For the measures in process: a function that runs one agent; all of them share one client."""
+async def agents(_store: str) -> AsyncIterator[Callable[[str], Awaitable[str]]]:
+    """For the measures in process: yields a function that runs one agent. All agents share one client."""
     async with client() as shared:
         yield lambda url: run(shared, url, "begin", [echo, nap])
 

@@ -1,6 +1,6 @@
-"""What the socket of a session costs a run that nobody follows; prints milliseconds of the processor.
+"""Prints what the socket of a session costs a run without followers, in milliseconds of CPU time.
 
-The best of several times: without it, with it, and to open and close it.
+The best of several rounds: the deltas without the socket, with it, and to open and close it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ostler.sessions.live_socket import LiveSocket
 from ostler.sessions.session import create_session
 from ostler.store.sqlite import SqliteStore
 
-DELTAS, TIMES = 10_000, 7
+DELTAS, ROUNDS = 10_000, 7
 
 
 def main() -> None:
@@ -30,20 +30,20 @@ async def _measured(path: Path) -> list[float]:
     store = SqliteStore(path)
     session = await create_session(store, Harness(ScriptedModel([])))
     session.journal.subscribe(lambda batch: None)
-    taken: list[tuple[float, float, float]] = []
-    for number in range(TIMES):
+    results: list[tuple[float, float, float]] = []
+    for number in range(ROUNDS):
         without = _publish(session.journal, f"a{number}")
         begin = process_time()
-        channel = LiveSocket(session.journal)
-        await channel.open()
+        live_socket = LiveSocket(session.journal)
+        await live_socket.open()
         opened = process_time()
-        with_it = _publish(session.journal, f"b{number}")
+        with_socket = _publish(session.journal, f"b{number}")
         closing = process_time()
-        channel.close()
-        taken.append((without, with_it, opened - begin + process_time() - closing))
+        live_socket.close()
+        results.append((without, with_socket, opened - begin + process_time() - closing))
     await session.close()
     await store.close()
-    return [min(column) * 1000 for column in zip(*taken, strict=True)]
+    return [min(column) * 1000 for column in zip(*results, strict=True)]
 
 
 def _publish(journal: Journal, message: str) -> float:

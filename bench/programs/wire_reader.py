@@ -1,7 +1,7 @@
-"""Reads answers in this process and prints the processor seconds that each took.
+"""Reads answers in this process and prints the CPU seconds of each.
 
-Arguments: the side (`ours` or `sdk`), the wire, then the addresses to ask. Each is asked once before the
-clock runs, so that nothing of starting is counted.
+Arguments: the side (`ours` or `sdk`), the wire, then the addresses. Each is read once before the clock
+starts, so that start-up does not count.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ MODELS = {
 
 def main() -> None:
     _, side, wire, *urls = sys.argv
-    print(json.dumps(asyncio.run(_timed(side, wire, urls))))
+    print(json.dumps(asyncio.run(_cpu_seconds(side, wire, urls))))
 
 
-async def _timed(side: str, wire: str, urls: list[str]) -> list[float]:
-    spent = []
+async def _cpu_seconds(side: str, wire: str, urls: list[str]) -> list[float]:
+    seconds = []
     for url in urls:
         read = _ours(wire, url) if side == "ours" else _sdk(wire, url)
         await read()
-        spent.append(min([await _seconds(read) for _ in range(3)]))
-    return spent
+        seconds.append(min([await _cpu_of(read) for _ in range(3)]))
+    return seconds
 
 
-async def _seconds(read: Read) -> float:
+async def _cpu_of(read: Read) -> float:
     begin = process_time()
     await read()
     return process_time() - begin
@@ -65,8 +65,8 @@ def _sdk(wire: str, url: str) -> Read:
         claude = AsyncAnthropic(api_key="k", base_url=url)
 
         async def read_messages() -> None:
-            said = [{"role": "user", "content": "Hello"}]
-            async with claude.messages.stream(model=name, max_tokens=99, messages=said) as stream:  # type: ignore[arg-type]
+            messages = [{"role": "user", "content": "Hello"}]
+            async with claude.messages.stream(model=name, max_tokens=99, messages=messages) as stream:  # type: ignore[arg-type]
                 async for _ in stream:
                     pass
 
@@ -91,8 +91,8 @@ def _sdk(wire: str, url: str) -> Read:
             pass
 
     async def read_chat() -> None:
-        said = [{"role": "user", "content": "Hello"}]
-        async for _ in await openai.chat.completions.create(model=name, messages=said, stream=True):  # type: ignore[call-overload]
+        messages = [{"role": "user", "content": "Hello"}]
+        async for _ in await openai.chat.completions.create(model=name, messages=messages, stream=True):  # type: ignore[union-attr,arg-type]
             pass
 
     return read_responses if wire == "responses" else read_chat
