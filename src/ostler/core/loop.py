@@ -26,8 +26,8 @@ from ostler.core.children import SpawnedChildren
 from ostler.core.completion import INTERRUPTED, record_failure, retry_delay
 from ostler.core.context import BuiltContext, CompactionRequest, Context, ContextInput, context_input
 from ostler.core.harness import Harness, OpenSession
-from ostler.core.hooks import Refuse, RunPlan, StepPlan
-from ostler.core.journal import Journal, hook_scope
+from ostler.core.hooks import Refuse, RunPlan, StepPlan, hook_scope
+from ostler.core.journal import Journal
 from ostler.core.model import Model, ModelFailure, ToolOffer
 from ostler.core.model_call import ModelCaller, record_usage
 from ostler.core.questions import Questions, run_of

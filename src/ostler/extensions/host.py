@@ -16,8 +16,8 @@ from ostler.context.session_context import SessionContext
 from ostler.core.cancellation import CancelToken
 from ostler.core.context import Context
 from ostler.core.harness import Harness, OpenSession
-from ostler.core.hooks import Hook, HookFailed, PlannedSwitch, asked_in
-from ostler.core.journal import Journal, hook_scope
+from ostler.core.hooks import Hook, HookFailed, HookScope, PlannedSwitch, hook_scope
+from ostler.core.journal import Journal
 from ostler.core.tool import Tool
 from ostler.extensions.event_channel import own_copy
 from ostler.extensions.executor import ExtensionError, call, call_within, described, place_of, wants_context
@@ -132,7 +132,9 @@ class ExtensionHost(UIHost):
             return
         from ostler.extensions.context_api.session_info import limited
 
-        limit = Hook("before_step", lambda plan: limited(self, asked_in.get(), plan), name="active tools")
+        limit = Hook(
+            "before_step", lambda plan, scope: limited(self, scope.session, plan), name="active tools"
+        )
         self._tool_limits = [limit]
         self._harness.hooks.add(limit)
 
@@ -190,9 +192,9 @@ class ExtensionHost(UIHost):
             self.say(text)
 
     def _hook(self, extension: Extension, handler: HookHandler) -> Hook:
-        async def ask(subject: Any) -> Any:
+        async def ask(subject: Any, scope: HookScope) -> Any:
             await self._replaced.wait()
-            attending = self.sessions.get(asked_in.get())
+            attending = self.sessions.get(scope.session)
             channel = attending.channels.get(extension.name) if attending else None
             if channel is None and extension.name not in self.extensions:
                 return None  # removed a moment ago
@@ -307,8 +309,8 @@ class ExtensionHost(UIHost):
         if not isinstance(face, Headless):
             await _no_run_is_open(context.journal)
         hooks = context.session.harness.hooks
-        over = hook_scope(context.journal, CancelToken())
-        if refusal := await hooks.before_leaving(planned, over):
+        scope = hook_scope(context.journal, CancelToken())
+        if refusal := await hooks.before_leaving(planned, scope):
             raise UsageError(refusal.reason or "an extension does not want to leave the session")
         context.attending.channels[context.extension.name].abandon()
         return await face.switch("", planned.prompt)

@@ -349,9 +349,9 @@ class ReplayHooks(Hooks):
     def __contains__(self, point: Point) -> bool:
         return point in ("before_step", "after_tool", "after_failure") or point in self._own
 
-    async def before_step(self, plan: StepPlan, over: HookScope) -> StepPlan | Refuse:
+    async def before_step(self, plan: StepPlan, scope: HookScope) -> StepPlan | Refuse:
         run = self._replay.run
-        verdict = await self._own.before_step(plan, over)
+        verdict = await self._own.before_step(plan, scope)
         if not self._own_counts:
             if plan.number in run.refused_steps:
                 return Refuse(run.refused_steps[plan.number])
@@ -361,21 +361,21 @@ class ReplayHooks(Hooks):
             return verdict
         return msgspec.structs.replace(verdict, model=self._model)
 
-    async def context(self, draft: ContextDraft, over: HookScope) -> ContextDraft | Refuse:
-        return await self._own.context(draft, over)
+    async def context(self, draft: ContextDraft, scope: HookScope) -> ContextDraft | Refuse:
+        return await self._own.context(draft, scope)
 
     async def before_tool(
-        self, planned: PlannedCall, over: HookScope, *, last_guard: Hook | None = None
+        self, planned: PlannedCall, scope: HookScope, *, last_guard: Hook | None = None
     ) -> tuple[PlannedCall, Refuse | Ask | Allow | None]:
-        return await self._own.before_tool(planned, over, last_guard=last_guard)
+        return await self._own.before_tool(planned, scope, last_guard=last_guard)
 
-    async def after_tool(self, finished: FinishedCall, over: HookScope) -> FinishedCall:
-        return self._replay.settle(await self._own.after_tool(finished, over))
+    async def after_tool(self, finished: FinishedCall, scope: HookScope) -> FinishedCall:
+        return self._replay.settle(await self._own.after_tool(finished, scope))
 
-    async def before_message(self, draft: DraftMessage, over: HookScope) -> Suppress | Replace | None:
-        return await self._own.before_message(draft, over)
+    async def before_message(self, draft: DraftMessage, scope: HookScope) -> Suppress | Replace | None:
+        return await self._own.before_message(draft, scope)
 
-    async def after_failure(self, failed: FailedCall, over: HookScope) -> Retry | GiveUp | None:
+    async def after_failure(self, failed: FailedCall, scope: HookScope) -> Retry | GiveUp | None:
         return Retry() if self._replay.retries() else GiveUp()
 
 

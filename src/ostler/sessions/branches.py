@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from ostler.core.cancellation import CancelToken
 from ostler.core.completion import INTERRUPTED, complete, record_failure
 from ostler.core.harness import Harness
-from ostler.core.hooks import PlannedFork
-from ostler.core.journal import Journal, hook_scope
+from ostler.core.hooks import PlannedFork, hook_scope
+from ostler.core.journal import Journal
 from ostler.core.model import ModelFailure
 from ostler.core.state import path_of
 from ostler.core.transcript import Transcript

@@ -13,8 +13,8 @@ from ostler import __version__
 from ostler.core.budget import Budget
 from ostler.core.cancellation import CancelToken, is_being_cancelled
 from ostler.core.harness import Harness
-from ostler.core.hooks import Handled, InputDraft, Refuse
-from ostler.core.journal import EventHandler, Journal, World, hook_scope, open_journal
+from ostler.core.hooks import Handled, InputDraft, Refuse, hook_scope
+from ostler.core.journal import EventHandler, Journal, World, open_journal
 from ostler.core.processes import ProcessId, current_process
 from ostler.core.questions import Questions, as_stored
 from ostler.core.state import SessionState, fold

@@ -14,8 +14,7 @@ import msgspec
 from ostler.app.remote_sessions import RemoteSessions
 from ostler.core.cancellation import CancelToken
 from ostler.core.harness import Harness
-from ostler.core.hooks import PlannedSwitch
-from ostler.core.journal import hook_scope
+from ostler.core.hooks import PlannedSwitch, hook_scope
 from ostler.core.store import Store
 from ostler.extensions.idle_host import IdleHost, active_host
 from ostler.schema.errors import OstlerError, SessionBusy, UsageError
