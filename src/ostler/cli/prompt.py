@@ -13,7 +13,7 @@ import msgspec
 from ostler.app.console import print_stderr, prompt_from
 from ostler.app.extension_setup import command_in, load_extensions
 from ostler.app.harness import prepare_harness, settings_for
-from ostler.app.prompt_expansion import expand_typed
+from ostler.app.prompt_expansion import expand_typed, record_read_files
 from ostler.app.session_choice import (
     check_combination,
     enable_gc,
@@ -71,9 +71,12 @@ async def _run(options: argparse.Namespace, settings: Settings, harness: Harness
     command = None if options.no_expand else command_in(host, typed, harness)
     is_plain = options.no_expand or command is not None
     others = host.commands() if host else ()
-    prompt = as_content(typed) if is_plain else expand_typed(options.words, typed, harness, others)
+    expansion = None if is_plain else expand_typed(options.words, typed, harness, others)
+    prompt = expansion.blocks if expansion else as_content(typed)
     store = open_store(settings, in_memory=options.no_session)
     session = await _session(options, store, harness, prompt)
+    if expansion is not None:
+        record_read_files(session.memory, expansion)
     enable_gc()
     store_model(options, session)
     if prompt and _waiting(session) is None:

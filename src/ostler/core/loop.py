@@ -25,12 +25,11 @@ from ostler.core.cancellation import CancelToken, ScopeCancelled, cancel_scope
 from ostler.core.children import SpawnedChildren
 from ostler.core.completion import INTERRUPTED, record_failure, retry_delay
 from ostler.core.context import BuiltContext, CompactionRequest, Context, ContextInput, context_input
-from ostler.core.harness import Harness, OpenSession
+from ostler.core.harness import OpenSession
 from ostler.core.hooks import Refuse, RunPlan, StepPlan, hook_scope
-from ostler.core.journal import Journal
 from ostler.core.model import Model, ModelFailure, ToolOffer
 from ostler.core.model_call import ModelCaller, record_usage
-from ostler.core.questions import Questions, run_of
+from ostler.core.questions import run_of
 from ostler.core.run_state import STOP_AT, RunState, StepState, most_repeated, reminder
 from ostler.core.tool_calls import ToolRunner
 from ostler.schema import events
@@ -56,28 +55,20 @@ class SteerReader(Protocol):
 class Loop:
     """Drives one run of one session. A fresh one is made for each `advance`."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        harness: Harness,
-        *,
-        cancel: CancelToken,
-        questions: Questions,
-    ) -> None:
+    def __init__(self, session: OpenSession, cancel: CancelToken) -> None:
+        journal, harness = session.journal, session.harness
+        self._session = session
         self._journal = journal
         self._harness = harness
         self._cancel = cancel
-        self._questions = questions
         self.steering: SteerReader | None = None
-        self.attended: OpenSession | None = None
-        """The session, for those who go along with it."""
-        self._over = hook_scope(journal, cancel)
-        self._answering = ModelCaller(journal, harness, cancel, self._over)
+        self._scope = hook_scope(journal, cancel)
+        self._answering = ModelCaller(session, cancel, self._scope)
         run = journal.state.run
         self._limits = limits_of(run.started.limits, harness.limits) if run else harness.limits
-        self.budget = Budget(journal, self._limits, harness.place.budget if harness.place else None)
-        self.calls = ToolRunner(journal, harness, cancel, questions, self._over, self.budget)
-        self.spawned = SpawnedChildren(journal, harness, harness.children, self.budget)
+        self.budget = Budget(journal, self._limits, session.position.budget if session.position else None)
+        self.calls = ToolRunner(session, cancel, self._scope, self.budget)
+        self.spawned = SpawnedChildren(session, session.children, self.budget)
         self._pause = ""
         """The request to pause before the next step."""
         self.compaction: CompactionRequest | None = None
@@ -154,8 +145,8 @@ class Loop:
         """Ends the run, or begins its next step."""
         if await self._is_over(run):
             return
-        if (attendant := self._harness.attendant) and (session := self.attended):
-            await attendant.before_step(session)
+        for listener in self._harness.listeners:
+            await listener.before_step(self._session)
         if refusal := await self._plan_run():
             self._end("refused", refusal.reason or "a hook refused the run")
             return
@@ -179,7 +170,7 @@ class Loop:
         content = prompts[-1].content if prompts else ()
         plain = tuple(block for block in content if isinstance(block, Text | Image | File))
         await self._journal.commit()
-        verdict = await self._harness.hooks.before_run(RunPlan(plain), self._over)
+        verdict = await self._harness.hooks.before_run(RunPlan(plain), self._scope)
         if isinstance(verdict, Refuse):
             return verdict
         self._run_plan = verdict
@@ -198,7 +189,7 @@ class Loop:
         if "before_step" not in self._harness.hooks:
             return plan
         await self._journal.commit()
-        verdict = await self._harness.hooks.before_step(plan, self._over)
+        verdict = await self._harness.hooks.before_step(plan, self._scope)
         if isinstance(verdict, Refuse):
             return verdict
         return msgspec.structs.replace(verdict, tools=tuple(sorted(set(verdict.tools) & set(tools))))
@@ -426,7 +417,7 @@ class Loop:
     async def _recover(self) -> None:
         """Gives what a dead process left open its outcome. A run that nobody left has nothing to recover."""
         for asked in list(self._journal.state.questions.values()):
-            is_open_here = asked.asked_by == "extension" and self._questions.expects(asked.id)
+            is_open_here = asked.asked_by == "extension" and self._session.questions.expects(asked.id)
             if not asked.durable and not is_open_here:
                 self._journal.record(events.QuestionAnswered(asked.id, "withdrawn"), run=run_of(asked))
         run = self._journal.state.run
@@ -438,7 +429,7 @@ class Loop:
         step = run.step if run else None
         if run is None or step is None or step.ended:
             return
-        if children := self._harness.children:
+        if children := self._session.children:
             for child in run.open_children():
                 self.budget.count(child, (await children.status(child)).used)
         called = step.model_call

@@ -20,7 +20,7 @@ from ostler.core.cancellation import (
 )
 from ostler.core.completion import can_fall_back, retry_delay
 from ostler.core.context import BuiltContext
-from ostler.core.harness import Harness
+from ostler.core.harness import OpenSession
 from ostler.core.hooks import (
     ContextDraft,
     DraftMessage,
@@ -83,12 +83,12 @@ _decode_arguments: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(d
 class ModelCaller:
     """Asks a model for the message of a step, as often as it takes."""
 
-    def __init__(self, journal: Journal, harness: Harness, cancel: CancelToken, over: HookScope) -> None:
-        self._journal = journal
-        self._harness = harness
+    def __init__(self, session: OpenSession, cancel: CancelToken, scope: HookScope) -> None:
+        self._journal = session.journal
+        self._harness = session.harness
         self._cancel = cancel
-        self._over = over
-        self._patience = cancel_scope(cancel, silence=harness.silence_limit)
+        self._scope = scope
+        self._patience = cancel_scope(cancel, silence=session.harness.silence_limit)
 
     async def attempt(
         self,
@@ -138,7 +138,7 @@ class ModelCaller:
         transcript, system = built.transcript, built.system
         if "context" in harness.hooks:
             draft = ContextDraft(system, tuple(transcript))
-            changed = await harness.hooks.context(draft, self._over)
+            changed = await harness.hooks.context(draft, self._scope)
             if isinstance(changed, Refuse):
                 return changed
             system = changed.system
@@ -254,7 +254,7 @@ class ModelCaller:
             self._journal.publish(held)
             return None, False
         draft = DraftMessage(text, content, stop_reason)
-        verdict = await self._harness.hooks.before_message(draft, self._over)
+        verdict = await self._harness.hooks.before_message(draft, self._scope)
         if isinstance(verdict, Suppress):
             return None, True
         if isinstance(verdict, Replace) and verdict.text != text:
@@ -331,7 +331,7 @@ class ModelCaller:
             and (rescuer := self._harness.next_fallback(model, self._warn))
         ):
             delay, model = 0.0, rescuer
-        decision = await self._harness.hooks.after_failure(FailedCall(failure, attempt, model), self._over)
+        decision = await self._harness.hooks.after_failure(FailedCall(failure, attempt, model), self._scope)
         if isinstance(decision, Retry):
             delay, model = decision.delay, decision.model or asked
         elif isinstance(decision, GiveUp):

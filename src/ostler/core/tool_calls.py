@@ -12,10 +12,9 @@ from ostler.core.call_context import CallContext, OutputSpool, blob_of_call, bou
 from ostler.core.call_gate import ApprovedCall, CallGate
 from ostler.core.cancellation import CancelToken, run_with_timeout
 from ostler.core.children import ChildResult, ChildWaits, child_session, record_child_end
-from ostler.core.harness import Harness
+from ostler.core.harness import OpenSession
 from ostler.core.hooks import FinishedCall, HookScope
-from ostler.core.journal import Journal
-from ostler.core.questions import NOBODY_TO_ASK, Asker, Questions, as_stored
+from ostler.core.questions import NOBODY_TO_ASK, Asker, as_stored
 from ostler.core.run_state import CallState, StepState
 from ostler.core.tool import Tool, as_outcome, default_summary
 from ostler.schema import events
@@ -28,22 +27,15 @@ from ostler.schema.outcomes import Failed, NeedUser, Outcome, Pending, Settled, 
 class ToolRunner:
     """Runs the tool calls of a step."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        harness: Harness,
-        cancel: CancelToken,
-        questions: Questions,
-        over: HookScope,
-        budget: Budget,
-    ) -> None:
-        self._over = over
-        self._judging = CallGate(journal, harness, over)
-        self._budget = budget
-        self._journal = journal
-        self._harness = harness
+    def __init__(self, session: OpenSession, cancel: CancelToken, scope: HookScope, budget: Budget) -> None:
+        self._session = session
+        self._journal = session.journal
+        self._harness = session.harness
+        self._questions = session.questions
         self._cancel = cancel
-        self._questions = questions
+        self._scope = scope
+        self._budget = budget
+        self._gate = CallGate(session, scope)
         self._tokens: dict[str, CancelToken] = {}
         self._moved: set[str] = set()
         """Calls whose children waited, and do not any more."""
@@ -88,7 +80,7 @@ class ToolRunner:
         """Judges the calls in their order, commits the start of all that may begin, runs them together."""
         if "before_tool" in self._harness.hooks:
             await self._journal.commit()  # a hook may take its time: what is known is shown first
-        decisions = [(call, await self._judging.check(call, step)) for call in group]
+        decisions = [(call, await self._gate.check(call, step)) for call in group]
         running: list[tuple[CallState, ApprovedCall]] = []
         twins: list[tuple[CallState, ApprovedCall]] = []
         asking: list[tuple[CallState, events.QuestionAsked]] = []
@@ -180,7 +172,7 @@ class ToolRunner:
         if answer is None or token.cancelled:
             await self._record_result(call, _cancelled(token.reason), None)
             return
-        decision = self._judging.resume(call, self._harness.tools[call.called.name], asked, answer)
+        decision = self._gate.resume(call, self._harness.tools[call.called.name], asked, answer)
         if not isinstance(decision, ApprovedCall):
             await self._record_result(call, decision, None)
             return
@@ -225,9 +217,7 @@ class ToolRunner:
         called, tool, token = call.called, ready.tool, self._token(call)
         journal = self._journal
         spool = OutputSpool(journal.store, journal.session, called.call, journal.publish, journal.fail)
-        context = CallContext(
-            journal, self._harness, self._questions, self._budget, call, step.number, spool, token
-        )
+        context = CallContext(self._session, self._budget, call, step.number, spool, token)
         context.answer, context.state = ready.answer, ready.state
         began = self._journal.world.now_ms()
         timeout = tool.spec.timeout
@@ -327,7 +317,7 @@ class ToolRunner:
         if "after_tool" in self._harness.hooks:
             if told := self._journal.state.instructions:
                 finished = msgspec.structs.replace(finished, instructions=told)
-            finished = await self._harness.hooks.after_tool(finished, self._over)
+            finished = await self._harness.hooks.after_tool(finished, self._scope)
         result = events.ToolResultFact(
             call=called.call,
             name=called.name,
@@ -366,7 +356,7 @@ class ToolRunner:
 
     async def find_moved(self, step: StepState) -> bool:
         """Whether a call whose child waited can go on, because the child does not wait any more."""
-        children, run = self._harness.children, self._journal.state.run
+        children, run = self._session.children, self._journal.state.run
         if children is None or run is None:
             return False
         self._moved.clear()
@@ -381,7 +371,7 @@ class ToolRunner:
 
     async def _end_children(self, call: str) -> None:
         """No child outlives the call that it works for."""
-        run, children = self._journal.state.run, self._harness.children
+        run, children = self._journal.state.run, self._session.children
         for child in run.children_of(call) if run else ():
             if run and run.children[child].ended is None:
                 reason = "its call has ended"
@@ -424,8 +414,8 @@ async def _outcome_of(tool: Tool, ready: ApprovedCall, context: CallContext) -> 
     except ToolError as error:
         return failed(error.message)
     except (Exception, SystemExit, GeneratorExit, KeyboardInterrupt) as error:
-        if (attendant := context.harness.attendant) is not None:
-            attendant.on_tool_error(context.session, tool, error)
+        for listener in context.harness.listeners:
+            listener.on_tool_error(context.session, tool, error)
         return failed(_crash(error))
 
 

@@ -18,8 +18,10 @@ from typing import Any, Literal, cast, get_args
 
 import msgspec
 
+from ostler.core.budget import Budget
 from ostler.core.cancellation import CancelToken
-from ostler.core.harness import Harness
+from ostler.core.children import SpawnedChildren
+from ostler.core.harness import Children, Harness, TreePosition
 from ostler.core.hooks import (
     Allow,
     Ask,
@@ -406,6 +408,33 @@ class Stage(msgspec.Struct, frozen=True):
     which hooks there were: the tools are those that were offered, and what hooks did is the log's word."""
     before_run: Callable[[Harness, RecordedRun], None] | None = None
     """Makes the harness fit for a run."""
+    memory: dict[str, Any] = msgspec.field(default_factory=dict)
+    """What the tools keep between their calls, in all runs of the recording."""
+
+
+class ReplaySession:
+    """The session of a replayed run, as the loop sees it."""
+
+    def __init__(self, journal: Journal, harness: Harness, memory: dict[str, Any]) -> None:
+        self.journal = journal
+        self.harness = harness
+        self.memory = memory
+        self.questions = Questions()
+        self.position: TreePosition | None = None
+        self.children: Children | None = None
+        self.budget: Budget | None = None
+        self.is_running = True
+
+    @property
+    def id(self) -> str:
+        return self.journal.session
+
+    @property
+    def spawned(self) -> SpawnedChildren:
+        return SpawnedChildren(self, None)
+
+    def cancel(self, reason: str = "") -> None:
+        pass
 
 
 class _Tape(MemoryStore):
@@ -434,7 +463,7 @@ async def replay(recording: Recording, stage: Stage) -> ReplayResult:
             if replayed.difference:
                 return ReplayResult(run.number, requests, exact, results, replayed.difference)
     finally:
-        await stop_background(stage.harness.memory)
+        await stop_background(stage.memory)
         if stage.live:
             World().kill_processes_of(session)
     return ReplayResult(len(runs), requests, exact, results)
@@ -460,11 +489,12 @@ async def _replay_run(run: RecordedRun, tape: _Tape, session: str, stage: Stage)
         reasoning=_reasoning(then) or own.reasoning,
         asker=replaying.answer if run.questions else None,
         waits_for_answers=False,
+        listeners=[],
     )
     offered = {name for step in run.steps.values() for name in step.tools}
     names = own.tools if stage.own else offered
     harness.set_tools([ReplayedTool(name, own.tools.get(name), replaying, live=stage.live) for name in names])
-    loop = Loop(journal, harness, cancel=cancel, questions=Questions())
+    loop = Loop(ReplaySession(journal, harness, stage.memory), cancel)
     loop.steering = replaying
     replaying.finish(await loop.advance())
     return replaying

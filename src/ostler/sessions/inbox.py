@@ -10,7 +10,7 @@ import msgspec
 
 from ostler.core.cancellation import CancelToken
 from ostler.core.context import CompactionRequest, context_input
-from ostler.core.harness import Harness, OpenSession, SessionListener
+from ostler.core.harness import Harness, OpenSession
 from ostler.core.journal import Journal
 from ostler.core.questions import as_stored, run_of
 from ostler.core.run_state import RunState
@@ -198,8 +198,8 @@ class InboxReader:
                 return
             case RunCommand() if self._questions and not self._questions.take(request.id):
                 return  # it runs beside the run, and may outlive it
-            case RunCommand() if self._session and (attendant := self._harness.attendant):
-                running = asyncio.ensure_future(self._run_command(attendant, request))
+            case RunCommand() if self._session and self._harness.listeners:
+                running = asyncio.ensure_future(self._run_command(request))
                 if self._loop is None:
                     async with renew_lease(journal):
                         await running
@@ -236,12 +236,10 @@ class InboxReader:
                 journal.record(refused, settles=request.id)
         await journal.commit()
 
-    async def _run_command(self, attendant: SessionListener, request: RunCommand) -> None:
-        """What an extension's command says, or why it failed, becomes a fact."""
-        assert self._session is not None
-        failed = False
+    async def _run_command(self, request: RunCommand) -> None:
+        """Records the output of an extension's command, or its error."""
         try:
-            text = await attendant.run_command(self._session, request.name, request.arguments)
+            text, failed = await self._command_output(request), False
         except NotFound as error:
             refused = events.RequestRefused(request.id, error.message)
             self._journal.record(refused, settles=request.id)
@@ -252,6 +250,14 @@ class InboxReader:
         ran = events.CommandRan(request.name, request.arguments, text, failed, request=request.id)
         self._journal.record(ran, settles=request.id)
         await self._journal.commit()
+
+    async def _command_output(self, request: RunCommand) -> str:
+        assert self._session is not None
+        for listener in self._harness.listeners:
+            output = await listener.run_command(self._session, request.name, request.arguments)
+            if output is not None:
+                return output
+        raise NotFound(self._reason_against(request))
 
     async def _compact(self, request: Compact) -> None:
         """Between two runs it is done at once."""

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from ostler import __version__
 from ostler.core.budget import Budget
 from ostler.core.cancellation import CancelToken, is_being_cancelled
-from ostler.core.harness import Harness
+from ostler.core.children import SpawnedChildren
+from ostler.core.harness import Children, Harness, TreePosition
 from ostler.core.hooks import Handled, InputDraft, Refuse, hook_scope
 from ostler.core.journal import EventHandler, Journal, World, open_journal
+from ostler.core.lazy import Lazy, load
 from ostler.core.processes import ProcessId, current_process
 from ostler.core.questions import Questions, as_stored
 from ostler.core.state import SessionState, fold
@@ -26,12 +28,10 @@ from ostler.schema.facts import Fact, storage_problem
 from ostler.schema.messages import Message, PlainBlock, text_of
 from ostler.schema.usage import Usage
 from ostler.sessions.inbox import InboxReader
-from ostler.sessions.lazy_children import LazyChildren
 from ostler.sessions.lease import hold_lease, kill_orphans, kill_session_processes, new_owner, renew_lease
 from ostler.tools.child_process import stop_background
 
 if TYPE_CHECKING:
-    from ostler.core.children import SpawnedChildren
     from ostler.core.loop import Loop
 
 
@@ -45,10 +45,13 @@ RunOutcome = RunEnded | RunWaiting | None
 class Session:
     """The one writer of a session. Made with `create_session` or `open_session`."""
 
-    def __init__(self, journal: Journal, harness: Harness) -> None:
+    def __init__(self, journal: Journal, harness: Harness, position: TreePosition | None = None) -> None:
         self.journal = journal
         self.harness = harness
         self.questions = Questions()
+        self.memory: dict[str, Any] = {}
+        self.position = position
+        self.children: Children | None = None
         self._cancel: CancelToken | None = None
         self._loop: Loop | None = None
         self._inbox: InboxReader | None = None
@@ -57,10 +60,9 @@ class Session:
         self._resting: asyncio.Future[None] | None = None
         self._spawned: SpawnedChildren | None = None
         """The children that extensions have between two runs."""
-        if harness.attend is not None:
-            harness.attend(journal)
-        if harness.attendant is not None:
-            harness.attendant.on_open(self)
+        harness.on_journal(journal)
+        for listener in harness.listeners:
+            listener.on_open(self)
 
     @property
     def id(self) -> str:
@@ -80,12 +82,7 @@ class Session:
         if self._loop is not None and self.state.run is not None:
             return self._loop.spawned
         if self._spawned is None:
-            from ostler.core.children import SpawnedChildren
-
-            children = LazyChildren(self.journal, self.harness.children_together)
-            self._spawned = SpawnedChildren(
-                self.journal, self.harness, children, hold=lambda: hold_lease(self.journal)
-            )
+            self._spawned = SpawnedChildren(self, self._child_runs(), hold=lambda: hold_lease(self.journal))
         return self._spawned
 
     def withdraw(self, steer: str) -> bool:
@@ -187,15 +184,20 @@ class Session:
         return ended
 
     async def _come_to_rest(self) -> None:
-        if (attendant := self.harness.attendant) is not None:
-            await attendant.on_idle(self)
+        for listener in self.harness.listeners:
+            await listener.on_idle(self)
 
     async def drain(self) -> None:
         """Between runs, for whoever would leave otherwise: lets those who go along finish what they do, and
         what they ask people. `cancel` ends it."""
-        if (attendant := self.harness.attendant) is None or self.journal.failed:
+        if not self.harness.listeners or self.journal.failed:
             return
-        self._resting = asyncio.ensure_future(attendant.drain(self))
+
+        async def drain() -> None:
+            for listener in self.harness.listeners:
+                await listener.drain(self)
+
+        self._resting = asyncio.ensure_future(drain())
         try:
             async with renew_lease(self.journal):
                 await self._resting
@@ -249,7 +251,7 @@ class Session:
             )
 
     def _start_run(self, request: str, *, continues: bool = False) -> None:
-        harness, place = self.harness, self.harness.place
+        harness, place = self.harness, self.position
         self.journal.record(
             events.RunStarted(
                 version=__version__,
@@ -337,7 +339,7 @@ class Session:
                 return quiet
             except StoreError as error:
                 self.journal.fail(error)
-                await stop_background(self.harness.memory)
+                await stop_background(self.memory)
                 raise
             except asyncio.CancelledError:
                 await _to_its_end(loop.close("cancelled", "whoever waited for it was cancelled"))
@@ -356,10 +358,10 @@ class Session:
             cancel.cancel(self._cancelled_before_start)
             self._cancelled_before_start = ""
         self.journal.on_failure = lambda error: cancel.cancel("the log cannot be written")
-        self.harness.children = LazyChildren(self.journal, self.harness.children_together)
-        loop = self._loop = Loop(self.journal, self.harness, cancel=cancel, questions=self.questions)
+        self.children = self._child_runs()
+        loop = self._loop = Loop(self, cancel)
         inbox = self._inbox = InboxReader(self.journal, self.harness, loop, cancel, session=self)
-        loop.steering, loop.attended = inbox, self
+        loop.steering = inbox
         await self._become_watchable()
         try:
             async with renew_lease(self.journal):
@@ -367,6 +369,12 @@ class Session:
         finally:
             await loop.spawned.cancel()
             self._cancel = self._loop = self._inbox = None
+
+    def _child_runs(self) -> Children:
+        """`ChildRuns`, which needs sessions itself, and which most runs never need."""
+        store, world, together = self.journal.store, self.journal.world, self.harness.children_together
+        lazy: Any = Lazy(lambda: load("ostler.sessions.children:ChildRuns")(store, world, together))
+        return lazy  # type: ignore[no-any-return]
 
     async def _become_watchable(self) -> None:
         """From its first run on, other processes can see what happens here as it happens."""
@@ -383,9 +391,9 @@ class Session:
         """Ends what extensions and tools left running, and gives the lease back."""
         if self._spawned is not None:
             await self._spawned.cancel()
-        if self.harness.attendant is not None:
-            await self.harness.attendant.on_close(self)
-        await stop_background(self.harness.memory)
+        for listener in self.harness.listeners:
+            await listener.on_close(self)
+        await stop_background(self.memory)
         if self.journal.has_processes and not self.journal.is_detached:
             self.journal.world.kill_processes_of(self.id)  # those that left their group
         if not self.journal.failed:
@@ -430,6 +438,7 @@ async def create_session(
     session: str = "",
     child_of: str = "",
     call: str = "",
+    position: TreePosition | None = None,
 ) -> Session:
     """A new session in the harness's directory."""
     world = world or World()
@@ -441,7 +450,7 @@ async def create_session(
         time_ms=world.now_ms(),
     )
     lease = await store.create(first, owner or new_owner(world))
-    return Session(Journal(store, lease, fold([first]), world), harness)
+    return Session(Journal(store, lease, fold([first]), world), harness, position)
 
 
 async def open_session(
@@ -451,6 +460,7 @@ async def open_session(
     *,
     world: World | None = None,
     owner: ProcessId | None = None,
+    position: TreePosition | None = None,
 ) -> Session:
     """Takes a session's lease and folds its log. What a dead owner left is ended first: processes of tools,
     and children that extensions had spawned between two runs."""
@@ -458,7 +468,7 @@ async def open_session(
     lease = await store.acquire(session, owner or new_owner(world))
     journal = await open_journal(store, lease, world)
     await kill_orphans(journal)
-    opened = Session(journal, harness)
+    opened = Session(journal, harness, position)
     if journal.state.spawned:
         await opened.spawned.recover()
     return opened

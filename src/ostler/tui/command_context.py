@@ -164,7 +164,7 @@ class SessionSwitch:
         """A new session goes on with the model that the one before was given."""
         left, kept = leaving.harness, leaving.session.state.settings
         context = left.context.for_child() if left.context else None
-        harness = msgspec.structs.replace(left, memory={}, context=context)
+        harness = msgspec.structs.replace(left, context=context)
         _equip(harness)
         try:
             if isinstance(store, RemoteSessions):
@@ -200,7 +200,8 @@ class SessionSwitch:
 
 def _equip(harness: Harness) -> None:
     """Extensions hold in the sessions of this harness from now on."""
-    if isinstance(harness.attendant, IdleHost):
-        harness.attendant.equip(harness)
-    elif (host := active_host(harness)) is not None:
+    for listener in harness.listeners:
+        if isinstance(listener, IdleHost):
+            listener.equip(harness)
+    if (host := active_host(harness)) is not None:
         host.install_into(harness)
