@@ -23,13 +23,12 @@ import msgspec
 from ostler.core.budget import Budget, limits_of, time_limit
 from ostler.core.cancellation import CancelToken, ScopeCancelled, cancel_scope
 from ostler.core.children import SpawnedChildren
-from ostler.core.completion import INTERRUPTED, record_failure, retry_delay
 from ostler.core.context import BuiltContext, CompactionRequest, Context, ContextInput, context_input
 from ostler.core.harness import OpenSession
 from ostler.core.hooks import Refuse, RunPlan, StepPlan, hook_scope
-from ostler.core.model import Model, ModelFailure, ToolOffer
-from ostler.core.model_call import ModelCaller, record_usage
-from ostler.core.questions import run_of
+from ostler.core.model import Model, ToolOffer
+from ostler.core.model_call import ModelCaller
+from ostler.core.recovery import recover
 from ostler.core.run_state import STOP_AT, RunState, StepState, most_repeated, reminder
 from ostler.core.tool_calls import ToolRunner
 from ostler.schema import events
@@ -37,7 +36,6 @@ from ostler.schema.errors import Failure
 from ostler.schema.events import RunEnded, RunStatus, RunWaiting
 from ostler.schema.messages import File, Image, Text, text_of
 from ostler.schema.requests import Steer
-from ostler.schema.usage import UNKNOWN_USAGE
 
 PROTOCOL_ERRORS_AT_MOST = 4
 """Calls in a row that the model may make without being understood."""
@@ -57,17 +55,17 @@ class Loop:
 
     def __init__(self, session: OpenSession, cancel: CancelToken) -> None:
         journal, harness = session.journal, session.harness
-        self._session = session
-        self._journal = journal
+        self.session = session
+        self.journal = journal
         self._harness = harness
-        self._cancel = cancel
+        self.cancel = cancel
         self.steering: SteerReader | None = None
         self._scope = hook_scope(journal, cancel)
         self._answering = ModelCaller(session, cancel, self._scope)
         run = journal.state.run
         self._limits = limits_of(run.started.limits, harness.limits) if run else harness.limits
         self.budget = Budget(journal, self._limits, session.position.budget if session.position else None)
-        self.calls = ToolRunner(session, cancel, self._scope, self.budget)
+        self.tool_runner = ToolRunner(session, cancel, self._scope, self.budget)
         self.spawned = SpawnedChildren(session, session.children, self.budget)
         self._pause = ""
         """The request to pause before the next step."""
@@ -79,65 +77,56 @@ class Loop:
         self._plan: StepPlan | None = None
         self._ending: RunEnded | None = None
         """How the run ends, as soon as its children have."""
-        self._ended: RunEnded | None = None
+        self.ended: RunEnded | None = None
 
     async def advance(self) -> RunEnded | RunWaiting:
         """Goes on until the run has ended, or waits for somebody. Harmless to call twice."""
-        with self._harness.start_span("run", session=self._journal.session):
-            async with time_limit(self._journal, self._limits.seconds, self._cancel):
+        with self._harness.start_span("run", session=self.journal.session):
+            async with time_limit(self.journal, self._limits.seconds, self.cancel):
                 return await self._advance()
 
     async def _advance(self) -> RunEnded | RunWaiting:
-        journal = self._journal
-        await self._recover()
+        journal = self.journal
+        await recover(self)
         while (run := journal.state.run) is not None:
             step = run.step
             if self._ending is not None:
-                if self._ending.status == "completed" and await self.spawned.join(self._cancel):
-                    self._ending = None if self._cancel.cancelled else self._ending
+                if self._ending.status == "completed" and await self.spawned.join(self.cancel):
+                    self._ending = None if self.cancel.cancelled else self._ending
                 else:
-                    await self._conclude(run, self._ending)
-            elif self._cancel.cancelled:
+                    await self.end_run(run, self._ending)
+            elif self.cancel.cancelled:
                 await self._end_cancelled(run)
             elif run.waiting is not None and run.is_paused:
                 return await self._rest(run, run.waiting)
             elif step is None or step.ended:
                 if self._pause and not self._is_last(step):
-                    if await self.spawned.join(self._cancel):
+                    if await self.spawned.join(self.cancel):
                         continue
                     return await self._rest(run, RunWaiting("paused", request=self._pause))
                 await self._next_step(run)
             elif step.message is None:
                 await self._ask_model(run, step)
             elif step.open_calls():
-                has_moved = bool(run.children) and await self.calls.find_moved(step)
+                has_moved = bool(run.children) and await self.tool_runner.find_moved(step)
                 if run.is_paused:
                     continue  # a moment ago
                 if has_moved and run.waiting:
-                    self._journal.record(events.RunResumed())
-                await self.calls.run(step)
-                if step.open_calls() and await self.spawned.join(self._cancel):
+                    self.journal.record(events.RunResumed())
+                await self.tool_runner.run(step)
+                if step.open_calls() and await self.spawned.join(self.cancel):
                     continue
-                if step.open_calls() and not self._cancel.cancelled and not await self.calls.find_moved(step):
+                if (
+                    step.open_calls()
+                    and not self.cancel.cancelled
+                    and not await self.tool_runner.find_moved(step)
+                ):
                     return await self._wait(run, step)
             else:
-                self._journal.record(events.StepEnded(step.number))
+                self.journal.record(events.StepEnded(step.number))
         await journal.commit()
-        assert self._ended is not None
-        return self._ended
-
-    async def close(self, status: RunStatus, reason: str) -> RunEnded | None:
-        """Ends the open run where it is: open calls get their outcome, then the run its end."""
-        await self._recover()
-        run = self._journal.state.run
-        if run is None:
-            return None
-        await self._close_step(run, reason)
-        self._end(status, reason, request=self._cancel.request)
-        assert self._ending is not None
-        await self._conclude(run, self._ending)
-        await self._journal.commit()
-        return self._ended
+        assert self.ended is not None
+        return self.ended
 
     # --- the turns of the loop ----------------------------------------------------------------------
 
@@ -146,7 +135,7 @@ class Loop:
         if await self._is_over(run):
             return
         for listener in self._harness.listeners:
-            await listener.before_step(self._session)
+            await listener.before_step(self.session)
         if refusal := await self._plan_run():
             self._end("refused", refusal.reason or "a hook refused the run")
             return
@@ -156,20 +145,20 @@ class Loop:
             return
         plan = await self._planned(number, tuple(sorted(self._harness.tools)))
         if isinstance(plan, Refuse):
-            self._journal.record(events.StepStarted(number))
+            self.journal.record(events.StepStarted(number))
             self._end_refused(number, plan)
             return
         self._plan = plan
-        self._journal.record(events.StepStarted(number, plan.tools))
+        self.journal.record(events.StepStarted(number, plan.tools))
 
     async def _plan_run(self) -> Refuse | None:
         """Asks what the run is told besides: once for a run, and again when a process goes on with it."""
         if self._run_plan is not None or "before_run" not in self._harness.hooks:
             return None
-        prompts = [message for message in self._journal.state.transcript if message.role == "user"]
+        prompts = [message for message in self.journal.state.transcript if message.role == "user"]
         content = prompts[-1].content if prompts else ()
         plain = tuple(block for block in content if isinstance(block, Text | Image | File))
-        await self._journal.commit()
+        await self.journal.commit()
         verdict = await self._harness.hooks.before_run(RunPlan(plain), self._scope)
         if isinstance(verdict, Refuse):
             return verdict
@@ -188,7 +177,7 @@ class Loop:
         plan = StepPlan(number, model, tools)
         if "before_step" not in self._harness.hooks:
             return plan
-        await self._journal.commit()
+        await self.journal.commit()
         verdict = await self._harness.hooks.before_step(plan, self._scope)
         if isinstance(verdict, Refuse):
             return verdict
@@ -196,7 +185,7 @@ class Loop:
 
     def _end_refused(self, number: int, refusal: Refuse) -> None:
         reason = refusal.reason or "a hook refused the step"
-        self._journal.record(events.StepEnded(number, refused=reason))
+        self.journal.record(events.StepEnded(number, refused=reason))
         self._end("refused", reason)
 
     async def _is_over(self, run: RunState) -> bool:
@@ -216,22 +205,22 @@ class Loop:
                 self._end("limit", f"the same call had the same result {STOP_AT} times in a row")
                 return True
         if step is not None and not step.calls:  # the model is finished: the last chance to say more
-            await self.spawned.join(self._cancel)
-            if self._cancel.cancelled:
+            await self.spawned.join(self.cancel)
+            if self.cancel.cancelled:
                 return True
             if self.steering:
                 await self.steering.read()
         steers = self.steering.take() if self.steering else []
         for steer in steers:
             message = events.UserMessage(steer.content, source="steer", request=steer.id)
-            self._journal.record(message, settles=steer.id)
+            self.journal.record(message, settles=steer.id)
         if step is None or steers:
             return False
         if not step.calls:
             self._end_with_message(step)
             return True
         if self._harness.context is None and (text := reminder(run)) is not None:
-            self._journal.record(events.UserMessage((Text(text),), source="reminder", hidden=True))
+            self.journal.record(events.UserMessage((Text(text),), source="reminder", hidden=True))
         return False
 
     def _end_with_message(self, step: StepState) -> None:
@@ -259,11 +248,11 @@ class Loop:
         """One attempt at the step's message, after the pause that the failure before it asked for."""
         if step.failure is not None:
             if step.failure.retry_in is None:
-                self._journal.record(events.StepEnded(step.number))
+                self.journal.record(events.StepEnded(step.number))
                 return
-            await self._journal.commit()
+            await self.journal.commit()
             try:
-                async with cancel_scope(self._cancel):
+                async with cancel_scope(self.cancel):
                     await asyncio.sleep(step.failure.retry_in)
             except ScopeCancelled:
                 return
@@ -277,7 +266,7 @@ class Loop:
                 return
             plan = self._plan = verdict
         if not self.budget.is_reserved and (reason := await self._reserve()):
-            self._journal.record(events.StepEnded(step.number))
+            self.journal.record(events.StepEnded(step.number))
             self._end("limit", reason)
             return
         offers = self._harness.tool_offers(plan.tools)
@@ -288,7 +277,7 @@ class Loop:
         if built is None:
             return
         if built.problem:
-            self._journal.record(events.StepEnded(step.number, trace=built.trace))
+            self.journal.record(events.StepEnded(step.number, trace=built.trace))
             self._end("failed", built.problem, Failure("context_overflow", built.problem))
             return
         chosen = await self._answering.attempt(step, built, plan.model, offers, plan.tool_choice)
@@ -311,7 +300,7 @@ class Loop:
 
         None when the run is cancelled meanwhile.
         """
-        journal, harness, context = self._journal, self._harness, self._harness.context
+        journal, harness, context = self.journal, self._harness, self._harness.context
         told = context_input(journal, harness, model, tools, self._run_plan)
         if context is None:
             return BuiltContext(told.system, told.transcript, told.said)
@@ -319,17 +308,17 @@ class Loop:
             self.compaction = None
             problem = "the run was cancelled"
             with suppress(ScopeCancelled):
-                async with cancel_scope(self._cancel):
+                async with cancel_scope(self.cancel):
                     problem = await context.compact(journal, harness, told, order)
             if problem and journal.state.transcript is told.transcript:
                 reason = f"the context was not compacted: {problem}"
                 refused = events.RequestRefused(order.request, reason) if order.request else None
                 journal.record(refused or events.Warned(reason), settles=order.request)
-            if self._cancel.cancelled:
+            if self.cancel.cancelled:
                 return None
             told = context_input(journal, harness, model, tools, self._run_plan)
         with suppress(ScopeCancelled):  # what is told may come from other people's code, which may wait
-            async with cancel_scope(self._cancel):
+            async with cancel_scope(self.cancel):
                 built = await context.build(journal, told)
                 return _with_plan(built, self._run_plan) if self._run_plan is not None else built
         return None
@@ -341,7 +330,7 @@ class Loop:
             return CompactionRequest("overflow")
         if self.compaction is not None:
             return self.compaction
-        return CompactionRequest("automatic") if await context.needs_compaction(self._journal, told) else None
+        return CompactionRequest("automatic") if await context.needs_compaction(self.journal, told) else None
 
     async def _wait(self, run: RunState, step: StepState) -> RunWaiting:
         calls = [call for call in step.open_calls() if call.is_waiting]
@@ -355,8 +344,8 @@ class Loop:
         if run.waiting is not None and run.is_paused:
             waiting = run.waiting  # only `resume` ends that
         if run.waiting != waiting:
-            self._journal.record(waiting, settles=waiting.request)
-        await self._journal.commit()
+            self.journal.record(waiting, settles=waiting.request)
+        await self.journal.commit()
         self._pause = ""
         return waiting
 
@@ -371,29 +360,29 @@ class Loop:
     # --- ends ---------------------------------------------------------------------------------------
 
     async def _end_cancelled(self, run: RunState) -> None:
-        await self._close_step(run, f"not run: {self._cancel.reason}")
-        status: RunStatus = "limit" if self._cancel.is_limit else "cancelled"
-        self._end(status, self._cancel.reason, request=self._cancel.request)
+        await self.close_step(run, f"not run: {self.cancel.reason}")
+        status: RunStatus = "limit" if self.cancel.is_limit else "cancelled"
+        self._end(status, self.cancel.reason, request=self.cancel.request)
 
-    async def _close_step(self, run: RunState, reason: str) -> None:
+    async def close_step(self, run: RunState, reason: str) -> None:
         if run.waiting:
-            self._journal.record(events.RunResumed(self._cancel.request))
+            self.journal.record(events.RunResumed(self.cancel.request))
         step = run.step
         if step is None or step.ended:
             return
         for call in step.open_calls():
-            await self.calls.close_unrun(call, reason)
-        self._journal.record(events.StepEnded(step.number))
+            await self.tool_runner.close_unrun(call, reason)
+        self.journal.record(events.StepEnded(step.number))
 
     def _end(self, status: RunStatus, reason: str, failure: Failure | None = None, request: str = "") -> None:
         self._ending = RunEnded(status, reason, failure, request=request)
 
-    async def _conclude(self, run: RunState, ending: RunEnded) -> None:
+    async def end_run(self, run: RunState, ending: RunEnded) -> None:
         """The run's last fact: when it is recorded, no child of it is at work."""
         await self.spawned.cancel()
-        now = self._journal.world.now_ms()
+        now = self.journal.world.now_ms()
         self.budget.close()
-        self._ended = msgspec.structs.replace(
+        self.ended = msgspec.structs.replace(
             ending,
             own=events.Totals(
                 steps=run.steps,
@@ -405,46 +394,12 @@ class Loop:
                 known_cost=run.known_cost if run.usage.cost is None else 0.0,
             ),
             children=run.children_totals,
-            cumulative=self._journal.state.usage,
-            context=self._journal.state.context_tokens,
-            context_messages=self._journal.state.context_messages,
+            cumulative=self.journal.state.usage,
+            context=self.journal.state.context_tokens,
+            context_messages=self.journal.state.context_messages,
         )
         self._ending = None
-        self._journal.record(self._ended, settles=ending.request)
-
-    # --- after a crash ------------------------------------------------------------------------------
-
-    async def _recover(self) -> None:
-        """Gives what a dead process left open its outcome. A run that nobody left has nothing to recover."""
-        for asked in list(self._journal.state.questions.values()):
-            is_open_here = asked.asked_by == "extension" and self._session.questions.expects(asked.id)
-            if not asked.durable and not is_open_here:
-                self._journal.record(events.QuestionAnswered(asked.id, "withdrawn"), run=run_of(asked))
-        run = self._journal.state.run
-        if run is not None and run.open_children():
-            await self.spawned.recover()
-        for aside in list(run.asides.values()) if run else ():
-            if aside.id not in self._journal.side_calls:
-                record_failure(self._journal, aside, ModelFailure(INTERRUPTED))
-        step = run.step if run else None
-        if run is None or step is None or step.ended:
-            return
-        if children := self._session.children:
-            for child in run.open_children():
-                self.budget.count(child, (await children.status(child)).used)
-        called = step.model_call
-        if called is not None and step.message is None and step.failure is None:
-            if not step.usage_known:
-                record_usage(self._journal, called.id, called.model, UNKNOWN_USAGE)
-            failure = Failure("interrupted", "the process ended during the call")
-            delay = retry_delay(failure, step.tries, self._journal.world.random)
-            self._journal.record(events.ModelFailed(called.id, failure, called.attempt, delay))
-        for call in step.open_calls():
-            if call.started is None or call.is_waiting or call.answered:
-                continue
-            tool = self._harness.tools.get(call.called.name)
-            if tool is None or (tool.spec.idempotent == "no" and not tool.spec.reattaches):
-                await self.calls.close_interrupted(call)
+        self.journal.record(self.ended, settles=ending.request)
 
 
 def _with_plan(built: BuiltContext, plan: RunPlan) -> BuiltContext:

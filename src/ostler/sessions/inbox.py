@@ -129,7 +129,7 @@ class InboxReader:
             case Cancel(call="") if run and self._cancel:
                 self._cancel.cancel(f"cancelled by {request.by}" if request.by else "cancelled", request.id)
                 return
-            case Cancel(call=call) if call and self._loop and self._loop.calls.cancel_call(call):
+            case Cancel(call=call) if call and self._loop and self._loop.tool_runner.cancel_call(call):
                 journal.record(_cancelled(request), settles=request.id)
             case Pause() if run and run.waiting and run.waiting.reason != "paused":
                 paused = events.RunWaiting("paused", run.waiting.questions, run.waiting.calls, request.id)
@@ -179,7 +179,7 @@ class InboxReader:
                 self._resume(run, request)
             case FinishCall() if run and self._loop and self._is_pending(run, request.call):
                 assert run.step is not None
-                await self._loop.calls.finish(run.step.calls[request.call], request.outcome, request.id)
+                await self._loop.tool_runner.finish(run.step.calls[request.call], request.outcome, request.id)
             case FinishCall() if run and self._is_pending(run, request.call):
                 return  # left for whoever drives the run on
             case SetModel():

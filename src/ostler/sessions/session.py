@@ -19,6 +19,7 @@ from ostler.core.journal import EventHandler, Journal, World, open_journal
 from ostler.core.lazy import Lazy, load
 from ostler.core.processes import ProcessId, current_process
 from ostler.core.questions import Questions, as_stored
+from ostler.core.recovery import PROCESS_ENDED, close_run
 from ostler.core.state import SessionState, fold
 from ostler.core.store import Lease, Store
 from ostler.schema import events, requests
@@ -176,9 +177,9 @@ class Session:
             if isinstance(decision, Handled):
                 if decision.text:
                     self.journal.publish([events.Printed(decision.text)])
-                ended = await loop.close("completed", "a hook dealt with the prompt")
+                ended = await close_run(loop, "completed", "a hook dealt with the prompt")
             else:
-                ended = await loop.close("refused", decision.reason or "a hook refused the prompt")
+                ended = await close_run(loop, "refused", decision.reason or "a hook refused the prompt")
         assert ended is not None
         await self._come_to_rest()
         return ended
@@ -323,7 +324,7 @@ class Session:
             )
         async with self._driving() as (loop, inbox):
             await inbox.read()
-            await loop.close("interrupted", "the process that ran it ended")
+            await close_run(loop, "interrupted", PROCESS_ENDED)
 
     async def _drive(self, *, is_cut: bool = False) -> RunEnded | RunWaiting:
         """Drives the run to rest. Whatever happens here, it gets its end: only the log's failure leaves
@@ -342,10 +343,10 @@ class Session:
                 await stop_background(self.memory)
                 raise
             except asyncio.CancelledError:
-                await _to_its_end(loop.close("cancelled", "whoever waited for it was cancelled"))
+                await _to_its_end(close_run(loop, "cancelled", "whoever waited for it was cancelled"))
                 raise
             except BaseException as error:
-                await loop.close("failed", f"{type(error).__name__}: {error}")
+                await close_run(loop, "failed", f"{type(error).__name__}: {error}")
                 raise
 
     @asynccontextmanager
