@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from ostler.core.function_tool import tool
-from ostler.core.harness import Harness
+from ostler.core.harness import Harness, JournalListener
 from ostler.models.scripted import Answer, Call, ScriptedModel
 from ostler.schema.errors import UsageError
 from ostler.sessions.live_socket import LiveSocket, remove_stale_sockets, socket_of
@@ -136,7 +136,7 @@ async def test_where_the_owner_cannot_be_reached_facts_are_seen_and_that_is_said
 
 async def test_a_session_driven_here_feeds_its_hub_itself(machine: Machine) -> None:
     harness = machine.harness("hello")
-    harness.attend = machine.watch.attend
+    harness.listeners = [JournalListener(machine.watch.attend)]
     session = await create_session(machine.there, harness)
     reader = Reader()
     watching = asyncio.ensure_future(read_until(machine.watch, session.id, reader, "run_ended"))
@@ -239,7 +239,7 @@ async def test_a_session_that_comes_here_from_another_process_goes_on_in_the_sam
     await reader.until(lambda: reader.caught_up)
     await prompt(session)
     harness = machine.harness("two " * 50)
-    harness.attend = machine.watch.attend
+    harness.listeners = [JournalListener(machine.watch.attend)]
     await prompt(await open_session(machine.there, session.id, harness))
     await reader.until(lambda: reader.kinds.count("run_ended") == 2)
     watching.cancel()

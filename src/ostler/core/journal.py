@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ostler.core.cancellation import CancelToken
-from ostler.core.hooks import Hook, HookScope, Report
 from ostler.core.processes import ProcessId, current_process, kill_processes_of
 from ostler.core.state import SessionState, fold
 from ostler.core.store import Lease, Store
@@ -256,21 +254,6 @@ def _wake(waiting: list[asyncio.Future[None]], error: BaseException | None = Non
             done.cancel()
         else:
             done.set_exception(error)
-
-
-def hook_reporter(journal: Journal) -> Report:
-    """Makes a fact of a hook's failure."""
-
-    def report(hook: Hook, problem: str) -> None:
-        text = f"the hook {hook.name or hook.point} failed: {problem}"
-        journal.record(Warned(text, about="hook", details={"point": hook.point, "hook": hook.name}))
-
-    return report
-
-
-def hook_scope(journal: Journal, cancel: CancelToken) -> HookScope:
-    """Over the hooks that are asked in a session."""
-    return HookScope(hook_reporter(journal), cancel, journal.session)
 
 
 async def open_journal(store: Store, lease: Lease, world: World) -> Journal:

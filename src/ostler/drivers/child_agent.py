@@ -233,8 +233,7 @@ async def start_agent(
     trace.context = context
 
     def attend(journal: Journal) -> None:
-        if context.harness.attend is not None:
-            context.harness.attend(journal)
+        context.harness.on_journal(journal)
         journal.subscribe(trace.see)
 
     try:

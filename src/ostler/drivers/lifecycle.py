@@ -14,6 +14,7 @@ import msgspec
 
 from ostler import __version__
 from ostler.core.journal import Journal, World, open_journal
+from ostler.core.recovery import close_interrupted_run
 from ostler.core.state import fold
 from ostler.core.store import Store
 from ostler.drivers.agent_messages import StoredMessage, stored_messages
@@ -25,7 +26,7 @@ from ostler.drivers.session import ScreenSession
 from ostler.schema import events
 from ostler.schema.errors import UsageError
 from ostler.schema.facts import Fact
-from ostler.sessions.lease import close_interrupted_run, kill_orphans, new_owner
+from ostler.sessions.lease import kill_orphans, new_owner
 from ostler.sessions.live_socket import LiveSocket
 
 Driver = Literal["terminal", "acp", "stream-json"]

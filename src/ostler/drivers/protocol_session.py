@@ -12,6 +12,7 @@ import msgspec
 
 from ostler import __version__
 from ostler.core.journal import Journal
+from ostler.core.recovery import close_interrupted_run
 from ostler.drivers.agent_messages import ProtocolConversation
 from ostler.drivers.driver import (
     AgentMessage,
@@ -40,7 +41,7 @@ from ostler.schema.errors import OstlerError, SessionBusy, StoreError, UsageErro
 from ostler.schema.events import LiveValue, RunStatus
 from ostler.schema.facts import Fact
 from ostler.schema.messages import StopReason, Text
-from ostler.sessions.lease import close_interrupted_run, renew_lease
+from ostler.sessions.lease import renew_lease
 
 _ESCAPE = b"\x1b"
 

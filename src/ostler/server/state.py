@@ -18,7 +18,7 @@ from ostler.app.console import print_stderr
 from ostler.app.default_model import ModelChoice, ModelProbe, choose_model
 from ostler.app.project_files import FileMatch, ProjectFiles
 from ostler.app.settings import Settings, load_settings
-from ostler.core.harness import Harness, harness_without_model
+from ostler.core.harness import Harness, JournalListener, harness_without_model
 from ostler.core.journal import Journal, World
 from ostler.core.store import Store
 from ostler.extensions.idle_host import active_host
@@ -216,14 +216,7 @@ class ServerState:
 
     async def _equipped(self, cwd: Path) -> Harness:
         harness = await self._equip(cwd)
-        own = harness.attend
-
-        def attend(journal: object) -> None:
-            if own is not None:
-                own(journal)  # type: ignore[arg-type]
-            self.watch.attend(journal)  # type: ignore[arg-type]
-
-        harness.attend = attend
+        harness.listeners = [*harness.listeners, JournalListener(self.watch.attend)]
         return harness
 
     async def switch(self, cwd: Path, session: str, prompt: str) -> str:

@@ -77,7 +77,7 @@ def submit_quietly(server: ServerState, session: str, meant: Meant) -> None:
     if meant.expansion is None:
         return
     if (opened := server.supervisor.get(session)) is not None:
-        record_read_files(opened.harness, meant.expansion)
+        record_read_files(opened.memory, meant.expansion)
     for hub in server.watch.hubs():
         if hub.session == session and meant.expansion.notices:
             hub.publish([Printed(notice, "info") for notice in meant.expansion.notices])

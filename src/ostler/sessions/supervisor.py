@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ostler.core.harness import Harness
+from ostler.core.harness import Harness, JournalListener
 from ostler.core.journal import EventHandler, Journal, World
 from ostler.core.model import AbsentModel, Model
 from ostler.core.state import SessionState, fold
@@ -195,16 +195,13 @@ class Supervisor:
     async def _equipped(self, cwd: Path) -> Harness:
         made = self._equip(cwd)
         harness = made if isinstance(made, Harness) else await made
-        own = harness.attend
 
         def attend(journal: Journal) -> None:
-            if own is not None:
-                own(journal)
             journal.handed_over = self._handed_over
             for make in self._observers:
                 journal.subscribe(make(journal.session))
 
-        harness.attend = attend
+        harness.listeners = [*harness.listeners, JournalListener(attend)]
         return harness
 
     async def _drive(self, session: Session, first: Any, rested: asyncio.Future[RunOutcome]) -> RunOutcome:
@@ -286,7 +283,7 @@ class Supervisor:
                     await self._take_up_alone(session.id, request)
                 elif not isinstance(request, (*MOVING, *OF_A_RUN)):
                     await self._move(session.id)
-        if isinstance(quiet, RunEnded) and session.state.child_of and session.harness.place is None:
+        if isinstance(quiet, RunEnded) and session.state.child_of and session.position is None:
             await self._move(session.state.child_of)
 
     async def _move(self, session: str) -> None:
