@@ -144,7 +144,7 @@ async def test_deltas_of_sessions_that_are_driven_here_come_to_those_who_want_th
     everything = house.everything()
     with_deltas, without = await everything.subscribe(live=True), await everything.subscribe()
     for follower in (with_deltas, without):
-        await follower.next()
+        await follower._catch_up()
     everything.publish_live("a", [events.TextDelta("m", 0, 0, "x")])
     house.order.clear()
     await house.write("a")
