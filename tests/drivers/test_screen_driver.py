@@ -38,7 +38,7 @@ async def test_two_viewers_see_the_same_screen_whenever_they_come(tmp_path: Path
         shown = await seen_until(first, "you said: two")
         assert shown == await seen_until(second, "you said: two")
         assert shown[0] == "Hello, I repeat things."
-        first.close_now()
+        first.unsubscribe()
         await agent.ask("three")
         assert "> three" in await seen_until(second, "you said: three")
     rest = [await second.next(), await second.next()]

@@ -35,7 +35,7 @@ async def test_whoever_drives_it_feeds_its_hub(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "ostler.db")
     watch = SessionStreams(store, as_lines)
     session = await start_screen_session(store, echo_agent(tmp_path), attend=watch.attend)
-    follower, reader = await watch.follow(session.id), Reader()
+    follower, reader = await watch.subscribe(session.id), Reader()
     try:
         await read_until(follower, reader, lambda: "assistant_message" in reader.kinds)
         await session.send("one")
@@ -43,7 +43,7 @@ async def test_whoever_drives_it_feeds_its_hub(tmp_path: Path) -> None:
         assert "you said: one" in reader.values["terminal:screen"]["text"]
     finally:
         await session.close()
-        follower.close_now()
+        follower.unsubscribe()
         watch.close()
         await store.close()
 
@@ -53,13 +53,13 @@ async def test_another_process_sees_facts_and_live_values_and_is_kept_out(tmp_pa
     watch = SessionStreams(theirs, as_lines)
     async with at_work(echo_agent(tmp_path), store) as agent:
         await agent.until_stable()
-        follower, reader = await watch.follow(agent.session.id), Reader()
+        follower, reader = await watch.subscribe(agent.session.id), Reader()
         await read_until(follower, reader, lambda: "terminal:status" in reader.values)
         assert reader.values["terminal:status"]["status"] == "stable"
         assert "Hello, I repeat things." in reader.values["terminal:screen"]["text"]
         with pytest.raises(SessionHeld):
             await restart_screen_session(theirs, agent.session.id, echo_agent(tmp_path))
-        follower.close_now()
+        follower.unsubscribe()
     shown = "\n".join(transcript(await store.summary(agent.session.id), await store.read(agent.session.id)))
     assert "Hello, I repeat things." in shown
     watch.close()

@@ -64,7 +64,7 @@ async def _screens(session: ScreenSession) -> AsyncIterator[bytes]:
             text = "\n".join(row.ljust(80) for row in session.terminal.screen.lines()).rstrip()
             yield b"event: screen\ndata: %b\n\n" % json.dumps({"screen": text}).encode()
     finally:
-        viewer.close_now()
+        viewer.unsubscribe()
 
 
 async def main(folder: str, wire: str, columns: str, rows: str, port: str = "0") -> None:

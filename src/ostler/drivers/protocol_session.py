@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ostler import __version__
-from ostler.core.journal import Journal
+from ostler.core.journal import Journal, Publisher
 from ostler.core.recovery import close_interrupted_run
 from ostler.drivers.agent_messages import ProtocolConversation
 from ostler.drivers.driver import (
@@ -33,7 +33,7 @@ from ostler.drivers.pty_process import OWNED_AS
 from ostler.drivers.questions import AgentQuestions
 from ostler.drivers.screen import ASCII_WHITESPACE
 from ostler.drivers.screen_stream import STATUS
-from ostler.drivers.session import Observers, end_reason, give_back, live, outcome_for_a_sender
+from ostler.drivers.session import end_reason, give_back, live, outcome_for_a_sender
 from ostler.drivers.tracker import NOT_WAITING, STOPPED
 from ostler.drivers.turn import Turn
 from ostler.schema import events, requests
@@ -140,7 +140,7 @@ class ProtocolSession:
         self._untaken: deque[_Told] = deque()
         self._stirred = asyncio.Event()
         self._inbox = _Inbox(self, self._stirred.set)
-        self._observers = Observers()
+        self._observers = Publisher[Observer]()
         self._shown_status: Status | None = None
         self._life: asyncio.Task[None] | None = None
         self.driver = open_driver(agent, journal.session, self)
@@ -171,7 +171,7 @@ class ProtocolSession:
         return SavedState(self.messages, self.agent.initial_prompt, bool(self.messages))
 
     def subscribe(self, observer: Observer) -> Callable[[], None]:
-        return self._observers.add(observer)
+        return self._observers.subscribe(observer)
 
     # --- asking ---------------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class ProtocolSession:
         self._conversation.begin(text, self.journal.world.now_ms() / 1000)
         self._turn_task = asyncio.ensure_future(self._take_turn(sent))
         self._show_status()
-        self._observers.changed()
+        self._observers.publish(lambda observer: observer.changed())
         return sent
 
     async def _take_turn(self, sent: _Sent) -> None:
@@ -327,7 +327,7 @@ class ProtocolSession:
         if self._sent is None and (prompt := self._inbox.next_prompt) is not None:
             self._say(*prompt)
         self._show_status()
-        self._observers.changed()
+        self._observers.publish(lambda observer: observer.changed())
 
     async def _end(self) -> None:
         exit_status = self.driver.process.ended.result()
@@ -353,7 +353,7 @@ class ProtocolSession:
         await give_back(self.journal)
         process = self.driver.process
         self.ended.set_result(process.ended.result() if process.ended.done() else -signal.SIGKILL)
-        self._observers.changed()
+        self._observers.publish(lambda observer: observer.changed())
 
     def _show_status(self) -> None:
         if self._shown_status != self.status:
@@ -460,7 +460,8 @@ class ProtocolSession:
 
     def _tell_sender(self, sent: _Sent, failure: OstlerError | None) -> None:
         if failure is not None and sent.is_initial:
-            self._observers.warned(f"the initial prompt failed: {failure.message}")
+            problem = f"the initial prompt failed: {failure.message}"
+            self._observers.publish(lambda observer: observer.warned(problem))
         if sent.ended.done():
             return
         if failure is None:

@@ -142,11 +142,15 @@ class ScreenDriver:
         self._look_when_wanted()
 
     def view(self) -> ScreenSubscription:
-        viewer = ScreenSubscription(self._drawn, self._viewers.discard)
+        viewer = ScreenSubscription(self.snapshot)
+        self.add_viewer(viewer)
+        return viewer
+
+    def add_viewer(self, viewer: ScreenSubscription) -> None:
+        viewer.on_unsubscribe.append(self._viewers.discard)
         self._viewers.add(viewer)
         if self._last_drawn is not None:
-            viewer.close()
-        return viewer
+            viewer.finish()
 
     def _require_life(self) -> None:
         if self._is_over:
@@ -164,9 +168,9 @@ class ScreenDriver:
         if self._holding is not None:
             self._holding.cancel()
         self._carry_out(self.tracker.stop())
-        self._last_drawn = self._drawn()
+        self._last_drawn = self.snapshot()
         for viewer in self._viewers:
-            viewer.close()
+            viewer.finish()
         self.screen.close()
 
     # --- what happens ---------------------------------------------------------------------------------
@@ -186,7 +190,7 @@ class ScreenDriver:
         """The last look is its owner's, who tells what became of everything."""
         return self.process.ended.done()
 
-    def _drawn(self) -> bytes:
+    def snapshot(self) -> bytes:
         """What was begun and not ended is not drawn yet, and goes on in the bytes that follow."""
         if self._last_drawn is not None:
             return self._last_drawn

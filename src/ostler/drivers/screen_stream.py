@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ostler.core.journal import Journal
 from ostler.drivers.driver import Status
 from ostler.schema.events import LiveValue
+from ostler.sessions.streams import Subscriber
 
 if TYPE_CHECKING:
     from ostler.drivers.screen_driver import ScreenDriver
@@ -87,8 +88,8 @@ class LiveValues:
         self._journal.publish([LiveValue(name, value)])
 
 
-MOST_UNSEEN = 1024 * 1024
-"""Bytes that a viewer may leave unread: beyond, it gets the screen anew."""
+MAX_UNSEEN = 1024 * 1024
+"""A viewer that leaves more bytes unread gets the screen again instead."""
 
 _LONGEST_SEQUENCE = 64 * 1024
 
@@ -114,48 +115,27 @@ def unfinished(data: bytes) -> bytes:
     return found.group() if found else b""
 
 
-class ScreenSubscription:
-    """Gives bytes for a terminal of the screen's size. Whoever has it must `leave`, also if it never read."""
+class ScreenSubscription(Subscriber[bytes]):
+    """Gives bytes for a terminal of the screen's size: first the screen, then what the program prints. A slow
+    reader gets the screen again."""
 
-    def __init__(self, snapshot: Callable[[], bytes], leave: Callable[[ScreenSubscription], None]) -> None:
+    limit = MAX_UNSEEN
+
+    def __init__(self, snapshot: Callable[[], bytes]) -> None:
+        super().__init__()
         self._snapshot = snapshot
-        self._leave = leave
-        self._unseen: list[bytes] = [snapshot()]
-        self._size = 0
-        self._is_behind = False
-        self._is_closed = False
-        self._woken = asyncio.Event()
-        self._woken.set()
-
-    def put(self, data: bytes) -> None:
-        self._woken.set()
-        if self._is_behind:
-            return
-        self._unseen.append(data)
-        self._size += len(data)
-        if self._size > MOST_UNSEEN:
-            self.start_over()
+        self._queue.append(snapshot())
 
     def start_over(self) -> None:
-        """What it has not seen is replaced by the screen as it is when it reads next."""
-        self._unseen, self._is_behind = [], True
-        self._woken.set()
+        """Replaces what is unread with the screen as it is at the next read."""
+        self._fall_behind()
 
-    def close(self) -> None:
-        self._is_closed = True
-        self._woken.set()
+    def _size_of(self, item: bytes) -> int:
+        return len(item)
 
-    def close_now(self) -> None:
-        self.close()
-        self._leave(self)
+    def _take(self) -> bytes:
+        return b"".join(self._drain())
 
-    async def next(self) -> bytes | None:
-        """All that there is; None at the end."""
-        while not self._is_closed or self._unseen or self._is_behind:
-            if self._unseen or self._is_behind:
-                seen = _START_OVER + self._snapshot() if self._is_behind else b"".join(self._unseen)
-                self._unseen, self._size, self._is_behind = [], 0, False
-                return seen
-            self._woken.clear()
-            await self._woken.wait()
-        return None
+    async def _catch_up(self) -> bytes:
+        self._is_behind = False
+        return _START_OVER + self._snapshot()

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from ostler import __version__
-from ostler.core.journal import Journal
+from ostler.core.journal import Journal, Publisher
 from ostler.drivers.agent_messages import StoredMessage
 from ostler.drivers.driver import AgentMessage, Observer, SavedState, Status
 from ostler.drivers.inbox import AgentInbox
@@ -28,25 +28,6 @@ from ostler.schema.messages import Text
 from ostler.schema.requests import ALONE, OF_A_RUN
 from ostler.sessions.lease import renew_lease
 from ostler.sessions.submit import submit_now
-
-
-class Observers:
-    """Those who are told of one agent."""
-
-    def __init__(self) -> None:
-        self._observers: list[Observer] = []
-
-    def add(self, observer: Observer) -> Callable[[], None]:
-        self._observers.append(observer)
-        return lambda: self._observers.remove(observer)
-
-    def changed(self) -> None:
-        for observer in list(self._observers):
-            observer.changed()
-
-    def warned(self, problem: str) -> None:
-        for observer in list(self._observers):
-            observer.warned(problem)
 
 
 async def live(
@@ -138,7 +119,7 @@ class ScreenSession:
         self.terminal = ScreenDriver(agent, journal.session, watcher, saved)
         self._live_values = LiveValues(journal, self.terminal)
         self._life: asyncio.Task[None] | None = None
-        self._observers = Observers()
+        self._observers = Publisher[Observer]()
 
     @property
     def id(self) -> str:
@@ -164,7 +145,7 @@ class ScreenSession:
         return self.terminal.tracker.to_save()
 
     def subscribe(self, observer: Observer) -> Callable[[], None]:
-        return self._observers.add(observer)
+        return self._observers.subscribe(observer)
 
     @property
     def status(self) -> Status:
@@ -189,7 +170,7 @@ class ScreenSession:
         """Hands a message to the agent, which must be waiting for one."""
         ticket = self.terminal.send(text)
         sent = self._sent = _Sent(ticket, request, outcome_for_a_sender())
-        self._observers.changed()
+        self._observers.publish(lambda observer: observer.changed())
         return sent
 
     def interrupt(self, request: str = "") -> bool:
@@ -263,7 +244,7 @@ class ScreenSession:
             self._say_next()
         self._live_values.show_status(self.status)
         self._live_values.show_message(self._unsettled())
-        self._observers.changed()
+        self._observers.publish(lambda observer: observer.changed())
 
     def _say_next(self) -> None:
         if (prompt := self._inbox.next_prompt) is not None:
@@ -327,7 +308,7 @@ class ScreenSession:
             self._live_values.show_status(self.status)
         self._live_values.show_message(self._unsettled())
         self._live_values.show_screen()
-        self._observers.changed()
+        self._observers.publish(lambda observer: observer.changed())
 
     def _unsettled(self) -> tuple[int, str] | None:
         """The agent's message that is not a fact as it is drawn now."""
@@ -354,7 +335,8 @@ class ScreenSession:
     def _warn_of_initial_prompt(self, outcome: Undelivered) -> None:
         """Nobody waits for it, so whoever watches is told."""
         then = "it is tried again" if outcome.again else "it is given up"
-        self._observers.warned(f"the initial prompt was not taken, {then}: {outcome.reason}")
+        problem = f"the initial prompt was not taken, {then}: {outcome.reason}"
+        self._observers.publish(lambda observer: observer.warned(problem))
 
     def _record_delivery(self) -> None:
         if self._run is None:

@@ -232,7 +232,7 @@ class ServerState:
 
     def _is_followed(self, session: str) -> bool:
         """Then it stays open: what extensions show in it is seen."""
-        return any(hub.session == session and hub.followers for hub in self.watch.hubs())
+        return any(stream.session == session and stream.subscribers for stream in self.watch.streams())
 
     def _audit(self, journal: Journal) -> None:
         """What is taken up without a harness is told to the sinks as well."""
@@ -278,11 +278,11 @@ class ServerState:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(SIGN_OF_LIFE)
-            for hub in self.watch.hubs():
-                for follower in hub.followers:
-                    follower.keep_alive()
-            for one in self.everything.followers:
-                one.keep_alive()
+            for stream in self.watch.streams():
+                for subscriber in stream.subscribers:
+                    subscriber.keep_alive()
+            for reader in self.everything.subscribers:
+                reader.keep_alive()
             self.terminal_streams.keep_alive()
 
     def close_streams(self) -> None:

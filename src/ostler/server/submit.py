@@ -78,9 +78,9 @@ def submit_quietly(server: ServerState, session: str, meant: Meant) -> None:
         return
     if (opened := server.supervisor.get(session)) is not None:
         record_read_files(opened.memory, meant.expansion)
-    for hub in server.watch.hubs():
-        if hub.session == session and meant.expansion.notices:
-            hub.publish([Printed(notice, "info") for notice in meant.expansion.notices])
+    for stream in server.watch.streams():
+        if stream.session == session and meant.expansion.notices:
+            stream.publish([Printed(notice, "info") for notice in meant.expansion.notices])
 
 
 PATIENCE = 10.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.drivers.screen_stream import MOST_UNSEEN
+from ostler.drivers.screen_stream import MAX_UNSEEN
 from ostler.server import auth
 from ostler.store.sqlite import SqliteStore
 from tests.drivers.screen_agents import at_work, echo_agent
@@ -80,7 +80,7 @@ async def test_a_viewer_that_reads_slowly_gets_the_screen_anew(tmp_path: Path) -
         await until(served, session)
         async with watching(served.http, session) as slow:
             await slow.until(lambda: slow.text)
-            await ask(served, session, f"/flood {MOST_UNSEEN * 12}")  # more than the system holds for it
+            await ask(served, session, f"/flood {MAX_UNSEEN * 12}")  # more than the system holds for it
             await slow.until(lambda: slow.drawn_anew)
             await slow.until(lambda: "flooded" in slow.text)
 

@@ -34,11 +34,10 @@ from ostler.server.agentapi.bodies import (
     read_message,
     refusal_answer,
 )
-from ostler.server.agentapi.events import Emitter, EmitterFeed, Kind, timestamp, wire_status
+from ostler.server.agentapi.events import Emitter, EmitterFeed, Kind, event_stream, timestamp, wire_status
 from ostler.server.agentapi.openapi import documents, schema_answer
 from ostler.server.agentapi.uploads import take_upload
 from ostler.server.pages import MOUNT, Chat
-from ostler.server.streams import SubscriptionStream
 
 _EVENTS: tuple[Kind, ...] = ("message_update", "status_change", "agent_error")
 
@@ -111,11 +110,11 @@ class AgentWire:
 
     async def events(self, request: Request) -> ASGIApp:
         self._following.changed()
-        return SubscriptionStream(self._emitter, self._emitter.subscribe(_EVENTS))
+        return event_stream(self._emitter.subscribe(_EVENTS))
 
     async def screen(self, request: Request) -> ASGIApp:
         self._following.show_screen()
-        return SubscriptionStream(self._emitter, self._emitter.subscribe(_SCREEN))
+        return event_stream(self._emitter.subscribe(_SCREEN))
 
 
 def _answer(request: Request, body: msgspec.Struct) -> Response:
