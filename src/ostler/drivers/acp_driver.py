@@ -24,7 +24,7 @@ from ostler.drivers.driver import (
     TurnEnd,
     UsageUpdate,
 )
-from ostler.drivers.json_lines import LineProcess
+from ostler.drivers.json_lines import JsonProcess
 from ostler.schema.errors import OstlerError, UsageError
 from ostler.schema.events import TodoItem
 from ostler.schema.usage import Usage
@@ -57,7 +57,7 @@ class AcpDriver:
         self._agent = agent
         self._listener = listener
         self._messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
-        self.process = LineProcess(agent, list(agent.command), session, self._messages.put_nowait)
+        self.process = JsonProcess(agent, list(agent.command), session, self._messages.put_nowait)
         self.process.ended.add_done_callback(lambda ended: self._messages.put_nowait(None))
         self._client = _Client(listener)
         self._connection: ClientSideConnection = connect_to_agent(self._client, _Pipes(self))  # type: ignore[arg-type]
@@ -127,11 +127,11 @@ class AcpDriver:
         except RequestError as error:
             raise OstlerError(_in_words(error, method)) from None
         except ValidationError:
-            raise self.process.problem(
+            raise self.process.error(
                 f"the agent's answer to {method} does not fit the Agent Client Protocol"
             ) from None
         except ConnectionError:
-            raise self.process.problem(f"the agent ended before it answered {method}") from None
+            raise self.process.error(f"the agent ended before it answered {method}") from None
 
 
 def _in_words(error: Any, method: str) -> str:

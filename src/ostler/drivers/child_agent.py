@@ -11,6 +11,7 @@ from typing import Any
 from ostler.core.call_context import CallContext
 from ostler.core.cancellation import Stopwatch
 from ostler.core.journal import Journal
+from ostler.core.processes import describe_exit
 from ostler.drivers.agent_spec import AgentCommand
 from ostler.drivers.driver import DrivenAgent
 from ostler.drivers.lifecycle import Attend, start_screen_session
@@ -18,7 +19,6 @@ from ostler.drivers.questions import ForwardedQuestions
 from ostler.drivers.screen_driver import ScreenAgentSpec
 from ostler.drivers.screen_stream import SCREEN
 from ostler.drivers.screen_text import is_ready
-from ostler.drivers.session import end_reason
 from ostler.drivers.tracker import Timing
 from ostler.schema.errors import OstlerError, SessionBusy, StoreError, ToolFailed
 from ostler.schema.events import Event, LiveValue, UsageReported
@@ -86,7 +86,7 @@ class ChildAgent:
 
     @property
     def end_status(self) -> str:
-        return end_reason(self._driven.ended.result())
+        return describe_exit(self._driven.ended.result())
 
     @contextmanager
     def working_for(self, context: CallContext) -> Iterator[Stopwatch]:

@@ -1,6 +1,6 @@
 """What drives an agent that speaks a protocol: the contract of a driver, and what it tells.
 
-A further driver is a module with one class. It starts a `LineProcess`, makes `Update`s of what that writes,
+A further driver is a module with one class. It starts a `JsonProcess`, makes `Update`s of what that writes,
 and asks its listener before it permits anything. `ProtocolSession` does the rest.
 """
 # MERGED: What a face can ask of another vendor's agent, however it is driven.
@@ -20,7 +20,7 @@ from ostler.schema.events import TodoItem
 from ostler.schema.usage import Usage
 
 if TYPE_CHECKING:
-    from ostler.drivers.json_lines import LineProcess
+    from ostler.drivers.json_lines import JsonProcess
 
 
 StructuredTransport = Literal["acp", "stream-json"]
@@ -182,7 +182,7 @@ class Driver(Protocol):
     - Nothing is permitted that `permit` did not choose.
     """
 
-    process: LineProcess
+    process: JsonProcess
 
     async def start(self) -> None:
         """Until the agent takes prompts, and remembers `agent.conversation` if there is one. Its owner bounds

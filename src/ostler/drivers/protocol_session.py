@@ -12,6 +12,7 @@ import msgspec
 
 from ostler import __version__
 from ostler.core.journal import Journal
+from ostler.core.processes import describe_exit
 from ostler.drivers.agent_messages import ProtocolConversation
 from ostler.drivers.driver import (
     AgentMessage,
@@ -32,7 +33,7 @@ from ostler.drivers.pty_process import OWNED_AS
 from ostler.drivers.questions import AgentQuestions
 from ostler.drivers.screen import ASCII_WHITESPACE
 from ostler.drivers.screen_stream import STATUS
-from ostler.drivers.session import Observers, end_reason, give_back, live, outcome_for_a_sender
+from ostler.drivers.session import Observers, give_back, live, outcome_for_a_sender
 from ostler.drivers.tracker import NOT_WAITING, STOPPED
 from ostler.drivers.turn import Turn
 from ostler.schema import events, requests
@@ -306,7 +307,7 @@ class ProtocolSession:
             async with asyncio.timeout(self.agent.start_timeout):
                 await self.driver.start()
         except TimeoutError:
-            raise self.driver.process.problem(
+            raise self.driver.process.error(
                 f"{self.agent.command[0]} did not answer within {self.agent.start_timeout:g} s: "
                 f"perhaps it does not speak {self.transport}, or wants another argument to do so"
             ) from None
@@ -333,7 +334,7 @@ class ProtocolSession:
         if self._turn_task is not None:
             await asyncio.wait({self._turn_task}, timeout=_LAST_WORDS)
         await self._take_all()
-        reason = f"the agent {end_reason(exit_status)}"
+        reason = f"the agent {describe_exit(exit_status)}"
         self.last_screen = self.driver.process.last_stderr or self.shown
         await close_interrupted_run(self.journal)  # of a driver that did not say that its turn has ended
         about = {"exit_status": exit_status}

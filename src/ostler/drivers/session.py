@@ -13,6 +13,7 @@ import msgspec
 
 from ostler import __version__
 from ostler.core.journal import Journal
+from ostler.core.processes import describe_exit
 from ostler.drivers.agent_messages import StoredMessage
 from ostler.drivers.driver import AgentMessage, Observer, SavedState, Status
 from ostler.drivers.inbox import AgentInbox
@@ -276,7 +277,7 @@ class ScreenSession:
         self.last_screen = "\n".join(self.terminal.screen.lines()).strip()
         self._record_outcomes()
         self._record_messages(self.terminal.tracker.messages)
-        reason = f"the agent {end_reason(exit_status)}"
+        reason = f"the agent {describe_exit(exit_status)}"
         if self._run is not None:
             self._end_run("interrupted", reason)
         about = {"exit_status": exit_status}
@@ -405,12 +406,3 @@ class ScreenSession:
             request=run.cancelled_by,
         )
         self.journal.record(ended, settles=run.cancelled_by)
-
-
-def end_reason(exit_status: int) -> str:
-    if exit_status >= 0:
-        return f"ended with exit status {exit_status}"
-    try:
-        return f"was ended by {signal.Signals(-exit_status).name}"
-    except ValueError:
-        return f"was ended by signal {-exit_status}"

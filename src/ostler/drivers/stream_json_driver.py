@@ -28,7 +28,7 @@ from ostler.drivers.driver import (
     TurnEnd,
     UsageUpdate,
 )
-from ostler.drivers.json_lines import LineProcess
+from ostler.drivers.json_lines import JsonProcess
 from ostler.schema.errors import OstlerError
 from ostler.schema.usage import Usage
 
@@ -258,7 +258,7 @@ class StreamJsonDriver:
         self._calls: set[str] = set()
         """Those of this turn that were told of. A subagent's are not, unless it asks for permission."""
         self._paid = 0.0
-        self.process = LineProcess(
+        self.process = JsonProcess(
             agent, with_options(agent.command, agent.conversation), session, self._take
         )
         self.process.ended.add_done_callback(lambda ended: self._give_up())
@@ -271,7 +271,7 @@ class StreamJsonDriver:
         self._turn = asyncio.get_running_loop().create_future()
         self._is_cancelled = False
         if self.process.ended.done():
-            raise self.process.problem("the agent has ended")
+            raise self.process.error("the agent has ended")
         message = {"role": "user", "content": text}
         self.process.send({"type": "user", "message": message, "parent_tool_use_id": None, "session_id": ""})
         try:
@@ -303,7 +303,7 @@ class StreamJsonDriver:
     def _give_up(self, problem: OstlerError | None = None) -> None:
         for waiting in (*self._asked.values(), self._turn):
             if waiting is not None and not waiting.done():
-                waiting.set_exception(problem or self.process.problem("the agent ended before it answered"))
+                waiting.set_exception(problem or self.process.error("the agent ended before it answered"))
                 waiting.exception()  # it may be nobody's: an interrupt's is not waited for
 
     # --- the control protocol -------------------------------------------------------------------------
