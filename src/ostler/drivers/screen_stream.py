@@ -1,34 +1,32 @@
-"""What a terminal agent shows at this moment: screen, status, and the message it is drawing."""
-# MERGED: Showing a live terminal to others: the screen as it is, and then the bytes as they come.
+"""What an agent shows now: status, screen and unfinished message as live values; raw bytes for viewers."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ostler.core.journal import Journal
 from ostler.drivers.driver import Status
+from ostler.drivers.screen import Screen
 from ostler.schema.events import LiveValue
 from ostler.sessions.streams import Subscriber
-
-if TYPE_CHECKING:
-    from ostler.drivers.screen_driver import ScreenDriver
 
 SCREEN, STATUS, MESSAGE = "terminal:screen", "terminal:status", "terminal:message"
 
 
 _INTERVAL = 0.1
-"""Seconds between two pictures of a screen that moves: more than that nobody can read."""
+"""Seconds between two pictures of a moving screen: nobody can read more."""
 
 
 class LiveValues:
-    """Publishes what has changed, and nothing else."""
+    """Publishes only what has changed."""
 
-    def __init__(self, journal: Journal, terminal: ScreenDriver) -> None:
+    def __init__(self, journal: Journal, agent_type: str, screen: Screen | None) -> None:
         self._journal = journal
-        self._terminal = terminal
+        self._agent_type = agent_type
+        self._screen = screen
         self._loop = asyncio.get_running_loop()
         self._shown: dict[str, Any] = {}
         self._message: dict[str, Any] | None = None
@@ -36,10 +34,10 @@ class LiveValues:
         self._timer: asyncio.TimerHandle | None = None
 
     def show_status(self, status: Status) -> None:
-        self._show(STATUS, {"status": status, "agent_type": self._terminal.tracker.agent_type})
+        self._show(STATUS, {"status": status, "agent_type": self._agent_type})
 
     def show_message(self, message: tuple[int, str] | None) -> None:
-        """Of a message that has become a fact nothing is left to show."""
+        """None once the message is a fact."""
         self._message = {"id": message[0], "text": message[1]} if message else None
         if message is None:
             self._show(MESSAGE, None)
@@ -50,7 +48,7 @@ class LiveValues:
         self._show_soon()
 
     def clear(self) -> None:
-        """Its terminal is gone."""
+        """Called when the agent has ended."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -64,7 +62,8 @@ class LiveValues:
     def _show_picture(self) -> None:
         self._timer = None
         self._next = self._loop.time() + _INTERVAL
-        screen = self._terminal.screen
+        screen = self._screen
+        assert screen is not None
         cursor = screen.cursor()
         self._show(
             SCREEN,
@@ -97,22 +96,22 @@ _START_OVER = b"\x1bc"
 
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|[PX\]^_][^\x07\x18\x1a\x1b]*|[ -/]*)\Z")
 
-_STRING = re.compile(rb"\x1b[PX\]^_][^\x07\x18\x1a\x1b]*\x1b\Z")  # half of what ends it is there
+_STRING = re.compile(rb"\x1b[PX\]^_][^\x07\x18\x1a\x1b]*\x1b\Z")  # the first half of its terminator
 
 _CHARACTER = re.compile(rb"(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z")
 
 
 def unfinished(data: bytes) -> bytes:
-    """The beginning of an escape sequence or a character at the end of what was printed so far."""
+    """The incomplete escape sequence or character at the end of the output so far."""
     data = data[-_LONGEST_SEQUENCE:]
     last = data.rfind(b"\x1b")
     before = data.rfind(b"\x1b", 0, last) if last == len(data) - 1 else -1
-    found = (
+    match = (
         (before >= 0 and _STRING.match(data, before))
         or (last >= 0 and _SEQUENCE.match(data, last))
         or _CHARACTER.search(data, max(len(data) - 3, 0))
     )
-    return found.group() if found else b""
+    return match.group() if match else b""
 
 
 class ScreenSubscription(Subscriber[bytes]):

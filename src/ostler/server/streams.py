@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.json import encode as encode_json
@@ -18,7 +19,7 @@ from ostler.schema.facts import Fact, encode_event
 from ostler.sessions.streams import Subscriber
 
 if TYPE_CHECKING:
-    from ostler.drivers.session import ScreenSession
+    from ostler.drivers.session import AgentSession
 
 
 KEEP_ALIVE_COMMENT = b":\n\n"
@@ -156,9 +157,10 @@ class ScreenFollower(ScreenSubscription):
     stream that ends without it can be opened again.
     """
 
-    def __init__(self, session: ScreenSession) -> None:
-        super().__init__(session.terminal.snapshot)
-        self._terminal = session.terminal
+    def __init__(self, session: AgentSession, snapshot: Callable[[], bytes]) -> None:
+        super().__init__(snapshot)
+        assert session.driver.screen is not None
+        self._process, self._screen = session.driver.process, session.driver.screen
         self._dimensions = (0, 0)
 
     def _take(self) -> bytes:
@@ -168,11 +170,11 @@ class ScreenFollower(ScreenSubscription):
         return self._frames(await super()._catch_up())
 
     def _last(self) -> bytes:
-        return b'event: end\ndata: {"exit_status":%d}\n\n' % self._terminal.process.ended.result()
+        return b'event: end\ndata: {"exit_status":%d}\n\n' % self._process.ended.result()
 
     def _frames(self, data: bytes) -> bytes:
         frame = b"event: bytes\ndata: %b\n\n" % b64encode(data) if data else b""
-        dimensions = (self._terminal.screen.columns, self._terminal.screen.rows)
+        dimensions = (self._screen.columns, self._screen.rows)
         if self._dimensions == dimensions:
             return frame
         self._dimensions = dimensions
@@ -189,9 +191,8 @@ class TerminalStreams:
     def __len__(self) -> int:
         return len(self._open)
 
-    def subscribe(self, session: ScreenSession) -> ScreenFollower:
-        follower = ScreenFollower(session)
-        session.terminal.add_viewer(follower)
+    def subscribe(self, session: AgentSession) -> ScreenFollower:
+        follower = session.driver.view(partial(ScreenFollower, session))
         follower.on_unsubscribe.append(self._open.discard)
         self._open.add(follower)
         if self._is_closed:
@@ -209,7 +210,7 @@ class TerminalStreams:
             follower.close()
 
 
-def terminal_stream(session: ScreenSession, streams: TerminalStreams) -> EventStreamResponse:
+def terminal_stream(session: AgentSession, streams: TerminalStreams) -> EventStreamResponse:
     """The response for a client that watches the terminal; `streams` are the server's `terminal_streams`. It
     is an ASGI application, so a Starlette endpoint can return it."""
     return EventStreamResponse(streams.subscribe(session))
