@@ -32,7 +32,6 @@ from ostler.schema.events import CommandRan, Event, RunEnded, RunWaiting
 from ostler.schema.facts import Fact
 from ostler.schema.messages import PlainBlock, as_content
 from ostler.schema.requests import Prompt, RunCommand
-from ostler.sessions.inbox import InboxReader
 from ostler.sessions.session import Session, create_session
 
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ async def run_command(session: Session, host: ExtensionHost, command: RunCommand
         request = msgspec.structs.replace(command, id=session.journal.world.new_id("req"))
         host.own_requests.add(request.id)
         await session.journal.store.submit(session.id, request)
-        await InboxReader(session.journal, session.harness, session=session).read()
+        await session.read_inbox()
         if session.state.run is None:
             async for quiet in run_queue(session):
                 yield quiet

@@ -156,6 +156,15 @@ def is_being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+async def run_shielded(work: Coroutine[Any, Any, Any]) -> None:
+    """Waits for `work` to end, even when we are cancelled once more."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+
+
 class Stopwatch:
     """Counts the time that does not count: while a tool waits for a person."""
 

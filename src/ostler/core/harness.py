@@ -24,7 +24,9 @@ from ostler.schema.facts import Fact
 
 if TYPE_CHECKING:
     from ostler.core.children import SpawnedChildren
+    from ostler.core.loop import Loop
     from ostler.core.questions import Questions
+    from ostler.schema.requests import AnyRequest
 
 
 Remember = Callable[[QuestionAsked, QuestionAnswered, str], Sequence[Event]]
@@ -115,6 +117,9 @@ class OpenSession(Protocol):
     children: Children | None
     """Runs the children of the open run's calls."""
 
+    loop: Loop | None
+    """Drives the open run; None between drives."""
+
     @property
     def id(self) -> str: ...
 
@@ -132,6 +137,12 @@ class OpenSession(Protocol):
     def is_running(self) -> bool: ...
 
     def cancel(self, reason: str = ...) -> None: ...
+
+    async def read_inbox(self) -> None:
+        """Handles the requests that have arrived."""
+
+    async def handle(self, request: AnyRequest) -> None:
+        """Handles one request of the inbox."""
 
 
 class SessionListener:

@@ -14,7 +14,7 @@ from ostler.drivers.screen import ASCII_WHITESPACE
 from ostler.schema import events, requests
 from ostler.schema.errors import SessionBusy, StoreError, UsageError
 from ostler.schema.messages import Text, text_of
-from ostler.sessions.inbox import InboxReader
+from ostler.sessions.session import Session
 
 _OF_ANY_SESSION = (
     requests.Rename,
@@ -123,7 +123,7 @@ class AgentInbox:
                 self._refuse(request, "no run is open")
             case _ if isinstance(request, _OF_ANY_SESSION):
                 harness = harness_without_model(journal.state.cwd)
-                await InboxReader(journal, harness).handle(request)
+                await Session(journal, harness).handle(request)
             case _:
                 name = type(request).__struct_config__.tag
                 self._refuse(request, f"a terminal agent cannot be asked to {str(name).replace('_', ' ')}")

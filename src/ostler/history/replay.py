@@ -56,7 +56,7 @@ from ostler.schema.events import RunEnded, RunWaiting
 from ostler.schema.facts import Fact
 from ostler.schema.ids import new_id
 from ostler.schema.outcomes import Failed, Ok, Pending, Settled, failed, ok
-from ostler.schema.requests import Steer
+from ostler.schema.requests import AnyRequest, Steer
 from ostler.store.memory import MemoryStore
 from ostler.tools.child_process import stop_background
 
@@ -213,9 +213,6 @@ class RunReplay:
         run = self._journal.state.run
         said = self._steers.pop(run.steps + 1, []) if run else []
         return [Steer(id=message.request, content=message.content) for message in said]
-
-    async def read(self) -> None:
-        pass
 
     async def answer(self, asked: events.QuestionAsked) -> Any:
         """The recorded answer to the next question about this call."""
@@ -423,6 +420,7 @@ class ReplaySession:
         self.position: TreePosition | None = None
         self.children: Children | None = None
         self.budget: Budget | None = None
+        self.loop: Loop | None = None
         self.is_running = True
 
     @property
@@ -435,6 +433,20 @@ class ReplaySession:
 
     def cancel(self, reason: str = "") -> None:
         pass
+
+    async def read_inbox(self) -> None:
+        pass
+
+    async def handle(self, request: AnyRequest) -> None:
+        pass
+
+
+class ReplayLoop(Loop):
+    """Takes its steers from the recording."""
+
+    def __init__(self, session: ReplaySession, cancel: CancelToken, replay: RunReplay) -> None:
+        super().__init__(session, cancel)
+        self.take_steers = replay.take  # type: ignore[method-assign]
 
 
 class _Tape(MemoryStore):
@@ -494,8 +506,7 @@ async def _replay_run(run: RecordedRun, tape: _Tape, session: str, stage: Stage)
     offered = {name for step in run.steps.values() for name in step.tools}
     names = own.tools if stage.own else offered
     harness.set_tools([ReplayedTool(name, own.tools.get(name), replaying, live=stage.live) for name in names])
-    loop = Loop(ReplaySession(journal, harness, stage.memory), cancel)
-    loop.steering = replaying
+    loop = ReplayLoop(ReplaySession(journal, harness, stage.memory), cancel, replaying)
     replaying.finish(await loop.advance())
     return replaying
 

@@ -16,7 +16,7 @@ from ostler.core.store import Store
 from ostler.schema.errors import SessionBusy, SessionHeld, UsageError
 from ostler.schema.events import RequestRefused
 from ostler.schema.requests import ALONE, OF_A_RUN, Answer, AnyRequest, Cancel
-from ostler.sessions.inbox import SECRET_NEEDS_ITS_CALL, InboxReader
+from ostler.sessions.inbox import SECRET_NEEDS_ITS_CALL
 from ostler.sessions.lease import close_dead_agent, kill_orphans, new_owner
 from ostler.sessions.run_tree import OpenQuestion
 from ostler.sessions.session import RunOutcome, Session
@@ -81,7 +81,7 @@ async def _take_up(
         if isinstance(request, Cancel) and not request.call and journal.state.run is not None:
             await session.cancel_idle_run(request)
         else:
-            await InboxReader(journal, harness, session=session).handle(request)
+            await session.handle(request)
     finally:
         for listener in harness.listeners:
             await listener.on_close(session)
