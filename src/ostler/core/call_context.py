@@ -1,4 +1,4 @@
-"""What a running call may know and do; its output: published live, stored in a blob, bounded for the model."""
+"""What a running call may know and do; its output: live, stored in a blob, and bounded for the model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Processes as they are known across a crash: by pid *and* start time, on one boot of one host."""
-# MERGED: Being told that a child has ended, without waiting for it.
-# MERGED: Other programs, looked up on PATH.
-# MERGED: Running another program for a while: it ends in time, with its whole group, and before we do.
+"""Processes: identified across crashes by pid *and* start time, on one boot of one host; exits, programs on
+PATH, and programs that run for a while."""
 
 from __future__ import annotations
 
