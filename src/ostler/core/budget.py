@@ -1,5 +1,5 @@
-"""What a run and its children may use: counted over the whole tree, reserved before each model call."""
-# MERGED: The limit of a run's time: it ends the run wherever it is.
+"""Limits of a run and its children: counted over the whole tree, reserved before each model call; and the
+time limit, which ends the run wherever it is."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from ostler.core.journal import Journal
 
 WARN_AT = 0.8
-"""The part of a limit that a person is warned at, once."""
+"""The part of a limit at which there is a warning, once."""
 
 
 TINY = 1e-9
-"""What sums of dollars may be wrong by."""
+"""The rounding error of sums of dollars."""
 
 
 CHARACTERS_A_TOKEN = 4
 
 
 class Budget:
-    """One for each run under way. A child's asks its parent's as well, and is counted by it.
+    """The budget of an open run. A child's budget also asks its parent's, which counts it.
 
-    What has been used follows from the facts; only what is reserved for the call under way is kept here. So a
-    tree is counted in the one process that drives it, and after a crash the facts say where it stood.
-    Time is not counted here: its limit must also reach a call that hangs (`time_limit.py`).
+    What has been used follows from the facts; only reservations are kept here. So a tree is counted in the
+    one process that drives it, and after a crash the facts say where it stood. `time_limit` counts the time:
+    it must also reach a call that hangs.
     """
 
     def __init__(self, journal: Journal, limits: Limits, parent: Budget | None = None) -> None:
@@ -265,7 +265,7 @@ async def time_limit(journal: Journal, seconds: float | None, cancel: CancelToke
 
 
 class _Watch:
-    """Counts the time of a run from where its log ends: for as long as nobody drove it, none has passed."""
+    """Counts the time of a run from the end of its log: while no process drove it, none has passed."""
 
     def __init__(self, journal: Journal, run: RunState) -> None:
         self._journal = journal
@@ -279,7 +279,7 @@ class _Watch:
         journal, run = self._journal, self._run
         if "seconds" not in run.warned and journal.state.run is run and not journal.failed:
             journal.record(limit_warning("seconds", seconds * WARN_AT, seconds))
-            with suppress(StoreError):  # `Journal.fail` has told everybody
+            with suppress(StoreError):  # `Journal.fail` has published it
                 await journal.commit()
         await self._until(seconds)
         cancel.cancel(f"the limit of {seconds:g} {TIME_IS_UP}", is_limit=True)

@@ -1,5 +1,4 @@
-"""What one running call may know and do."""
-# MERGED: The output of a running tool: shown live, kept in a blob, bounded for the model.
+"""What a running call may know and do; its output: live, stored in a blob, and bounded for the model."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ from ostler.schema.events import (
 )
 from ostler.schema.facts import Fact, storage_problem
 from ostler.schema.messages import BlobRef, PlainBlock, Text, text_of
-from ostler.schema.outcomes import Question
+from ostler.schema.outcomes import Failed, Question, failed
 from ostler.schema.usage import Usage
 
 FLUSH_AFTER = 0.2
@@ -46,20 +45,20 @@ FLUSH_SIZE = 256 * 1024
 
 
 KEEP_AT_MOST = 256 * 1024 * 1024
-"""A command that prints for ever must not fill the disk."""
+"""A command that never stops printing must not fill the disk."""
 
 
 TAIL_SIZE = 4 * 1024
 
 
 def blob_of_call(call: str) -> str:
-    """Where a call's output is kept: the same name before and after a crash."""
+    """The name of the blob with a call's output: the same before and after a crash."""
     return f"out_{call}"
 
 
 class OutputSpool:
-    """Everything one call printed. It reaches the blob store at the latest `FLUSH_AFTER` seconds later,
-    so that a crash loses next to nothing of it; a short, quick call writes nothing at all."""
+    """The whole output of a call. It is in the blob store after `FLUSH_AFTER` seconds at the latest, so that
+    a crash loses almost nothing; a short, quick call writes nothing."""
 
     def __init__(
         self,
@@ -86,7 +85,7 @@ class OutputSpool:
         self.stored = 0
 
     def write(self, text: str, stream: Literal["out", "err"]) -> None:
-        """May be called from any thread: tools that are plain functions run in one of their own."""
+        """May be called from any thread: tools that are plain functions run in one."""
         if threading.get_ident() == self._thread:
             self._write(text, stream)
         else:
@@ -110,17 +109,17 @@ class OutputSpool:
 
     @property
     def tail(self) -> str:
-        """The end of the output, to tell of a call that was cut."""
+        """The end of the output, for the result of a call that was stopped."""
         return self._tail
 
-    async def close(self, told: int) -> BlobRef | None:
-        """The blob with the whole output, when the model was told fewer characters than there were."""
+    async def close(self, sent: int) -> BlobRef | None:
+        """The blob with the whole output, if the model gets fewer characters than there are."""
         self._closed = True
         if self._timer:
             self._timer.cancel()
         if self._flushing:
             await self._flushing
-        if self.stored or self.size > told:
+        if self.stored or self.size > sent:
             await self._flush()
         return await self._blobs.blob(self._session, blob_of_call(self._call)) if self.stored else None
 
@@ -147,7 +146,7 @@ class OutputSpool:
 
 
 def replace_surrogates(text: str) -> str:
-    """The text with halves of characters replaced: such as come from file names cannot be stored."""
+    """The text with lone surrogates replaced: they come from file names, and cannot be stored."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -158,7 +157,7 @@ def replace_surrogates(text: str) -> str:
 async def bounded(
     content: tuple[PlainBlock, ...], limits: ResultLimits, blobs: Blobs, session: str, call: str
 ) -> tuple[tuple[PlainBlock, ...], BlobRef | None]:
-    """Content that is not too long for the model: the middle is cut, the whole is kept in a blob."""
+    """Content that fits the limits: the middle is left out, and a blob has the whole."""
     texts = [block.text for block in content if isinstance(block, Text)]
     is_short = sum(map(len, texts)) <= limits.characters
     if is_short and (limits.lines is None or sum(text.count("\n") + 1 for text in texts) <= limits.lines):
@@ -174,7 +173,7 @@ async def bounded(
 
 
 def _ends(whole: str, limits: ResultLimits) -> tuple[str, str]:
-    """The beginning and the end that the model is told."""
+    """The beginning and the end that the model gets."""
     head = tail = whole
     lines = whole.split("\n")
     if limits.lines is not None and len(lines) > limits.lines:
@@ -184,8 +183,16 @@ def _ends(whole: str, limits: ResultLimits) -> tuple[str, str]:
     return head[:half], tail[-half:]
 
 
+def cut_short(
+    text: str, output: str, kind: Literal["tool_cancelled", "tool_timed_out", "tool_interrupted"]
+) -> Failed:
+    """The result of a call that was stopped, with the end of its output."""
+    content = f"{text}\nOutput before that:\n{output}" if output.strip() else text
+    return failed(content, kind=kind, summary=text)
+
+
 class CallContext:
-    """The `ToolContext` that the kernel hands to a tool."""
+    """The `ToolContext` of a running call."""
 
     def __init__(
         self,
@@ -282,17 +289,17 @@ class CallContext:
         return await self.journal.store.read(self.session, limit=self._run.first_seq - 1)
 
     def publish_trace(self, child: str, events: Sequence[Event | Fact]) -> None:
-        spelled = [Raw(event.line()) if isinstance(event, Fact) else event for event in events]
-        self.journal.publish([ChildEvent(self.call, child, event) for event in spelled])
+        encoded = [Raw(event.line()) if isinstance(event, Fact) else event for event in events]
+        self.journal.publish([ChildEvent(self.call, child, event) for event in encoded])
 
     def record_use(self, child: str, usage: Usage) -> None:
-        """What another vendor's agent used for the call. Told after the run, it counts for no other."""
+        """Records what another vendor's agent used for the call; ignored after the run."""
         run = self.journal.state.run
         if run is not None and run.id == self.run and not self.journal.failed:
             self.journal.record(ChildUsed(self.call, child, usage))
 
     def run_child(self, request: ChildRequest) -> Coroutine[Any, Any, ChildResult]:
-        # Counted when it is called, not when it gets its first turn: it must be the same after a crash.
+        # Counted when it is called, not when the coroutine starts: it must be the same after a crash.
         self._child_count += 1
         return self._run_child(child_session(self.session, self.call, self._child_count), request)
 
@@ -314,7 +321,7 @@ class CallContext:
 
 
 async def results_in(journal: Journal) -> AsyncIterator[ToolResultFact]:
-    """The results on the session's path so far, oldest first."""
+    """The results on the session's path, oldest first."""
     for fact in await journal.store.read_opening(journal.session):
         if fact.type == "tool_result" and isinstance(fact.event, ToolResultFact):
             yield fact.event

@@ -1,4 +1,4 @@
-"""Whether a call may run, and with which arguments: the tool, the schema, hooks, permission, people."""
+"""The gate before each call: may it run, and with which arguments? Schema, hooks, permission, answers."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ REFUSED = "The call was refused."
 
 
 class ApprovedCall(msgspec.Struct, frozen=True):
-    """A call that may run now, with its arguments as judged and as the tool wants them."""
+    """A call that may run, with its arguments as JSON and as the tool takes them."""
 
     tool: Tool
     arguments: dict[str, Any]
     validated: Any
     key: str = ""
-    """Of an idempotent tool: under it its results are found again."""
+    """The idempotency key, under which its result can be reused."""
     answer: Any = None
     state: Any = None
     allowed_by: str = ""
 
 
 class CallGate:
-    """Decides about the calls of a session, one after the other."""
+    """Checks the calls of a session, one after the other."""
 
     def __init__(self, session: OpenSession, scope: HookScope) -> None:
         self._session = session
@@ -49,16 +49,16 @@ class CallGate:
         called = call.called
         tool = self._harness.tools.get(called.name)
         if tool is None or called.name not in step.tools:
-            known = ", ".join(step.tools) or "none"
+            names = ", ".join(step.tools) or "none"
             text = f'the tool "{called.name}" is switched off' if tool else f'unknown tool "{called.name}"'
-            return failed(f"{text}; the tools are: {known}", kind="unknown_tool")
+            return failed(f"{text}; the tools are: {names}", kind="unknown_tool")
         if called.malformed:
             return failed(
                 f"invalid arguments for {called.name}: {called.malformed}", kind="invalid_arguments"
             )
         if call.answered and call.question:
             return self.resume(call, tool, call.question, call.answered)
-        if call.started and tool.spec.reattaches:  # it was permitted, and its child knows what it was told
+        if call.started and tool.spec.reattaches:  # it was permitted, and its child has its task
             return self._ready_again(tool, call.arguments)
         arguments = coerce(called.arguments, tool.spec.schema)
         validated, problem = _validated(tool, arguments)
@@ -90,7 +90,7 @@ class CallGate:
         return self._ready(tool, planned.arguments, validated, allowed_by)
 
     def _remembered(self) -> dict[str, str]:
-        """The rules that this session and its parents' remember; its own count last."""
+        """The rules that this session and its parents' remember; its own override theirs."""
         position, own = self._session.position, self._journal.state.permissions
         return {**position.permissions(), **own} if position else own
 
@@ -105,7 +105,7 @@ class CallGate:
         return ApprovedCall(tool, arguments, validated, key, allowed_by=allowed_by)
 
     async def _precheck(self, tool: Tool, validated: Any) -> str:
-        """Why the call would fail whatever a person says: nobody is asked about that."""
+        """Why the call would fail whatever a person answers: then there is no question."""
         precheck = getattr(tool, "precheck", None)
         if precheck is None:
             return ""
@@ -133,7 +133,7 @@ class CallGate:
     def resume(
         self, call: CallState, tool: Tool, asked: events.QuestionAsked, answered: events.QuestionAnswered
     ) -> ApprovedCall | Settled:
-        """What an answered question makes of its call."""
+        """Continues a call whose question was answered."""
         if asked.asked_by in ("permission", "hook"):
             if not grants(asked, answered):
                 own_words = isinstance(answered.answer, str) and answered.answer not in asked.question.choices
@@ -178,13 +178,13 @@ class _Before:
 
 
 def idempotency_key(tool: str, arguments: dict[str, Any], within: str) -> str:
-    """The same for the same tool and arguments, however they were spelled, within one run or session."""
+    """The same for the same tool and arguments, however the JSON was written, in one run or session."""
     canonical = msgspec.json.encode((within, tool, arguments), order="sorted")
     return blake2b(canonical, digest_size=16).hexdigest()
 
 
 def _validated(tool: Tool, arguments: dict[str, Any]) -> tuple[Any, str]:
-    """The arguments as the tool wants them, or what is wrong with them."""
+    """The arguments as the tool takes them, or what is wrong with them."""
     try:
         return tool.validate(arguments), ""
     except InvalidArguments as error:

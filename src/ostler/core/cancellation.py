@@ -1,5 +1,4 @@
-"""A cancel token: one way to say stop, that reaches everything which was given the token."""
-# MERGED: Bounded ways to stop what was started.
+"""Cancellation: a token that stops everything it was given to, and bounded ways to stop a task."""
 
 from __future__ import annotations
 
@@ -18,10 +17,10 @@ class CancelToken:
         self.cancelled = False
         self.reason = ""
         self.request = ""
-        """The request that asked for it, if one did."""
+        """The request that asked for it, if any."""
         self.is_limit = False
-        """Nobody asked for it: time is up."""
-        self._callbacks: list[Callable[[], None]] = []
+        """The time limit did it."""
+        self._callbacks: list[Callable[[], object]] = []
 
     def cancel(self, reason: str = "cancelled", request: str = "", *, is_limit: bool = False) -> None:
         if self.cancelled:
@@ -34,8 +33,8 @@ class CancelToken:
         for callback in callbacks:
             callback()
 
-    def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Calls `callback` on cancellation (now, if it has happened). Returns how to take it back."""
+    def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Calls `callback` on cancellation (now, if it has happened). Returns a function that removes it."""
         if self.cancelled:
             callback()
             return lambda: None
@@ -72,7 +71,7 @@ class ScopeCancelled(Exception):
 
 
 class SilenceTimeout(Exception):
-    """Nothing was heard for too long."""
+    """No `reset` for too long."""
 
 
 class cancel_scope:
@@ -104,19 +103,19 @@ class cancel_scope:
         return self
 
     def reset(self) -> None:
-        self._last_heard = self._loop.time()
+        self._last_reset = self._loop.time()
 
     def _listen_for(self, seconds: float) -> None:
-        # One timer serves many uses and reads of the network: a timer for each would take longer than all
-        # else that is done here. It must not keep us alive, with all that hangs on the token.
+        # One timer serves many uses and network reads: a timer for each would take longer than everything
+        # else here. It must not keep us alive, with all that hangs on the token.
         self._timer = self._loop.call_later(seconds, _listen, weakref.ref(self))
 
     def listen(self) -> None:
-        """Time is up, unless something was heard meanwhile."""
+        """Fires, unless there was a `reset` meanwhile."""
         self._timer = None
         if self._task is None or self.silence is None:
             return
-        left = self._last_heard + self.silence - self._loop.time()
+        left = self._last_reset + self.silence - self._loop.time()
         if left < CLOCK_SLACK:
             self._fire(SilenceTimeout)
         else:
@@ -151,13 +150,22 @@ def _listen(watch: weakref.ref[cancel_scope]) -> None:
 
 
 def is_being_cancelled() -> bool:
-    """Whether somebody cancels the present task; else a `CancelledError` came from the code that it runs."""
+    """Whether the current task is being cancelled; else a `CancelledError` came from code that it runs."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
+async def run_shielded(work: Coroutine[Any, Any, Any]) -> None:
+    """Waits for `work` to end, even when we are cancelled once more."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+
+
 class Stopwatch:
-    """Counts the time that does not count: while a tool waits for a person."""
+    """Counts the time that a tool waits for a person, which its timeout leaves out."""
 
     def __init__(self) -> None:
         self._paused = 0.0
@@ -165,7 +173,7 @@ class Stopwatch:
         self._since: float | None = None
 
     def pause(self) -> None:
-        """Until as many `go_on` as there were pauses: it may wait for two things at once."""
+        """Until as many `go_on` as pauses: it may wait for two things at once."""
         self._pauses += 1
         if self._since is None:
             self._since = asyncio.get_running_loop().time()
@@ -182,7 +190,7 @@ class Stopwatch:
 
 
 running_stopwatch: ContextVar[Stopwatch | None] = ContextVar("running_stopwatch", default=None)
-"""Of the handler that runs here: a question to a person stops it."""
+"""The running handler's: a question to a person pauses it."""
 
 
 async def run_with_timeout(
@@ -198,24 +206,21 @@ async def run_with_timeout(
     """
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(work)
-    news = loop.create_future()
+    wakeup = loop.create_future()
 
-    def tell(*_: object) -> None:
-        if not news.done():
-            news.set_result(None)
+    def wake(*_: object) -> None:
+        if not wakeup.done():
+            wakeup.set_result(None)
 
-    def tell_soon() -> None:
-        loop.call_soon(tell)
-
-    task.add_done_callback(tell)
-    forget = token.on_cancel(tell_soon)
+    task.add_done_callback(wake)
+    forget = token.on_cancel(lambda: loop.call_soon(wake))
     began = loop.time()
     left = timeout
     try:
         while True:
-            timer = None if left is None else loop.call_later(left, tell)
+            timer = None if left is None else loop.call_later(left, wake)
             try:
-                await news
+                await wakeup
             finally:
                 if timer:
                     timer.cancel()
@@ -226,7 +231,7 @@ async def run_with_timeout(
             left = timeout - (loop.time() - began) + (stopwatch.paused() if stopwatch else 0.0)
             if left < CLOCK_SLACK:
                 break
-            news = loop.create_future()
+            wakeup = loop.create_future()
         task.cancel()
         await asyncio.wait({task}, timeout=GRACE)
         return ("cancelled" if token.cancelled else "timed_out"), task

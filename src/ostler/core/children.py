@@ -1,5 +1,4 @@
-"""Children: what a call may ask of a run of its own, and what comes of it."""
-# MERGED: Children that no call has: extensions spawn them, in a run or between two.
+"""Children: requests and results of child runs; `SpawnedChildren` are those that extensions start."""
 
 from __future__ import annotations
 
@@ -26,23 +25,22 @@ if TYPE_CHECKING:
 
 
 MAX_TOGETHER = 8
-"""Children of one run that work at the same time; more wait their turn. Each of them may have as many."""
+"""Children of one run that work in parallel; more wait their turn. Each of them may have as many."""
 
 
 class HistoryPolicy(msgspec.Struct, frozen=True):
     """What a child knows of its parent's conversation: the prompts and answers of its last `runs` runs.
 
-    The present run is the last one: with 1 the child is told what the parent was asked.
+    The current run is the last one: with 1 the child gets the parent's prompt.
     """
 
     runs: int = 0
     keep: Callable[[Message], bool] | None = None
-    """Is asked about each message of those runs, in place of prompts and answers only. A call is told only
-    together with its result."""
+    """Selects messages of those runs, instead of prompts and answers. A call is kept only with its result."""
 
 
 class TracePolicy(msgspec.Struct, frozen=True):
-    """What is seen of a child live, under its parent's call. Its own log has all of it in any case."""
+    """What is published of a child live, under its parent's call. Its own log has everything."""
 
     live: bool = True
 
@@ -52,33 +50,33 @@ class ExecutionPolicy(msgspec.Struct, frozen=True):
 
     model: str = ""
     tools: tuple[str, ...] | None = None
-    """Of its parent's; a child never has more."""
+    """A subset of its parent's; a child never has more."""
     system: str = ""
-    """In place of its parent's system prompt."""
+    """Replaces its parent's system prompt."""
     append_system: str = ""
     limits: Limits = Limits()
-    """Of the child and its own children. Its parents' limits hold as well."""
+    """For the child and its own children. Its parents' limits hold as well."""
     context: dict[str, dict[str, Any]] = {}
-    """Rules of what it is told, over those of its parent."""
+    """Context rules that override its parent's."""
     judge: str = ""
-    """The tool whose last result is the child's result, in place of its answer."""
+    """The tool whose last result is the child's result, instead of its answer."""
 
 
 class ChildRequest(msgspec.Struct, frozen=True):
-    """What a child shall do, and how."""
+    """What a child does, and how."""
 
     prompt: tuple[PlainBlock, ...]
     agent: str = ""
-    """What it is called in the log. The policies say how it works: no file is read for it."""
+    """Its name in the log. The policies say how it works: no file is read for it."""
     resumes: str = ""
-    """The session of an earlier child, whose whole conversation this one knows."""
+    """The session of an earlier child, whose whole conversation this one gets."""
     history: HistoryPolicy = HistoryPolicy()
     trace: TracePolicy = TracePolicy()
     execution: ExecutionPolicy = ExecutionPolicy()
 
 
 class ChildResult(msgspec.Struct, frozen=True):
-    """What came of a child. `text` is its answer, or as much of one as there was when it was cut."""
+    """The result of a child. `text` is its answer, or what there was of it when the child was stopped."""
 
     session: str
     run: str
@@ -96,14 +94,14 @@ class ChildResult(msgspec.Struct, frozen=True):
 
 
 class ChildStatus(msgspec.Struct, frozen=True):
-    """How a child stands: whether only somebody else can move it, and what it and its own have used."""
+    """The status of a child: whether it waits for something outside, and what it and its own have used."""
 
     waits: bool
     used: BudgetUse
 
 
 class ChildWaits(Exception):
-    """A child waits for a person; its parent's call stays open until the child has ended."""
+    """The child waits for a person; its parent's call stays open until the child has ended."""
 
     def __init__(self, child: str) -> None:
         super().__init__(f"waits for the child {child}")
@@ -111,12 +109,12 @@ class ChildWaits(Exception):
 
 
 def child_session(session: str, call: str, number: int) -> str:
-    """Always the same for the same child: a crash cannot start it twice."""
+    """The same id for the same child: a crash cannot start it twice."""
     return "ses_" + blake2b(f"{session}/{call}/{number}".encode(), digest_size=12).hexdigest()
 
 
 Watch = Callable[[Sequence[Event | Fact]], None]
-"""Sees what happens in a child, as it happens."""
+"""Gets a child's events live."""
 
 
 WAITED = "it waited for somebody, and nobody could have come back to it later"
@@ -130,11 +128,11 @@ async def _nothing() -> None:
 
 
 class SpawnedChildren:
-    """Those of a run, or, without a budget, those that a session has between its runs.
+    """Children of a run, or, without a budget, of a session between its runs.
 
-    - A run neither ends nor waits before they have ended. What cuts the run cuts them.
-    - One that waits for somebody is ended: nobody could come back to it later.
-    - None is ever started again: those that a dead process left get their end.
+    - A run neither ends nor waits before they have ended. What cancels the run cancels them.
+    - One that waits for a person is ended: nothing could continue it later.
+    - None is started again: recovery ends those that a dead process left.
     """
 
     call = ""
@@ -157,18 +155,18 @@ class SpawnedChildren:
         self.depth = run.started.depth if run else -1  # a child that belongs to no run is a root itself
         self._children = children
         self._hold = hold
-        """Makes sure of the session's lease."""
+        """Makes sure that we hold the session's lease."""
         self._tasks: dict[asyncio.Task[Any], Callable[[], None]] = {}
-        """Each with how it is cut."""
+        """Each with the function that cancels it."""
         self._watching: dict[str, Watch] = {}
 
     def own(self, task: asyncio.Task[Any], cut: Callable[[], None]) -> None:
-        """Work with a child and with what comes of it. It has ended when we have: `cut` makes it end soon."""
+        """Adopts a task that works with a child: `cancel` calls `cut`, and waits for it."""
         self._tasks[task] = cut
         task.add_done_callback(self._tasks.pop)
 
     async def start(self, child: str, request: ChildRequest, extension: str, watch: Watch) -> ChildResult:
-        """Runs a child to its end, whatever that is. Raises what code of others has raised meanwhile."""
+        """Runs a child to its end. Raises what third-party code has raised meanwhile."""
         assert self._children is not None
         await self._hold()
         task = text_of(request.prompt)[:TASK_EXCERPT]
@@ -180,26 +178,26 @@ class SpawnedChildren:
             await self._record_end(result)
             return result
         except ChildWaits:
-            return msgspec.structs.replace(await self._settle(child), reason=WAITED)
+            return msgspec.structs.replace(await self._end(child), reason=WAITED)
         except StoreError:
             raise
         except OstlerError as error:
             never = ChildResult(child, "", "failed", reason=error.message)
-            return msgspec.structs.replace(await self._settle(child, never), reason=error.message)
+            return msgspec.structs.replace(await self._end(child, never), reason=error.message)
         except BaseException:
-            await self._settle(child)
+            await self._end(child)
             raise
         finally:
             del self._watching[child]
 
     def publish_trace(self, child: str, events: Sequence[Event | Fact]) -> None:
-        spelled = [Raw(event.line()) if isinstance(event, Fact) else event for event in events]
-        self.journal.publish([ChildEvent("", child, event) for event in spelled])
+        encoded = [Raw(event.line()) if isinstance(event, Fact) else event for event in events]
+        self.journal.publish([ChildEvent("", child, event) for event in encoded])
         if watch := self._watching.get(child):
             watch(events)
 
-    async def _settle(self, child: str, never: ChildResult | None = None) -> ChildResult:
-        """Makes a fact of the end. A child that has none gets one: `never`, if it never began."""
+    async def _end(self, child: str, never: ChildResult | None = None) -> ChildResult:
+        """Ends a child if it has not ended, and records that; as `never`, if it never started."""
         assert self._children is not None
         ended = await self._children.end(child, "nobody waits for it", self.harness)
         result = ended or never or ChildResult(child, "", "cancelled", reason=NEVER_BEGAN)
@@ -220,7 +218,7 @@ class SpawnedChildren:
     # --- ends ---------------------------------------------------------------------------------------
 
     async def join(self, cancel: CancelToken) -> bool:
-        """Waits until all have ended, or the run is cancelled. Says whether there were any."""
+        """Waits until all have ended, or the run is cancelled. False if there were none."""
         if not self._tasks:
             return False
         cancelled = asyncio.ensure_future(cancel.wait())
@@ -232,21 +230,21 @@ class SpawnedChildren:
         return True
 
     async def cancel(self) -> None:
-        """Cuts those that are under way, and waits for their ends."""
+        """Cancels all, and waits until they have ended."""
         while self._tasks:
-            for cut in tuple(self._tasks.values()):
-                cut()
+            for cancel_task in tuple(self._tasks.values()):
+                cancel_task()
             await asyncio.wait(tuple(self._tasks))
 
     async def recover(self) -> None:
-        """Gives those that a dead process left their end."""
+        """Records an end for those that a dead process left."""
         if self._tasks or self._children is None:
             return
-        for child in await self._left():
+        for child in await self._open_ids():
             ended = await self._children.cut(child, self.harness)
             await self._record_end(ended or ChildResult(child, "", "interrupted", reason=NEVER_BEGAN))
 
-    async def _left(self) -> list[str]:
+    async def _open_ids(self) -> list[str]:
         state, store = self.journal.state, self.journal.store
         if self.budget is not None:
             run = state.run
@@ -264,7 +262,7 @@ TASK_EXCERPT = 200
 
 
 def record_child_end(journal: Journal, budget: Budget | None, result: ChildResult) -> None:
-    """Makes a fact of a child's end, once: from here on its use counts as its parent's children's."""
+    """Records a child's end, once: from here on its use counts as its parent's children's."""
     run = journal.state.run
     child = run.children.get(result.session) if run else None
     if child is not None and child.ended is None and not journal.failed:

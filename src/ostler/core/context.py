@@ -1,8 +1,7 @@
-"""The Context contract: what a model is told in one step, and what is recorded of how that was chosen."""
-# MERGED: How a request begins, compared with the one before it: prompt caches depend on that, so the trace
-# MERGED: tells.
-# MERGED: The Tokenizer contract: how much of a model's window something takes, and how far to trust the
-# MERGED: number.
+"""The Context and Tokenizer contracts: what a model gets in a step, and how much of its window that takes.
+
+Prompt caches depend on how a request begins, so the trace says why a request begins unlike the previous one.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
 
 
 CompactionReason = Literal["automatic", "overflow", "user", "checkpoint"]
-"""Why it is compacted: it is about to be full, the vendor says so, a person or the model wants it."""
+"""It is nearly full, the vendor refused it as too long, a person asked, or the model did."""
 
 
 class CompactionRequest(msgspec.Struct, frozen=True):
-    """That the context shall be compacted: why, with what in mind, and at whose request."""
+    """A request to compact the context: why, with which instructions, and by which request."""
 
     occasion: CompactionReason
     instructions: str = ""
@@ -35,45 +34,45 @@ class CompactionRequest(msgspec.Struct, frozen=True):
 
 
 class ContextInput(msgspec.Struct, frozen=True):
-    """What could be told: all that is on the session's path, and what the agent works with."""
+    """Everything on the session's path, and what the agent works with."""
 
     system: str
     transcript: Transcript
     sources: Sequence[int]
-    """The number of the entry that each message comes from."""
+    """The entry of each message."""
     prompts: Set[int]
-    """Those of them that began a run."""
+    """The entries that began a run."""
     tools: tuple[ToolOffer, ...]
     model: Model
     steers: Set[int] = frozenset()
-    """Those of them that people said while a run was under way."""
+    """The entries that steered a run."""
     said: tuple[Message, ...] = ()
-    """What a hook adds behind the messages, in each request of a run."""
+    """Messages that a hook appends to each request of a run."""
 
 
 class BuiltContext(msgspec.Struct, frozen=True):
-    """What is told."""
+    """The content of a request."""
 
     system: str
     transcript: Transcript
     tail: tuple[Message, ...] = ()
     trace: dict[str, Any] | None = None
     problem: str = ""
-    """Why it cannot be made to fit: nothing is sent then."""
+    """Why it cannot fit: then nothing is sent."""
 
 
 class Context(Protocol):
-    """Chooses by rule what the model is told. One for each session; it may keep what it has counted.
+    """Chooses what the model gets, by rules. Each session has its own; it may cache counts.
 
     - The same session and policy give the same bytes, whatever was counted before.
-    - What was told in the step before stays as it was, unless the trace says why not.
-    - A call is never parted from its result.
+    - The content of the previous step stays as it was, unless the trace says why not.
+    - A call is never separated from its result.
     """
 
     async def build(self, journal: Journal, told: ContextInput) -> BuiltContext: ...
 
     def for_child(self) -> Context:
-        """Another one by the same rules, for a child's session."""
+        """A new one with the same rules, for a child's session."""
         ...
 
     async def needs_compaction(self, journal: Journal, told: ContextInput) -> bool:
@@ -83,7 +82,7 @@ class Context(Protocol):
     async def compact(
         self, journal: Journal, harness: Harness, told: ContextInput, order: CompactionRequest
     ) -> str:
-        """Records a `compacted`, and commits it. Returns why not, if it did not."""
+        """Records and commits a `compacted`. Returns the problem if it did not."""
         ...
 
 
@@ -94,14 +93,14 @@ def context_input(
     tools: tuple[ToolOffer, ...],
     plan: RunPlan | None = None,
 ) -> ContextInput:
-    """Everything on the session's path, and what a hook has planned to tell besides."""
+    """Everything on the session's path, and what a hook adds."""
     state, system = journal.state, harness.system
-    said: tuple[Message, ...] = ()
+    added: tuple[Message, ...] = ()
     if plan is not None:
         system = "\n\n".join(part for part in (system, plan.system) if part)
-        said = tuple(Message("user", as_content(text)) for text in plan.messages)
+        added = tuple(Message("user", as_content(text)) for text in plan.messages)
     return ContextInput(
-        system, state.transcript, state.sources, state.prompts, tools, model, state.steers, said
+        system, state.transcript, state.sources, state.prompts, tools, model, state.steers, added
     )
 
 
@@ -115,7 +114,7 @@ BY_A_HOOK = "by a hook that is asked for each context"
 
 
 class RequestPrefix(msgspec.Struct, frozen=True):
-    """What a request said first. A transcript only grows, so its length says what was in it."""
+    """The beginning of a request. A transcript only grows, so its length says what was in it."""
 
     system: str
     transcript: Transcript
@@ -125,22 +124,22 @@ class RequestPrefix(msgspec.Struct, frozen=True):
 
 
 def trace_with_prefix(journal: Journal, built: BuiltContext, request: ModelRequest) -> Any:
-    """The trace of a call, with what those who chose the context could not know.
+    """The trace of a call, with what the context could not know.
 
-    In the first call of a process, and whenever it is another one, it names the system prompt by a digest.
+    It has a digest of the system prompt in the first call of a process, and whenever that has changed.
     """
     before, transcript = journal.begun, request.transcript
     is_hooked = transcript is not built.transcript
     now = journal.begun = RequestPrefix(request.system, transcript, len(transcript), is_hooked)
     if built.trace is None:
         return None
-    found: dict[str, str] = {}
+    added: dict[str, str] = {}
     if before is None or before.system != now.system:
-        found["system"] = blake2b(now.system.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+        added["system"] = blake2b(now.system.encode(errors="surrogatepass"), digest_size=8).hexdigest()
     if before is not None and (why := _why_it_changed(before, now, built)):
-        said = built.trace.get("changed", FIRST)
-        found["changed"] = why if said == FIRST else said
-    return {**built.trace, **found} if found else built.trace
+        changed = built.trace.get("changed", FIRST)
+        added["changed"] = why if changed == FIRST else changed
+    return {**built.trace, **added} if added else built.trace
 
 
 def _why_it_changed(before: RequestPrefix, now: RequestPrefix, built: BuiltContext) -> str:
@@ -155,13 +154,13 @@ def _why_it_changed(before: RequestPrefix, now: RequestPrefix, built: BuiltConte
 
 
 def _begins_with(transcript: Transcript, before: RequestPrefix) -> bool:
-    told = before.transcript.messages[: before.length]
-    return list(transcript.messages[: before.length]) == list(told)
+    prefix = before.transcript.messages[: before.length]
+    return list(transcript.messages[: before.length]) == list(prefix)
 
 
 Source = Literal["estimated", "calibrated", "tokenizer", "reported"]
-"""By a rule; by a rule and what the vendor reported of like requests; with the model's vocabulary; by the
-vendor. In the order of their certainty."""
+"""By a rule; by a rule and the vendor's reports; by the model's vocabulary; by the vendor. In the order of
+their certainty."""
 
 
 Confidence = Literal["low", "medium", "high"]
@@ -204,7 +203,7 @@ def total(counts: Iterable[Count]) -> Count:
 
 
 class Tokenizer(Protocol):
-    """Counts what a model would be told, to keep within its window; never to bill anybody.
+    """Counts tokens to keep a request within the model's window; never for billing.
 
     - `model` is `PROVIDER/ID`, so that one tokenizer can serve all; an unknown one gets an estimate.
     - It never fails and never waits: it reads no network, and is called on the event loop.

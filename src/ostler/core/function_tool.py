@@ -1,6 +1,4 @@
-"""How a class becomes a tool: its fields are the parameters, its method `run` is what it does."""
-# MERGED: Arguments that were checked: a struct, or what is wrong with them in words that a model can act
-# MERGED: on.
+"""Tools from functions and classes; their arguments validated, with errors that a model can act on."""
 
 from __future__ import annotations
 

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class World(msgspec.Struct, frozen=True):
-    """What is outside: the clock, chance, and processes. The simulator brings its own."""
+    """The clock, randomness and processes. The simulator replaces them."""
 
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     new_id: NewId = new_id
     random: Random = Random()
     kill_processes_of: Callable[[str], int] = kill_processes_of
     process: Callable[[], ProcessId] = current_process
-    """Who we are to others."""
+    """The identity of this process."""
 
 
 EventHandler = Callable[[Sequence[Fact | Event]], None]
@@ -76,8 +76,8 @@ class Publisher(Generic[Handler]):
 class Journal:
     """Facts are *recorded* (they count for the state at once) and *committed* (they are in the log).
 
-    - Whatever is known at the same moment is recorded first and committed together: one append.
-    - Observers see a fact after it is committed; nothing is acted on before its intent is committed.
+    - What is known at the same moment is recorded first and committed together, in one append.
+    - Observers see a fact after it is committed; nothing is done before its intent is committed.
     - After a failed append nothing more can be recorded: the log no longer says what happens.
     """
 
@@ -89,29 +89,29 @@ class Journal:
         self.failed: StoreError | None = None
         self.on_failure: Callable[[StoreError], None] = lambda error: None
         self.on_close: list[Callable[[], None]] = []
-        """Called when the session is given back."""
+        """Called when the session is closed."""
         self.has_processes = False
         """A tool has started processes of its own since the session was opened."""
         self.is_moved = False
-        """The leaf was moved, and the state is still the one before."""
+        """The leaf was moved, and the state does not show it yet."""
         self.side_calls: set[str] = set()
-        """Model calls beside the steps that are under way here: whoever recovers leaves them alone."""
+        """Model calls outside of steps that run in this process: recovery leaves them alone."""
         self.handed_over: dict[str, Any] = {}
-        """Secret answers by their requests: the inbox, which is a file, holds the requests without them."""
+        """Secret answers by request: the inbox is a file, and holds the requests without them."""
         self.begun: RequestPrefix | None = None
-        """What the last request for a step began with."""
+        """The prefix of the last step's request."""
         self._publisher = Publisher[EventHandler](self._warn_of_handler)
         self._staged: list[Fact] = []
         self._appending: list[Fact] = []
         self._settled: dict[str, int] = {}
         self.is_detached = False
-        """Somebody else has the session: what is recorded meanwhile becomes a fact when it is ours again."""
-        self._aside: list[tuple[Event, str, str]] = []
-        """What waits for that: with its run, and the request that it settles."""
+        """Another process has the session: what is recorded meanwhile becomes facts when it is ours again."""
+        self._postponed: list[tuple[Event, str, str]] = []
+        """What waits for that, with its run and the request that it settles."""
         self._under_way: list[asyncio.Future[None]] | None = None
-        """Those who wait for the append under way; None while there is none."""
+        """The waiters for the running append; None while there is none."""
         self._behind: list[asyncio.Future[None]] = []
-        """Those who wait for the append after that one."""
+        """The waiters for the append after that one."""
 
     @property
     def session(self) -> str:
@@ -145,7 +145,7 @@ class Journal:
             parent=state.leaf if isinstance(event, Entry) else None,
         )
         if self.is_detached:
-            self._aside.append((event, run or "", settles))
+            self._postponed.append((event, run or "", settles))
             return fact
         state.apply(fact)
         self.is_moved = self.is_moved or isinstance(event, LeafMoved)
@@ -155,7 +155,7 @@ class Journal:
         return fact
 
     async def commit(self) -> None:
-        """Appends what was recorded, all of it or nothing, and shows it to the observers."""
+        """Appends what was recorded, all or nothing, and publishes it."""
         waiting = self._under_way
         if waiting is None:
             if not self._staged or self._append():
@@ -163,14 +163,13 @@ class Journal:
             waiting = self._under_way = []
         elif self._staged:
             waiting = self._behind
-        # Whoever waits here may be cancelled; an append under way must not be, or nobody would know
-        # whether it happened.
+        # The waiter may be cancelled; a running append must not be, or nobody would know whether it happened.
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting.append(done)
         await done
 
     def _append(self) -> bool:
-        """Begins to append what was recorded; True if that is done already."""
+        """Starts to append what was recorded; True if that is done already."""
         facts, settled = self._staged, self._settled
         try:
             taken = self.store.append_now(self.lease, facts, settled)
@@ -187,7 +186,7 @@ class Journal:
         return False
 
     def _conclude(self, facts: list[Fact], append: asyncio.Future[None]) -> None:
-        """Ends the append under way, and begins the one that is waited for behind it."""
+        """Ends the running append, and starts the next one if there are waiters for it."""
         waiting, self._under_way = self._under_way or [], None
         error = asyncio.CancelledError() if append.cancelled() else append.exception()
         if error is None:
@@ -207,12 +206,12 @@ class Journal:
             _wake(waiting, error)
 
     def close(self) -> None:
-        """Nothing more is written here: whoever waits for that is told."""
+        """Calls `on_close`: nothing more is written here."""
         for closed in self.on_close:
             closed()
 
     def fail(self, error: StoreError) -> None:
-        """The log cannot be written: followers are told, what runs is stopped; recovery writes the end."""
+        """The log cannot be written: publishes that, and stops the run; recovery records its end later."""
         if self.failed is None:
             self.failed = error
             self.publish([StoreFailed(failure_of(error))])
@@ -233,18 +232,18 @@ class Journal:
 
     @property
     def committed_seq(self) -> int:
-        """The last fact that is in the log, as far as it is known here."""
+        """The last fact that is in the log, as far as this process knows."""
         return self._staged[0].seq - 1 if self._staged else self.state.last_seq
 
     async def detach(self) -> None:
-        """Somebody else has the session now. What is not committed comes behind what they do."""
+        """Another process has the session now. What is not committed follows its facts later."""
         self.is_detached = True
         if not self._staged:
             return
         settles = {seq: request for request, seq in self._settled.items()}
         for fact in self._staged:
             if not isinstance(fact.event, UnknownEvent):
-                self._aside.append((fact.event, fact.run, settles.get(fact.seq, "")))
+                self._postponed.append((fact.event, fact.run, settles.get(fact.seq, "")))
         self._staged, self._settled = [], {}
         await self.reload()
 
@@ -254,12 +253,12 @@ class Journal:
         self.lease = lease
         await self.reload()
         self.is_detached = False
-        aside, self._aside = self._aside, []
-        for event, run, settles in aside:
+        postponed, self._postponed = self._postponed, []
+        for event, run, settles in postponed:
             self.record(event, run=run, settles=settles)
 
     async def reload(self) -> None:
-        """Folds the log anew, after the leaf was moved; and once more when somebody records meanwhile."""
+        """Folds the log again, after the leaf was moved; and once more if facts were recorded meanwhile."""
         while True:
             await self.commit()
             last = self.state.last_seq

@@ -1,6 +1,4 @@
-"""Whether a value fits a JSON Schema: the words that schemas of tools and answers use."""
-# MERGED: The parameters of a tool: from type hints and a docstring to a struct and its JSON Schema.
-# MERGED: Arguments as their schema wants them, where a model wrote the right value in the wrong type.
+"""JSON Schema: whether a value fits, the schema of a function's parameters, and coercion of arguments."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The Model contract, and what a model is told."""
-# MERGED: What a session is opened with where no model is needed, or none can be had.
+"""The Model contract, its requests, and `AbsentModel` for sessions without a model."""
 
 from __future__ import annotations
 
@@ -111,14 +110,14 @@ class Model(Protocol):
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]: ...
 
     async def aclose(self) -> None:
-        """Frees connections. Whoever made the model closes it."""
+        """Frees connections. The code that made the model closes it."""
 
 
 NOBODY_ANSWERS = "the session was opened without a model"
 
 
 class AbsentModel:
-    """Stands where nothing is going to be asked, or says why nobody answers."""
+    """Stands for a model where none is needed, or where none can be had: `why` says the reason."""
 
     name = "absent"
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
+from ostler.core import context
 from ostler.core.cancellation import CancelToken, cancel_scope
 from ostler.core.completion import STREAM_ENDS, can_fall_back, read_stream, record_usage, retry_delay
-from ostler.core.context import BuiltContext, trace_with_prefix
+from ostler.core.context import BuiltContext
 from ostler.core.harness import OpenSession
 from ostler.core.hooks import (
     ContextDraft,
@@ -98,7 +99,7 @@ class ModelCaller:
             digest=request.digest(),
             attempt=step.attempts + 1,
             messages=len(request.transcript) + len(request.tail),
-            trace=trace_with_prefix(self._journal, built, request),
+            trace=context.trace_with_prefix(self._journal, built, request),
         )
         self._journal.record(called)
         await self._journal.commit()

@@ -1,4 +1,4 @@
-"""Questions to people while a run is under way: the first answer wins, whichever face it comes from."""
+"""Questions to people: the first answer wins, whichever front end it comes from."""
 
 from __future__ import annotations
 
@@ -18,29 +18,28 @@ Recorder = Callable[[QuestionAnswered], None]
 
 
 class Questions:
-    """Hands answers that arrive from outside to whoever waits for them in this process."""
+    """Delivers answers that arrive from outside to the code that waits for them in this process."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, asyncio.Future[QuestionAnswered]] = {}
         self._taken: set[str] = set()
 
     def take(self, request: str) -> bool:
-        """False when another reader of the inbox has taken this answer up: what it makes of it may not be
-        committed yet."""
+        """False when this request has been handled already: its facts may not be committed yet."""
         if request in self._taken:
             return False
         self._taken.add(request)
         return True
 
     def expect(self, asked: QuestionAsked) -> None:
-        """From its first fact on, answers from outside are for whoever is about to `ask` it here."""
+        """From now on answers from outside are delivered to `ask`."""
         self._waiting[asked.id] = asyncio.get_running_loop().create_future()
 
     def expects(self, question: str) -> bool:
         return question in self._waiting
 
     def deliver(self, answer: QuestionAnswered) -> bool:
-        """False when an expected question has its answer already."""
+        """False when the question has its answer already."""
         waiting = self._waiting[answer.id]
         if waiting.done():
             return False
@@ -48,12 +47,12 @@ class Questions:
         return True
 
     async def ask(self, asked: QuestionAsked, asker: Asker, record: Recorder) -> QuestionAnswered:
-        """Puts an expected question to a face, and waits for its answer or for one delivered from elsewhere.
+        """Asks an expected question, and waits for the asker's answer or for a delivered one.
 
-        The answer is recorded before anybody else has a turn: the next one must find the question closed.
+        The answer is recorded before any other task runs: the next answer must find the question closed.
         """
         waiting = self._waiting[asked.id]
-        asking = asyncio.ensure_future(_ask_face(asked, asker))
+        asking = asyncio.ensure_future(_call_asker(asked, asker))
         try:
             await asyncio.wait({waiting, asking}, return_when=asyncio.FIRST_COMPLETED)
             if waiting.done():
@@ -73,7 +72,7 @@ class Questions:
             del self._waiting[asked.id]
 
 
-async def _ask_face(asked: QuestionAsked, asker: Asker) -> QuestionAnswered:
+async def _call_asker(asked: QuestionAsked, asker: Asker) -> QuestionAnswered:
     try:
         answer: Any = await asker(asked)
     except CallRefused as refusal:
@@ -84,22 +83,22 @@ async def _ask_face(asked: QuestionAsked, asker: Asker) -> QuestionAnswered:
 
 
 def as_stored(asked: QuestionAsked, answer: QuestionAnswered) -> QuestionAnswered:
-    """The answer as the log may have it: a secret is never stored."""
+    """The answer for the log: a secret is never stored."""
     return msgspec.structs.replace(answer, answer=None) if asked.question.secret else answer
 
 
 def run_of(asked: QuestionAsked) -> str | None:
-    """The run that the answer belongs to, as `Journal.record` has it. An extension's question belongs to
-    none, because the code that asks may outlive a run; and neither does its answer."""
+    """The run of an answer, for `Journal.record`. An extension's question and its answer belong to no run,
+    because the code that asks may outlive one."""
     return "" if asked.asked_by == "extension" else None
 
 
 def grants(asked: QuestionAsked, answer: QuestionAnswered) -> bool:
-    """Whether the answer to a permission question is a yes, for once or for a scope that was offered."""
-    said = answer.answer.strip().lower() if isinstance(answer.answer, str) else answer.answer
+    """Whether the answer to a permission question is a yes, once or for an offered scope."""
+    value = answer.answer.strip().lower() if isinstance(answer.answer, str) else answer.answer
     offered = [scope for scope in asked.question.choices if scope in ("session", "project", "user")]
-    return answer.outcome == "answered" and said in (True, "yes", "y", "allow", *offered)
+    return answer.outcome == "answered" and value in (True, "yes", "y", "allow", *offered)
 
 
 Asker = Callable[[QuestionAsked], Awaitable[Any]]
-"""A face that can put a question to a person now. Returns the answer; raises `CallRefused` to decline."""
+"""Asks a person through a front end. Returns the answer; raises `CallRefused` to decline."""

@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ostler.core.call_context import blob_of_call
+from ostler.core.call_context import blob_of_call, cut_short
 from ostler.core.completion import INTERRUPTED, record_failure, retry_delay
 from ostler.core.journal import Journal
 from ostler.core.model import ModelFailure
 from ostler.core.questions import run_of
 from ostler.core.run_state import CallState, RunState, StepState
-from ostler.core.tool_calls import ToolRunner, cut_short
 from ostler.schema import events
 from ostler.schema.facts import Fact
 from ostler.schema.messages import Text
@@ -26,6 +25,7 @@ from ostler.schema.usage import UNKNOWN_USAGE
 
 if TYPE_CHECKING:
     from ostler.core.loop import Loop
+    from ostler.core.tool_calls import ToolRunner
 
 TAIL_SIZE = 4096
 

@@ -1,5 +1,4 @@
-"""Where an open run stands: its step, the step's model call, the step's tool calls."""
-# MERGED: Noticing that the model makes the same call with the same result again and again.
+"""The state of an open run: its step, model call and tool calls; and whether the model repeats itself."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from ostler.schema.usage import NOTHING_USED, Usage
 
 
 class CallState:
-    """A tool call of the present step."""
+    """A tool call of the current step."""
 
     __slots__ = ("answered", "arguments", "called", "deferred", "question", "result", "started")
 
@@ -38,26 +37,26 @@ class CallState:
 
     @property
     def is_waiting(self) -> bool:
-        """Nothing but a request from outside can move it."""
+        """Only a request from outside can move it."""
         return self.is_asking or (self.is_open and self.deferred)
 
 
 class StepState:
-    """The present step of the open run."""
+    """The current step of the open run."""
 
     def __init__(self, started: events.StepStarted) -> None:
         self.number = started.number
         self.tools = started.tools
-        """Those that were offered: no other may be called."""
+        """The tools that were offered: no other may be called."""
         self.model_call: events.ModelCalled | None = None
         """Its last model call."""
         self.tries = 0
-        """How often its present model was asked."""
+        """How often its current model was called."""
         self.usage_known = True
         """That call's usage has been recorded."""
         self.failure: events.ModelFailed | None = None
         self.has_overflowed = False
-        """Its vendor said that the context is too long."""
+        """The vendor reported that the context is too long."""
         self.message: events.AssistantMessage | None = None
         self.calls: dict[str, CallState] = {}
         self.ends_run = ""
@@ -73,7 +72,7 @@ class StepState:
 
 
 class BudgetUse(msgspec.Struct):
-    """What counts against the limits. Costs that nobody knows are left out, and marked."""
+    """What counts against the limits. Unknown costs are left out, and marked."""
 
     steps: int = 0
     tokens: int = 0
@@ -83,7 +82,7 @@ class BudgetUse(msgspec.Struct):
 
     @classmethod
     def of(cls, *parts: events.Totals) -> BudgetUse:
-        """One by one: in their sum, a part that is not known would hide that another has no price."""
+        """Added one by one: in a sum, an unknown part would hide that another has no price."""
         used = cls()
         for totals in parts:
             usage = totals.usage
@@ -100,7 +99,7 @@ class BudgetUse(msgspec.Struct):
 
 
 class ChildState:
-    """A child of the open run, under its call; under none, if an extension spawned it."""
+    """A child of the open run, with its call; with none, if an extension spawned it."""
 
     __slots__ = ("call", "ended")
 
@@ -125,22 +124,22 @@ class RunState:
         self.usage = NOTHING_USED
         self.last_usage: Usage | None = None
         self.known_cost = 0.0
-        """What of its cost is known; `usage` has none as soon as a part is unknown."""
+        """The known part of its cost; `usage` has no cost as soon as a part is unknown."""
         self.unpriced = False
-        """A call was reported whose price nobody knows."""
+        """A call was reported whose price is unknown."""
         self.warned: set[str] = set()
-        """The limits that somebody was warned of."""
+        """The limits that had their warning."""
         self.protocol_errors = 0
-        """Calls in a row that could not be understood."""
+        """Malformed calls in a row."""
         self.citations = 0
-        """How many the results of its calls have."""
+        """The number of citations in its results."""
         self.children: dict[str, ChildState] = {}
         """By their session."""
         self.children_totals = events.Totals()
         self._used_by_children = BudgetUse()
         """The same, as it counts against the limits."""
         self.asides: dict[str, events.ModelCalled] = {}
-        """Model calls beside its steps that have no usage yet."""
+        """Model calls outside of its steps that have no usage yet."""
         self.first_seq = 0
         self.waiting: events.RunWaiting | None = None
         self.still_since_ms: int | None = None
@@ -164,13 +163,13 @@ class RunState:
         self._used_by_children.add(BudgetUse.of(*parts))
 
     def used(self) -> BudgetUse:
-        """What counts against its limits: its own, and what is known of its children's."""
+        """What counts against its limits: its own, and its children's as far as it is known."""
         total = BudgetUse(self.steps, self.usage.total_tokens, self.known_cost, 0, self.unpriced)
         total.add(self._used_by_children)
         return total
 
     def note_stillness(self, is_asking: bool, time_ms: int) -> None:
-        """While it waits, or a person has a question before them, its time stands still."""
+        """Stops its clock while it waits, or while a question is open."""
         is_still = self.waiting is not None or is_asking
         if is_still and self.still_since_ms is None:
             self.still_since_ms = time_ms
@@ -188,19 +187,19 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 
 def signature(call: CallState) -> str:
-    """The same for the same tool, arguments and result, however the model spelled its JSON."""
+    """The same for the same tool, arguments and result, however the model wrote its JSON."""
     result = call.result
     what = (call.called.name, call.called.arguments, result and (result.failed, result.content))
     return blake2b(_encoder.encode(what), digest_size=12).hexdigest()
 
 
 def most_repeated(run: RunState) -> int:
-    """For how many steps in a row the most repeated call has been made."""
+    """The number of steps in a row that made the most repeated call."""
     return max(run.repeats.values(), default=0)
 
 
 def reminder(run: RunState) -> str | None:
-    """What to tell the model once it has repeated itself too often, said once."""
+    """A message for the model when it has repeated itself too often, once."""
     if REMIND_AT not in run.repeats.values():
         return None
     calls = run.step.calls.values() if run.step else ()

@@ -1,14 +1,13 @@
-"""Tool calls: from what the model asked to exactly one result each."""
+"""Tool calls: each call of the model gets exactly one result."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
 
 import msgspec
 
 from ostler.core.budget import Budget
-from ostler.core.call_context import CallContext, OutputSpool, bounded, replace_surrogates
+from ostler.core.call_context import CallContext, OutputSpool, bounded, cut_short, replace_surrogates
 from ostler.core.call_gate import ApprovedCall, CallGate
 from ostler.core.cancellation import CancelToken, run_with_timeout
 from ostler.core.children import ChildResult, ChildWaits, child_session, record_child_end
@@ -38,12 +37,12 @@ class ToolRunner:
         self._gate = CallGate(session, scope)
         self._tokens: dict[str, CancelToken] = {}
         self._moved: set[str] = set()
-        """Calls whose children waited, and do not any more."""
+        """Calls whose children waited, and can continue now."""
         self._turns: dict[str, asyncio.Lock] = {}
         self._cancel.on_cancel(self._cancel_all)
 
     async def run(self, step: StepState) -> None:
-        """Moves every call as far as it can be moved: to its result, or to where it waits for someone."""
+        """Runs each call until it has a result, or waits for something outside."""
         while not self._cancel.cancelled:
             if step.ends_run:
                 for call in step.open_calls():
@@ -61,7 +60,7 @@ class ToolRunner:
         return True
 
     def _next_group(self, step: StepState) -> list[CallState]:
-        """The first call that can move, with those behind it that may run beside it."""
+        """The first call that can run, and those after it that may run in parallel."""
         movable = [
             call for call in step.open_calls() if not call.is_waiting or call.called.call in self._moved
         ]
@@ -77,18 +76,18 @@ class ToolRunner:
         return tool is not None and tool.spec.parallel
 
     async def _run_group(self, step: StepState, group: list[CallState]) -> None:
-        """Judges the calls in their order, commits the start of all that may begin, runs them together."""
+        """Checks the calls in order, commits the start of those that may run, and runs them in parallel."""
         if "before_tool" in self._harness.hooks:
-            await self._journal.commit()  # a hook may take its time: what is known is shown first
+            await self._journal.commit()  # a hook may be slow: publish what is known first
         decisions = [(call, await self._gate.check(call, step)) for call in group]
         running: list[tuple[CallState, ApprovedCall]] = []
-        twins: list[tuple[CallState, ApprovedCall]] = []
+        repeats: list[tuple[CallState, ApprovedCall]] = []
         asking: list[tuple[CallState, events.QuestionAsked]] = []
         for call, decision in decisions:
             if isinstance(decision, ApprovedCall):
                 if any(decision.key and decision.key == other.key for _, other in running):
-                    twins.append((call, decision))
-                elif await self._has_started(call, decision):
+                    repeats.append((call, decision))
+                elif await self._record_start(call, decision):
                     running.append((call, decision))
             elif isinstance(decision, events.QuestionAsked):
                 self._journal.record(decision)
@@ -100,37 +99,37 @@ class ToolRunner:
         if not running and not asking:
             return  # only refusals: they are committed with what follows
         await self._journal.commit()
-        if len(running) == 1 and not asking and not twins:
+        if len(running) == 1 and not asking and not repeats:
             await self._execute(*running[0], step)
             return
-        await self._together(step, running, twins, asking)
+        await self._run_parallel(step, running, repeats, asking)
 
-    async def _together(
+    async def _run_parallel(
         self,
         step: StepState,
         running: list[tuple[CallState, ApprovedCall]],
-        twins: list[tuple[CallState, ApprovedCall]],
+        repeats: list[tuple[CallState, ApprovedCall]],
         asking: list[tuple[CallState, events.QuestionAsked]],
     ) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for call, ready in running:
                     turn = self._turn_of(ready.key)
-                    await turn.acquire()  # before any of its twins
+                    await turn.acquire()  # before any of its repeats
                     tasks.create_task(self._execute_and_release(call, ready, step, turn))
-                for call, ready in twins:
+                for call, ready in repeats:
                     tasks.create_task(self._begin_and_execute(call, ready, step))
                 if self._harness.asker is not None:
                     for call, asked in asking:
                         tasks.create_task(self._ask_then_execute(call, asked, step))
         except BaseExceptionGroup as group_error:
-            # Only the log's failure gets here: whatever else a tool raises is a result.
+            # Only a failure of the log gets here: anything else that a tool raises is a result.
             raise group_error.exceptions[0] from None
 
-    async def _has_started(self, call: CallState, ready: ApprovedCall) -> bool:
-        """Records that the call begins; False when an earlier result of the same call is its result."""
+    async def _record_start(self, call: CallState, ready: ApprovedCall) -> bool:
+        """Records the start of a call; False when it reuses the result of an earlier one."""
         if ready.key and ready.key in self._journal.state.reusable:
-            await self._repeat(call, ready.key)
+            await self._reuse_result(call, ready.key)
             return False
         called = call.called
         self._moved.discard(called.call)
@@ -149,8 +148,8 @@ class ToolRunner:
         )
         return True
 
-    async def _repeat(self, call: CallState, key: str) -> None:
-        """An idempotent tool was called in the same way before: what came of it then comes of it now."""
+    async def _reuse_result(self, call: CallState, key: str) -> None:
+        """Records the earlier result of the same call of an idempotent tool."""
         earlier = self._journal.state.reusable[key]
         (fact,) = await self._journal.store.read(self._journal.session, earlier - 1, 1)
         assert isinstance(fact.event, events.ToolResultFact)
@@ -187,9 +186,9 @@ class ToolRunner:
             turn.release()
 
     async def _begin_and_execute(self, call: CallState, ready: ApprovedCall, step: StepState) -> None:
-        """When the same call is under way, its result is waited for: if it has one, that is ours as well."""
+        """Runs a call after any running one with the same key, whose result it may reuse."""
         async with self._turn_of(ready.key):
-            if not self._cancel.cancelled and await self._has_started(call, ready):
+            if not self._cancel.cancelled and await self._record_start(call, ready):
                 await self._journal.commit()
                 await self._execute(call, ready, step)
 
@@ -200,7 +199,7 @@ class ToolRunner:
     async def _answer(
         self, asked: events.QuestionAsked, asker: Asker, token: CancelToken
     ) -> events.QuestionAnswered | None:
-        """The answer, or None when the call was cancelled first; either way the question is closed."""
+        """The answer, or None when the call was cancelled first. Closes the question either way."""
 
         def record(answer: events.QuestionAnswered) -> None:
             self._journal.record(as_stored(asked, answer), settles=answer.request)
@@ -213,7 +212,7 @@ class ToolRunner:
         return None
 
     async def _execute(self, call: CallState, ready: ApprovedCall, step: StepState) -> None:
-        """Runs the tool. Whatever it does, one outcome comes of it."""
+        """Runs the tool, and records one outcome whatever it does."""
         called, tool, token = call.called, ready.tool, self._token(call)
         journal = self._journal
         spool = OutputSpool(journal.store, journal.session, called.call, journal.publish, journal.fail)
@@ -227,7 +226,7 @@ class ToolRunner:
             with span:
                 status, task = await run_with_timeout(running, token, timeout, context.stopwatch)
         except asyncio.CancelledError:
-            await spool.close(told=0)  # before the run's end gives the call a result that names its output
+            await spool.close(sent=0)  # before the end of the run records a result with this output
             raise
         outcome: Outcome
         if status == "cancelled":
@@ -244,14 +243,14 @@ class ToolRunner:
 
     async def _conclude(self, call: CallState, outcome: Outcome, spool: OutputSpool, duration: int) -> None:
         if isinstance(outcome, Pending):
-            await spool.close(told=spool.size)
+            await spool.close(sent=spool.size)
             await self._defer(call, outcome)
         elif isinstance(outcome, NeedUser):
-            await spool.close(told=spool.size)
+            await spool.close(sent=spool.size)
             await self._need_user(call, outcome, duration)
         else:
-            told = sum(len(block.text) for block in outcome.content if isinstance(block, Text))
-            output = await spool.close(told)
+            sent = sum(len(block.text) for block in outcome.content if isinstance(block, Text))
+            output = await spool.close(sent)
             await self.record_result(call, outcome, output, duration)
 
     async def _defer(self, call: CallState, outcome: Pending) -> None:
@@ -291,7 +290,7 @@ class ToolRunner:
         if answer is None:
             await self.record_result(call, _cancelled(token.reason), None, duration)
             return
-        call.answered = answer  # the log has not got a secret; the tool must have it
+        call.answered = answer  # the log has no secrets; the tool must have it
         await self._journal.commit()
 
     async def record_result(
@@ -304,7 +303,7 @@ class ToolRunner:
         commit: bool = True,
         settles: str = "",
     ) -> None:
-        """Records the one result. The last of a step is left for the append that ends the step."""
+        """Records the result. The last of a step is committed together with the end of the step."""
         called, session = call.called, self._journal.session
         run = self._journal.state.run
         if run is not None and run.children:
@@ -315,8 +314,8 @@ class ToolRunner:
         failure = outcome.kind if isinstance(outcome, Failed) else None
         finished = FinishedCall(called.call, called.name, call.arguments, content, failure, outcome.details)
         if "after_tool" in self._harness.hooks:
-            if told := self._journal.state.instructions:
-                finished = msgspec.structs.replace(finished, instructions=told)
+            if instructions := self._journal.state.instructions:
+                finished = msgspec.structs.replace(finished, instructions=instructions)
             finished = await self._harness.hooks.after_tool(finished, self._scope)
         result = events.ToolResultFact(
             call=called.call,
@@ -332,7 +331,7 @@ class ToolRunner:
         )
         run = self._journal.state.run
         if run is None or not call.is_open:
-            return  # the run was ended while a hook looked at the result
+            return  # the run has ended while a hook judged the result
         if settles and run.waiting and run.waiting.reason != "paused":
             self._journal.record(events.RunResumed(settles))
         self._journal.record(result, settles=settles)
@@ -340,7 +339,7 @@ class ToolRunner:
             await self._journal.commit()
 
     def _token(self, call: CallState) -> CancelToken:
-        """One call's own token; it fires with the run's."""
+        """The token of one call; it fires with the run's."""
         token = self._tokens.setdefault(call.called.call, CancelToken())
         if self._cancel.cancelled:
             token.cancel(self._cancel.reason)
@@ -351,11 +350,11 @@ class ToolRunner:
             token.cancel(self._cancel.reason)
 
     async def finish(self, call: CallState, outcome: Settled, request: str) -> None:
-        """The outcome of a call that was left to finish later; the run goes on if it waited for that."""
+        """Records the outcome of a deferred call; the run continues if it waited for that."""
         await self.record_result(call, outcome, None, settles=request)
 
     async def find_moved(self, step: StepState) -> bool:
-        """Whether a call whose child waited can go on, because the child does not wait any more."""
+        """Whether a call whose child waited can continue, because the child does not wait any more."""
         children, run = self._session.children, self._journal.state.run
         if children is None or run is None:
             return False
@@ -364,13 +363,13 @@ class ToolRunner:
             tool = self._harness.tools.get(call.called.name)
             if not call.deferred or tool is None or not tool.spec.reattaches:
                 continue
-            peeks = [await children.status(child) for child in run.children_of(call.called.call)]
-            if not any(peek.waits for peek in peeks):
+            statuses = [await children.status(child) for child in run.children_of(call.called.call)]
+            if not any(status.waits for status in statuses):
                 self._moved.add(call.called.call)
         return bool(self._moved)
 
     async def _end_children(self, call: str) -> None:
-        """No child outlives the call that it works for."""
+        """Ends the children of a call: none outlives its result."""
         run, children = self._journal.state.run, self._session.children
         for child in run.children_of(call) if run else ():
             if run and run.children[child].ended is None:
@@ -380,18 +379,18 @@ class ToolRunner:
                 record_child_end(self._journal, self._budget, ended)
 
     async def close_unrun(self, call: CallState, reason: str) -> None:
-        """A call that will never run gets its outcome all the same."""
+        """Records the result of a call that will never run."""
         if call.is_asking and call.question:
             self._journal.record(events.QuestionAnswered(call.question.id, "withdrawn"))
         await self.record_result(call, failed(reason, kind="tool_cancelled"), None, commit=False)
 
 
 async def _outcome_of(tool: Tool, ready: ApprovedCall, context: CallContext) -> Outcome:
-    """Runs the tool and makes an outcome of whatever it returns or raises."""
+    """Runs the tool and turns what it returns or raises into an outcome."""
     try:
         return as_outcome(await tool.run(ready.validated, context))
     except StoreError:
-        raise  # not the tool's failure: the log cannot be written
+        raise  # not the tool's fault: the log cannot be written
     except ChildWaits as waits:
         if not tool.spec.reattaches:
             return failed(f"The child waits for somebody, and {tool.spec.name} cannot go on with it later.")
@@ -409,7 +408,7 @@ async def _outcome_of(tool: Tool, ready: ApprovedCall, context: CallContext) -> 
 
 
 def _crash(error: BaseException) -> str:
-    """What the model is told. Some of them would have ended the event loop."""
+    """The text for the model. Some of these would have ended the event loop."""
     if isinstance(error, SystemExit):
         return f"the tool crashed: it tried to exit the process ({error.code})"
     if isinstance(error, GeneratorExit | KeyboardInterrupt):
@@ -418,7 +417,7 @@ def _crash(error: BaseException) -> str:
 
 
 def _storable(outcome: Settled) -> Settled:
-    """The outcome, or one that says why it could not be kept. Halves of characters are replaced."""
+    """The outcome, or a failure if it cannot be stored. Lone surrogates are replaced."""
     if not isinstance(outcome.content, tuple):
         return _unstorable("its content is no tuple of blocks")
     content = tuple(
@@ -439,10 +438,3 @@ def _unstorable(problem: str) -> Failed:
 def _cancelled(reason: str, output: str = "") -> Failed:
     why = f": {reason}" if reason not in ("", "cancelled") else ""
     return cut_short(f"Cancelled{why}.", output, "tool_cancelled")
-
-
-def cut_short(
-    text: str, output: str, kind: Literal["tool_cancelled", "tool_timed_out", "tool_interrupted"]
-) -> Failed:
-    told = f"{text}\nOutput before that:\n{output}" if output.strip() else text
-    return failed(told, kind=kind, summary=text)

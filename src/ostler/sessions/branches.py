@@ -1,6 +1,4 @@
-"""Requests about a session's names and its tree: the journal is all that is needed to take them up."""
-# MERGED: Collapsing a branch that was left: what happened there is told in a summary, where the session
-# MERGED: stands.
+"""Requests about a session's tree: rename, label, navigate, fork, undo a compaction, collapse a branch."""
 
 from __future__ import annotations
 
@@ -11,6 +9,7 @@ from ostler.core.completion import complete
 from ostler.core.harness import Harness
 from ostler.core.hooks import PlannedFork, hook_scope
 from ostler.core.journal import Journal
+from ostler.core.lazy import load
 from ostler.core.recovery import close_interrupted_calls
 from ostler.core.state import path_of
 from ostler.core.transcript import Transcript
@@ -24,15 +23,15 @@ from ostler.sessions.lease import renew_lease
 TreeRequest = Rename | Label | Navigate
 
 
-async def handle_tree_request(journal: Journal, request: TreeRequest) -> None:
-    """Turns the request into a fact, or into a refusal, and commits it."""
+async def handle_tree_request(journal: Journal, request: TreeRequest) -> str:
+    """Records the request's fact. Returns the reason if it refuses."""
     if reason := await _reason_against_branch(journal, request):
-        journal.record(events.RequestRefused(request.id, reason), settles=request.id)
-    else:
-        journal.record(_fact_of(request), settles=request.id)
+        return reason
+    journal.record(_fact_of(request), settles=request.id)
     await journal.commit()
     if journal.is_moved:
         await journal.reload()
+    return ""
 
 
 async def _reason_against_branch(journal: Journal, request: TreeRequest) -> str:
@@ -62,47 +61,41 @@ def _fact_of(request: TreeRequest) -> events.Event:
             return events.LeafMoved(entry, request.id)
 
 
-async def undo_compaction(journal: Journal, request: UndoCompaction) -> None:
-    """The model is told again what that compaction had replaced, from the next call on."""
+async def undo_compaction(journal: Journal, request: UndoCompaction) -> str:
+    """Restores what a compaction had replaced, from the next call on. Returns the reason if it refuses."""
+    if journal.state.run is not None:
+        return "a compaction cannot be undone while a run is open"
     facts = await journal.store.read_opening(journal.session)
     path = path_of(facts)
     undone = {fact.event.compaction for fact in facts if isinstance(fact.event, events.CompactionUndone)}
     made = {fact.seq for fact in facts if fact.type == "compacted" and fact.seq in path}
-    if request.compaction in made - undone:
-        journal.record(events.CompactionUndone(request.compaction, request.id), settles=request.id)
-    else:
-        reason = f"there is no compaction {request.compaction} that could be undone"
-        journal.record(events.RequestRefused(request.id, reason), settles=request.id)
+    if request.compaction not in made - undone:
+        return f"there is no compaction {request.compaction} that could be undone"
+    journal.record(events.CompactionUndone(request.compaction, request.id), settles=request.id)
     await journal.commit()
     await journal.reload()
+    return ""
 
 
-async def fork_here(journal: Journal, harness: Harness, request: Fork) -> None:
-    """A new session with a copy of the path to that entry, unless a hook does not want it."""
-    from ostler.store.fork import fork
-
-    over = hook_scope(journal, CancelToken())
+async def fork_here(journal: Journal, harness: Harness, request: Fork) -> str:
+    """Makes a new session with a copy of the path to that entry. Returns the reason if it refuses."""
     planned = PlannedFork(journal.session, request.entry, await _prompt_behind(journal, request.entry))
-    refusal = await harness.hooks.before_leaving(planned, over)
+    refusal = await harness.hooks.before_leaving(planned, hook_scope(journal, CancelToken()))
     if refusal is not None:
-        reason = refusal.reason or "a hook does not want the session to be forked"
-    else:
-        await journal.commit()
-        try:
-            made = await fork(journal.store, journal.session, request.entry, journal.world, request.title)
-        except NotFound as error:
-            reason = error.message
-        else:
-            about = {"session": made, "entry": request.entry, "who": request.by}
-            journal.record(events.Audited("session.fork", "somebody asked for it", about), settles=request.id)
-            await journal.commit()
-            return
-    journal.record(events.RequestRefused(request.id, reason), settles=request.id)
+        return refusal.reason or "a hook does not want the session to be forked"
     await journal.commit()
+    fork = load("ostler.store.fork:fork")
+    try:
+        copy = await fork(journal.store, journal.session, request.entry, journal.world, request.title)
+    except NotFound as error:
+        return str(error.message)
+    about = {"session": copy, "entry": request.entry, "who": request.by}
+    journal.record(events.Audited("session.fork", "somebody asked for it", about), settles=request.id)
+    return ""
 
 
 async def _prompt_behind(journal: Journal, entry: int) -> str:
-    """What was said right behind an entry, where the session stands: a fork there takes it back."""
+    """The prompt right behind an entry, on the current path: a fork there takes it back to edit it."""
     facts = await journal.history()
     path = path_of(facts)
     behind = next((fact.event for fact in facts if fact.parent == entry and fact.seq in path), None)
@@ -119,34 +112,30 @@ SYSTEM = (
 LONGEST_RESULT = 2_000
 
 LONGEST_BRANCH = 200_000
-"""Characters of a result, and of a whole branch, that the model is given."""
+"""Characters of a result, and of a whole branch, that the model gets."""
 
 
-async def collapse(journal: Journal, harness: Harness, request: CollapseBranch) -> None:
-    """Turns the request into `branch_collapsed` on the present leaf, or into a refusal."""
+async def collapse(journal: Journal, harness: Harness, request: CollapseBranch) -> str:
+    """Records `branch_collapsed` on the current leaf. Returns the reason if it refuses."""
     facts = await journal.store.read(journal.session)
     close_interrupted_calls(journal, facts)
     branch = _left_branch(facts, request.leaf)
-    reason = _reason_against_collapse(journal, facts, branch, request)
-    if not reason:
-        async with renew_lease(journal):
-            written = await complete(
-                journal, harness, "summary", SYSTEM, record_of(branch, request.instructions)
-            )
-        if not isinstance(written, str):
-            reason = f"the summary could not be written: {written.message}"
-        elif not written.strip():
-            reason = "the summary could not be written: the model's answer is empty"
-        else:
-            collapsed = events.BranchCollapsed(written.strip(), request.leaf, request.id)
-            journal.record(collapsed, settles=request.id)
-    if reason:
-        journal.record(events.RequestRefused(request.id, reason), settles=request.id)
-    await journal.commit()
+    if reason := _reason_against_collapse(journal, facts, branch, request):
+        return reason
+    async with renew_lease(journal):
+        record = record_of(branch, request.instructions)
+        summary = await complete(journal, harness, "summary", SYSTEM, record)
+    if not isinstance(summary, str):
+        return f"the summary could not be written: {summary.message}"
+    if not summary.strip():
+        return "the summary could not be written: the model's answer is empty"
+    collapsed = events.BranchCollapsed(summary.strip(), request.leaf, request.id)
+    journal.record(collapsed, settles=request.id)
+    return ""
 
 
 def _left_branch(facts: Sequence[Fact], leaf: int) -> list[Fact]:
-    """The entries that lead to this leaf and are not on the present path."""
+    """The entries that lead to this leaf and are not on the current path."""
     if not any(fact.seq == leaf and fact.parent is not None for fact in facts):
         return []
     left = path_of(facts, leaf) - path_of(facts)
@@ -168,14 +157,14 @@ def _reason_against_collapse(
 
 
 def record_of(branch: Sequence[Fact], instructions: str = "") -> Transcript:
-    """What a summary of these entries is asked for with."""
+    """The request for a summary of these entries."""
     record = branch_text(branch)
     wish = f"\n\nPay attention to this: {instructions}" if instructions else ""
     return Transcript([user(f"<record>\n{record}\n</record>\n\nSummarise this record.{wish}")])
 
 
 def branch_text(entries: Sequence[Fact]) -> str:
-    """Who said and did what; cut in the middle where it is very long."""
+    """The entries as text; the middle of a very long one is left out."""
     record = "\n\n".join(line for fact in entries if (line := _line(fact)))
     if len(record) <= LONGEST_BRANCH:
         return record

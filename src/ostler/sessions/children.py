@@ -1,5 +1,4 @@
-"""Children: runs in sessions of their own, whose parent is another run's call."""
-# MERGED: The children of a session, loaded with the first one: most runs never have any.
+"""`ChildRuns`: children are runs in sessions of their own, whose parent is another run's call."""
 
 from __future__ import annotations
 
@@ -38,18 +37,18 @@ from ostler.sessions.run_tree import facts_in, is_stuck, load_state
 from ostler.sessions.session import RunOutcome, Session, create_session, open_session
 
 LOOK_AGAIN = 2.0
-"""Seconds after which a child that another process drives is tried again."""
+"""Seconds until it tries again to open a child that another process drives."""
 
 
 class ChildRuns:
-    """The children of one session's calls, in the process that drives it: so many at a time."""
+    """Runs the children of a session's calls, `together` of them in parallel."""
 
     def __init__(self, store: Store, world: World, together: int) -> None:
         self._store = store
         self._world = world
         self._turns = asyncio.Semaphore(together)
-        self._rested: dict[str, int] = {}
-        """How many facts a child and its own had when it last came to rest here."""
+        self._idle_at: dict[str, int] = {}
+        """How many facts a child and its own had when it last waited here."""
 
     async def run(self, child: str, request: ChildRequest, parent: ParentCall) -> ChildResult:
         if ended := await self._ended(child, request, parent):
@@ -59,15 +58,15 @@ class ChildRuns:
                 try:
                     session = await self._open(child, request, parent)
                     break
-                except SessionHeld:  # somebody answers its question, and drives it on
-                    await self._comes_to_rest(child)
+                except SessionHeld:  # another process answered its question, and drives it
+                    await self._until_idle(child)
             try:
                 return await self._drive(session, request, parent)
             finally:
                 await session.close()
 
-    async def _comes_to_rest(self, child: str) -> None:
-        """Waits until a child that another process drives has come to rest, or that process is gone."""
+    async def _until_idle(self, child: str) -> None:
+        """Waits until a child's run, which another process drives, ends or waits, or that process is gone."""
         last = await self._store.last_seq(child)
         with suppress(TimeoutError):
             async with asyncio.timeout(LOOK_AGAIN), aclosing(self._store.follow(child, last)) as followed:  # type: ignore[type-var]
@@ -82,31 +81,31 @@ class ChildRuns:
         try:
             while (result := await self._result(session.state, judge)) is None:
                 if session.state.run is None:
-                    quiet: RunOutcome = await session.prompt(request.prompt, at_once=True)
+                    outcome: RunOutcome = await session.prompt(request.prompt, at_once=True)
                 else:
-                    quiet = await session.advance()
-                if isinstance(quiet, RunWaiting):
-                    self._rested[session.id] = await facts_in(self._store, session.state)
+                    outcome = await session.advance()
+                if isinstance(outcome, RunWaiting):
+                    self._idle_at[session.id] = await facts_in(self._store, session.state)
                     raise ChildWaits(session.id)
         except asyncio.CancelledError:
-            if cut := await self._result(session.state, judge):
-                record_child_end(parent.journal, parent.budget, cut)
+            if cancelled := await self._result(session.state, judge):
+                record_child_end(parent.journal, parent.budget, cancelled)
             raise
         record_child_end(parent.journal, parent.budget, result)
         return result
 
     async def _ended(self, child: str, request: ChildRequest, parent: ParentCall) -> ChildResult | None:
-        """What came of a child whose end is a fact already, even if it never began: nor will it now."""
+        """The result of a child whose end is recorded already, even if it never started."""
         run = parent.journal.state.run
-        known = run.children.get(child) if run else None
-        told = known.ended if known else None
-        if told is None:
+        state_in_run = run.children.get(child) if run else None
+        ended = state_in_run.ended if state_in_run else None
+        if ended is None:
             return None
         with suppress(NotFound):
             state = await load_state(self._store, child)
             if result := await self._result(state, request.execution.judge):
                 return result
-        return ChildResult(child, "", told.status, reason=told.reason)
+        return ChildResult(child, "", ended.status, reason=ended.reason)
 
     async def _result(self, state: SessionState, judge: str = "") -> ChildResult | None:
         return result_of(await self._store.read(state.id), judge) if state.last_run else None
@@ -142,14 +141,14 @@ class ChildRuns:
             return ChildStatus(False, BudgetUse())
         if result := await self._result(state):
             return ChildStatus(False, BudgetUse.of(result.own, result.children))
-        # One that was just driven, and did not get any further, is not driven again and again.
+        # One that was just driven without progress is not driven again and again.
         waits = await is_stuck(self._store, state) or (
-            self._rested.get(child) == await facts_in(self._store, state)
+            self._idle_at.get(child) == await facts_in(self._store, state)
         )
         return ChildStatus(waits, await self._used_by(state))
 
     async def _used_by(self, state: SessionState) -> BudgetUse:
-        """By an open run and all below it."""
+        """What an open run and all below it have used."""
         used = state.run.used() if state.run else BudgetUse()
         for child in state.run.open_children() if state.run else ():
             used.add((await self.status(child)).used)
@@ -157,7 +156,7 @@ class ChildRuns:
         return used
 
     async def end(self, child: str, reason: str, harness: Harness) -> ChildResult | None:
-        """Asked for in its inbox; done here, unless somebody else drives it."""
+        """Submits a cancel, and handles it here unless another process drives the child."""
         while True:
             try:
                 state = await load_state(self._store, child)
@@ -166,8 +165,8 @@ class ChildRuns:
             result = await self._result(state)
             if result is not None or state.run is None:
                 return result
-            if state.driver != "agent" and (cut := await close_dead_agent(self._store, child, self._world)):
-                return cut
+            if state.driver != "agent" and (ended := await close_dead_agent(self._store, child, self._world)):
+                return ended
             await self._store.submit(child, Cancel(id=f"end-{state.run.id}", by="its parent"))
             await self._take_up_cancel(child, harness)
 
@@ -190,7 +189,7 @@ class ChildRuns:
         try:
             session = await self._open_to_end(child, harness)
         except SessionHeld:
-            await self._comes_to_rest(child)  # whoever holds it takes it up
+            await self._until_idle(child)  # the process that holds it handles the cancel
             return
         try:
             if session.state.run is not None:
@@ -200,7 +199,7 @@ class ChildRuns:
 
 
 def child_harness(request: ChildRequest, parent: ParentCall) -> Harness:
-    """What a child works with: its parent's, less what it shall not have, with the same guards."""
+    """A child's harness: its parent's with the same guards, and with what the request changes."""
     harness, execution = parent.harness, request.execution
     if execution.judge and execution.judge not in harness.tools:
         raise CallRefused(f"There is no tool {execution.judge!r} that could judge the child's work.")
@@ -208,8 +207,8 @@ def child_harness(request: ChildRequest, parent: ParentCall) -> Harness:
 
     def make_system(instead: str) -> str:
         beginning = instead or execution.system
-        made = harness.make_system(beginning) if harness.make_system else beginning or harness.system
-        return "\n\n".join(part for part in (made, execution.append_system) if part)
+        system = harness.make_system(beginning) if harness.make_system else beginning or harness.system
+        return "\n\n".join(part for part in (system, execution.append_system) if part)
 
     child = msgspec.structs.replace(
         harness,
@@ -233,7 +232,7 @@ def child_harness(request: ChildRequest, parent: ParentCall) -> Harness:
 
 
 def _context(request: ChildRequest, harness: Harness) -> Context | None:
-    """By its parent's rules, and its own. Only a host's own context has none to change."""
+    """A context with its parent's rules and its own. A host's own context has no rules to change."""
     rules = request.execution.context
     if not rules or not isinstance(harness.context, SessionContext):
         return harness.context.for_child() if harness.context else None
@@ -252,16 +251,16 @@ def child_position(parent: ParentCall) -> TreePosition:
 
 
 def inherited_history(transcript: Transcript, policy: HistoryPolicy) -> tuple[Message, ...]:
-    """The messages of the last runs that a child is told: prompts and answers, or what the filter keeps."""
+    """The messages of the last runs that a child gets: prompts and answers, or what the filter selects."""
     if policy.runs <= 0:
         return ()
     messages = list(transcript)
-    prompts = [place for place, message in enumerate(messages) if _is_prompt(message)]
+    prompts = [index for index, message in enumerate(messages) if _is_prompt(message)]
     if not prompts:
         return ()
     keep = policy.keep or (lambda message: _is_prompt(message) or _is_answer(message))
-    kept = [message for message in messages[prompts[-policy.runs :][0] :] if keep(message)]
-    return tuple(message for message in _paired(kept) if message.content)
+    selected = [message for message in messages[prompts[-policy.runs :][0] :] if keep(message)]
+    return tuple(message for message in _paired(selected) if message.content)
 
 
 def _is_prompt(message: Message) -> bool:
@@ -273,7 +272,7 @@ def _is_answer(message: Message) -> bool:
 
 
 def _paired(messages: list[Message]) -> list[Message]:
-    """Without calls that have no result here, and results that have no call: no model takes those."""
+    """Drops calls without a result and results without a call: no model accepts those."""
     called = {call.id for message in messages for call in message.calls}
     done = {block.call for message in messages for block in message.content if isinstance(block, ToolResult)}
     both = called & done
@@ -291,10 +290,10 @@ def _id_of(block: Block) -> str | None:
 
 
 def result_of(facts: Sequence[Fact], judge: str = "") -> ChildResult | None:
-    """What came of a child's run: its answer, or the judge's, or what there was when it was cut.
+    """The result of a child's run: its answer, or the judge's, or what there was when it was stopped.
 
-    None while it has not ended. Runs that people asked for in its session are not the child's. One that was
-    spawned between two runs has no parent.
+    None while it has not ended. Other runs in its session, which people started, are not the child's. A child
+    that was spawned between runs has no parent.
     """
     session, run, first = facts[0].session, "", facts[0].event
     is_spawned = isinstance(first, events.SessionStarted) and not first.call
@@ -319,7 +318,7 @@ def result_of(facts: Sequence[Fact], judge: str = "") -> ChildResult | None:
 
 
 def outcome_of(result: ChildResult) -> Ok | Failed:
-    """What the model of the parent is told of a child's end."""
+    """The outcome of the parent's call."""
     details: dict[str, Any] = {"child": result.session, "status": result.status}
     if result.judged:
         details["judged"] = result.judged

@@ -306,22 +306,16 @@ class InboxReader:
         return ""
 
     async def _tree(self, request: branches.TreeRequest) -> Refusal:
-        await branches.handle_tree_request(self._journal, request)
-        return None
+        return await branches.handle_tree_request(self._journal, request)
 
     async def _undo_compaction(self, request: UndoCompaction) -> Refusal:
-        if self._journal.state.run is not None:
-            return "a compaction cannot be undone while a run is open"
-        await branches.undo_compaction(self._journal, request)
-        return None
+        return await branches.undo_compaction(self._journal, request)
 
     async def _fork(self, request: Fork) -> Refusal:
-        await branches.fork_here(self._journal, self._session.harness, request)
-        return None
+        return await branches.fork_here(self._journal, self._session.harness, request)
 
     async def _collapse(self, request: CollapseBranch) -> Refusal:
-        await branches.collapse(self._journal, self._session.harness, request)
-        return None
+        return await branches.collapse(self._journal, self._session.harness, request)
 
     async def _revoke_permission(self, request: RevokePermission) -> Refusal:
         journal = self._journal

@@ -1,6 +1,4 @@
-"""Keeping the lease while a run is driven."""
-# MERGED: Processes that the tools of a session left behind when its owner died.
-# MERGED: Other vendors' agents whose owner is gone: what is left of them is ended, and the log says so.
+"""The lease: hold it, renew it, suspend it; and end what a dead holder left: processes and driven agents."""
 
 from __future__ import annotations
 
@@ -20,12 +18,12 @@ from ostler.schema.errors import LeaseLost, NotFound, SessionHeld, StoreBusy, St
 from ostler.store import rules
 
 OWNED_AGENT = "agent:"
-"""Stands before the session of a terminal agent that a call has started, where else the call is named."""
+"""Prefix of a terminal agent's session in the list of owned processes, where else the call stands."""
 
 
 async def kill_orphans(journal: Journal) -> None:
-    """Ends what a former owner's tools left running, if it died before it could do so itself, or was away for
-    so long that its run is gone on with here. One that lives and is at rest keeps what it has started."""
+    """Kills what the tools of the former owner left running, if that died, or lost its lease while a run was
+    open. An idle owner that is alive keeps its processes."""
     owner = journal.lease.taken_from
     if owner is not None and (journal.state.run is not None or not owner.is_alive()):
         await kill_session_processes(journal.store, journal.session, journal.world)
@@ -37,22 +35,20 @@ async def kill_session_processes(store: Store, session: str, world: World) -> No
         process.kill_group()
     world.kill_processes_of(session)
     for child in {name.removeprefix(OWNED_AGENT) for name, _ in owned if name.startswith(OWNED_AGENT)}:
-        # which needs this itself
-
         await close_dead_agent(store, child, world)
 
 
 def new_owner(world: World) -> ProcessId:
-    """This process, and in it this one opening of a session: two of them exclude each other as well."""
+    """This process and this opening of a session: two openings in a process exclude each other as well."""
     return msgspec.structs.replace(world.process(), opening=world.new_id("own"))
 
 
 async def hold_lease(journal: Journal) -> None:
-    """Makes sure of the lease before a run begins: an idle session is not renewed, and may have been
-    taken by somebody who has given it back since. Then its log is read anew."""
+    """Makes sure of the lease before a run begins: the lease of an idle session is not renewed, so another
+    process may have had it. Then the log is read again."""
     if journal.failed:
         raise journal.failed
-    if journal.is_moved:  # whoever moved the leaf was stopped before the log was read anew
+    if journal.is_moved:  # a task moved the leaf, and was cancelled before it read the log again
         await journal.commit()
         await journal.reload()
     left_ms = journal.lease.expires_ms - journal.world.now_ms()
@@ -66,22 +62,22 @@ async def hold_lease(journal: Journal) -> None:
 
 
 async def suspend_lease(journal: Journal) -> None:
-    """Until it is held again, whoever wants the session may have it: nothing is under way in it."""
+    """Lets other processes have an idle session until it is held again."""
     if journal.failed is None:
-        with suppress(LeaseLost):  # somebody has it already
+        with suppress(LeaseLost):  # another process has it already
             journal.lease = await journal.store.suspend(journal.lease)
 
 
 @asynccontextmanager
 async def renew_lease(journal: Journal) -> AsyncIterator[None]:
-    """Renews the lease at a third of its period. When that fails for two thirds of it, everything is
-    stopped while the lease still holds, so that nothing of ours runs when somebody else takes over."""
-    keeper = asyncio.ensure_future(_keep_renewing(journal))
+    """Renews the lease at a third of its period. If that fails for two thirds of it, everything stops while
+    the lease still holds, so that nothing of ours runs when another process takes over."""
+    renewal = asyncio.ensure_future(_keep_renewing(journal))
     try:
         yield
     finally:
-        keeper.cancel()
-        await asyncio.wait({keeper})
+        renewal.cancel()
+        await asyncio.wait({renewal})
 
 
 async def _keep_renewing(journal: Journal) -> None:
@@ -98,7 +94,7 @@ async def _renew(journal: Journal) -> None:
     while True:
         left = max(CLOCK_SLACK, deadline - asyncio.get_running_loop().time())
         renewing = asyncio.ensure_future(journal.store.renew(journal.lease))
-        renewing.add_done_callback(_look_at)
+        renewing.add_done_callback(_ignore_error)
         await asyncio.wait({renewing}, timeout=left)
         if not renewing.done():
             break
@@ -115,21 +111,21 @@ async def _renew(journal: Journal) -> None:
     journal.fail(problem)
 
 
-def _look_at(late: asyncio.Task[Lease]) -> None:
-    """A renewal may outlive us, when we are cancelled or it takes too long: its failure is not news then."""
-    if not late.cancelled():
-        late.exception()
+def _ignore_error(renewal: asyncio.Task[Lease]) -> None:
+    """A renewal may outlive us when we are cancelled or it takes too long: asyncio would log its error."""
+    if not renewal.cancelled():
+        renewal.exception()
 
 
 async def own_agent(parent: Journal, child: str) -> None:
-    """Whoever takes the parent's session over after a crash ends the agent, also between two calls."""
+    """Lets the process that takes the parent's session over after a crash end the agent."""
     for _, process in await parent.store.owned_processes(child):
         await parent.store.own_process(parent.lease, OWNED_AGENT + child, process)
 
 
 async def close_dead_agent(store: Store, child: str, world: World) -> ChildResult | None:
-    """Ends the processes and the run that a dead owner left. None while its owner lives, or if it never
-    began."""
+    """Ends the processes and the run that a dead owner left. None while the owner lives, or if the child
+    never started."""
     with suppress(SessionHeld, NotFound):
         journal = await open_journal(store, await store.acquire(child, new_owner(world)), world)
         try:
@@ -142,12 +138,12 @@ async def close_dead_agent(store: Store, child: str, world: World) -> ChildResul
 
 
 async def close_dead_agents(store: Store, world: World) -> list[str]:
-    """Those of all sessions that nobody drives, and whose run is open or whose processes live: between two
-    runs, too, an agent may have started some that left its group. The sessions that had one."""
+    """Ends the agents of all sessions that no process drives, if their run is open or their processes live:
+    between runs, too, an agent may have started some that left its group. Returns the sessions."""
     ended = []
-    left = await asyncio.to_thread(sessions_with_processes)
+    with_processes = await asyncio.to_thread(sessions_with_processes)
     for summary in await store.sessions():
-        is_open = summary.status in ("running", "waiting") or summary.id in left
+        is_open = summary.status in ("running", "waiting") or summary.id in with_processes
         is_other = summary.driver != "agent"
         if is_other and is_open and await close_dead_agent(store, summary.id, world) is not None:
             ended.append(summary.id)

@@ -6,20 +6,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ostler import __version__
 from ostler.core.budget import Budget
-from ostler.core.cancellation import CancelToken, is_being_cancelled
+from ostler.core.cancellation import CancelToken, is_being_cancelled, run_shielded
 from ostler.core.children import SpawnedChildren
 from ostler.core.harness import Children, Harness, TreePosition
 from ostler.core.hooks import Handled, InputDraft, Refuse, hook_scope
 from ostler.core.journal import EventHandler, Journal, World, open_journal
-from ostler.core.lazy import Lazy, lazy_module, load
+from ostler.core.lazy import Lazy, load
 from ostler.core.processes import ProcessId, current_process
 from ostler.core.questions import Questions, as_stored
+from ostler.core.recovery import PROCESS_ENDED, close_run
 from ostler.core.state import SessionState, fold
 from ostler.core.store import Lease, Store
 from ostler.schema import events, requests
@@ -34,14 +35,10 @@ from ostler.sessions.lease import hold_lease, kill_orphans, kill_session_process
 from ostler.tools.child_process import stop_background
 
 if TYPE_CHECKING:
-    from ostler.core import recovery
     from ostler.core.loop import Loop
-else:
-    recovery = lazy_module("ostler.core.recovery")
 
 
 NOTHING_TO_CONTINUE = "there is nothing to continue: the session has no messages yet"
-
 
 RunOutcome = RunEnded | RunWaiting | None
 """The end of a run, what a run waits for, or None when there was nothing to do."""
@@ -82,7 +79,6 @@ class Session:
 
     @property
     def budget(self) -> Budget | None:
-        """The open run's."""
         return self.loop.budget if self.loop else None
 
     @property
@@ -152,10 +148,7 @@ class Session:
         return await self._start(requests.Continue(id=request)) or await self._drive()
 
     async def advance(self) -> RunOutcome:
-        """Drives the session from its last fact until a run ends or waits. Calling it twice is harmless.
-
-        Continues an open run; else starts the next prompt of the inbox; else there is nothing to do.
-        """
+        """Continues the open run, else starts the next prompt of the inbox. Calling it twice is harmless."""
         await self._require_lease()
         if (run := self.state.run) is not None:
             return await self._drive(is_cut=run.waiting is None)
@@ -207,17 +200,16 @@ class Session:
             return
         if (waiting := self.state.run.waiting) is not None:
             raise UsageError(
-                f"session {self.id} {waiting_for(self.state, waiting)}: "
+                f"session {self.id} {_waiting_for(self.state, waiting)}: "
                 + ("resume it" if waiting.reason == "paused" else "answer that")
                 + " first, or cancel the run"
             )
         async with self._open_loop() as loop:
             await self.read_inbox()
-            await recovery.close_run(loop, "interrupted", recovery.PROCESS_ENDED)
+            await close_run(loop, "interrupted", PROCESS_ENDED)
 
     def cancel(self, reason: str = "cancelled") -> None:
-        """Ends the open run: its stream and its tools stop, and everything gets its outcome. Or ends
-        `drain`."""
+        """Ends the open run: its stream and its tools stop, and all get their outcome. Or ends `drain`."""
         if self._draining is not None:
             self._draining.cancel()
         elif self.loop is not None:
@@ -239,12 +231,7 @@ class Session:
         """Between runs, before a process exits: lets listeners finish their work. `cancel` ends it."""
         if not self.harness.listeners or self.journal.failed:
             return
-
-        async def drain() -> None:
-            for listener in self.harness.listeners:
-                await listener.drain(self)
-
-        self._draining = asyncio.ensure_future(drain())
+        self._draining = asyncio.ensure_future(self._notify("drain"))
         try:
             async with renew_lease(self.journal):
                 await self._draining
@@ -258,8 +245,7 @@ class Session:
         """Ends what extensions and tools left running, and releases the lease."""
         if self._spawned is not None:
             await self._spawned.cancel()
-        for listener in self.harness.listeners:
-            await listener.on_close(self)
+        await self._notify("on_close")
         await stop_background(self.memory)
         if self.journal.has_processes and not self.journal.is_detached:
             self.journal.world.kill_processes_of(self.id)  # those that left their group
@@ -345,15 +331,14 @@ class Session:
     async def _end_without_model(self, decision: Handled | Refuse) -> RunEnded:
         """Ends the run of a prompt that an input hook has handled or refused."""
         async with self._open_loop() as loop:
-            if isinstance(decision, Handled):
+            if isinstance(decision, Refuse):
+                ended = await close_run(loop, "refused", decision.reason or "a hook refused the prompt")
+            else:
                 if decision.text:
                     self.journal.publish([events.Printed(decision.text)])
-                ended = await recovery.close_run(loop, "completed", "a hook dealt with the prompt")
-            else:
-                reason = decision.reason or "a hook refused the prompt"
-                ended = await recovery.close_run(loop, "refused", reason)
+                ended = await close_run(loop, "completed", "a hook dealt with the prompt")
         assert ended is not None
-        await self._notify_idle()
+        await self._notify("on_idle")
         return ended
 
     # --- how a run is driven --------------------------------------------------------------------------
@@ -369,23 +354,22 @@ class Session:
                 if isinstance(outcome, RunEnded):  # requests that came too late are refused
                     self._inbox.reset()
                     await self.read_inbox()
-                await self._notify_idle()
+                await self._notify("on_idle")
                 return outcome
             except StoreError as error:
                 self.journal.fail(error)
                 await stop_background(self.memory)
                 raise
             except asyncio.CancelledError:
-                reason = "whoever waited for it was cancelled"
-                await _uncancelled(recovery.close_run(loop, "cancelled", reason))
+                await run_shielded(close_run(loop, "cancelled", "whoever waited for it was cancelled"))
                 raise
             except BaseException as error:
-                await recovery.close_run(loop, "failed", f"{type(error).__name__}: {error}")
+                await close_run(loop, "failed", f"{type(error).__name__}: {error}")
                 raise
 
-    async def _notify_idle(self) -> None:
+    async def _notify(self, event: Literal["on_idle", "drain", "on_close"]) -> None:
         for listener in self.harness.listeners:
-            await listener.on_idle(self)
+            await getattr(listener, event)(self)
 
     @asynccontextmanager
     async def _open_loop(self) -> AsyncIterator[Loop]:
@@ -418,21 +402,12 @@ class Session:
         await socket.open()
 
 
-def waiting_for(state: SessionState, waiting: RunWaiting) -> str:
+def _waiting_for(state: SessionState, waiting: RunWaiting) -> str:
     """`is paused`, or `waits for` its questions or its calls."""
     if waiting.reason == "paused":
         return "is paused"
     texts = [asked.question.text for asked in state.questions.values()]
     return f"waits for {'; '.join(texts) or 'a call that finishes later'}"
-
-
-async def _uncancelled(work: Coroutine[Any, Any, Any]) -> None:
-    """Waits for `work` to end, even when we are cancelled once more."""
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
 
 
 async def create_session(

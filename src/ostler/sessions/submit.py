@@ -1,6 +1,4 @@
-"""Asking something of a session that another process may hold."""
-# MERGED: Answering what a run asked, or one of its children, from where the run is driven.
-# MERGED: Sessions whose agent is another vendor's: no model of ours ever answers in them.
+"""Requests to a session that another process may hold, or to another vendor's agent."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ MakeHarness = Callable[[], Awaitable[Harness]]
 
 
 PATIENCE = 2.0
-"""Seconds that the holder of a session has to take a request up while we wait."""
+"""Seconds that the holder of a session has to handle a request while we wait."""
 
 
 async def submit_now(
@@ -36,14 +34,14 @@ async def submit_now(
     make_harness: MakeHarness | None = None,
     attend: Callable[[Journal], None] | None = None,
 ) -> bool:
-    """Puts a request into the inbox and, when nobody holds the session, takes it up at once.
+    """Submits a request and, when no process holds the session, handles it at once.
 
-    It drives nothing, so a model is only needed to write a summary: a harness brings it, made when the
-    session is nobody's. Without one, `attend` may observe what is written here.
-    False when the holder has not got to it yet: it will. Raises `UsageError` when it was refused.
+    It drives no run, so only a summary needs a model: `make_harness` is called when the session is free.
+    Without it, `attend` gets the journal. False when the holder has not handled the request yet. Raises
+    `UsageError` when it was refused.
     """
     is_free = await store.holder(session) is None
-    harness = await make_harness() if make_harness and is_free else None  # a request that fails is not made
+    harness = await make_harness() if make_harness and is_free else None  # may raise: before it submits
     last = await store.last_seq(session)
     await store.submit(session, request)
     while True:
@@ -51,23 +49,23 @@ async def submit_now(
             lease = await store.acquire(session, new_owner(world))
             break
         except SessionHeld:
-            if await _is_taken_up(store, session, request.id, last):
+            if await _is_settled_soon(store, session, request.id, last):
                 return True
             if await store.holder(session) is not None:
                 return False
     try:
         journal = await open_journal(store, lease, world)
         await kill_orphans(journal)
-        if await store.settled(session, request.id) is None:  # a holder that has just left was not faster
+        if await store.settled(session, request.id) is None:  # the former holder has not handled it
             if make_harness and harness is None:
                 harness = await make_harness()
-            await _take_up(journal, request, harness, attend)
+            await _handle(journal, request, harness, attend)
     finally:
         await store.release(lease)
     return await _is_settled(store, session, request.id)
 
 
-async def _take_up(
+async def _handle(
     journal: Journal,
     request: AnyRequest,
     harness: Harness | None,
@@ -87,7 +85,7 @@ async def _take_up(
             await listener.on_close(session)
 
 
-async def _is_taken_up(store: Store, session: str, request: str, after: int) -> bool:
+async def _is_settled_soon(store: Store, session: str, request: str, after: int) -> bool:
     try:
         async with asyncio.timeout(PATIENCE), aclosing(store.follow(session, after)) as followed:  # type: ignore[type-var]
             async for _ in followed:
@@ -111,7 +109,7 @@ async def _is_settled(store: Store, session: str, request: str) -> bool:
 async def answer_question(
     session: Session, one: OpenQuestion, answer: Any = None, *, declined: bool = False, by: str = ""
 ) -> RunOutcome:
-    """Answers a question of the session's run, or of a child below it, and drives both on."""
+    """Answers a question of the session's run, or of a child below it, and continues both."""
     if one.session == session.id:
         return await session.answer(one.asked.id, answer, declined=declined)
     if one.asked.question.secret and not declined:
@@ -129,15 +127,15 @@ async def submit_to_agent(
     world: World,
     attend: Callable[[Journal], None] | None = None,
 ) -> bool:
-    """Into its inbox, for whoever drives the agent. Where nobody does, its run is closed, and only what the
-    log is enough for is taken up: the rest raises `SessionBusy`."""
+    """Submits a request for the process that drives the agent. If there is none, closes its run, and handles
+    only requests that need no agent; others raise `SessionBusy`."""
     needs_no_agent = isinstance(request, (*ALONE, *OF_A_RUN))
     if await store.holder(state.id) is not None:
         is_new = await store.submit(state.id, request)
-        if not needs_no_agent or await store.holder(state.id) is not None:  # else it has just been given back
+        if not needs_no_agent or await store.holder(state.id) is not None:  # else it has just been released
             return is_new
     if state.run is not None and await close_dead_agent(store, state.id, world) is None:
-        return await store.submit(state.id, request)  # somebody has just taken it up
+        return await store.submit(state.id, request)  # another process has just taken it
     if not needs_no_agent:
         raise SessionBusy(has_ended(state.id))
     with suppress(UsageError):  # it was refused, and that is a fact
