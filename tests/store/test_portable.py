@@ -241,7 +241,7 @@ REFUSED = {
     ),
     "a time without zone": (
         lambda lines: [*lines[:4], lines[4].replace(b'Z"', b'"')],
-        "line 5 .* does not say in which zone",
+        "line 5 .* has no time zone",
     ),
     "a blob that is no base64": (
         lambda lines: [*lines, b'{"type":"ostler_blob","blob":"b","media_type":"t","size":3,"data":"?"}'],
