@@ -195,7 +195,7 @@ def test_what_another_program_takes_away_is_told_when_it_stays(project: Path) ->
     path = write(project, "a", "description: d\npermissionMode: plan\nhooks:\n  Stop:\n    - matcher: x")
     agents = find_agents(project)
     assert list(agents.found) == ["a"]
-    assert [problem.partition(" is ")[0] for problem in problems(agents, path)] == [
+    assert [problem.partition(" has ")[0] for problem in problems(agents, path)] == [
         "its `hooks`",
         "its `permissionMode`",
     ]
