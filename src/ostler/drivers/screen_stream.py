@@ -1,5 +1,4 @@
-"""What a terminal agent shows at this moment: screen, status, and the message it is drawing."""
-# MERGED: Showing a live terminal to others: the screen as it is, and then the bytes as they come.
+"""The live state of a terminal agent (screen, status, current message), and its bytes for viewers."""
 
 from __future__ import annotations
 
