@@ -120,7 +120,7 @@ def test_children_end_with_their_parent(ostler: Ostler, serve: Serve) -> None:
 def test_a_child_is_not_deleted_while_its_parent_waits_for_it(ostler: Ostler, serve: Serve) -> None:
     _, parent, child = parent_and_child(ostler, serve)
     refused = ostler("sessions", "delete", "--yes", child)
-    assert refused.code == 2 and f"works for session {parent}, whose run is open" in refused.err
+    assert refused.code == 2 and f"is a child of session {parent}, whose run is open" in refused.err
     ostler("cancel", parent)
     assert ostler("sessions", "delete", "--yes", child).out == f"deleted {child}\n"
 

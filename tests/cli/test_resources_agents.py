@@ -108,8 +108,8 @@ def test_trust_lets_a_projects_agents_choose_their_model_until_they_change(ostle
     before = ostler("agents")
     assert before.out.split()[1] == "inherit"
     assert before.err == (
-        f"ostler: {path}: its model 'openai/dear' is ignored, and that of its parent used, "
-        f"until you look at it and say `ostler trust {quote(str(ostler.work))}`\n"
+        f"ostler: {path}: its model 'openai/dear' is ignored, and its parent's model used, "
+        f"until you review it and run `ostler trust {quote(str(ostler.work))}`\n"
     )
     assert ostler("trust").out == (
         f"{path} sets:\n  model = openai/dear\n"

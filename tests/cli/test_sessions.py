@@ -200,7 +200,7 @@ def test_a_file_that_cannot_be_imported_adds_nothing(ostler: Ostler) -> None:
     session = ask(ostler, "hello")
     lines = ostler("sessions", "export", session).out.splitlines(keepends=True)
     for content, complaint in (
-        ("".join(lines[:-1]), "the file is cut short at line"),
+        ("".join(lines[:-1]), "the file is truncated at line"),
         ("".join([*lines[:3], "{broken\n"]), "line 4 cannot be imported"),
         ("", "the file is empty"),
     ):

@@ -129,8 +129,8 @@ def test_a_projects_model_counts_only_when_its_file_is_trusted_as_it_is(project:
     agents = find_agents(project)
     assert only(agents).model == ""
     assert problems(agents, path) == [
-        "its model 'openai/dear' is ignored, and that of its parent used, until you look at it "
-        f"and say `ostler trust {quote(str(project))}`"
+        "its model 'openai/dear' is ignored, and its parent's model used, until you review it and run "
+        f"`ostler trust {quote(str(project))}`"
     ]
     (wanted,) = agents.models_to_trust
     assert (wanted.path, wanted.content, wanted.model) == (path, path.read_bytes(), "openai/dear")
@@ -164,7 +164,7 @@ def test_unknown_tools_are_told_and_left_out(project: Path) -> None:
     agents = find_agents(project)
     assert only(agents).tools == ("read",)
     assert problems(agents, path) == [
-        "there is no tool 'WebFetch', 'Bash(git diff)', \"'x\\ty'\"; it does without"
+        "there is no tool 'WebFetch', 'Bash(git diff)', \"'x\\ty'\"; the agent works without it"
     ]
     write(project, "a", "description: d\ntools: Remember, Glob\njudge: verdict")
     agents = find_agents(project, ("remember", "glob", "verdict"))
@@ -177,7 +177,7 @@ def test_a_judge_is_one_of_the_agents_tools(project: Path) -> None:
         agents = find_agents(project)
         assert only(agents).judge == ""
         assert problems(agents, path) == [
-            f"its judge {judge!r} is not among its tools; its answer is its result"
+            f"its judge {judge!r} is not one of its tools; its answer is its result"
         ]
     write(project, "a", "description: d\njudge: Glob")
     assert only(find_agents(project)).judge == "find"
@@ -195,7 +195,7 @@ def test_what_another_program_takes_away_is_told_when_it_stays(project: Path) ->
     path = write(project, "a", "description: d\npermissionMode: plan\nhooks:\n  Stop:\n    - matcher: x")
     agents = find_agents(project)
     assert list(agents.found) == ["a"]
-    assert [problem.partition(" is ")[0] for problem in problems(agents, path)] == [
+    assert [problem.partition(" has ")[0] for problem in problems(agents, path)] == [
         "its `hooks`",
         "its `permissionMode`",
     ]
@@ -204,8 +204,8 @@ def test_what_another_program_takes_away_is_told_when_it_stays(project: Path) ->
 @pytest.mark.parametrize(
     ("front", "why"),
     [
-        ("name: a", "it has no `description`, which says when to ask for it"),
-        ("description: ' '", "it has no `description`, which says when to ask for it"),
+        ("name: a", "it has no `description`, which says when to use it"),
+        ("description: ' '", "it has no `description`, which says when to use it"),
         ("description: [a]", "description must be a text, not ['a']"),
         ("description: d\nmax_steps: many", "max_steps must be a whole number from 1 on, not 'many'"),
         ("description: d\nmax_steps: 0", "max_steps must be a whole number from 1 on, not 0"),
@@ -213,9 +213,9 @@ def test_what_another_program_takes_away_is_told_when_it_stays(project: Path) ->
         ("description: d\nhistory: -1", "history must be a whole number from 0 on, not -1"),
         (
             "description: d\ntools:\n  write: false",
-            "`tools` must be a list of names, or names with commas between them",
+            "`tools` must be a list of names, or names separated by commas",
         ),
-        ("description: d\ntools: [1]", "`tools` must be a list of names, or names with commas between them"),
+        ("description: d\ntools: [1]", "`tools` must be a list of names, or names separated by commas"),
         ("description: {a: b}", "line 2: { has a meaning of its own here: put quotes around the text"),
     ],
 )
@@ -252,14 +252,14 @@ def test_a_file_that_cannot_be_used_is_told(tmp_path: Path, project: Path) -> No
         for problem in agents.problems
     ]
     assert told == [
-        "Bad Name.md: a name has a to z, 0 to 9, - and _, and 'Bad Name' has more",
+        "Bad Name.md: a name may contain only a to z, 0 to 9, - and _, which 'Bad Name' does not",
         "binary.md: it is not UTF-8",
         "folder.md: it is not a file",
         "large.md: it is larger than 256 KiB",
         "link.md: it is a link that leads out of the project",
         "nowhere.md: it is not a file",
         "pipe.md: it is not a file",
-        "plain.md: it has no `description`, which says when to ask for it",
+        "plain.md: it has no `description`, which says when to use it",
         f"twice.md: {folder}/good.md has the name good, too",
         "?.md: its path is not valid UTF-8",
     ]  # fmt: skip

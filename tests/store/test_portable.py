@@ -202,9 +202,9 @@ REFUSED = {
         lambda lines: [lines[0].replace(b'"version":1', b'"version":2'), *lines[1:]],
         "line 1 .* version 2, and this ostler reads up to 1: upgrade it",
     ),
-    "only a header": (lambda lines: [b'{"type":"ostler_export","version":1}'], "there are no facts in it"),
+    "only a header": (lambda lines: [b'{"type":"ostler_export","version":1}'], "it has no facts"),
     "a cut line": (lambda lines: [*lines[:3], lines[3][:-10]], "line 4 cannot be imported"),
-    "a missing end": (lambda lines: lines[:3], "cut short at line 3: it has 2 of 4 facts"),
+    "a missing end": (lambda lines: lines[:3], "truncated at line 3: it has 2 of 4 facts"),
     "more than was promised": (
         lambda lines: [lines[0].replace(b'"facts":4', b'"facts":3'), *lines[1:]],
         "the file has 4 facts, but its first line says 3",
@@ -241,7 +241,7 @@ REFUSED = {
     ),
     "a time without zone": (
         lambda lines: [*lines[:4], lines[4].replace(b'Z"', b'"')],
-        "line 5 .* does not say in which zone",
+        "line 5 .* has no time zone",
     ),
     "a blob that is no base64": (
         lambda lines: [*lines, b'{"type":"ostler_blob","blob":"b","media_type":"t","size":3,"data":"?"}'],
@@ -253,7 +253,7 @@ REFUSED = {
             *lines[1:],
             b'{"type":"ostler_blob","blob":"b","media_type":"t","size":9,"data":"QUJD"}',
         ],
-        "cut short at line 6: 6 bytes of 'b' are missing",
+        "truncated at line 6: 6 bytes of 'b' are missing",
     ),
     "a missing blob": (
         lambda lines: [lines[0].replace(b'"blobs":0', b'"blobs":1'), *lines[1:]],

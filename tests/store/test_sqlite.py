@@ -92,7 +92,7 @@ async def test_the_write_ahead_log_is_moved_into_the_file_when_it_is_large(
 ) -> None:
     monkeypatch.setattr(sqlite_writer, "LARGE_WAL", 100_000)
     monkeypatch.setattr(sqlite_writer, "LARGEST_WAL", 200_000)
-    monkeypatch.setattr(sqlite_writer, "WRITES_BETWEEN_LOOKS", 10)
+    monkeypatch.setattr(sqlite_writer, "WRITES_BETWEEN_CHECKS", 10)
     lease = await store.create(first(), HERE)
     for seq in range(2, 400):
         await store.append(lease, [said(seq, "x" * 5_000)])
@@ -194,11 +194,11 @@ async def test_a_store_at_rest_still_hears_of_other_processes(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch, can_tell: bool
 ) -> None:
     """The system tells of their writes; where it cannot, they are looked for."""
-    monkeypatch.setattr(change_notifier, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(change_notifier, "IDLE_SECONDS", 0.0)
     if can_tell:
         if sys.platform != "linux":
             pytest.skip("only Linux tells")
-        monkeypatch.setattr(change_notifier, "TOLD_SECONDS", 3600.0)
+        monkeypatch.setattr(change_notifier, "WATCH_SECONDS", 3600.0)
     else:
         monkeypatch.setattr(change_notifier, "FileWatch", _cannot_be_had)
     lease = await store.create(first(), HERE)
@@ -217,7 +217,7 @@ async def test_a_store_at_rest_still_hears_of_other_processes(
             async with asyncio.timeout(60):
                 assert [fact.seq for fact in await waiting] == [seq]
             assert await other.says() == "done"
-    assert (store._pulse._watch is not None) is can_tell
+    assert (store._notifier._watch is not None) is can_tell
 
 
 def _cannot_be_had(path: Path) -> None:

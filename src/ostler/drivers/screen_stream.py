@@ -1,4 +1,4 @@
-"""What an agent shows now: status, screen and unfinished message as live values; raw bytes for viewers."""
+"""The live state of a terminal agent (screen, status, current message), and its bytes for viewers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of Ostler as data: events, requests, messages, outcomes, usage, ids, errors.
+"""Ostler's vocabulary as data: events, requests, messages, outcomes, usage, ids, errors.
 
 Nothing here performs I/O or imports asyncio, so every other layer, and any tool that only reads logs,
 can use it.

@@ -1,11 +1,11 @@
-"""The one tree of errors. Exit codes, HTTP statuses and what the model is told derive from it.
+"""The tree of errors, from which exit codes, HTTP statuses and messages to the model derive.
 
 OstlerError
-├── UsageError                  the person asked for something that cannot be
+├── UsageError                  the user asked for something impossible
 │   ├── ConfigurationError      a configuration file or variable is wrong
 │   ├── NotFound                no such session, entry, tool, blob
-│   └── SessionBusy             a run is open: it can be done when that has ended
-├── NoModel                     nothing is configured that could answer
+│   └── SessionBusy             a run is open: try again when it has ended
+├── NoModel                     no configured model can answer
 ├── ModelError                  a model call failed
 │   ├── ConnectionFailed        no connection: refused, name unknown, TLS, proxy
 │   ├── AuthenticationFailed    401: the key is missing or wrong
@@ -14,16 +14,16 @@ OstlerError
 │   ├── InvalidRequest          400, 422 and the rest of 4xx
 │   ├── ContextOverflow         the request is larger than the model's context
 │   ├── RateLimited             429
-│   ├── Overloaded              529, 503: come back later
+│   ├── Overloaded              529, 503: try again later
 │   ├── ServerFailed            other 5xx
-│   ├── StreamBroken            the answer never began, ended before its end, or broke its wire's rules
+│   ├── StreamBroken            the answer did not start, was truncated, or violated the protocol
 │   ├── StreamSilent            nothing arrived for too long
-│   ├── InvalidAnswer           the answer does not fit what was asked for
+│   ├── InvalidAnswer           the answer does not fit the requested schema
 │   └── Interrupted             our own process ended during the call
 ├── ToolError                   a call failed
 │   ├── UnknownTool             protocol: the model named a tool that does not exist
 │   ├── InvalidArguments        protocol: the arguments do not fit the schema, or are not JSON
-│   ├── CallRefused             a hook, a permission or a person said no
+│   ├── CallRefused             a hook, a permission or the user refused it
 │   ├── ToolTimedOut
 │   ├── ToolCancelled
 │   ├── ToolInterrupted         the process ended while it ran; its effect may have happened
@@ -35,10 +35,9 @@ OstlerError
 │   ├── StoreNewer              written by a newer version
 │   ├── StoreCorrupt
 │   ├── SessionHeld             another living process holds the lease
-│   └── LeaseLost               we held it, and do not any more
-└── NotTrusted                  a project's own configuration asks for more than its user has granted
+│   └── LeaseLost               we no longer hold it
+└── NotTrusted                  a project's configuration needs more than the user has granted
 """
-# MERGED: How to get a part of Ostler that is not installed by default.
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ import msgspec
 
 
 class OstlerError(Exception):
-    """`message` says what happened, to what, and what to do; it is fit for one line on a terminal."""
+    """`message` says what happened, to what, and what to do, in one line."""
 
     exit_code = 1
     http_status = 500
@@ -79,7 +78,7 @@ class NoModel(OstlerError):
 
 
 class ModelError(OstlerError):
-    """`retry_after` is the vendor's own word on when to come back, in seconds."""
+    """`retry_after` is the delay in seconds that the vendor asks for."""
 
     http_status = 502
 
@@ -235,7 +234,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def describe_error(error: BaseException) -> str:
-    """What was raised, as `ValueError: no`. Other people's exceptions may raise when they are asked."""
+    """The error as `ValueError: no`. The `__str__` of a foreign exception may raise."""
     name = type(error).__name__
     try:
         return f"{name}: {error}" if str(error) else name
@@ -244,7 +243,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def kind_of(error: type[OstlerError]) -> str:
-    """The name that is stored and sent: `kind` of the class, or else its name in snake_case."""
+    """The name that is stored and sent: the class's `kind`, or its name in snake_case."""
     if kind := vars(error).get("kind"):
         return str(kind)
     return "".join([f"_{one.lower()}" if one.isupper() else one for one in error.__name__]).removeprefix("_")
@@ -265,10 +264,10 @@ def failure_of(error: OstlerError) -> Failure:
 
 
 def _tree(root: type[OstlerError]) -> dict[str, type[OstlerError]]:
-    found = {kind_of(root): root}
+    errors = {kind_of(root): root}
     for child in root.__subclasses__():
-        found |= _tree(child)
-    return found
+        errors |= _tree(child)
+    return errors
 
 
 ERRORS: dict[str, type[OstlerError]] = _tree(OstlerError)
@@ -276,5 +275,5 @@ ERRORS: dict[str, type[OstlerError]] = _tree(OstlerError)
 
 
 def how_to_install(extra: str) -> str:
-    """From the folder that it was installed from: another project has the name in the public index."""
+    """The command, in Ostler's folder: on PyPI the name belongs to another project."""
     return f"in Ostler's folder say `.venv/bin/pip install -e '.[{extra}]'`"

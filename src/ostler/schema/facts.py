@@ -1,7 +1,7 @@
 """A fact: an event in its envelope, with the bytes it was stored as.
 
-The bytes are kept as they were read, so what a newer version wrote (an unknown event, an unknown field)
-survives reading, forking, exporting and importing byte for byte. The event is decoded when asked for.
+The bytes stay as they were read, so what a newer version wrote (an unknown event, an unknown field) survives
+reading, forking, exporting and importing byte for byte. The event is decoded on first access.
 """
 
 from __future__ import annotations
@@ -22,17 +22,15 @@ _TAG_START = len(b'{"type":"')
 
 
 class UnknownEvent(msgspec.Struct, frozen=True):
-    """An event of a newer version. It is carried along and never interpreted."""
+    """An event of a newer version: passed on, never interpreted."""
 
     type: str
     body: bytes
 
 
 class Fact(msgspec.Struct, eq=False, gc=False):
-    """A numbered, stored event. `parent` is the entry before it on its path (0: none) and None for records.
-
-    `origin` names the session and number that a copy was made of.
-    """
+    """A numbered, stored event. `parent` is the entry before it on its path (0: none), None for records;
+    `origin` is the session and number that it is a copy of."""
 
     seq: int
     session: str
@@ -40,7 +38,7 @@ class Fact(msgspec.Struct, eq=False, gc=False):
     time_ms: int
     body: bytes
     type: str = ""
-    """The event's tag; taken from the body where it is not given."""
+    """The event's tag; read from the body if it is not given."""
     parent: int | None = None
     origin: str = ""
     _event: Event | UnknownEvent | None = None
@@ -71,7 +69,7 @@ class Fact(msgspec.Struct, eq=False, gc=False):
         return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def line(self) -> bytes:
-        """One JSON object: the event's own fields with the envelope's spliced in after `type`."""
+        """One JSON object: the event's fields, with those of the envelope inserted after `type`."""
         return self.line_of(self.envelope())
 
     def envelope(self) -> dict[str, Any]:
@@ -109,47 +107,46 @@ _decoders: dict[str, msgspec.json.Decoder[Any]] = {}
 
 
 def type_of(body: bytes) -> str:
-    """The tag of a stored event. It stands first: this is how we write, and what `line` relies on."""
+    """The tag of a stored event, which is always its first field; `line` relies on it."""
     if not body.startswith(b'{"type":"'):
         raise msgspec.ValidationError("a stored event must begin with its type")
     return body[_TAG_START : body.index(b'"', _TAG_START)].decode()
 
 
 def decode_together(facts: Sequence[Fact]) -> Iterator[tuple[Fact, Event | UnknownEvent | None]]:
-    """Each fact with its event, if it is of the few types that sessions have thousands of; else with none.
+    """Each fact with its event if it is of one of the most frequent types, else with None.
 
-    One call that decodes hundreds costs a third. The events are not kept: whoever goes through a long
-    session once shall not hold all of it. Where one cannot be decoded, that is left to `Fact.event`, which
-    names the culprit.
+    Decoding hundreds at once takes a third of the time. The events are not cached, so that reading a long
+    session once does not fill the memory. A fact that cannot be decoded gets None; `Fact.event` raises.
     """
-    for first in range(0, len(facts), _TOGETHER):
-        some = facts[first : first + _TOGETHER]
-        yield from zip(some, _events_of(some), strict=True)
+    for first in range(0, len(facts), _CHUNK):
+        chunk = facts[first : first + _CHUNK]
+        yield from zip(chunk, _events_of(chunk), strict=True)
 
 
 def _events_of(facts: Sequence[Fact]) -> Sequence[Event | UnknownEvent | None]:
     global _decode_many
-    many = [fact for fact in facts if fact.type in _MANY and fact._event is None]
-    if not many:
+    frequent = [fact for fact in facts if fact.type in _FREQUENT and fact._event is None]
+    if not frequent:
         return [None] * len(facts)
     if _decode_many is None:
         _decode_many = msgspec.json.Decoder(list[UserMessage | AssistantMessage | ToolResultFact]).decode
     try:
-        decoded = _decode_many(b"[%b]" % b",".join([fact.body for fact in many]))
+        decoded = _decode_many(b"[%b]" % b",".join([fact.body for fact in frequent]))
     except (msgspec.MsgspecError, UnicodeError):
         decoded = []
-    if len(decoded) != len(many):  # one is damaged: it may hold a comma
+    if len(decoded) != len(frequent):  # one is damaged: it may contain a comma
         return [None] * len(facts)
-    if len(many) == len(facts):
+    if len(frequent) == len(facts):
         return decoded
-    events = {fact.seq: event for fact, event in zip(many, decoded, strict=True)}
+    events = {fact.seq: event for fact, event in zip(frequent, decoded, strict=True)}
     return [events.get(fact.seq) for fact in facts]
 
 
-_TOGETHER = 200
-"""So few that the memory for one lot serves the next."""
+_CHUNK = 200
+"""Small enough that the memory of one chunk is reused for the next."""
 
-_MANY = frozenset({"user_message", "assistant_message", "tool_result"})
+_FREQUENT = frozenset({"user_message", "assistant_message", "tool_result"})
 
 _decode_many: Callable[[bytes], list[Any]] | None = None
 
@@ -159,7 +156,7 @@ def encode_event(event: Event) -> bytes:
 
 
 def decode_event(body: bytes) -> Event | UnknownEvent:
-    """The event in these bytes; one of an unknown type is kept as it is."""
+    """The event in these bytes; `UnknownEvent` for an unknown type."""
     return _decode(type_of(body), body)
 
 
@@ -175,9 +172,9 @@ def _decode(tag: str, body: bytes) -> Event | UnknownEvent:
 
 
 def storage_problem(value: msgspec.Struct) -> str:
-    """Why an event, or what becomes a part of one, could not be stored and read back; empty when it can.
+    """Why an event, or a part of one, cannot be stored and read back; empty if it can.
 
-    For what other people's code returned: its types are promises, not facts.
+    For values from user code, whose types are not checked.
     """
     try:
         _decoder_of(type(value)).decode(_encoder.encode(value))
@@ -192,5 +189,5 @@ def _decoder_of(kind: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
 
 
 def encode_lines(events: list[Event]) -> bytes:
-    """Deltas and live values of one batch, one JSON object a line."""
+    """The live events of one batch, one JSON object per line."""
     return _encoder.encode_lines(events)

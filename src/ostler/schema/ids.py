@@ -1,5 +1,4 @@
-"""Identifiers: a prefix that says what they name, a time that sorts, and 80 random bits."""
-# MERGED: The hash that names things by their content.
+"""Identifiers (a prefix, a time that sorts, 80 random bits), and the hash for content."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no i, l, 
 
 
 _DIGITS = (_ALPHABET * 8).encode()
-"""The digit that five bits of each byte stand for."""
+"""Maps each byte to the digit of its low five bits."""
 
 
 NewId = Callable[[str], str]
@@ -32,7 +31,7 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{base32(milliseconds, 10)}{os.urandom(16).translate(_DIGITS).decode()}"
 
 
-try:  # `hashlib` loads OpenSSL, which takes a millisecond of each start, and then hands out this one
+try:  # `hashlib` returns the same function, but loads OpenSSL, which takes a millisecond
     from _blake2 import blake2b as blake2b
-except ImportError:  # another Python than CPython
+except ImportError:  # not CPython
     from hashlib import blake2b as blake2b

@@ -1,5 +1,4 @@
-"""Live events: deltas, which the fact that follows holds or names, and live values, replaced whole."""
-# MERGED: The four kinds of events.
+"""The four kinds of events, and the live ones: deltas, which a fact completes, and live values."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ class Delta(Event, frozen=True):
 
 
 class LiveEvent(Event, frozen=True):
-    """Present state; never stored."""
+    """Current state; never stored."""
 
 
 class TextDelta(Delta, frozen=True, gc=False, omit_defaults=False):
@@ -85,7 +84,7 @@ class ToolInputEnded(Delta, frozen=True, gc=False, omit_defaults=False):
 
 
 class ToolOutput(Delta, frozen=True):
-    """What a running tool prints. `offset` counts characters of this call's output before it."""
+    """Output of a running tool. `offset` counts characters of this call's output before it."""
 
     call: str
     offset: int
@@ -94,16 +93,16 @@ class ToolOutput(Delta, frozen=True):
 
 
 class ChildEvent(Delta, frozen=True):
-    """An event of a child run, seen live under the parent's call; its own log is the truth."""
+    """An event of a child run, live in the parent's session; the child's own log is authoritative."""
 
     call: str
     child: str
     """The child's session."""
     event: Any
-    """As a line of its own: a fact with its envelope, or a live event."""
+    """A fact with its envelope, or a live event."""
 
     def line(self) -> bytes:
-        """What `event` tells, also where this one came over a wire, and has it decoded."""
+        """`event` as JSON, even if it was decoded on its way here."""
         return bytes(self.event) if isinstance(self.event, msgspec.Raw) else msgspec.json.encode(self.event)
 
 
@@ -115,37 +114,37 @@ class LiveValue(LiveEvent, frozen=True):
 
 
 class Printed(LiveEvent, frozen=True):
-    """What an extension says to people: plain, as information or as an error, or as a block of its own."""
+    """An extension's message to the user: plain, information, an error, or a block of its own."""
 
     text: str
     level: Literal["plain", "info", "error", "block"] = "plain"
     extension: str = ""
     title: str = ""
-    """Of a block: under its text."""
+    """Of a block."""
     color: str = ""
     """Of a block's border, as `#rrggbb`."""
 
 
 class StoreFailed(LiveEvent, frozen=True):
-    """The log cannot be written: nothing more is acted on. Recovery writes the end later."""
+    """The log cannot be written: the run stops, and recovery records its end later."""
 
     failure: Failure
 
 
 class StreamIncomplete(LiveEvent, frozen=True):
-    """This follower sees facts only: the owner's live channel cannot be reached."""
+    """This subscriber gets facts only, because the owner's live socket cannot be reached."""
 
     reason: str
 
 
 class CaughtUp(LiveEvent, frozen=True):
-    """A follower has been sent everything up to this fact, and what is open: what comes now is new."""
+    """The subscriber has everything up to this fact, and the open messages: what follows is new."""
 
     after: int
-    """Its number: whoever is cut off now goes on behind it."""
+    """The fact's number, after which a client that reconnects continues."""
 
 
 class SessionListed(LiveEvent, frozen=True):
-    """In the stream of all sessions: the list of them has changed, and no fact of theirs says so."""
+    """In the stream of all sessions: a change of their list that is no fact."""
 
     change: Literal["imported", "deleted"]

@@ -1,4 +1,4 @@
-"""Messages and their content blocks: what people say, what models answer, what tools return."""
+"""Messages and their content blocks, of users, models and tools."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ Role = Literal["user", "assistant", "tool"]
 
 
 StopReason = Literal[
-    "end",  # the model had said what it wanted to say
-    "tool_calls",  # it asked for tools
-    "length",  # its output limit cut it
+    "end",  # the model finished
+    "tool_calls",  # it called tools
+    "length",  # it reached its output limit
     "stop_sequence",
-    "refusal",  # the vendor or the model declined on grounds of policy
-    "cancelled",  # we cut it; the content is what had arrived
+    "refusal",  # the vendor or the model declined for policy reasons
+    "cancelled",  # we cancelled it; the content is what had arrived
     "other",
 ]
 
 
 class Opaque(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A provider's own data, replayed losslessly to the provider and wire it came from, and to no other."""
+    """A provider's own data, sent back unchanged to the provider and wire it came from, and to no other."""
 
     wire: str
     data: Any
     provider: str = ""
-    """Empty in what was stored before there was one: then the wire decides."""
+    """Empty in old sessions: then the wire decides."""
 
 
 class BlobRef(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Names bytes kept beside the log. They are durable before any fact that names them."""
+    """Names bytes stored beside the log, before any fact that names them."""
 
     id: str
     size: int
@@ -44,7 +44,7 @@ class Text(msgspec.Struct, frozen=True, tag_field="type", tag="text", omit_defau
 
 
 class Image(msgspec.Struct, frozen=True, tag_field="type", tag="image", omit_defaults=True):
-    """A picture, in base64 (`data`) or at an address the vendor can fetch."""
+    """An image, in base64 (`data`) or at a URL that the vendor can fetch."""
 
     media_type: str
     data: str = ""
@@ -52,7 +52,7 @@ class Image(msgspec.Struct, frozen=True, tag_field="type", tag="image", omit_def
 
 
 class File(msgspec.Struct, frozen=True, tag_field="type", tag="file", omit_defaults=True):
-    """A document given to the model as it is, such as a PDF."""
+    """A document for the model, such as a PDF."""
 
     media_type: str
     name: str = ""
@@ -61,7 +61,7 @@ class File(msgspec.Struct, frozen=True, tag_field="type", tag="file", omit_defau
 
 
 class Reasoning(msgspec.Struct, frozen=True, tag_field="type", tag="reasoning", omit_defaults=True):
-    """What the model thought: `text` for people, `opaque` (a signature, an encrypted copy) for its vendor."""
+    """The model's reasoning: `text` for users, `opaque` (a signature, an encrypted copy) for its vendor."""
 
     text: str = ""
     opaque: Opaque | None = None
@@ -77,7 +77,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag_field="type", tag="tool_call", o
 
 
 class ToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool_result", omit_defaults=True):
-    """What came of a call, as the model is told it."""
+    """The result of a call, as the model gets it."""
 
     call: str
     name: str
@@ -91,10 +91,9 @@ PlainBlock = Text | Image | File
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message of the conversation as the model is told it.
+    """One message of the conversation as the model gets it.
 
-    A `tool` message holds the results of all the calls of the assistant message before it, in the order
-    of the calls.
+    A `tool` message contains the results of all calls of the assistant message before it, in their order.
     """
 
     role: Role
@@ -111,7 +110,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def text_of(content: Sequence[Block]) -> str:
     """All text blocks of a content, joined by a newline."""
-    if len(content) == 1 and type(content[0]) is Text:  # nearly always, in sessions of thousands of them
+    if len(content) == 1 and type(content[0]) is Text:  # the usual case, thousands of times in a session
         return content[0].text
     return "\n".join([block.text for block in content if isinstance(block, Text)])
 

@@ -1,5 +1,4 @@
-"""What came of a tool call: done, failed, waiting for a person, or finishing later."""
-# MERGED: How a tool wants its calls to be shown, so that a face can show tools that it does not know.
+"""Outcomes of a tool call (done, failed, waiting for the user, finishing later), and how calls are shown."""
 
 from __future__ import annotations
 
@@ -22,15 +21,15 @@ FailureKind = Literal[
 
 
 PROTOCOL_ERRORS: frozenset[FailureKind] = frozenset({"unknown_tool", "invalid_arguments"})
-"""The call could not be understood, and nothing ran; the other kinds are failures of a call that could be."""
+"""The call could not be understood, so nothing ran. The other kinds are failures of valid calls."""
 
 
 ResumeStrategy = Literal["", "result", "again"]
-"""What an answer does: it is the `result`, or the tool is called `again` with it; else as the tool says."""
+"""What an answer does: it becomes the `result`, or the tool is called `again` with it (empty: as it says)."""
 
 
 class Question(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something asked of a person: a permission, a choice, a form or free text."""
+    """A question to the user: a permission, a choice, a form or free text."""
 
     text: str
     kind: Literal["permission", "choice", "form", "text"] = "text"
@@ -38,16 +37,16 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     form: dict[str, Any] | None = None
     """A JSON Schema of the answer, for `form`."""
     details: dict[str, Any] | None = None
-    """What the person should see to judge: the command, the diff."""
+    """What the user should see to decide: the command, the diff."""
     secret: bool = False
     """The answer is never stored."""
     reason: str = ""
     questionnaire: str = ""
-    """The host's own id of what is asked, for a face that has a form of its own for it."""
+    """The host's id of the question, for a front end that has its own form for it."""
 
 
 class Ok(msgspec.Struct, frozen=True, tag_field="status", tag="ok", omit_defaults=True):
-    """`content` is told to the model; `details` and `summary` are for people and programs only."""
+    """The model gets `content`; `details` and `summary` are for users and programs only."""
 
     content: tuple[PlainBlock, ...] = ()
     details: dict[str, Any] | None = None
@@ -56,7 +55,7 @@ class Ok(msgspec.Struct, frozen=True, tag_field="status", tag="ok", omit_default
 
 
 class Failed(msgspec.Struct, frozen=True, tag_field="status", tag="failed", omit_defaults=True):
-    """`content` says to the model what went wrong."""
+    """`content` tells the model what went wrong."""
 
     kind: FailureKind
     content: tuple[PlainBlock, ...] = ()
@@ -66,7 +65,7 @@ class Failed(msgspec.Struct, frozen=True, tag_field="status", tag="failed", omit
 
 
 class NeedUser(msgspec.Struct, frozen=True, tag_field="status", tag="need_user", omit_defaults=True):
-    """The call stays open until a person answers. `state` returns to a tool that is called again."""
+    """The call stays open until the user answers. A tool that is called again gets `state`."""
 
     question: Question
     state: Any = None
@@ -74,7 +73,7 @@ class NeedUser(msgspec.Struct, frozen=True, tag_field="status", tag="need_user",
 
 
 class Pending(msgspec.Struct, frozen=True, tag_field="status", tag="pending", omit_defaults=True):
-    """The call stays open until a `finish` request brings its outcome, perhaps days later."""
+    """The call stays open until a `finish` request delivers its outcome, perhaps days later."""
 
     handle: str = ""
     note: str = ""
@@ -103,12 +102,12 @@ def failed(
     summary: str = "",
     ends_run: bool = False,
 ) -> Failed:
-    """`failed("why")`: the call failed, and the model is told why."""
+    """`failed("why")`: the call failed, and the model gets the reason."""
     return Failed(kind, as_content(message), details, summary, ends_run)
 
 
 class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The frame around what a call shows."""
+    """The frame around a call."""
 
     padding: bool = True
     border: bool = True
@@ -116,16 +115,16 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Display(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Declared by a tool, carried by each `tool_called`."""
+    """How a tool's calls are shown, so that a front end can show any tool. Each `tool_called` has it."""
 
     view: str = "text"
-    """What the result is: `text`, `markdown`, `code`, `diff`, `table`, `terminal`, or a host's own word."""
+    """What the result is: `text`, `markdown`, `code`, `diff`, `table`, `terminal`, or a host's own name."""
     title: str = ""
     """With the arguments' names in braces: `Search for {query}`."""
     icon: str = ""
     layout: Layout = Layout()
 
     def title_for(self, arguments: dict[str, Any]) -> str:
-        """The title of one call; an argument that is not there is left out."""
-        filled = re.sub(r"\{(\w+)\}", lambda found: str(arguments.get(found[1], "")), self.title)
+        """The title of one call; a missing argument is left out."""
+        filled = re.sub(r"\{(\w+)\}", lambda match: str(arguments.get(match[1], "")), self.title)
         return " ".join(filled.split())

@@ -1,5 +1,4 @@
-"""What a face may ask of a session: one closed union. Every request has an id that makes it idempotent."""
-# MERGED: What must be there for a request to be taken up, where nobody drives its session.
+"""The requests to a session, as one closed union; the id of each makes it idempotent."""
 
 from __future__ import annotations
 
@@ -18,11 +17,11 @@ class Request(
 ):
     id: str
     by: str = ""
-    """Who asks, for the record."""
+    """Who sends it."""
 
 
 class Prompt(Request, frozen=True):
-    """Start a run with this message; it waits its turn while a run is open."""
+    """Start a run with this message, after the open run if there is one."""
 
     content: tuple[PlainBlock, ...]
 
@@ -32,13 +31,13 @@ class Continue(Request, frozen=True):
 
 
 class Steer(Request, frozen=True):
-    """Say this to the running model between two steps."""
+    """Send this to the running model between two steps."""
 
     content: tuple[PlainBlock, ...]
 
 
 class Answer(Request, frozen=True):
-    """The answer to an open question: one of its choices, what its form asks for, or a text."""
+    """Answer an open question: one of its choices, the values of its form, or a text."""
 
     question: str
     answer: Any = None
@@ -56,75 +55,75 @@ class Pause(Request, frozen=True):
 
 
 class Resume(Request, frozen=True):
-    """Let a run go on that was paused, or cut."""
+    """Resume a run that was paused or interrupted."""
 
 
 class Fork(Request, frozen=True):
-    """Make a new session of the path to that entry."""
+    """Make a new session from the path to that entry."""
 
     entry: int
     title: str = ""
 
 
 class Navigate(Request, frozen=True):
-    """Let the next message follow that entry."""
+    """Continue from that entry with the next message."""
 
     entry: int
 
 
 class SetModel(Request, frozen=True):
-    """Let that model answer from the next step on."""
+    """Use that model from the next step on."""
 
     model: str
     reasoning: str = ""
 
 
 class Compact(Request, frozen=True):
-    """Tell the model a summary in place of what was said before."""
+    """Replace the conversation so far with a summary, for the model."""
 
     instructions: str = ""
 
 
 class UndoCompaction(Request, frozen=True):
-    """Tell the model again what that compaction had replaced."""
+    """Send the model again what that compaction replaced."""
 
     compaction: int
 
 
 class Rename(Request, frozen=True):
-    """Give the session that title."""
+    """Give the session a title."""
 
     title: str
 
 
 class Label(Request, frozen=True):
-    """Name an entry; an empty label takes the name away."""
+    """Label an entry; an empty label removes it."""
 
     entry: int
     label: str
 
 
 class CollapseBranch(Request, frozen=True):
-    """Tell the model, in short, of the branch that ends there."""
+    """Send the model a summary of the branch that ends there."""
 
     leaf: int
     instructions: str = ""
 
 
 class ReleasePrompts(Request, frozen=True):
-    """Let the held prompts start; with `drop`, forget them."""
+    """Start the held prompts; with `drop`, discard them."""
 
     drop: bool = False
 
 
 class TakeBack(Request, frozen=True):
-    """Forget a prompt whose turn has not come, or a steer that the model was not told yet."""
+    """Withdraw a prompt that has not started, or a steer that was not sent yet."""
 
     request: str
 
 
 class RevokePermission(Request, frozen=True):
-    """Forget a rule that was remembered in this session."""
+    """Revoke a rule that this session remembers."""
 
     rule: str
 
@@ -144,14 +143,14 @@ class RunCommand(Request, frozen=True):
 
 
 class Keys(Request, frozen=True):
-    """Keys for a terminal agent; never stored with what they type."""
+    """Keys for a terminal agent; what they type is never stored."""
 
     keys: str
     kind: Literal["text", "raw"] = "raw"
 
 
 class Resize(Request, frozen=True):
-    """Another size for the terminal of an agent, for all who watch it."""
+    """Resize the terminal of an agent, for all viewers."""
 
     columns: int
     rows: int
@@ -184,7 +183,7 @@ AnyRequest = (
 
 
 OVERTAKING = (Cancel, Answer, TakeBack)
-"""These are taken up before anything that arrived earlier."""
+"""These are handled before requests that arrived earlier."""
 
 
 _encoder = msgspec.json.Encoder()
@@ -192,7 +191,7 @@ _encoder = msgspec.json.Encoder()
 
 @cache
 def _decoder() -> msgspec.json.Decoder[AnyRequest]:
-    """Made when it is needed: most inboxes are empty, and a union of so many takes its time."""
+    """Made on first use: most inboxes are empty, and so large a union is slow to build."""
     return msgspec.json.Decoder(AnyRequest)
 
 
@@ -201,7 +200,7 @@ def encode_request(request: AnyRequest) -> bytes:
 
 
 def decode_request(body: bytes) -> AnyRequest | None:
-    """The request in these bytes; None for one of a newer version, which must wait for that version."""
+    """The request in these bytes; None for one of a newer version, which waits for that version."""
     try:
         return _decoder().decode(body)
     except msgspec.ValidationError:
@@ -217,7 +216,7 @@ MOVING = (
     FinishCall,
     ReleasePrompts,
 )
-"""Requests that let a session move: when nobody drives it, it is driven for them."""
+"""Requests that make a session move: if nothing drives it, it is opened and driven."""
 
 
 ALONE = (
@@ -230,7 +229,7 @@ ALONE = (
     Keys,
     Resize,
 )
-"""Requests that need no model and no extension: when nobody drives the session, the log is enough."""
+"""Requests that need no model and no extension: if nothing drives the session, the log is enough."""
 
 
 OF_A_RUN = (
@@ -241,4 +240,4 @@ OF_A_RUN = (
     Resume,
     FinishCall,
 )
-"""Requests that are refused where no run is open, which takes no more than the log."""
+"""Requests that are refused if no run is open; for that the log is enough."""

@@ -1,4 +1,4 @@
-"""The words behind a command, as a person types them: apart by blanks, whole between quotes."""
+"""Text for people and terminals: words and quotes, plurals, ages, printable and truncated lines."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _ESCAPED_IN_QUOTES = re.compile(r'\\(["\\])')
 class Word(msgspec.Struct, frozen=True):
     text: str
     gap: str = " "
-    """The blanks before it, so that words can be put together again as they were."""
+    """The whitespace before it, so that `joined` can restore the text."""
     is_literal: bool = False
-    """It begins with a quote or an escape: it is no flag and no `name=value`."""
+    """It begins with a quote or an escape, so it is neither a flag nor `name=value`."""
 
 
 def split_words(text: str) -> tuple[Word, ...]:
-    """Never fails: a quote that nothing closes, or that stands inside of a word, is a character like others.
+    """Splits at whitespace outside quotes. Never fails: an unclosed quote, or one inside a word, is literal.
 
-    A quote opens at the beginning of a word and behind its first `=`; `""` is an empty word. A backslash
-    takes the meaning from a blank, a quote or a backslash, but not between single quotes.
+    A quote opens at the start of a word and after its first `=`; `""` is an empty word. A backslash escapes
+    whitespace, a quote or a backslash, but not between single quotes.
     """
     words: list[Word] = []
     at = 0
@@ -46,7 +46,7 @@ def split_words(text: str) -> tuple[Word, ...]:
 
 
 def joined(words: Sequence[Word]) -> str:
-    """The words in one text, with the blanks that were between them."""
+    """The words as one text, with the whitespace that was between them."""
     return "".join(word.gap + word.text if at else word.text for at, word in enumerate(words))
 
 
@@ -84,16 +84,16 @@ _UNITS = ((7 * 86400, "w"), (86400, "d"), (3600, "h"), (60, "m"))
 
 
 def short_ids(ids: Sequence[str]) -> dict[str, str]:
-    """Of each id the shortest beginning that no other has."""
+    """For each id its shortest unique prefix."""
     short: dict[str, str] = {}
     ordered = sorted(ids)
     for before, one, after in zip(["", *ordered], ordered, [*ordered[1:], ""], strict=False):
-        alike = max(_alike(one, before), _alike(one, after))
-        short[one] = one[: max(alike + 1, _SHORTEST_ID)]
+        common = max(_common_length(one, before), _common_length(one, after))
+        short[one] = one[: max(common + 1, _SHORTEST_ID)]
     return short
 
 
-def _alike(one: str, other: str) -> int:
+def _common_length(one: str, other: str) -> int:
     return next(
         (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
     )
@@ -109,51 +109,51 @@ def age(seconds: float) -> str:
 ELLIPSIS = "…"
 
 
-_OBEYED = (
+_CONTROL = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
 )
-"""What a terminal would obey, what reorders or hides what is read, and what cannot be encoded.
+"""Control characters, characters that reorder or hide text, and those that cannot be encoded.
 
 The joiners U+200C and U+200D stay: scripts and emoji need them.
 """
 
 
 def printable(text: str) -> str:
-    """The text without what a terminal would obey. Newlines and tabs stay, and a joiner where it joins."""
-    if text.isprintable():  # as most of it is
+    """The text without control characters. Newlines and tabs stay, and joiners that join something."""
+    if text.isprintable():  # the usual case
         return text
     if "\r" in text:
         text = text.replace("\r\n", "\n")
     if "\u200d" in text:
-        text = _idle_joiner().sub("", text)
-    return _obeyed().sub("\ufffd", text)
+        text = _useless_joiner().sub("", text)
+    return _control().sub("\ufffd", text)
 
 
 def cells(text: str) -> int:
     """How many columns of a terminal the text takes."""
     if text.isascii():
         return len(text)
-    from wcwidth import wcswidth, width  # where only ASCII is printed, nobody waits for its tables
+    from wcwidth import wcswidth, width  # its tables are slow to load, and ASCII does not need them
 
     columns = wcswidth(text)
     return columns if columns >= 0 else width(text)
 
 
 @cache
-def _idle_joiner() -> re.Pattern[str]:
-    """Between other things than letters that join and emoji it joins nothing, but is counted as if it did."""
+def _useless_joiner() -> re.Pattern[str]:
+    """A joiner that joins neither letters nor emoji: `wcwidth` would count it as if it did."""
     letter, emoji = "\u0590-\u1fff", "\u2190-\u2bff\ufe0f\U0001f000-\U0001faff"
     return re.compile(f"(?<![{letter}{emoji}])\u200d|(?<=[{emoji}])\u200d(?![{emoji}])")
 
 
 @cache
-def _obeyed() -> re.Pattern[str]:
-    return re.compile(_OBEYED)
+def _control() -> re.Pattern[str]:
+    return re.compile(_CONTROL)
 
 
 def split_at(text: str, room: int, *, at_least_one: bool = False) -> tuple[str, str]:
-    """What fits into so many cells, and the rest. No character is cut in two."""
+    """The part that fits into so many cells, and the remainder. No character is split."""
     if text.isascii():
         return text[:room], text[room:]
     from wcwidth import iter_graphemes
@@ -169,14 +169,14 @@ def split_at(text: str, room: int, *, at_least_one: bool = False) -> tuple[str, 
 
 
 def cut(text: str, width: int) -> str:
-    """The beginning that fits, marked where it was cut."""
+    """The start that fits, with an ellipsis if it was cut."""
     if cells(text) <= width:
         return text
     return split_at(text, width - 1)[0] + ELLIPSIS if width > 0 else ""
 
 
 def cut_start(text: str, width: int) -> str:
-    """The end that fits, marked where it was cut."""
+    """The end that fits, with an ellipsis if it was cut."""
     if cells(text) <= width:
         return text
     end = text[-width + 1 :] if width > 1 else ""

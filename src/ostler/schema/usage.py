@@ -1,6 +1,4 @@
-"""What a model call cost: tokens as the vendor counted them, money only where it is known."""
-# MERGED: What runs add up to.
-# MERGED: What a run may use.
+"""Tokens and cost of model calls, totals of runs, and limits."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ UsageSource = Literal["reported", "estimated", "unknown"]
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tokens and cost of one model call, or a sum of them.
 
-    `input_tokens` excludes what was read from or written to the prompt cache; `output_tokens` includes
+    `input_tokens` excludes tokens read from or written to the prompt cache; `output_tokens` includes
     `reasoning_tokens`. `cost` is in dollars; `None` means unknown, which is never the same as 0.
     """
 
@@ -27,7 +25,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     source: UsageSource = "reported"
 
     def __add__(self, other: Usage) -> Usage:
-        """Sum of both; an unknown part makes the sum's source unknown, an unknown cost its cost."""
+        """An unknown part makes the sum's source unknown, an unknown cost its cost."""
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
@@ -44,11 +42,11 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 NOTHING_USED = Usage(cost=0.0)
-"""Where every sum begins: no tokens, and a cost that is known to be zero."""
+"""The start of every sum: no tokens, and a cost that is known to be zero."""
 
 
 UNKNOWN_USAGE = Usage(source="unknown")
-"""Of a call whose vendor never said, because it failed, was cancelled or was cut."""
+"""Of a call that failed, was cancelled or interrupted before the vendor reported usage."""
 
 
 _CERTAINTY: dict[UsageSource, int] = {"reported": 0, "estimated": 1, "unknown": 2}
@@ -62,7 +60,7 @@ class Totals(msgspec.Struct, frozen=True, omit_defaults=True):
     """Sums over a run, or over runs."""
 
     runs: int = 0
-    """How many runs these are; of a run's own totals it is left out."""
+    """How many runs these are; 0 in a run's own totals."""
     steps: int = 0
     model_calls: int = 0
     tool_calls: int = 0
@@ -70,7 +68,7 @@ class Totals(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: Usage = Usage(cost=0.0)
     duration_ms: int = 0
     known_cost: float = 0.0
-    """The part of the cost that is known, where not all of it is."""
+    """The known part of the cost, if the whole is unknown."""
 
     def __add__(self, other: Totals) -> Totals:
         usage = self.usage + other.usage
@@ -87,7 +85,7 @@ class Totals(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def least_cost(self) -> float:
-        """What it cost at least."""
+        """The cost as far as it is known."""
         return self.known_cost if self.usage.cost is None else self.usage.cost
 
 
@@ -101,4 +99,4 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
     depth: int | None = None
     children: int | None = None
     retries: int | None = 20
-    """How many failed model calls may be tried again, over the whole run."""
+    """How many failed model calls may be retried in the whole run."""

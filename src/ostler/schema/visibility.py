@@ -1,4 +1,4 @@
-"""One pure function that says what becomes of an event. Nothing else decides these."""
+"""Which events are stored, shown, sent to the model and published live. Only this module decides."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from ostler.schema.messages import Text
 
 
 class Visibility(msgspec.Struct, frozen=True):
-    """What becomes of an event."""
+    """Where an event goes."""
 
     stored: bool
     """It is a fact: in the log, numbered."""
     shown: bool
-    """People see it, live and when the session is opened again."""
+    """Users see it, live and when the session is opened again."""
     sent: bool
-    """The model is told it in the steps that follow."""
+    """The model gets it in the following steps."""
     live: bool
-    """It goes over the live channel as it happens."""
+    """Subscribers get it as it happens."""
 
 
 _FACT = Visibility(stored=True, shown=True, sent=False, live=True)
 
-_BACKSTAGE = Visibility(stored=True, shown=False, sent=False, live=True)
+_INTERNAL = Visibility(stored=True, shown=False, sent=False, live=True)
 
-_TOLD = Visibility(stored=True, shown=True, sent=True, live=True)
+_SENT = Visibility(stored=True, shown=True, sent=True, live=True)
 
-_TOLD_ONLY = Visibility(stored=True, shown=False, sent=True, live=True)
+_SENT_ONLY = Visibility(stored=True, shown=False, sent=True, live=True)
 
 _LIVE = Visibility(stored=False, shown=True, sent=False, live=True)
 
 
-_FATES: dict[type, Visibility] = {
-    UnknownEvent: _BACKSTAGE,
-    events.ToolResultFact: _TOLD,
-    events.HistoryReplaced: _TOLD,
-    events.Compacted: _TOLD,
-    events.BranchCollapsed: _TOLD,
-    events.ModelCalled: _BACKSTAGE,
-    events.ExtensionState: _BACKSTAGE,
-    events.Audited: _BACKSTAGE,
-    events.Delivered: _BACKSTAGE,
-    events.SettingsChanged: _BACKSTAGE,
+_VISIBILITY: dict[type, Visibility] = {
+    UnknownEvent: _INTERNAL,
+    events.ToolResultFact: _SENT,
+    events.HistoryReplaced: _SENT,
+    events.Compacted: _SENT,
+    events.BranchCollapsed: _SENT,
+    events.ModelCalled: _INTERNAL,
+    events.ExtensionState: _INTERNAL,
+    events.Audited: _INTERNAL,
+    events.Delivered: _INTERNAL,
+    events.SettingsChanged: _INTERNAL,
 }
-"""The fate of each type that is not marked, where it differs from that of its kind."""
+"""The visibility of types that differ from their kind."""
 
 
 _KINDS: dict[type[events.Event], Visibility] = {
@@ -56,37 +56,39 @@ _KINDS: dict[type[events.Event], Visibility] = {
 }
 
 for _type in events.EVENT_TYPES.values():
-    _FATES.setdefault(_type, next(fate for kind, fate in _KINDS.items() if issubclass(_type, kind)))
+    _VISIBILITY.setdefault(
+        _type, next(visibility for kind, visibility in _KINDS.items() if issubclass(_type, kind))
+    )
 
 
 def visibility_of(event: events.Event | UnknownEvent) -> Visibility:
-    """Stored, shown, told, live: from the type, and from the marks hidden, blank and suppressed."""
+    """By the event's type, and by whether it is hidden, blank or suppressed."""
     kind = type(event)
     if kind is events.UserMessage:
-        return _TOLD_ONLY if event.hidden else _TOLD  # type: ignore[union-attr]
+        return _SENT_ONLY if event.hidden else _SENT  # type: ignore[union-attr]
     if kind is events.AssistantMessage:
-        return _fate_of_answer(event)  # type: ignore[arg-type]
+        return _visibility_of_answer(event)  # type: ignore[arg-type]
     if kind is events.ExtensionEntry:
-        return _TOLD if event.told else _FACT  # type: ignore[union-attr]
-    return _FATES[kind]
+        return _SENT if event.told else _FACT  # type: ignore[union-attr]
+    return _VISIBILITY[kind]
 
 
-def _fate_of_answer(message: events.AssistantMessage) -> Visibility:
+def _visibility_of_answer(message: events.AssistantMessage) -> Visibility:
     if is_blank(message):
-        return _BACKSTAGE if message.suppressed else _FACT
-    return _TOLD_ONLY if message.suppressed else _TOLD
+        return _INTERNAL if message.suppressed else _FACT
+    return _SENT_ONLY if message.suppressed else _SENT
 
 
 def is_blank(message: events.AssistantMessage) -> bool:
-    """Nothing in it that a model could be told: no block but empty text."""
+    """It has no block but empty text, so there is nothing to send to a model."""
     return not [block for block in message.content if type(block) is not Text or block.text.strip()]
 
 
 def opens_with(event_type: type[events.Event] | None) -> bool:
     """Whether a fact is needed to open a session whose runs have all ended.
 
-    The others matter only inside their own run, so opening a long session need not read them. A call is
-    one of those: its message says the same.
+    The others matter only inside their own run, so opening a long session does not read them. A tool call is
+    one of those, because its message contains it.
     """
     if event_type is None:
         return True
@@ -96,8 +98,8 @@ def opens_with(event_type: type[events.Event] | None) -> bool:
 
 
 def is_opening(tag: str, run: str) -> bool:
-    """Whether a fact is needed to open its session. Usage, children and questions that belong to no run
-    are: no `run_ended` tells of them."""
+    """Whether a fact is needed to open its session. Usage, children and questions outside a run are, because
+    no `run_ended` includes them."""
     return opens_with(events.EVENT_TYPES.get(tag)) or (not run and tag in _OPENING_BETWEEN_RUNS)
 
 

@@ -28,11 +28,11 @@ KEEP_ALIVE_COMMENT = b":\n\n"
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache, no-transform"),
-    (b"x-accel-buffering", b"no"),  # nginx would collect what should be seen at once
+    (b"x-accel-buffering", b"no"),  # or nginx would buffer the events
 ]
 
 
-_STREAMED = "ostler.stream"
+_IS_STREAM = "ostler.stream"
 
 
 def asks_for_stream(scope: Scope) -> bool:
@@ -40,16 +40,16 @@ def asks_for_stream(scope: Scope) -> bool:
 
 
 def mark_stream(scope: Scope) -> None:
-    scope[_STREAMED] = True
+    scope[_IS_STREAM] = True
 
 
 def is_stream(scope: Scope) -> bool:
-    """The answer to this request is a stream."""
-    return _STREAMED in scope
+    """Whether the response to this request is a stream."""
+    return _IS_STREAM in scope
 
 
 def as_frames(batch: Sequence[Fact | Event]) -> bytes:
-    """Each event is a frame; only facts have an id, which is their number."""
+    """A frame for each event; only facts have an id, which is their number."""
     return b"".join(
         [
             b"id: %d\ndata: %b\n\n" % (one.seq, one.line())
@@ -61,12 +61,12 @@ def as_frames(batch: Sequence[Fact | Event]) -> bytes:
 
 
 def as_frame_of_all(fact: Fact, cursor: str) -> bytes:
-    """In the stream of all sessions the id is that stream's own cursor."""
+    """In the stream of all sessions the id is the stream's cursor."""
     return b"id: %b\ndata: %b\n\n" % (cursor.encode(), fact.line())
 
 
 def as_live_frames_of_all(session: str, events: Sequence[Event]) -> bytes:
-    """A live event has no envelope: the session is put in behind its type."""
+    """A live event has no envelope, so the session is inserted after its type."""
     named = b',"session":%b' % encode_json(session)
     return b"".join([b"data: %b\n\n" % _with(encode_event(event), named) for event in events])
 
@@ -77,7 +77,7 @@ def _with(body: bytes, named: bytes) -> bytes:
 
 
 def as_caught_up_of_all(cursor: str) -> bytes:
-    """With an id: whoever is cut off before the first fact goes on behind it, too."""
+    """With an id, so that a client can reconnect before the first fact."""
     return b'id: %b\ndata: {"type":"caught_up","after":"%b"}\n\n' % (cursor.encode(), cursor.encode())
 
 

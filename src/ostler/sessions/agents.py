@@ -1,9 +1,8 @@
-"""Named agents: Markdown files that say what a child is for and how it works.
+"""Named agents, which Markdown files describe, and the tool that delegates a task to a child.
 
-They are read when they are asked for, and never before. A file that came with a project is text for the
-model: it runs nothing, its tools and limits only take away, and its model counts after `ostler trust`.
+A project's file is only text for the model: it runs nothing, its tools and limits only restrict, and its
+model is used only after `ostler trust`. The files are read on use.
 """
-# MERGED: The tool by which a model hands a task to a child, perhaps to a named agent.
 
 from __future__ import annotations
 
@@ -31,10 +30,12 @@ from ostler.tools import BUILTIN_TOOLS
 if TYPE_CHECKING:
     from ostler.context import markdown, policy
     from ostler.core import validation
+    from ostler.sessions import children
 else:
     markdown = lazy_module("ostler.context.markdown")
     policy = lazy_module("ostler.context.policy")
     validation = lazy_module("ostler.core.validation")
+    children = lazy_module("ostler.sessions.children")
 
 AGENT_FOLDERS = (".ostler/agents", ".agents/agents")
 """In a project's folders; the first one wins."""
@@ -46,42 +47,42 @@ INHERIT = "inherit"
 _NAME = r"[a-z0-9_-]{1,64}"
 
 _OTHER_NAMES = {"glob": "find", "list": "ls", "multiedit": "edit"}
-"""What other programs call a tool of ours, in small letters."""
+"""Other programs' names of our tools, in lower case."""
 
-_NOT_FOLLOWED = ("disallowedTools", "hooks", "permission", "permissionMode")
-"""What other programs take away with; who wrote it should know that it does not here."""
+_NO_EFFECT = ("disallowedTools", "hooks", "permission", "permissionMode")
+"""Restrictions of other programs that have no effect here, which the user should know."""
 
 
-_FromOne = Annotated[int, msgspec.Meta(ge=1)]
+_Positive = Annotated[int, msgspec.Meta(ge=1)]
 
-_AboveZero = Annotated[float, msgspec.Meta(gt=0)]
+_PositiveNumber = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A child that can be asked for by name."""
+    """A child that can be started by name."""
 
     name: str
     description: str
-    """When to ask for it, for the model that may."""
+    """When to use it, for the model."""
     model: str = ""
-    """`PROVIDER/ID` or an alias; without one, that of its parent."""
+    """`PROVIDER/ID` or an alias; empty for its parent's model."""
     tools: tuple[str, ...] | None = None
-    """Of its parent's; absent means all of them."""
+    """Some of its parent's tools; None for all of them."""
     system: str = ""
-    """What the file says below its front matter."""
+    """The text after the front matter."""
     judge: str = ""
     limits: Limits = Limits()
     history: int = 0
-    """How many of its parent's last runs it knows."""
+    """How many of its parent's last runs it gets."""
     context: dict[str, dict[str, Any]] = {}
-    """Rules of what it is told, over those of its parent."""
+    """Context rules, which override those of its parent."""
     scope: Literal["project", "user"]
     source: str
     """The path of its file."""
 
 
 class ModelToTrust(msgspec.Struct, frozen=True):
-    """A project's file that names a model, and is not trusted as it is."""
+    """A project's file that names a model, and whose content is not trusted."""
 
     path: Path
     content: bytes
@@ -92,30 +93,30 @@ class ModelToTrust(msgspec.Struct, frozen=True):
 class Agents(msgspec.Struct, frozen=True):
     found: dict[str, AgentSpec]
     problems: tuple[str, ...]
-    """What is wrong with files, a line each, which begins with the file's path."""
+    """A line for each problem, which begins with the file's path."""
     models_to_trust: tuple[ModelToTrust, ...]
 
 
 class _Fields(msgspec.Struct, frozen=True):
-    """Front matter, as far as it is checked by its types."""
+    """The front matter that is validated by type."""
 
     name: str = ""
     description: str = ""
     model: str = ""
     judge: str = ""
     history: Annotated[int, msgspec.Meta(ge=0)] = 0
-    max_steps: _FromOne | None = None
-    max_tokens: _FromOne | None = None
-    max_cost: _AboveZero | None = None
-    max_seconds: _AboveZero | None = None
+    max_steps: _Positive | None = None
+    max_tokens: _Positive | None = None
+    max_cost: _PositiveNumber | None = None
+    max_seconds: _PositiveNumber | None = None
     max_depth: Annotated[int, msgspec.Meta(ge=0)] | None = None
     max_children: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
 def find_agents(cwd: Path, tools: Collection[str] = tuple(BUILTIN_TOOLS)) -> Agents:
-    """The agents for work in `cwd`: those of the project, the nearest folder first, then the user's.
+    """The agents for `cwd`: those of the project, the nearest folder first, then the user's.
 
-    `tools` are the names that an agent's tools are looked for in.
+    `tools` are the names of the tools that agents can have.
     """
     search = _AgentSearch(tools)
     cwd = cwd.resolve()
@@ -124,7 +125,7 @@ def find_agents(cwd: Path, tools: Collection[str] = tuple(BUILTIN_TOOLS)) -> Age
 
 
 def project_of(path: Path) -> Path:
-    """The folder of a project in which an agent's file is found."""
+    """The project's folder that an agent's file belongs to."""
     return path.parent.parent.parent
 
 
@@ -139,18 +140,18 @@ class _AgentSearch(FileSearch):
         content = _content(path, project)
         document = markdown.read_document(content)
         values = document.fields
-        fields = _checked(values)
+        fields = _validate(values)
         name = _name(fields.name, path.stem, problems)
         if other := self.agents.get(name):
             if Path(other.source).parent == path.parent:
                 raise Unusable(f"{other.source} has the name {name}, too")
             return
         if not fields.description.strip():
-            raise Unusable("it has no `description`, which says when to ask for it")
-        tools = self._chosen_tools(values.get("tools"), problems)
+            raise Unusable("it has no `description`, which says when to use it")
+        tools = self._tool_names(values.get("tools"), problems)
         problems += [
-            f"its `{key}` is not followed here; `tools` says what an agent may use"
-            for key in _NOT_FOLLOWED
+            f"its `{key}` has no effect here; `tools` lists what an agent may use"
+            for key in _NO_EFFECT
             if key in values
         ]
         self.agents[name] = AgentSpec(
@@ -167,28 +168,28 @@ class _AgentSearch(FileSearch):
             source=str(path),
         )
 
-    def _chosen_tools(self, value: Any, problems: list[str]) -> tuple[str, ...] | None:
+    def _tool_names(self, value: Any, problems: list[str]) -> tuple[str, ...] | None:
         names = value.split(",") if isinstance(value, str) else value
         if names is None or names == ["*"]:
             return None
-        if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
-            raise Unusable("`tools` must be a list of names, or names with commas between them")
-        named = [one.strip() for one in names if one.strip()]
-        unknown = [repr(one) for one in named if not self._tool(one)]
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise Unusable("`tools` must be a list of names, or names separated by commas")
+        names = [name.strip() for name in names if name.strip()]
+        unknown = [repr(name) for name in names if not self._tool(name)]
         if unknown:
-            problems.append(f"there is no tool {', '.join(unknown)}; it does without")
-        return tuple(dict.fromkeys(filter(None, map(self._tool, named))))
+            problems.append(f"there is no tool {', '.join(unknown)}; the agent works without it")
+        return tuple(dict.fromkeys(filter(None, map(self._tool, names))))
 
     def _tool(self, name: str) -> str:
-        """Our name of a tool, or nothing. `bash(git …)` is no name: it asks for less than the tool."""
+        """Our name of a tool, or empty. `bash(git …)` is not a name: it means less than the tool."""
         name = name.lower()
         return self._tools.get(name) or self._tools.get(_OTHER_NAMES.get(name, ""), "")
 
     def _judge(self, name: str, tools: tuple[str, ...] | None, problems: list[str]) -> str:
-        found = self._tool(name)
-        if not name or (found and (tools is None or found in tools)):
-            return found
-        problems.append(f"its judge {name!r} is not among its tools; its answer is its result")
+        judge = self._tool(name)
+        if not name or (judge and (tools is None or judge in tools)):
+            return judge
+        problems.append(f"its judge {name!r} is not one of its tools; its answer is its result")
         return ""
 
     def _model(
@@ -206,8 +207,8 @@ class _AgentSearch(FileSearch):
             return model
         self.models_to_trust.append(ModelToTrust(path, content, model, field))
         problems.append(
-            f"its {field} {model!r} is ignored, and that of its parent used, until you look at it "
-            f"and say `ostler trust {quoted_path(project_of(path))}`"
+            f"its {field} {model!r} is ignored, and its parent's model used, until you review it and run "
+            f"`ostler trust {quoted_path(project_of(path))}`"
         )
         return ""
 
@@ -246,12 +247,12 @@ def _is_text(path: str) -> bool:
     return True
 
 
-def _checked(values: dict[str, Any]) -> _Fields:
-    known = {name: values[name] for name in _Fields.__struct_fields__ if values.get(name) is not None}
+def _validate(values: dict[str, Any]) -> _Fields:
+    typed = {name: values[name] for name in _Fields.__struct_fields__ if values.get(name) is not None}
     try:
-        return msgspec.convert(known, _Fields, strict=False)
+        return msgspec.convert(typed, _Fields, strict=False)
     except msgspec.ValidationError:
-        raise Unusable(validation.describe_mismatch(known, _Fields, strict=False)) from None
+        raise Unusable(validation.describe_mismatch(typed, _Fields, strict=False)) from None
 
 
 def _name(named: str, stem: str, problems: list[str]) -> str:
@@ -259,9 +260,11 @@ def _name(named: str, stem: str, problems: list[str]) -> str:
     if named and re.fullmatch(_NAME, named):
         return named
     if not re.fullmatch(_NAME, stem):
-        raise Unusable(f"a name has a to z, 0 to 9, - and _, and {named or stem!r} has more")
+        raise Unusable(f"a name may contain only a to z, 0 to 9, - and _, which {named or stem!r} does not")
     if named:
-        problems.append(f"a name has a to z, 0 to 9, - and _: the agent is called {stem}, not {named!r}")
+        problems.append(
+            f"a name may contain only a to z, 0 to 9, - and _: the agent is called {stem}, not {named!r}"
+        )
     return stem
 
 
@@ -301,7 +304,7 @@ class Delegation(msgspec.Struct, frozen=True):
 
 
 class DelegateTool:
-    """Runs each call as a child; the named agents are those that the project and the user have."""
+    """Runs each call as a child, with the named agents of the project and the user."""
 
     def __init__(self, agents: dict[str, AgentSpec]) -> None:
         self._agents = agents
@@ -333,19 +336,17 @@ class DelegateTool:
     def validate(self, arguments: dict[str, Any]) -> Delegation:
         delegation = validate_arguments(arguments, Delegation, NAME)
         if not delegation.task.strip():
-            raise InvalidArguments("delegate needs a task: say what is to be done")
+            raise InvalidArguments("delegate needs a task: say what to do")
         if delegation.agent and delegation.agent not in self._agents:
-            known = ", ".join(self._agents) or "none"
-            raise InvalidArguments(f"there is no agent {delegation.agent!r}; the agents are: {known}")
+            names = ", ".join(self._agents) or "none"
+            raise InvalidArguments(f"there is no agent {delegation.agent!r}; the agents are: {names}")
         return delegation
 
     async def run(self, arguments: Delegation, context: ToolContext) -> Ok | Failed:
-        from ostler.sessions.children import outcome_of
-
-        return outcome_of(await context.run_child(self.request(arguments)))
+        return children.outcome_of(await context.run_child(self.request(arguments)))
 
     def request(self, delegation: Delegation) -> ChildRequest:
-        """What the child is asked that a delegation makes."""
+        """The request for the child of a delegation."""
         agent = self._agents.get(delegation.agent)
         prompt = as_content(delegation.task)
         if agent is None:

@@ -1,4 +1,4 @@
-"""The open tail of a session: what was streamed and has no closing fact yet, and the live values."""
+"""The open tail of a session: what was streamed but has no fact yet, and the live values."""
 
 from __future__ import annotations
 
@@ -11,52 +11,52 @@ from ostler.schema import events
 from ostler.schema.events import Event
 from ostler.schema.facts import Fact, UnknownEvent, decode_event, type_of
 
-OUTPUT_KEPT = 64_000
-"""Characters of a running tool's output: the end of it is what people look at, and a blob has the rest."""
+MAX_OUTPUT = 64_000
+"""Characters of a running tool's output: users look at its end, and a blob has all of it."""
 
 
 Key = tuple[str, ...]
-"""What a delta is a part of."""
+"""Identifies the text or value that a live event belongs to."""
 
 
 class LiveTail:
-    """Joins deltas to what they are parts of, until the fact comes that holds the whole.
+    """Joins deltas until the fact comes that contains the whole.
 
-    Whoever comes late gets `events`: deltas that begin at offset 0 (of a tool's output, at what is kept),
-    and behind them the stream goes on without gap or repetition.
+    A late subscriber gets `events`: deltas that begin at offset 0 (for a tool's output, at the part that is
+    still stored); the stream continues after them without gap or repetition.
     """
 
     def __init__(self) -> None:
-        self._open: dict[Key, _Growing] = {}
+        self._open: dict[Key, _OpenText] = {}
         self._values: dict[str, events.LiveValue] = {}
         self._children: dict[str, tuple[str, LiveTail]] = {}
         self.last_seq = 0
-        """Of the facts that were seen."""
-        self._growing: _Growing | None = None
-        """Of the delta before: almost always that of the next one, too."""
+        """The last fact that was published."""
+        self._last: _OpenText | None = None
+        """The text of the last delta, almost always that of the next one as well."""
 
     def see(self, batch: Iterable[Fact | Event]) -> None:
-        for one in batch:
-            if (growing := self._growing) is not None and growing.takes(one):
+        for item in batch:
+            if (text := self._last) is not None and text.takes(item):
                 continue
-            if isinstance(one, Fact):
-                self.last_seq = one.seq
-                if one.type in _CLOSING:
-                    self._growing = None
-                    self._close(one.event)
+            if isinstance(item, Fact):
+                self.last_seq = item.seq
+                if item.type in _CLOSING:
+                    self._last = None
+                    self._close(item.event)
             else:
-                self._take(one)
+                self._apply(item)
 
-    def _take(self, event: Event) -> None:
+    def _apply(self, event: Event) -> None:
         match event:
             case events.TextDelta() | events.ReasoningDelta() | events.ToolInputDelta() | events.ToolOutput():
                 key = key_of(event)
                 if key not in self._open:
-                    self._open[key] = _Growing(event)
-                self._growing = self._open[key]
-                self._growing.add(event)
+                    self._open[key] = _OpenText(event)
+                self._last = self._open[key]
+                self._last.add(event)
             case events.ToolInputStarted():
-                self._open.setdefault(key_of(event), _Growing(event))
+                self._open.setdefault(key_of(event), _OpenText(event))
             case events.LiveValue(name=name, value=value):
                 self._values.pop(name, None)
                 if value is not None:
@@ -64,8 +64,8 @@ class LiveTail:
             case events.ChildEvent(call=call, child=child):
                 if child not in self._children:
                     self._children[child] = (call, LiveTail())
-                if (seen := _of_child(event)) is not None:
-                    self._children[child][1].see([seen])
+                if (inner := _of_child(event)) is not None:
+                    self._children[child][1].see([inner])
 
     def _close(self, event: Event | UnknownEvent) -> None:
         match event:
@@ -73,26 +73,26 @@ class LiveTail:
                 self._drop([key for key in self._open if key[0] != "output" and key[1] == message])
             case events.ToolResultFact(call=call):
                 self._drop([("output", call)])
-                self._leave([child for child, (of, _) in self._children.items() if of == call])
+                self._drop_children([child for child, (of, _) in self._children.items() if of == call])
             case events.ChildEnded(child=child):
-                self._leave([child])
+                self._drop_children([child])
             case events.RunEnded():
                 self._open.clear()
-                self._leave([child for child, (call, _) in self._children.items() if call])
+                self._drop_children([child for child, (call, _) in self._children.items() if call])
 
     def _drop(self, keys: list[Key]) -> None:
         for key in keys:
             self._open.pop(key, None)
 
-    def _leave(self, children: list[str]) -> None:
+    def _drop_children(self, children: list[str]) -> None:
         for child in children:
             self._children.pop(child, None)
 
     def events(self) -> list[Event]:
-        """All of it, as live events."""
+        """The whole tail, as live events."""
         return [
             *self._values.values(),
-            *(event for growing in self._open.values() for event in growing.events(0)),
+            *(event for text in self._open.values() for event in text.events(0)),
             *(
                 events.ChildEvent(call, child, event)
                 for child, (call, tail) in self._children.items()
@@ -101,7 +101,7 @@ class LiveTail:
         ]
 
     def since(self, missed: Mapping[Key, int]) -> list[Event]:
-        """What was missed of each key from that offset on; nothing of what is closed by now."""
+        """The deltas of each key from that offset on; nothing for what is closed by now."""
         return [event for key, offset in missed.items() for event in self._missed(key, offset)]
 
     def _missed(self, key: Key, offset: int) -> list[Event]:
@@ -113,25 +113,26 @@ class LiveTail:
         return self._open[key].events(offset) if key in self._open else []
 
     def clear(self) -> list[Event]:
-        """Forgets everything, for nobody drives the session any more. What takes the values away."""
-        gone: list[Event] = [events.LiveValue(name) for name in self._values]
-        self._open, self._values, self._children, self._growing = {}, {}, {}, None
-        return gone
+        """Forgets everything, because nothing drives the session any more; returns the events that remove
+        the live values."""
+        removals: list[Event] = [events.LiveValue(name) for name in self._values]
+        self._open, self._values, self._children, self._last = {}, {}, {}, None
+        return removals
 
 
-class _Growing:
+class _OpenText:
     """One text that grows by deltas."""
 
     def __init__(self, first: Any) -> None:
         self._first = first
         self._pieces: list[Any] = []
-        self._kept = 0
-        """Characters of output in the pieces."""
+        self._length = 0
+        """Characters of output in `_pieces`."""
         self._kind: Any = None
-        """Of its deltas, where they are parts of a message."""
+        """The type of its deltas, if they belong to a message."""
 
     def takes(self, event: Any) -> bool:
-        """The short way for what comes thousands of times: more of the same block."""
+        """The fast path for deltas, which come by the thousand: more of the same block."""
         if type(event) is not self._kind:
             return False
         first = self._first
@@ -145,19 +146,19 @@ class _Growing:
         if not isinstance(delta, events.ToolOutput):
             self._kind = type(delta)
             return
-        self._kept += len(delta.text)
-        if self._kept > 2 * OUTPUT_KEPT:
-            self._forget_the_beginning()
+        self._length += len(delta.text)
+        if self._length > 2 * MAX_OUTPUT:
+            self._drop_start()
 
-    def _forget_the_beginning(self) -> None:
+    def _drop_start(self) -> None:
         dropped = 0
-        while self._kept - len(self._pieces[dropped].text) > OUTPUT_KEPT:
-            self._kept -= len(self._pieces[dropped].text)
+        while self._length - len(self._pieces[dropped].text) > MAX_OUTPUT:
+            self._length -= len(self._pieces[dropped].text)
             dropped += 1
         del self._pieces[:dropped]
 
     def events(self, offset: int) -> list[Event]:
-        """What there is from that offset on; `tool_input_started` before arguments that begin."""
+        """The text from that offset on, with `tool_input_started` before arguments."""
         if isinstance(self._first, events.ToolOutput):
             return self._output(offset)
         self._join()
@@ -176,7 +177,7 @@ class _Growing:
             self._pieces = [msgspec.structs.replace(self._pieces[0], text=text)]
 
     def _output(self, offset: int) -> list[Event]:
-        """Pieces of one stream joined: what went to standard error stays apart."""
+        """Adjacent pieces of one stream joined; standard error stays separate."""
         joined: list[list[Any]] = []
         for piece in self._pieces:
             if piece.offset + len(piece.text) <= offset:
@@ -194,7 +195,7 @@ class _Growing:
 
 
 def key_of(event: Any) -> Key:
-    """What a live event is a part of; empty for one that stands by itself."""
+    """The text or value that a live event belongs to; empty if it belongs to none."""
     match event:
         case events.TextDelta(message=message, block=block):
             return ("text", message, str(block))
@@ -215,11 +216,11 @@ def key_of(event: Any) -> Key:
     return ()
 
 
-def _of_child(told: events.ChildEvent) -> Fact | Event | None:
-    """What matters here of a child's event, as its parent's stream has it: a live event, or a fact's line."""
-    if isinstance(told.event, Event):
-        return told.event
-    body = told.line()
+def _of_child(outer: events.ChildEvent) -> Fact | Event | None:
+    """The child's live event, or a fact that closes something; None for other facts."""
+    if isinstance(outer.event, Event):
+        return outer.event
+    body = outer.line()
     tag = type_of(body)
     kind = events.EVENT_TYPES.get(tag)
     if tag in _CLOSING:

@@ -1,5 +1,4 @@
-"""A run and its children, looked at from outside: who waits for whom, and what people are asked."""
-# MERGED: Runs of all sessions: who works on them, what they wait for, how they ended.
+"""The runs of all sessions as a tree: who drives them, what they wait for, how they ended."""
 
 from __future__ import annotations
 
@@ -19,16 +18,16 @@ from ostler.schema.facts import Fact
 from ostler.schema.outcomes import Question
 from ostler.schema.requests import Answer, Cancel, FinishCall, Resume
 
-_MOVING = (Answer, Cancel, FinishCall, Resume)
+_UNBLOCKING = (Answer, Cancel, FinishCall, Resume)
 
 
 class OpenQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A question that somebody can answer now, and where it was asked."""
+    """A question that can be answered now, and its session."""
 
     session: str
     asked: QuestionAsked
     agent: str = ""
-    """The child that asks; empty when it is the run itself."""
+    """The child that asks; empty for the run itself."""
 
 
 async def load_state(store: Store, session: str) -> SessionState:
@@ -36,14 +35,14 @@ async def load_state(store: Store, session: str) -> SessionState:
 
 
 async def open_questions(store: Store, state: SessionState, agent: str = "") -> list[OpenQuestion]:
-    """Those of the session's run, and of the children that it works with.
+    """The questions of the session's run and of its open children.
 
-    What code asked that has ended with its process can no longer be answered.
+    A question that is not durable cannot be answered after its process has ended.
     """
-    asked_here = list(state.questions.values())
-    if not all(asked.durable for asked in asked_here) and await store.holder(state.id) is None:
-        asked_here = [asked for asked in asked_here if asked.durable]
-    questions = [OpenQuestion(state.id, asked, agent) for asked in asked_here]
+    own = list(state.questions.values())
+    if not all(asked.durable for asked in own) and await store.holder(state.id) is None:
+        own = [asked for asked in own if asked.durable]
+    questions = [OpenQuestion(state.id, asked, agent) for asked in own]
     for child in await children_of(store, state):
         name = child.run.started.agent if child.run else ""
         questions += await open_questions(store, child, name or "subagent")
@@ -51,55 +50,57 @@ async def open_questions(store: Store, state: SessionState, agent: str = "") -> 
 
 
 async def children_of(store: Store, state: SessionState) -> list[SessionState]:
-    """The children of the open run whose end it does not know yet."""
-    found = []
+    """The children of the open run whose end it has not recorded yet."""
+    states = []
     for child in state.run.open_children() if state.run else ():
-        with suppress(NotFound):  # the process ended before the child began
-            found.append(await load_state(store, child))
-    return found
+        with suppress(NotFound):  # the process ended before the child started
+            states.append(await load_state(store, child))
+    return states
 
 
 async def family_of(store: Store, state: SessionState) -> list[str]:
-    """The session, those of the children that its open run works with, and so on below."""
-    found = [state.id]
+    """The session, the sessions of its open run's children, and so on below."""
+    sessions = [state.id]
     for child in await children_of(store, state):
-        found += await family_of(store, child)
-    return found
+        sessions += await family_of(store, child)
+    return sessions
 
 
 async def next_arrival(store: Store, state: SessionState, seen: dict[str, int]) -> None:
-    """Returns when something has come for the session or its family since what `seen` knows, and notes it."""
+    """Returns when the session or its family has a request since `seen`, and updates `seen`."""
     family = await family_of(store, state)
-    waits = {one: asyncio.ensure_future(store.arrivals(one, seen.get(one, -1))) for one in family}
+    waits = {
+        session: asyncio.ensure_future(store.arrivals(session, seen.get(session, -1))) for session in family
+    }
     try:
         await asyncio.wait(waits.values(), return_when=asyncio.FIRST_COMPLETED)
-        seen.update({one: wait.result() for one, wait in waits.items() if wait.done()})
+        seen.update({session: wait.result() for session, wait in waits.items() if wait.done()})
     finally:
         for wait in waits.values():
             wait.cancel()
 
 
 async def is_stuck(store: Store, state: SessionState) -> bool:
-    """Whether the open run waits, and nothing that it waits for has come."""
+    """Whether the open run waits, and nothing that it waits for has arrived."""
     if state.run is None or state.run.waiting is None:
         return False
-    if any(isinstance(request, _MOVING) for request in await store.pending(state.id)):
-        return False  # whoever asked for it could not take it up himself
+    if any(isinstance(request, _UNBLOCKING) for request in await store.pending(state.id)):
+        return False  # a request that its sender could not handle
     if state.run.waiting.reason == "paused":
         return True
     children = await children_of(store, state)
     if len(children) < len(state.run.open_children()):
-        return False  # the session of one was deleted: it begins anew
+        return False  # the session of one was deleted: it starts again
     return all([await is_stuck(store, child) for child in children])
 
 
 async def facts_in(store: Store, state: SessionState) -> int:
-    """How many facts the open run's session and its children's have: the number grows when one moves."""
+    """The number of facts in the session and its open children, which grows when one of them moves."""
     return state.last_seq + sum([await facts_in(store, child) for child in await children_of(store, state)])
 
 
 async def root_of(store: Store, state: SessionState) -> SessionState:
-    """The session where the tree of open runs begins: whoever drives that one drives all below it."""
+    """The root of the tree of open runs: the process that drives it drives all below it."""
     while state.child_of:
         try:
             parent = await load_state(store, state.child_of)
@@ -112,11 +113,11 @@ async def root_of(store: Store, state: SessionState) -> SessionState:
 
 
 OPEN = ("running", "waiting")
-"""What the list of sessions says of one whose run is open."""
+"""The status of sessions whose run is open."""
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The process that works on a session."""
+    """The process that drives a session."""
 
     pid: int
     host: str
@@ -137,30 +138,30 @@ class QuestionRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AwaitedCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A call that a run waits for: it finishes later, or is a child's work."""
+    """A call that a run waits for: it finishes later, or a child works on it."""
 
     call: str
     tool: str
     note: str = ""
     children: tuple[str, ...] = ()
-    """The sessions of its children that have not ended, as far as this run knows."""
+    """The sessions of its children whose end this run has not recorded."""
 
 
 class RunRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A run as a list shows it."""
+    """A run in a list."""
 
     session: str
     run: str
     status: str
-    """`running`, `waiting` or `cut`, when nobody works on it; else how it ended."""
+    """`running`, `waiting`, or `cut` if no process drives it; otherwise how it ended."""
     cwd: str
     started_ms: int
     title: str = ""
-    """The session's, or the beginning of its first prompt."""
+    """The session's title, or the start of its first prompt."""
     child_of: str = ""
     """The parent's session."""
     depth: int = 0
-    """How far below the first row of its tree it stands."""
+    """How far it is below the first row of its tree."""
     agent: str = ""
     model: str = ""
     holder: Holder | None = None
@@ -170,7 +171,7 @@ class RunRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     reason: str = ""
     steps: int = 0
     cost: float | None = None
-    """In dollars, with the children's that have ended; None when it is not known."""
+    """In dollars, with that of ended children; None if it is unknown."""
     ended_ms: int | None = None
 
     @property
@@ -179,10 +180,8 @@ class RunRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 async def list_runs(store: Store, *, ended: bool = False, limit: int | None = None) -> list[RunRow]:
-    """Open runs, newest first, each with its children below it; with `ended`, the others as well.
-
-    At least the `limit` newest are among them.
-    """
+    """Open runs, newest first, each with its children below it; with `ended`, at least the `limit` newest of
+    all runs."""
     rows: list[RunRow] = []
     for summary in await store.sessions():
         if ended and limit and len(rows) >= limit:
@@ -197,7 +196,7 @@ async def list_runs(store: Store, *, ended: bool = False, limit: int | None = No
 
 
 async def latest_run(store: Store, session: str) -> RunRow | None:
-    """The session's open run, or else its last; None if it never had one. Raises `NotFound`."""
+    """The session's open run, or its last one; None if it never had one. Raises `NotFound`."""
     rows = await _runs_of(store, await store.summary(session), ended=True)
     return next((row for row in rows if row.is_open), rows[-1] if rows else None)
 
@@ -209,7 +208,7 @@ async def _runs_of(store: Store, summary: SessionSummary, ended: bool) -> list[R
 
 
 async def _open_run(store: Store, summary: SessionSummary) -> RunRow | None:
-    for _ in range(2):  # whoever has just finished the run looks like one who has left it
+    for _ in range(2):  # a process that has just finished the run looks like one that died
         state = await load_state(store, summary.id)
         if state.run is None:
             return None
@@ -219,7 +218,7 @@ async def _open_run(store: Store, summary: SessionSummary) -> RunRow | None:
     assert state.run is not None
     run, waiting = state.run, state.run.waiting
     if holder is None and state.driver != "agent":
-        waiting = None  # whoever asked has ended
+        waiting = None  # the agent that asked has ended
     usage = run.children_totals + Totals(usage=run.usage)
     return RunRow(
         session=summary.id,
@@ -241,10 +240,10 @@ async def _open_run(store: Store, summary: SessionSummary) -> RunRow | None:
 
 
 def _questions(state: SessionState) -> tuple[QuestionRow, ...]:
-    return tuple(_asked_of(asked.id, asked.question) for asked in state.questions.values())
+    return tuple(_question_row(asked.id, asked.question) for asked in state.questions.values())
 
 
-def _asked_of(id: str, question: Question) -> QuestionRow:
+def _question_row(id: str, question: Question) -> QuestionRow:
     return QuestionRow(
         id,
         question.text,
@@ -275,7 +274,7 @@ def _ended_runs(summary: SessionSummary, facts: Sequence[Fact]) -> list[RunRow]:
     return [
         _ended_run(summary, fact, fact.event)
         for fact in facts
-        if isinstance(fact.event, RunEnded) and not fact.origin  # a copy's was counted where it was made
+        if isinstance(fact.event, RunEnded) and not fact.origin  # copies count in the original session
     ]
 
 
@@ -296,7 +295,7 @@ def _ended_run(summary: SessionSummary, fact: Fact, end: RunEnded) -> RunRow:
 
 
 def _as_tree(rows: Sequence[RunRow]) -> Iterator[RunRow]:
-    """Newest first; children in the order of their beginning, below their parent's run."""
+    """Newest first; children below their parent's run, in the order of their start."""
     of_session: dict[str, list[RunRow]] = {}
     below: dict[tuple[str, str], list[RunRow]] = {}
     tops = []
@@ -305,7 +304,7 @@ def _as_tree(rows: Sequence[RunRow]) -> Iterator[RunRow]:
     def generation(session: str) -> int:
         return 1 + generation(parent_of[session]) if parent_of.get(session) else 0
 
-    # A child may begin in the same millisecond as its parent.
+    # A child may start in the same millisecond as its parent.
     for row in sorted(rows, key=lambda row: (row.started_ms, generation(row.session))):
         of_session.setdefault(row.session, []).append(row)
         if parents := of_session.get(row.child_of):
@@ -328,13 +327,13 @@ async def require_no_parent_at_work(store: Store, session: str) -> None:
     root = await root_of(store, await load_state(store, session))
     if root.id != session:
         raise SessionBusy(
-            f"session {session} works for session {root.id}, whose run is open: "
+            f"session {session} is a child of session {root.id}, whose run is open: "
             f"`ostler cancel {root.id}` ends both"
         )
 
 
 async def current_status(store: Store, summary: SessionSummary) -> SessionSummary:
-    """A run that nobody drives any more was cut, whatever the last fact of its log says."""
+    """A run that no process drives any more is `cut`, whatever its last fact says."""
     if summary.status != "running" or await store.holder(summary.id) is not None:
         return summary
     return msgspec.structs.replace(summary, status="cut")

@@ -1,1 +1,1 @@
-"""Where facts are kept: append, read, follow, lease, inbox, blobs. In memory, or in one SQLite file."""
+"""Stores for facts, leases, requests and blobs: in memory, or in one SQLite file."""

@@ -1,5 +1,4 @@
-"""Waking whoever waits for something new, also when another process wrote it."""
-# MERGED: Being told by the system that a file was written, where the system can tell.
+"""Wakes tasks that wait for a change of the store, also one that another process made."""
 
 from __future__ import annotations
 
@@ -13,19 +12,19 @@ from ostler.schema.errors import StoreError
 
 _IN_MODIFY = 0x2
 
-_ALL_AT_ONCE = 64 * 1024
+_BUFFER_SIZE = 64 * 1024
 
 
 class FileWatch:
-    """Tells of every write since the last `written`. Raises `OSError` where that cannot be had."""
+    """Waits for writes to a file with inotify. Raises `OSError` if the system has none."""
 
     def __init__(self, path: Path) -> None:
-        import ctypes  # takes longer to load than most runs have to wait
+        import ctypes  # slow to load, and most runs do not wait
 
         self._descriptor = -1
         system = ctypes.CDLL(None, use_errno=True)
         if not hasattr(system, "inotify_init1"):
-            raise OSError(f"this system does not tell of writes to {path.name}")
+            raise OSError(f"this system cannot report writes to {path.name}")
         self._descriptor = system.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if (
             self._descriptor < 0
@@ -34,61 +33,59 @@ class FileWatch:
             raise OSError(ctypes.get_errno(), "no watch", str(path))
 
     async def written(self, seconds: float) -> None:
-        """Returns when something was written, or after so many seconds. Raises `OSError` if it is closed."""
+        """Returns after a write, or after so many seconds. Raises `OSError` if it is closed."""
         loop = asyncio.get_running_loop()
-        told = asyncio.Event()
-        loop.add_reader(self._descriptor, told.set)
+        readable = asyncio.Event()
+        loop.add_reader(self._descriptor, readable.set)
         try:
             async with asyncio.timeout(seconds):
-                await told.wait()
+                await readable.wait()
         except TimeoutError:
             return
         finally:
             loop.remove_reader(self._descriptor)
-        os.read(self._descriptor, _ALL_AT_ONCE)
+        os.read(self._descriptor, _BUFFER_SIZE)
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            with suppress(OSError):  # a program that closes what is not its own has been before us
+            with suppress(OSError):  # another part of the program closed the descriptor
                 os.close(descriptor)
 
     def __del__(self) -> None:
         self.close()
 
 
-POLL_SECONDS, SELDOM_SECONDS = 0.025, 0.08
-"""How often another process's writes are looked for while somebody waits; facts are due within 100 ms."""
+POLL_SECONDS, SLOW_POLL_SECONDS = 0.025, 0.08
+"""How often to check for writes of other processes while a task waits; facts are due within 100 ms."""
 
-QUIET_SECONDS = 2.0
-"""Without any, after which the system is to tell of them: a process at rest should cost next to nothing.
-Where it cannot, they are looked for seldom."""
+IDLE_SECONDS = 2.0
+"""Without a write, after which inotify replaces polling, so that an idle process needs no CPU time. Without
+inotify the polling gets slower."""
 
-TOLD_SECONDS = 2.0
-"""How often they are looked for where the system tells."""
+WATCH_SECONDS = 2.0
+"""How often to check for writes while inotify watches."""
 
 
 ANYWHERE = ""
-"""The topic of everything that happens."""
+"""The topic of all changes."""
 
 
 def inbox_of(session: str) -> str:
-    """The topic of a session's requests; its facts are the topic of the session's own name."""
+    """The topic of a session's requests; the topic of its facts is the session's id."""
     return f"inbox of {session}"
 
 
 class ChangeNotifier:
-    """A version for each topic that grows whenever something happened there.
+    """A version for each topic, which grows with every change.
 
-    It keeps nothing of an event loop in which nobody waits, so one store can serve one loop after the other.
+    It has no state of an event loop in which nothing waits, so one store can serve one loop after the other.
     """
 
-    def __init__(
-        self, changed_elsewhere: Callable[[], bool] | None = None, written: Path | None = None
-    ) -> None:
-        """`written` is the file that others write to."""
+    def __init__(self, changed_elsewhere: Callable[[], bool] | None = None, file: Path | None = None) -> None:
+        """`file` is the one that other processes write to."""
         self._changed_elsewhere = changed_elsewhere
-        self._written = written
+        self._file = file
         self._watch: FileWatch | None = None
         self._versions: dict[str, int] = {}
         self._elsewhere = 0
@@ -100,29 +97,29 @@ class ChangeNotifier:
         return self._versions.get(topic, 0) + self._elsewhere
 
     def notify(self, topic: str) -> None:
-        for one in (topic, ANYWHERE):
-            self._versions[one] = self._versions.get(one, 0) + 1
-            self._wake(one)
+        for changed in (topic, ANYWHERE):
+            self._versions[changed] = self._versions.get(changed, 0) + 1
+            self._wake(changed)
 
     async def wait(self, topic: str, seen: int) -> int:
-        """Returns once the version is not `seen` any more; raises `StoreError` if that cannot be known."""
+        """Returns when the version differs from `seen`. Raises `StoreError` if the store fails or closes."""
         while self.version(topic) == seen:
             if self._closed:
                 raise StoreError("the store was closed")
-            woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.setdefault(topic, set()).add(woken)
-            self._watch_elsewhere()
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(topic, set()).add(waiter)
+            self._start_poller()
             try:
-                await woken
+                await waiter
             finally:
                 waiting = self._waiting[topic]
-                waiting.discard(woken)
+                waiting.discard(waiter)
                 if not waiting:
                     del self._waiting[topic]
         return self.version(topic)
 
     async def close(self) -> None:
-        """Whoever waits is told."""
+        """Everything that waits gets a `StoreError`."""
         self._closed = True
         self._wake_all()
         poller, self._poller = self._poller, None
@@ -136,15 +133,15 @@ class ChangeNotifier:
         waiting = self._waiting.get(topic)
         if not waiting:
             return
-        for woken in tuple(waiting):
-            if not woken.done() and not woken.get_loop().is_closed():
-                woken.set_result(None) if problem is None else woken.set_exception(problem)
+        for waiter in tuple(waiting):
+            if not waiter.done() and not waiter.get_loop().is_closed():
+                waiter.set_result(None) if problem is None else waiter.set_exception(problem)
 
     def _wake_all(self, problem: StoreError | None = None) -> None:
         for topic in tuple(self._waiting):
             self._wake(topic, problem)
 
-    def _watch_elsewhere(self) -> None:
+    def _start_poller(self) -> None:
         if self._changed_elsewhere is None:
             return
         poller, here = self._poller, asyncio.get_running_loop()
@@ -164,27 +161,27 @@ class ChangeNotifier:
                 self._elsewhere += 1
                 self._wake_all()
                 last_change = now()
-            await asyncio.sleep(POLL_SECONDS)  # also where the system tells: of our own writes it tells, too
-            if now() > last_change + QUIET_SECONDS:
-                await self._until_written()
+            await asyncio.sleep(POLL_SECONDS)  # with inotify as well, which also reports our own writes
+            if now() > last_change + IDLE_SECONDS:
+                await self._wait_for_write()
 
-    async def _until_written(self) -> None:
+    async def _wait_for_write(self) -> None:
         if self._watch is not None:
             try:
-                await self._watch.written(TOLD_SECONDS)
+                await self._watch.written(WATCH_SECONDS)
             except OSError:
-                self._written, self._watch = None, None
-        elif not self._begin_watching():
-            await asyncio.sleep(SELDOM_SECONDS - POLL_SECONDS)
+                self._file, self._watch = None, None
+        elif not self._start_watch():
+            await asyncio.sleep(SLOW_POLL_SECONDS - POLL_SECONDS)
 
-    def _begin_watching(self) -> bool:
-        """What was written before it began is to be looked for once more."""
-        if self._written is None:
+    def _start_watch(self) -> bool:
+        """The caller must check once more for writes before the watch."""
+        if self._file is None:
             return False
         try:
-            self._watch = FileWatch(self._written)
+            self._watch = FileWatch(self._file)
         except FileNotFoundError:
             return False  # nothing was written yet
         except OSError:
-            self._written = None
+            self._file = None
         return self._watch is not None

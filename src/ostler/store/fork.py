@@ -1,4 +1,4 @@
-"""Forks: a new session that begins with a copy of another one's path."""
+"""Forks: a new session that starts with a copy of another session's path."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ REFERENCES: dict[str, tuple[str, ...]] = {
     "message_revised": ("message",),
     "tool_result": ("repeats",),
 }
-"""The fields that hold numbers of entries, by the type of what is copied."""
+"""The fields that contain numbers of entries, by event type."""
 
 
-_HOLDING = frozenset(
+_SESSION_RECORDS = frozenset(
     {"settings_changed", "session_renamed", "extension_state", "labelled", "delivered", "message_revised"}
 )
-"""Records that still mean something after the moment they were made; so do those of unknown types."""
+"""Records that apply to the whole session; those of unknown types are treated the same."""
 
 
 _RANGES_SHOWN = 12
@@ -42,18 +42,18 @@ _RANGES_SHOWN = 12
 async def fork(store: Store, session: str, at: int | None, world: World, title: str = "") -> str:
     """A new session with the path from the root to the entry `at` (by default the leaf); returns its id.
 
-    - Copies keep their bytes and their time, and name what they are a copy of. Only numbers of entries
-      inside them are mapped to the new numbering (0: an entry that was not copied).
-    - What holds for the whole session comes along as it is now: settings, extensions' state, title, labels.
-    - What was used and paid is not copied: it was counted where it happened.
-    - Output that copied results name is copied too, so that either session can be deleted. Children are
-      only referred to.
+    - Copies have the same bytes and time, and name their original. Only numbers of entries inside them are
+      mapped to the new numbering (0: an entry that was not copied).
+    - Settings, extensions' state, title and labels are copied as they are now.
+    - Usage is not copied: it counts in the original.
+    - Output that copied results name is copied too, so that either session can be deleted. Children are not
+      copied.
     """
     facts = await store.read(session)
     leaf = _entry_to_fork_at(session, facts, at)
     copies = _Copies(session, world)
     copies.add(_beginning(facts[0], session, leaf))
-    copied = [*_along_path(facts, path_of(facts, leaf)), *_holding_now(facts, bool(title))]
+    copied = [*_along_path(facts, path_of(facts, leaf)), *_session_records(facts, bool(title))]
     for fact in copied:
         copies.copy(fact)
     if title:
@@ -69,20 +69,20 @@ def _entry_to_fork_at(session: str, facts: Sequence[Fact], at: int | None) -> in
     if leaf in entries:
         return leaf
     if not entries:
-        raise NotFound(f"session {session} has no entries yet: there is nothing to fork")
+        raise NotFound(f"session {session} has no entries yet, so there is nothing to fork")
     if at is None:
         raise NotFound(
-            f"session {session} stands before its first entry: say which of {_ranges(entries)} to fork at"
+            f"session {session} is before its first entry: choose one of {_ranges(entries)} to fork at"
         )
     raise NotFound(f"session {session} has no entry {at}; its entries are {_ranges(entries)}")
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """`2, 5-9, 14`; a long list is cut in the middle."""
+    """`2, 5-9, 14`; a long list is shortened in the middle."""
     bounds = [numbers[0]]
-    for one, next_one in pairwise(numbers):
-        if next_one != one + 1:
-            bounds += [one, next_one]
+    for number, following in pairwise(numbers):
+        if following != number + 1:
+            bounds += [number, following]
     bounds.append(numbers[-1])
     pairs = zip(bounds[::2], bounds[1::2], strict=True)
     ranges = [str(first) if first == last else f"{first}-{last}" for first, last in pairs]
@@ -101,7 +101,7 @@ def _beginning(first: Fact, session: str, leaf: int) -> events.SessionStarted:
 
 
 def _along_path(facts: Sequence[Fact], path: set[int]) -> Iterator[Fact]:
-    """The entries of the path, and with its calls the beginnings that name a child."""
+    """The entries of the path, and those `tool_started` of its calls that name a child."""
     calls: set[str] = set()
     for fact in facts:
         if fact.seq in path:
@@ -116,11 +116,11 @@ def _names_child(event: object, calls: set[str]) -> bool:
     return isinstance(event, events.ToolStarted) and event.child != "" and event.call in calls
 
 
-def _holding_now(facts: Sequence[Fact], is_renamed: bool) -> Iterator[Fact]:
-    """The records that hold for the whole session: the last of each that replaces those before it."""
+def _session_records(facts: Sequence[Fact], is_renamed: bool) -> Iterator[Fact]:
+    """The records that apply to the whole session: the last of each kind."""
     last: dict[tuple[Any, ...], Fact] = {}
     for fact in facts:
-        if fact.parent is not None or (fact.type in EVENT_TYPES and fact.type not in _HOLDING):
+        if fact.parent is not None or (fact.type in EVENT_TYPES and fact.type not in _SESSION_RECORDS):
             continue
         match fact.event:
             case UnknownEvent() | events.SettingsChanged():
@@ -151,7 +151,7 @@ class _Copies:
         self.facts.append(Fact(seq, self.id, "", self._now_ms, encode_event(event)))
 
     def copy(self, fact: Fact) -> None:
-        body = self._renumbered(fact)
+        body = self._renumber(fact)
         if body is None:
             return
         seq = len(self.facts) + 1
@@ -160,25 +160,25 @@ class _Copies:
             parent = self._numbers[fact.parent]
             self._numbers[fact.seq] = seq
         origin = f"{self._source}:{fact.seq}"
-        # Without its run: that began and ended elsewhere.
+        # Without its run, which belongs to the original session.
         self.facts.append(
             Fact(seq, self.id, "", fact.time_ms, body, type=fact.type, parent=parent, origin=origin)
         )
 
-    def _renumbered(self, fact: Fact) -> bytes | None:
+    def _renumber(self, fact: Fact) -> bytes | None:
         """The body with its references mapped; None for a record about an entry that was not copied."""
         present = [name for name in REFERENCES.get(fact.type, ()) if getattr(fact.event, name)]
         if not present:
             return fact.body
         fields = msgspec.json.decode(fact.body, type=dict[str, msgspec.Raw])
         for name in present:
-            mapped = self._mapped(getattr(fact.event, name))
+            mapped = self._map(getattr(fact.event, name))
             if fact.parent is None and not mapped:
                 return None
             fields[name] = msgspec.Raw(msgspec.json.encode(mapped))
         return msgspec.json.encode(fields)
 
-    def _mapped(self, reference: int | tuple[int, ...]) -> int | list[int]:
+    def _map(self, reference: int | tuple[int, ...]) -> int | list[int]:
         if isinstance(reference, int):
             return self._numbers.get(reference, 0)
         return [self._numbers[number] for number in reference if number in self._numbers]

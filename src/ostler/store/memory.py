@@ -1,4 +1,4 @@
-"""A store in memory: for tests, for the simulator, and for agents that need not survive their process."""
+"""A store in memory, for tests, the simulator, and agents that need not outlive their process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Session:
 
 
 class MemoryStore:
-    """All four contracts of a store, in dictionaries."""
+    """Implements `Store` with dictionaries."""
 
     socket_folder: Path | None = None
 
@@ -53,7 +53,7 @@ class MemoryStore:
         self._now_ms: Callable[[], int] = (world or World()).now_ms
         self._sessions: dict[str, _Session] = {}
         self._blobs: dict[tuple[str, str], tuple[str, bytearray]] = {}
-        self._pulse = ChangeNotifier()
+        self._notifier = ChangeNotifier()
 
     # --- log ----------------------------------------------------------------------------------------
 
@@ -68,7 +68,7 @@ class MemoryStore:
     def append_now(
         self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
     ) -> bool:
-        session = self._held(lease)
+        session = self._leased(lease)
         require_order(lease.session, facts, session.summary.last_seq + 1)
         finished = [fact.event.call for fact in facts if isinstance(fact.event, ToolResultFact)]
         session.summary = updated_summary(session.summary, facts)
@@ -78,7 +78,7 @@ class MemoryStore:
             session.settled.setdefault(request, seq)
         for call in finished:
             session.processes.pop(call, None)
-        self._pulse.notify(lease.session)
+        self._notifier.notify(lease.session)
         return True
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]:
@@ -92,16 +92,16 @@ class MemoryStore:
 
     async def follow(self, session: str, after: int = 0) -> AsyncIterator[list[Fact]]:
         while True:
-            seen = self._pulse.version(session)
+            seen = self._notifier.version(session)
             facts = await self.read(session, after)
             if facts:
                 after = facts[-1].seq
                 yield facts
             else:
-                await self._pulse.wait(session, seen)
+                await self._notifier.wait(session, seen)
 
     async def changes(self, seen: int) -> int:
-        return await self._pulse.wait(ANYWHERE, seen)
+        return await self._notifier.wait(ANYWHERE, seen)
 
     async def last_seq(self, session: str) -> int:
         return self._session(session).summary.last_seq
@@ -112,15 +112,15 @@ class MemoryStore:
     async def sessions(
         self, *, cwd: str | None = None, limit: int | None = None, prefix: str = "", since_ms: int = 0
     ) -> list[SessionSummary]:
-        found = [
+        summaries = [
             summary
             for summary in [session.summary for session in self._sessions.values()]
             if (cwd is None or summary.cwd == cwd)
             and summary.id.startswith(prefix)
             and summary.updated_ms >= since_ms
         ]
-        found.sort(key=lambda summary: (summary.updated_ms, summary.id), reverse=True)
-        return found if limit is None else found[:limit]
+        summaries.sort(key=lambda summary: (summary.updated_ms, summary.id), reverse=True)
+        return summaries if limit is None else summaries[:limit]
 
     async def search(self, query: str, *, limit: int = 50) -> list[Hit]:
         words = words_of(query)
@@ -129,7 +129,7 @@ class MemoryStore:
             for fact in session.facts:
                 if words and isinstance(fact.event, UserMessage | AssistantMessage):
                     text = text_of(fact.event.content)
-                    if _holds(text, words):
+                    if _contains(text, words):
                         hits.append(Hit(fact.session, fact.seq, excerpt(text, words), fact.time_ms))
         hits.sort(key=lambda hit: hit.time_ms, reverse=True)
         return hits[:limit]
@@ -145,12 +145,12 @@ class MemoryStore:
             await self.append_blob(facts[0].session, part.blob, part.data, part.media_type)
 
     async def delete(self, session: str, owner: ProcessId) -> None:
-        found = self._session(session)
-        next_lease(session, found.lease, found.generation, owner, self._now_ms())
+        stored = self._session(session)
+        next_lease(session, stored.lease, stored.generation, owner, self._now_ms())
         del self._sessions[session]
         self._blobs = {name: blob for name, blob in self._blobs.items() if name[0] != session}
-        self._pulse.notify(session)
-        self._pulse.notify(inbox_of(session))
+        self._notifier.notify(session)
+        self._notifier.notify(inbox_of(session))
 
     # --- leases -------------------------------------------------------------------------------------
 
@@ -158,13 +158,13 @@ class MemoryStore:
         return self._grant(self._session(session), owner)
 
     async def renew(self, lease: Lease) -> Lease:
-        return self._until(lease, self._now_ms() + LEASE_MS)
+        return self._set_expiry(lease, self._now_ms() + LEASE_MS)
 
     async def suspend(self, lease: Lease) -> Lease:
-        return self._until(lease, self._now_ms())
+        return self._set_expiry(lease, self._now_ms())
 
-    def _until(self, lease: Lease, expires_ms: int) -> Lease:
-        session = self._held(lease)
+    def _set_expiry(self, lease: Lease, expires_ms: int) -> Lease:
+        session = self._leased(lease)
         session.lease = msgspec.structs.replace(lease, expires_ms=expires_ms)
         return session.lease
 
@@ -177,7 +177,7 @@ class MemoryStore:
             session.lease = None
 
     async def own_process(self, lease: Lease, call: str, process: ProcessId) -> None:
-        self._held(lease).processes.setdefault(call, []).append(process)
+        self._leased(lease).processes.setdefault(call, []).append(process)
 
     async def owned_processes(self, session: str) -> list[tuple[str, ProcessId]]:
         rows = self._session(session).processes.items()
@@ -186,11 +186,11 @@ class MemoryStore:
     # --- inbox --------------------------------------------------------------------------------------
 
     async def submit(self, session: str, request: AnyRequest) -> bool:
-        found = self._session(session)
-        if request.id in found.requests or request.id in found.settled:
+        stored = self._session(session)
+        if request.id in stored.requests or request.id in stored.settled:
             return False
-        found.requests[request.id] = request
-        self._pulse.notify(inbox_of(session))
+        stored.requests[request.id] = request
+        self._notifier.notify(inbox_of(session))
         return True
 
     async def pending(self, session: str) -> list[AnyRequest]:
@@ -202,7 +202,7 @@ class MemoryStore:
 
     async def arrivals(self, session: str, seen: int) -> int:
         self._session(session)
-        return await self._pulse.wait(inbox_of(session), seen)
+        return await self._notifier.wait(inbox_of(session), seen)
 
     # --- blobs --------------------------------------------------------------------------------------
 
@@ -226,15 +226,15 @@ class MemoryStore:
         pass
 
     async def close(self) -> None:
-        await self._pulse.close()
+        await self._notifier.close()
 
     def _session(self, session: str) -> _Session:
-        found = self._sessions.get(session)
-        if found is None:
+        stored = self._sessions.get(session)
+        if stored is None:
             raise no_session(session)
-        return found
+        return stored
 
-    def _held(self, lease: Lease) -> _Session:
+    def _leased(self, lease: Lease) -> _Session:
         session = self._sessions.get(lease.session)
         if session and session.lease and is_current(lease, session.lease.owner, session.generation):
             return session
@@ -256,6 +256,6 @@ class MemoryStore:
         return lease
 
 
-def _holds(text: str, words: list[str]) -> bool:
+def _contains(text: str, words: list[str]) -> bool:
     present = words_of(text)
     return all(any(word.startswith(wanted) for word in present) for wanted in words)

@@ -1,6 +1,4 @@
-"""Where Ostler keeps what is the user's: the store, the configuration, what was trusted."""
-# MERGED: The user's home folder. A process may have none: no HOME, and a user id without an entry in
-# MERGED: passwd.
+"""The paths of the user's files: store, configuration, keys, trust and permissions."""
 
 from __future__ import annotations
 
@@ -12,6 +10,7 @@ from ostler.schema.errors import ConfigurationError, UsageError
 
 
 def home_folder() -> Path | None:
+    """None for a process without HOME whose user id is not in passwd."""
     try:
         return Path.home()
     except RuntimeError:
@@ -19,7 +18,7 @@ def home_folder() -> Path | None:
 
 
 def expand_home(path: str | Path) -> Path:
-    """With the folder that `~` or `~name` stands for. Raises `UsageError` where nobody knows it."""
+    """Expands `~` and `~name`. Raises `UsageError` if there is no such home directory."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -28,7 +27,7 @@ def expand_home(path: str | Path) -> Path:
 
 
 def below_home(path: Path) -> str | None:
-    """As `~/…`; None for a path that lies elsewhere, and for the home itself."""
+    """The path as `~/…`; None if it is not below the home directory."""
     home = home_folder()
     if home is None or path == home or not path.is_relative_to(home):
         return None
@@ -36,7 +35,7 @@ def below_home(path: Path) -> str | None:
 
 
 def state_folder() -> Path:
-    """`$OSTLER_HOME`, or the platform's place for an application's data."""
+    """`$OSTLER_HOME`, or the platform's folder for application data."""
     if home := os.environ.get("OSTLER_HOME"):
         return expand_home(home)
     if sys.platform == "darwin":
@@ -45,7 +44,7 @@ def state_folder() -> Path:
 
 
 def configuration_file() -> Path:
-    """The user's own configuration: in `$OSTLER_HOME`, or in the platform's place for it."""
+    """The user's configuration: in `$OSTLER_HOME`, or in the platform's folder for configuration."""
     if os.environ.get("OSTLER_HOME") or sys.platform == "darwin":
         return state_folder() / "config.toml"
     return _xdg("XDG_CONFIG_HOME", ".config") / "ostler" / "config.toml"
@@ -60,28 +59,28 @@ def trust_file() -> Path:
 
 
 def key_file() -> Path:
-    """The keys that `ostler key set` keeps."""
+    """The keys that `ostler key set` stores."""
     return state_folder() / "keys.json"
 
 
 def permissions_file() -> Path:
-    """What was said shall always be allowed, asked about or denied."""
+    """The remembered permission rules."""
     return state_folder() / "permissions.json"
 
 
 def server_consent_file() -> Path:
-    """Which servers that were merely found may be used."""
+    """The discovered model servers that the user has agreed to use."""
     return state_folder() / "servers.json"
 
 
 def gguf_folder() -> Path:
-    """Where a model on disk is looked for."""
+    """The folder for models on disk."""
     return state_folder() / "models"
 
 
 def _xdg(variable: str, default: str) -> Path:
     configured = os.environ.get(variable, "")
-    # The standard says that a relative path there is to be ignored.
+    # The XDG standard says to ignore relative paths.
     return Path(configured) if configured.startswith("/") else _home() / default
 
 

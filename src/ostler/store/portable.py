@@ -1,11 +1,11 @@
-"""Sessions as portable files: JSON lines with a version.
+"""Export and import of sessions as JSON lines with a version.
 
     {"type":"ostler_export","version":1,"ostler":…,"session":…,"facts":…,"blobs":…}
     a line for each fact, as `--json` prints it
     {"type":"ostler_blob","blob":…,"media_type":…,"size":…,"data":…}, in pieces, for each blob that facts name
 
-Bodies survive byte for byte, also those of events and fields that only a newer version knows. The folder
-where the session worked stays at home: it is blank in the file, and the importing folder takes its place.
+Bodies survive byte for byte, including events and fields of newer versions. The session's folder is not
+exported: it is empty in the file, and replaced by the folder of the import.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VERSION = 1
 
 _PAGE = 100
 
-_HOLDS_CWD = ("session_started", "run_started")
+_HAS_CWD = ("session_started", "run_started")
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -39,7 +39,7 @@ _LINE = re.compile(
     rb'\{"type":"(?P<type>[^"\\]+)","seq":(?P<seq>\d+),"session":"[^"\\]*","run":"(?P<run>[^"\\]*)"'
     rb',"time":"(?P<time>[^"\\]*)"(?:,"parent":(?P<parent>\d+))?(?:,"origin":"(?P<origin>[^"\\]*)")?(?=[,}])'
 )
-"""The beginning of a line as `Fact.line` writes it: what was put in is what is taken out again."""
+"""The start of a line as `Fact.line` writes it."""
 
 
 class _Header(msgspec.Struct, frozen=True, tag_field="type", tag="ostler_export"):
@@ -59,7 +59,7 @@ class _BlobLine(msgspec.Struct, frozen=True, tag_field="type", tag="ostler_blob"
 
 
 class _Envelope(msgspec.Struct, frozen=True):
-    """A line's envelope and type, wherever in the line they stand."""
+    """A line's envelope and type, in any order."""
 
     type: str
     seq: int
@@ -69,16 +69,16 @@ class _Envelope(msgspec.Struct, frozen=True):
     origin: str = ""
 
 
-# --- out --------------------------------------------------------------------------------------------
+# --- export -----------------------------------------------------------------------------------------
 
 
 async def export_session(store: Store, session: str) -> AsyncIterator[bytes]:
-    """The lines of the file. Facts that are added meanwhile are not in it."""
+    """The lines of the file, with the facts at the time of the call."""
     last = await store.last_seq(session)
     named: dict[str, None] = {}
     async for page in _pages(store, session, last):
         named |= blobs_named_by(page)
-    blobs = [found for blob in named if (found := await store.blob(session, blob))]
+    blobs = [stored for blob in named if (stored := await store.blob(session, blob))]
     yield msgspec.json.encode(_Header(VERSION, __version__, session, last, len(blobs))) + b"\n"
     async for page in _pages(store, session, last):
         for fact in page:
@@ -95,25 +95,25 @@ async def _pages(store: Store, session: str, last: int) -> AsyncIterator[list[Fa
 
 
 def _without_folders(fact: Fact) -> Fact:
-    """The same fact without the names of folders on the machine that it was made on."""
-    if fact.type in _HOLDS_CWD:
+    """The same fact without the names of folders of this machine."""
+    if fact.type in _HAS_CWD:
         return _with_cwd(fact, "")
     if fact.type == "permission_remembered" and b'"scope":"project"' in fact.body:
-        return _changed(fact, {"where": msgspec.Raw(b'""')})
+        return _with_fields(fact, {"where": msgspec.Raw(b'""')})
     if fact.type == "question_asked" and b'"project":' in fact.body:
         question = msgspec.json.decode(fact.body)["question"]
         if isinstance(question.get("details"), dict):
             question["details"].pop("project", None)
-        return _changed(fact, {"question": msgspec.Raw(msgspec.json.encode(question))})
+        return _with_fields(fact, {"question": msgspec.Raw(msgspec.json.encode(question))})
     return fact
 
 
 def _with_cwd(fact: Fact, cwd: str) -> Fact:
-    """The same fact in another folder. Its other fields stay as they are, known or not."""
-    return _changed(fact, {"cwd": msgspec.Raw(msgspec.json.encode(cwd))})
+    """The same fact in another folder; its other fields stay, even unknown ones."""
+    return _with_fields(fact, {"cwd": msgspec.Raw(msgspec.json.encode(cwd))})
 
 
-def _changed(fact: Fact, changes: dict[str, msgspec.Raw]) -> Fact:
+def _with_fields(fact: Fact, changes: dict[str, msgspec.Raw]) -> Fact:
     fields = msgspec.json.decode(fact.body, type=dict[str, msgspec.Raw]) | changes
     return Fact(
         fact.seq,
@@ -127,22 +127,21 @@ def _changed(fact: Fact, changes: dict[str, msgspec.Raw]) -> Fact:
     )
 
 
-# --- in ---------------------------------------------------------------------------------------------
+# --- import ------------------------------------------------------------------------------------------
 
 
 async def import_session(store: Store, lines: Iterable[bytes], cwd: str, world: World) -> str:
-    """Adds the session of an export, in the folder `cwd`; returns its id, which is always a new one.
+    """Adds the session of an export, in the folder `cwd`; returns its id, which is always new.
 
-    Facts keep their numbers. A file that is not whole and sound adds nothing at all, and the error says
-    which line is to blame.
+    Facts keep their numbers. An incomplete or damaged file adds nothing; the error names the line.
     """
-    read = read_export(lines, world.new_id("ses"), cwd)
-    await store.import_session(read.facts, read.blobs)
-    return read.session
+    export = read_export(lines, world.new_id("ses"), cwd)
+    await store.import_session(export.facts, export.blobs)
+    return export.session
 
 
 def read_export(lines: Iterable[bytes], session: str, cwd: str) -> ReadExport:
-    """What is in a file, for a session with that id. Raises `UsageError`."""
+    """The content of a file, for a session with that id. Raises `UsageError`."""
     reader = ReadExport(session, cwd)
     number = 0
     for number, line in enumerate(lines, 1):
@@ -156,7 +155,7 @@ def read_export(lines: Iterable[bytes], session: str, cwd: str) -> ReadExport:
 
 
 class ReadExport:
-    """Takes one line after the other, and refuses the first that does not fit."""
+    """The facts and blobs of an export, read line by line; the first invalid line raises."""
 
     def __init__(self, session: str, cwd: str) -> None:
         self.session = session
@@ -183,39 +182,39 @@ class ReadExport:
     def _take_fact(self, fact: Fact) -> None:
         expected = len(self.facts) + 1
         if fact.seq != expected:
-            raise ValueError(f"it holds fact {fact.seq}, but {expected} comes next")
+            raise ValueError(f"it is fact {fact.seq}, but {expected} comes next")
         if (fact.seq == 1) != (fact.type == "session_started"):
             raise ValueError("session_started must be the first fact, and only the first")
         msgspec.json.decode(fact.body, type=msgspec.Raw)
         decode_event(fact.body)
-        known = EVENT_TYPES.get(fact.type)
-        if known is not None and issubclass(known, Entry) != (fact.parent is not None):
+        event_type = EVENT_TYPES.get(fact.type)
+        if event_type is not None and issubclass(event_type, Entry) != (fact.parent is not None):
             raise ValueError(f"a {fact.type} {'needs a' if fact.parent is None else 'has no'} parent")
         if fact.parent is not None:
             if fact.parent not in self._entries:
                 raise ValueError(f"its parent {fact.parent} is no entry before it")
             self._entries.add(fact.seq)
-        self.facts.append(_with_cwd(fact, self._cwd) if fact.type in _HOLDS_CWD else fact)
+        self.facts.append(_with_cwd(fact, self._cwd) if fact.type in _HAS_CWD else fact)
 
     def check_is_whole(self, lines: int) -> None:
         if self._header is None:
             raise UsageError("the file is empty: there is nothing to import")
-        for what, announced, found in (
+        for what, announced, count in (
             ("facts", self._header.facts, len(self.facts)),
             ("blobs", self._header.blobs, len({part.blob for part in self.blobs})),
         ):
-            if announced is not None and found < announced:
+            if announced is not None and count < announced:
                 raise UsageError(
-                    f"the file is cut short at line {lines}: it has {found} of {announced} {what}"
+                    f"the file is truncated at line {lines}: it has {count} of {announced} {what}"
                 )
-            if announced is not None and found > announced:
-                raise UsageError(f"the file has {found} {what}, but its first line says {announced}")
+            if announced is not None and count > announced:
+                raise UsageError(f"the file has {count} {what}, but its first line says {announced}")
         if not self.facts:
-            raise UsageError("the file holds no session: there are no facts in it")
+            raise UsageError("the file contains no session: it has no facts")
         for blob, missing in self._missing.items():
             if missing:
                 raise UsageError(
-                    f"the file is cut short at line {lines}: {missing} bytes of {blob!r} are missing"
+                    f"the file is truncated at line {lines}: {missing} bytes of {blob!r} are missing"
                 )
 
 
@@ -250,7 +249,7 @@ def read_line(line: bytes, session: str) -> Fact:
 
 
 def _read_edited_line(line: bytes, session: str) -> Fact:
-    """A line that somebody wrote or reordered: the same fields, encoded anew with the type first."""
+    """A line that was written by hand or reordered: the same fields, encoded with the type first."""
     envelope = msgspec.json.decode(line, type=_Envelope)
     fields: dict[str, Any] = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     for name in ("type", "seq", "session", "run", "time", "parent", "origin"):
@@ -269,5 +268,5 @@ def _read_edited_line(line: bytes, session: str) -> Fact:
 def _milliseconds(time: str) -> int:
     moment = datetime.fromisoformat(time)
     if moment.tzinfo is None:
-        raise ValueError(f"its time {time!r} does not say in which zone")
+        raise ValueError(f"its time {time!r} has no time zone")
     return (moment - _EPOCH) // timedelta(milliseconds=1)

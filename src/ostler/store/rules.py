@@ -1,8 +1,4 @@
-"""The rules of leases that every store shares."""
-# MERGED: What every store demands of facts before it writes them.
-# MERGED: The row of a session in the list of sessions, kept up from its facts.
-# MERGED: What counts as a word in a search, and what is shown of a message that was found: in every store.
-# MERGED: The blobs that facts name, read in pieces.
+"""What all stores share: rules for leases and numbering, session summaries, search words, blobs."""
 
 from __future__ import annotations
 
@@ -26,9 +22,9 @@ RENEW_SECONDS = LEASE_MS / 3 / 1000
 
 
 def next_lease(session: str, held: Lease | None, generation: int, owner: ProcessId, now_ms: int) -> Lease:
-    """The lease that `owner` gets; raises `SessionHeld` while another living process has it.
+    """The lease that `owner` gets. Raises `SessionHeld` while another living process has it.
 
-    `held` is None when it was released; `generation` is the last one there was.
+    `held` is None if the lease was released; `generation` is the last one.
     """
     if held is not None and held.owner != owner and not _is_free(held, now_ms):
         raise SessionHeld(
@@ -44,8 +40,8 @@ def living_holder(held: Lease | None, now_ms: int) -> ProcessId | None:
 
 
 def is_current(lease: Lease, owner: ProcessId | None, generation: int) -> bool:
-    """Whether a lease still holds, given who has the session now. The owner counts too: a session that was
-    deleted and brought back begins with the first generation again."""
+    """Whether a lease is still valid, given the session's owner and generation. The generation alone is not
+    enough: a session that was deleted and imported again starts with the first one."""
     return owner == lease.owner and generation == lease.generation
 
 
@@ -66,7 +62,7 @@ def no_session(session: str) -> NotFound:
 
 
 def require_order(session: str, facts: Sequence[Fact], first: int) -> None:
-    """Raises `StoreError` unless the facts are of this session and numbered from `first` on."""
+    """Raises `StoreError` unless the facts belong to this session and are numbered from `first` on."""
     if not facts:
         raise StoreError(f"an append to session {session} needs at least one fact")
     for expected, fact in enumerate(facts, first):
@@ -79,7 +75,7 @@ def require_order(session: str, facts: Sequence[Fact], first: int) -> None:
 
 
 def require_whole_session(facts: Sequence[Fact]) -> None:
-    """Raises `StoreError` unless the facts are a session from its beginning on."""
+    """Raises `StoreError` unless the facts are a whole session."""
     if not facts or facts[0].type != "session_started":
         raise StoreError("a session must begin with session_started")
     require_order(facts[0].session, facts, 1)
@@ -98,7 +94,7 @@ CHANGING = frozenset(
         "user_message",
     }
 )
-"""The types that change more of the row than its number and its time."""
+"""The types that change more of the summary than its number and time."""
 
 
 def new_summary(first: Fact) -> SessionSummary:
@@ -118,17 +114,17 @@ def new_summary(first: Fact) -> SessionSummary:
 
 
 def updated_summary(summary: SessionSummary, facts: Iterable[Fact]) -> SessionSummary:
-    """The row after these facts."""
+    """The summary after these facts."""
     for fact in facts:
         if fact.type in CHANGING:
-            summary = _after(summary, fact)
-        # A fork's copies keep their own time; that does not make it older than its beginning.
+            summary = _apply(summary, fact)
+        # Copies in a fork have their original time, which may be before the fork's start.
         updated_ms = max(summary.updated_ms, fact.time_ms)
         summary = msgspec.structs.replace(summary, last_seq=fact.seq, updated_ms=updated_ms)
     return summary
 
 
-def _after(summary: SessionSummary, fact: Fact) -> SessionSummary:
+def _apply(summary: SessionSummary, fact: Fact) -> SessionSummary:
     replace = msgspec.structs.replace
     match fact.event:
         case events.SessionRenamed(title=title):
@@ -152,30 +148,30 @@ _BEFORE, _AFTER = 40, 120
 
 
 def words_of(text: str) -> list[str]:
-    """Letters and digits in a row, without case and accents; all else (quotes, emoji, …) parts words."""
-    return _WORD.findall(_folded(text))
+    """Runs of letters and digits, without case and accents; everything else separates words."""
+    return _WORD.findall(_fold(text))
 
 
 def excerpt(text: str, words: list[str]) -> str:
-    """The place where the first of the words stands, on one line."""
-    found = re.search(rf"(?<![^\W_]){re.escape(words[0])}", _folded(text))
-    place = found.start() if found else 0
+    """The text around the first of the words, on one line."""
+    match = re.search(rf"(?<![^\W_]){re.escape(words[0])}", _fold(text))
+    place = match.start() if match else 0
     start = max(0, place - _BEFORE)
     return ("… " if start else "") + " ".join(text[start : place + _AFTER].split())
 
 
-def _folded(text: str) -> str:
-    """As long as the text, give or take a few characters, so that a place in one is a place in the other."""
+def _fold(text: str) -> str:
+    """About as long as the text, so that an index into one is an index into the other."""
     plain = _ACCENTS.sub("", unicodedata.normalize("NFD", text))
     return unicodedata.normalize("NFC", plain).lower()
 
 
 PIECE = 192 * 1024
-"""So that a line of an export with a piece in base64 has about 256 KiB."""
+"""A piece in base64 makes an export line of about 256 KiB."""
 
 
 def blobs_named_by(facts: Iterable[Fact]) -> dict[str, None]:
-    """Their names, in the order of the facts, each once."""
+    """Their ids, in the order of the facts, each once."""
     return {output.id: None for output in outputs_named_by(facts)}
 
 
@@ -186,10 +182,10 @@ def outputs_named_by(facts: Iterable[Fact]) -> Iterator[BlobRef]:
 
 
 async def read_in_parts(store: Store, session: str, blob: str) -> AsyncIterator[BlobPart]:
-    """A whole blob; nothing when there is none of that name."""
-    found = await store.blob(session, blob)
-    if found is None:
+    """A whole blob; nothing if it does not exist."""
+    whole = await store.blob(session, blob)
+    if whole is None:
         return
-    for start in range(0, max(found.size, 1), PIECE):
-        size = min(PIECE, found.size - start)
-        yield BlobPart(blob, await store.read_blob(session, blob, start, size), found.media_type)
+    for start in range(0, max(whole.size, 1), PIECE):
+        size = min(PIECE, whole.size - start)
+        yield BlobPart(blob, await store.read_blob(session, blob, start, size), whole.media_type)

@@ -1,4 +1,4 @@
-"""The checks of invariants that are about runs: their order, their calls, their questions, their ends."""
+"""The checks of invariants about runs: their order, calls, questions and ends."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _AFTER: dict[str, frozenset[str]] = {
     "tool_result": frozenset({"tool_started", "tool_result", "step_ended"}),
     "step_ended": frozenset({"step_started", "user_message", "run_ended"}),
 }
-"""What may follow what inside a run, of the facts whose order is promised."""
+"""Which fact may follow which inside a run, for the facts whose order is guaranteed."""
 
 
-_AFTER_IN_OTHER_AGENTS: dict[str, frozenset[str]] = {
+_AFTER_FOR_OTHER_AGENTS: dict[str, frozenset[str]] = {
     "run_started": frozenset({"user_message"}),
     "user_message": frozenset({"user_message", "assistant_message", "usage", "run_ended"}),
     "assistant_message": frozenset(
@@ -44,17 +44,19 @@ _AFTER_IN_OTHER_AGENTS: dict[str, frozenset[str]] = {
     "tool_result": frozenset({"assistant_message", "tool_started", "tool_result", "usage", "run_ended"}),
     "usage": frozenset({"run_ended"}),
 }
-"""The same where another vendor's agent runs: it tells of no steps and no model calls. A call stands behind
-the message that has it, and what the agent used, if it tells, before the end."""
+"""The same for other vendors' agents, which report no steps and no model calls. A call follows its message;
+usage, if the agent reports it, comes before the end."""
 
 
-_OF_MODEL_CALLS = frozenset({"model_called", "usage", "assistant_message", "model_failed"})
+_MODEL_CALL_FACTS = frozenset({"model_called", "usage", "assistant_message", "model_failed"})
 
-_OF_TOOL_CALLS = frozenset({"tool_called", "question_asked", "tool_started", "tool_result"})
+_TOOL_CALL_FACTS = frozenset({"tool_called", "question_asked", "tool_started", "tool_result"})
 
-_OF_WAITING = frozenset({"question_asked", "question_answered", "tool_called", "tool_result", "run_waiting"})
+_WAITING_FACTS = frozenset(
+    {"question_asked", "question_answered", "tool_called", "tool_result", "run_waiting"}
+)
 
-_OPENING_AND_CLOSING = frozenset(
+_OPEN_AND_CLOSE = frozenset(
     {"tool_called", "tool_result", "question_asked", "question_answered", "run_ended"}
 )
 
@@ -75,9 +77,9 @@ _COUNTED = frozenset(
 
 def runs_are_well_ordered(facts: Sequence[Fact]) -> Iterator[str]:
     open_run, last, waiting = "", "", False
-    begun: set[str] = set()
-    asides: set[str] = set()
-    after = _AFTER_IN_OTHER_AGENTS if _is_other_agents(facts) else _AFTER
+    started: set[str] = set()
+    side_calls: set[str] = set()
+    after = _AFTER_FOR_OTHER_AGENTS if _is_other_agents(facts) else _AFTER
     for fact in facts:
         kind = fact.type
         if kind == "leaf_moved" and open_run:
@@ -86,10 +88,10 @@ def runs_are_well_ordered(facts: Sequence[Fact]) -> Iterator[str]:
             continue
         if kind == "run_started":
             if open_run:
-                yield f"run {fact.run} began at {fact.seq} while {open_run} was open"
-            if fact.run in begun:
-                yield f"run {fact.run} began again at {fact.seq}"
-            begun.add(fact.run)
+                yield f"run {fact.run} started at {fact.seq} while {open_run} was open"
+            if fact.run in started:
+                yield f"run {fact.run} started again at {fact.seq}"
+            started.add(fact.run)
             open_run, last, waiting = fact.run, kind, False
             continue
         if fact.run != open_run:
@@ -99,7 +101,7 @@ def runs_are_well_ordered(facts: Sequence[Fact]) -> Iterator[str]:
             if (kind == "run_waiting") == waiting:
                 yield f"{kind} at {fact.seq} has no partner"
             waiting = kind == "run_waiting"
-        if (kind not in _AFTER and kind != "run_ended") or _is_aside(fact, asides):
+        if (kind not in _AFTER and kind != "run_ended") or _is_side_call(fact, side_calls):
             continue
         if kind not in after.get(last, ()):
             yield f"{kind} at {fact.seq} follows {last}"
@@ -115,16 +117,16 @@ def _is_other_agents(facts: Sequence[Fact]) -> bool:
     return bool(facts) and getattr(facts[0].event, "driver", "agent") != "agent"
 
 
-def _is_aside(fact: Fact, asides: set[str]) -> bool:
-    """Whether it belongs to a model call that is no step's: such a call may stand anywhere."""
-    if fact.type not in _OF_MODEL_CALLS:
+def _is_side_call(fact: Fact, side_calls: set[str]) -> bool:
+    """Whether it belongs to a model call outside the steps, which may be anywhere."""
+    if fact.type not in _MODEL_CALL_FACTS:
         return False
     match fact.event:
         case events.ModelCalled(id=call, purpose=purpose) if purpose != "step":
-            asides.add(call)
+            side_calls.add(call)
             return True
         case events.UsageReported(call=call) | events.ModelFailed(call=call):
-            return call in asides
+            return call in side_calls
     return False
 
 
@@ -141,10 +143,10 @@ def steps_are_counted(facts: Sequence[Fact]) -> Iterator[str]:
         match fact.event:
             case events.StepStarted(number=number):
                 if number != step + 1:
-                    yield f"step {number} began at {fact.seq} after step {step}"
+                    yield f"step {number} started at {fact.seq} after step {step}"
                 step, attempt = number, 0
             case events.StepEnded(number=number) | events.ToolCalled(step=number) if number != step:
-                yield f"{fact.type} at {fact.seq} is of step {number}, but the present one is {step}"
+                yield f"{fact.type} at {fact.seq} belongs to step {number}, but the current step is {step}"
             case events.ModelCalled(purpose="step", attempt=number):
                 if number != attempt + 1:
                     yield f"attempt {number} at {fact.seq} comes after attempt {attempt}"
@@ -157,11 +159,11 @@ def model_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
     answered: set[str] = set()
     is_other_agents = _is_other_agents(facts)
     for fact in facts:
-        if fact.origin or fact.type not in _OF_MODEL_CALLS:
+        if fact.origin or fact.type not in _MODEL_CALL_FACTS:
             continue
         match fact.event:
             case events.UsageReported() if is_other_agents:
-                continue  # it is of no call of ours
+                continue  # it belongs to no model call of ours
             case events.AssistantMessage(call=call) if is_other_agents:
                 if call and call in answered:
                     yield f"{fact.type} at {fact.seq} has the id of another, {call}"
@@ -172,27 +174,27 @@ def model_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
                 asked[call] = called
             case events.UsageReported(call=call, model=model, purpose=purpose):
                 if call not in asked:
-                    yield f"usage at {fact.seq} is of {call}, which was not made before"
+                    yield f"usage at {fact.seq} belongs to {call}, which was not made before"
                 elif (asked[call].model, asked[call].purpose) != (model, purpose):
-                    yield f"usage at {fact.seq} is of {model} for {purpose}, but {call} was not"
+                    yield f"usage at {fact.seq} names {model} for {purpose}, but {call} does not"
                 if call in used:
-                    yield f"usage at {fact.seq} is another one of {call}"
+                    yield f"usage at {fact.seq} is a second one for {call}"
                 used.add(call)
             case events.AssistantMessage(call=call) | events.ModelFailed(call=call):
                 if call not in asked:
                     yield f"{fact.type} at {fact.seq} answers {call}, which was not made before"
                 if call in answered:
-                    yield f"{fact.type} at {fact.seq} is another answer to {call}"
+                    yield f"{fact.type} at {fact.seq} is a second answer to {call}"
                 answered.add(call)
 
 
 def tool_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
     called: set[str] = set()
     moved: set[str] = set()
-    """Calls that began, or asked somebody."""
+    """Calls that started, or asked a question."""
     finished: set[str] = set()
     for fact in facts:
-        if fact.origin or fact.type not in _OF_TOOL_CALLS:
+        if fact.origin or fact.type not in _TOOL_CALL_FACTS:
             continue
         match fact.event:
             case events.ToolCalled(call=call):
@@ -203,9 +205,9 @@ def tool_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
                 moved.add(call)
             case events.ToolStarted(call=call):
                 if call not in called:
-                    yield f"{call} began at {fact.seq} before it was called"
+                    yield f"{call} started at {fact.seq} before it was called"
                 if call in finished:
-                    yield f"{call} began at {fact.seq} after its result"
+                    yield f"{call} started at {fact.seq} after its result"
                 moved.add(call)
             case events.ToolResultFact(call=call, failed=failed, repeats=repeats):
                 if call not in called:
@@ -213,7 +215,7 @@ def tool_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
                 if call in finished:
                     yield f"{call} has another result at {fact.seq}"
                 if call not in moved and failed is None and not repeats:
-                    yield f"{call} succeeded at {fact.seq} without having begun"
+                    yield f"{call} succeeded at {fact.seq} without having started"
                 finished.add(call)
 
 
@@ -232,7 +234,7 @@ def questions_are_answered_once(facts: Sequence[Fact]) -> Iterator[str]:
                 if question not in asked:
                     yield f"question {question} was answered at {fact.seq} before it was asked"
                 elif asked[question].question.secret and answer is not None:
-                    yield f"the answer to the secret question {question} is kept at {fact.seq}"
+                    yield f"the answer to the secret question {question} is stored at {fact.seq}"
                 if question in answered:
                     yield f"question {question} was answered again at {fact.seq}"
                 answered.add(question)
@@ -241,7 +243,7 @@ def questions_are_answered_once(facts: Sequence[Fact]) -> Iterator[str]:
 def ends_leave_nothing_open(facts: Sequence[Fact]) -> Iterator[str]:
     open_now: dict[str, None] = {}
     for fact in facts:
-        if fact.type not in _OPENING_AND_CLOSING or fact.origin or not fact.run:
+        if fact.type not in _OPEN_AND_CLOSE or fact.origin or not fact.run:
             continue
         match fact.event:
             case events.ToolCalled(call=one) | events.QuestionAsked(id=one):
@@ -254,7 +256,7 @@ def ends_leave_nothing_open(facts: Sequence[Fact]) -> Iterator[str]:
 
 
 def effects_are_not_repeated(facts: Sequence[Fact]) -> Iterator[str]:
-    begun: dict[str, int] = {}
+    started: dict[str, int] = {}
     asked: Counter[str] = Counter()
     for fact in facts:
         if fact.type not in ("question_asked", "tool_started"):
@@ -263,17 +265,17 @@ def effects_are_not_repeated(facts: Sequence[Fact]) -> Iterator[str]:
             case events.QuestionAsked(call=call):
                 asked[call] += 1
             case events.ToolStarted(call=call, attempt=attempt, key=key, child=child):
-                if attempt != begun.get(call, 0) + 1:
-                    yield f"{call} has attempt {attempt} at {fact.seq} after {begun.get(call, 0)}"
+                if attempt != started.get(call, 0) + 1:
+                    yield f"{call} has attempt {attempt} at {fact.seq} after {started.get(call, 0)}"
                 if attempt > 1 + asked[call] and not key and not child:
-                    yield f"{call} is not idempotent, and began again at {fact.seq}"
-                begun[call] = attempt
+                    yield f"{call} is not idempotent, and started again at {fact.seq}"
+                started[call] = attempt
 
 
 def waiting_is_for_something(facts: Sequence[Fact]) -> Iterator[str]:
     open_now: set[str] = set()
     for fact in facts:
-        if fact.type not in _OF_WAITING:
+        if fact.type not in _WAITING_FACTS:
             continue
         match fact.event:
             case events.QuestionAsked(id=one) | events.ToolCalled(call=one):
@@ -312,35 +314,35 @@ def totals_are_sums(facts: Sequence[Fact]) -> Iterator[str]:
                 counted["refused"] += 1
             case events.RunEnded(own=own, children=children):
                 sums = (steps, counted["model_called"], counted["tool_called"], counted["refused"], usage)
-                told = (own.steps, own.model_calls, own.tool_calls, own.refused_calls, own.usage)
-                if told != sums:
-                    yield f"the run that ended at {fact.seq} tells {told}, but its facts {sums}"
+                totals = (own.steps, own.model_calls, own.tool_calls, own.refused_calls, own.usage)
+                if totals != sums:
+                    yield f"the run that ended at {fact.seq} has totals {totals}, but its facts {sums}"
                 if own.duration_ms < 0:
                     yield f"the run that ended at {fact.seq} took {own.duration_ms} ms"
                 if children != of_children:
-                    yield f"the run that ended at {fact.seq} tells {children} of children, not {of_children}"
+                    yield f"the run that ended at {fact.seq} has {children} for children, not {of_children}"
 
 
 def children_end_before_their_parent(facts: Sequence[Fact]) -> Iterator[str]:
-    begun: dict[str, str] = {}
+    started: dict[str, str] = {}
     open_now: set[str] = set()
     between: set[str] = set()
-    """Those that belong to no run."""
+    """Children that belong to no run."""
     for fact in facts:
         if fact.type not in ("child_started", "child_ended", "run_ended") or fact.origin:
             continue
         match fact.event:
             case events.ChildStarted(child=child, call=call):
-                if child in begun:
-                    yield f"the child {child} began again at {fact.seq}"
-                begun[child] = call
+                if child in started:
+                    yield f"the child {child} started again at {fact.seq}"
+                started[child] = call
                 if fact.run:
                     open_now.add(child)
                 else:
                     between.add(child)
             case events.ChildEnded(child=child, call=call):
                 under_way = open_now if fact.run else between
-                if child not in under_way or begun[child] != call:
+                if child not in under_way or started[child] != call:
                     yield f"the child {child} of {call} ended at {fact.seq}, but was not under way"
                 under_way.discard(child)
             case events.RunEnded() if open_now:
@@ -358,7 +360,7 @@ def repeats_name_what_they_repeat(facts: Sequence[Fact]) -> Iterator[str]:
         if not result.repeats or fact.origin:
             continue
         if earlier is None or earlier.failed or (earlier.name, earlier.key) != (result.name, result.key):
-            yield f"the result at {fact.seq} repeats {result.repeats}, which is no result of the same call"
+            yield f"the result at {fact.seq} repeats {result.repeats}, which is not a result of the same call"
 
 
 # --- at rest ----------------------------------------------------------------------------------------
@@ -374,7 +376,7 @@ def model_calls_settle(facts: Sequence[Fact]) -> Iterator[str]:
     unused: dict[str, None] = {}
     unanswered: dict[str, None] = {}
     for fact in facts:
-        if fact.origin or fact.type not in _OF_MODEL_CALLS:
+        if fact.origin or fact.type not in _MODEL_CALL_FACTS:
             continue
         match fact.event:
             case events.ModelCalled(id=call, purpose=purpose):

@@ -1,4 +1,4 @@
-"""The store in one SQLite file, for all sessions of a user: the embedded default."""
+"""The default store: one SQLite file for all sessions of a user."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ from ostler.store.sqlite_writer import Writer
 PAGE = 2000
 
 
-# Rows are always found through the session's id: another process may have deleted a session, and a new
-# one have got its key.
+# Rows are always selected by the session's id: another process may have deleted a session, and a new one may
+# have its key.
 _KEY = "(select key from sessions where id = ?)"
 
 _FACTS = "select seq, type, parent, run, time, origin, body from facts"
@@ -59,7 +59,7 @@ _READ_OPENING = (
     " and (opening = 1 or seq >= (select tail_seq from sessions where id = :session)) order by seq"
 )
 
-# The sessions come first, so that those which nobody used since then are not looked through.
+# The sessions come first, so that those without changes since then are not searched.
 _USAGES = (
     "select id, seq, type, parent, run, time, origin, body from sessions cross join facts on session = key"
     " where updated >= :since and (:session = '' or id = :session)"
@@ -69,7 +69,7 @@ _USAGES = (
 
 
 class SqliteStore:
-    """All four contracts of a store, in one file with a write-ahead log.
+    """Implements `Store` in one file with a write-ahead log.
 
     `patience` is how many seconds a write waits for another process's transaction before `StoreBusy`.
     """
@@ -93,7 +93,7 @@ class SqliteStore:
             self._writer.close_at_once()
             raise
         self._version_of_others = 0
-        self._pulse = ChangeNotifier(self._changed_elsewhere, self._writer.wal)
+        self._notifier = ChangeNotifier(self._changed_elsewhere, self._writer.wal)
 
     # --- log ----------------------------------------------------------------------------------------
 
@@ -107,15 +107,15 @@ class SqliteStore:
         self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
     ) -> None:
         try:
-            await self._writer.run(_appending(lease, facts, settled))
-        finally:  # also when we were cancelled meanwhile: it may have been written
-            self._pulse.notify(lease.session)
+            await self._writer.run(_append(lease, facts, settled))
+        finally:  # even if it was cancelled, because it may have been written
+            self._notifier.notify(lease.session)
 
     def append_now(
         self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
     ) -> bool | asyncio.Future[None]:
-        tick = partial(self._pulse.notify, lease.session)
-        return self._writer.run_soon(_appending(lease, facts, settled), lease.session, tick)
+        notify = partial(self._notifier.notify, lease.session)
+        return self._writer.run_soon(_append(lease, facts, settled), lease.session, notify)
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]:
         rows = self._query(_READ, (session, after, -1 if limit is None else limit))
@@ -126,7 +126,7 @@ class SqliteStore:
     async def read_opening(self, session: str) -> list[Fact]:
         with translate_errors(self.path):
             rows = self._reader.execute(_READ_OPENING, {"session": session})
-            # Of thousands of rows, the memory of one serves the next.
+            # Not `fetchall`: the memory of one row is reused for the next.
             facts = [
                 Fact(seq, session, run, time_ms, body, tag, parent, origin)
                 for seq, tag, parent, run, time_ms, origin, body in rows
@@ -137,16 +137,16 @@ class SqliteStore:
 
     async def follow(self, session: str, after: int = 0) -> AsyncIterator[list[Fact]]:
         while True:
-            seen = self._pulse.version(session)
+            seen = self._notifier.version(session)
             facts = await self.read(session, after, PAGE)
             if facts:
                 after = facts[-1].seq
                 yield facts
             else:
-                await self._pulse.wait(session, seen)
+                await self._notifier.wait(session, seen)
 
     async def changes(self, seen: int) -> int:
-        return await self._pulse.wait(ANYWHERE, seen)
+        return await self._notifier.wait(ANYWHERE, seen)
 
     async def last_seq(self, session: str) -> int:
         return (await self.summary(session)).last_seq
@@ -202,8 +202,8 @@ class SqliteStore:
         try:
             await self._writer.run(work, lengthy=True)
         finally:
-            self._pulse.notify(session)
-            self._pulse.notify(inbox_of(session))
+            self._notifier.notify(session)
+            self._notifier.notify(inbox_of(session))
 
     # --- leases -------------------------------------------------------------------------------------
 
@@ -220,14 +220,14 @@ class SqliteStore:
         return await self._writer.run(work)
 
     async def renew(self, lease: Lease) -> Lease:
-        return await self._until(lease, self._now_ms() + LEASE_MS)
+        return await self._set_expiry(lease, self._now_ms() + LEASE_MS)
 
     async def suspend(self, lease: Lease) -> Lease:
-        return await self._until(lease, self._now_ms())
+        return await self._set_expiry(lease, self._now_ms())
 
-    async def _until(self, lease: Lease, expires_ms: int) -> Lease:
+    async def _set_expiry(self, lease: Lease, expires_ms: int) -> Lease:
         def work(db: sqlite3.Connection) -> None:
-            key, _ = _held_row(db, lease)
+            key, _ = _leased_row(db, lease)
             db.execute("update sessions set expires = ? where key = ?", (expires_ms, key))
 
         await self._writer.run(work)
@@ -249,7 +249,7 @@ class SqliteStore:
 
     async def own_process(self, lease: Lease, call: str, process: ProcessId) -> None:
         def work(db: sqlite3.Connection) -> None:
-            key, _ = _held_row(db, lease)
+            key, _ = _leased_row(db, lease)
             db.execute("insert into processes values (?, ?, ?)", (key, call, msgspec.json.encode(process)))
 
         await self._writer.run(work)
@@ -273,7 +273,7 @@ class SqliteStore:
         try:
             return await self._writer.run(work)
         finally:
-            self._pulse.notify(inbox_of(session))
+            self._notifier.notify(inbox_of(session))
 
     async def pending(self, session: str) -> list[AnyRequest]:
         rows = self._query(
@@ -281,8 +281,8 @@ class SqliteStore:
         )
         if not rows:
             self._require(session)
-        known = [decode_request(body) for (body,) in rows]
-        requests = [request for request in known if request is not None]
+        decoded = [decode_request(body) for (body,) in rows]
+        requests = [request for request in decoded if request is not None]
         return sorted(requests, key=lambda request: not isinstance(request, OVERTAKING))
 
     async def settled(self, session: str, request: str) -> int | None:
@@ -293,7 +293,7 @@ class SqliteStore:
 
     async def arrivals(self, session: str, seen: int) -> int:
         self._require(session)
-        return await self._pulse.wait(inbox_of(session), seen)
+        return await self._notifier.wait(inbox_of(session), seen)
 
     # --- blobs --------------------------------------------------------------------------------------
 
@@ -325,10 +325,10 @@ class SqliteStore:
             await self.close()
 
     async def close(self) -> None:
-        """Whoever follows or waits is told; what was begun is finished. Harmless to call twice."""
+        """Finishes started writes; everything that waits gets a `StoreError`. May be called twice."""
         try:
-            await self._pulse.close()
-        finally:  # also when we are cancelled: a connection that nobody closes holds the file
+            await self._notifier.close()
+        finally:  # even if it is cancelled: an open connection would keep the file busy
             try:
                 await self._writer.close()
             finally:
@@ -359,7 +359,7 @@ def _key(db: sqlite3.Connection, session: str) -> int:
 
 
 def _lease_row(db: sqlite3.Connection, session: str) -> tuple[int, Lease | None, int]:
-    """The session's key, its lease unless that is free, and the last generation there was."""
+    """The session's key, its lease unless it is free, and the last generation."""
     row = db.execute(
         "select key, generation, owner, expires from sessions where id = ?", (session,)
     ).fetchone()
@@ -371,8 +371,8 @@ def _lease_row(db: sqlite3.Connection, session: str) -> tuple[int, Lease | None,
     return key, Lease(session, generation, msgspec.json.decode(owner, type=ProcessId), expires), generation
 
 
-def _held_row(db: sqlite3.Connection, lease: Lease) -> tuple[int, int]:
-    """The key and the last number of a session; raises `LeaseLost` unless this lease is the present one."""
+def _leased_row(db: sqlite3.Connection, lease: Lease) -> tuple[int, int]:
+    """The key and the last number of a session. Raises `LeaseLost` unless this lease is the current one."""
     row = db.execute(
         "select key, last_seq, generation, owner from sessions where id = ?", (lease.session,)
     ).fetchone()
@@ -385,11 +385,11 @@ def _owner(encoded: bytes) -> ProcessId:
     return msgspec.json.decode(encoded, type=ProcessId)
 
 
-def _appending(
+def _append(
     lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int]
 ) -> Callable[[sqlite3.Connection], None]:
     def work(db: sqlite3.Connection) -> None:
-        key, last_seq = _held_row(db, lease)
+        key, last_seq = _leased_row(db, lease)
         require_order(lease.session, facts, last_seq + 1)
         latest = max([fact.time_ms for fact in facts])
         db.execute(

@@ -1,7 +1,4 @@
-"""Opening the one SQLite file."""
-# MERGED: The tables of the SQLite store, and how an older store becomes a present one.
-# MERGED: SQLite's errors, and the disk's, in our words: each of the tree, on one line, with what to do.
-# MERGED: Refusing a place where SQLite's write-ahead log does not work: a disk that other machines share.
+"""Opens the SQLite file: its tables and migrations, errors as `StoreError`, no network file systems."""
 
 from __future__ import annotations
 
@@ -79,11 +76,11 @@ Migration = Callable[[sqlite3.Connection], None]
 
 
 MIGRATIONS: tuple[Migration, ...] = ()
-"""The first takes a store from version 1 to 2, the next from 2 to 3. Each stays as it is for ever."""
+"""The first migrates a store from version 1 to 2, the next from 2 to 3. They never change."""
 
 
 APPLICATION = int.from_bytes(b"Ostl", "big")
-"""SQLite's `application_id`: tells our files from other programs' databases."""
+"""SQLite's `application_id`, which distinguishes our files from other databases."""
 
 
 def version_of(migrations: Sequence[Migration] = MIGRATIONS) -> int:
@@ -91,22 +88,22 @@ def version_of(migrations: Sequence[Migration] = MIGRATIONS) -> int:
 
 
 def prepare(connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Makes the tables in a new file, brings an older store forward, and refuses a newer or foreign one."""
-    present = version_of(migrations)
+    """Creates the tables in a new file, migrates an older store, and refuses a newer or foreign one."""
+    current = version_of(migrations)
     version = _pragma(connection, "user_version")
-    if version == present and _pragma(connection, "application_id") == APPLICATION:
+    if version == current and _pragma(connection, "application_id") == APPLICATION:
         return
     if version == 0 and not connection.execute("select 1 from sqlite_master limit 1").fetchone():
-        _initialise(connection, path, present)
+        _initialise(connection, path, current)
         version = _pragma(connection, "user_version")
     if _pragma(connection, "application_id") != APPLICATION:
         raise StoreError(f"{path} is a database of another program; set OSTLER_HOME to another place")
-    if version > present:
+    if version > current:
         raise StoreNewer(
-            f"{path} was written by a newer version (store {version}, this program knows {present}); "
+            f"{path} was written by a newer version (store {version}, this program knows {current}); "
             "upgrade ostler, or set OSTLER_HOME to another place"
         )
-    if version < present:
+    if version < current:
         _migrate(connection, path, migrations)
 
 
@@ -117,7 +114,7 @@ def _initialise(connection: sqlite3.Connection, path: Path, version: int) -> Non
             f"{path} cannot have a write-ahead log on this disk; set OSTLER_HOME to a folder on a local disk"
         )
     connection.execute("begin immediate")
-    if _pragma(connection, "user_version") == 0:  # nobody was faster
+    if _pragma(connection, "user_version") == 0:  # no other process was faster
         for statement in _statements(SCHEMA):
             connection.execute(statement)
         connection.execute(f"pragma application_id = {APPLICATION}")
@@ -126,11 +123,11 @@ def _initialise(connection: sqlite3.Connection, path: Path, version: int) -> Non
 
 
 def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> None:
-    """All steps in one transaction, after a copy: what fails in the middle has changed nothing."""
+    """All steps in one transaction, after a copy: a failure changes nothing."""
     connection.execute("begin immediate")
     version = _pragma(connection, "user_version")
     try:
-        if version < version_of(migrations):  # nobody was faster
+        if version < version_of(migrations):  # no other process was faster
             copy_store(path, path.with_name(f"{path.name}.version-{version}"))
             for migration in migrations[version - 1 :]:
                 migration(connection)
@@ -143,7 +140,7 @@ def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[Mi
 
 
 def copy_store(path: Path, to: Path) -> None:
-    """A whole copy as of this moment, or none."""
+    """Makes a complete copy as of this moment, or none."""
     part = to.with_name(f"{to.name}.part")
     part.unlink(missing_ok=True)
     part.touch(mode=0o600)
@@ -164,7 +161,7 @@ def _statements(script: str) -> Iterator[str]:
 
 
 _TIGHT = 1024 * 1024
-"""An I/O error with less room than this on the disk is taken for a full disk."""
+"""An I/O error with fewer free bytes than this counts as a full disk."""
 
 _ELSEWHERE = "check that place, or set OSTLER_HOME to another"
 
@@ -174,12 +171,12 @@ def translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise _explained(error, path) from error
+        raise _sqlite_error(error, path) from error
     except OSError as error:
-        raise _explained_by_disk(error, path) from error
+        raise _os_error(error, path) from error
 
 
-def _explained(error: sqlite3.Error, path: Path) -> StoreError:
+def _sqlite_error(error: sqlite3.Error, path: Path) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreBusy(f"{path} is locked by another process; try again when it has finished")
@@ -194,7 +191,7 @@ def _explained(error: sqlite3.Error, path: Path) -> StoreError:
     return StoreError(f"{path} cannot be used: {error}; {_ELSEWHERE}")
 
 
-def _explained_by_disk(error: OSError, path: Path) -> StoreError:
+def _os_error(error: OSError, path: Path) -> StoreError:
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return StoreReadOnly(f"{path} cannot be written ({error.strerror}); check who owns it and its folder")
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -220,7 +217,7 @@ MOUNTS = Path("/proc/self/mounts")
 
 
 _LOCAL = frozenset({"apfs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"})
-"""What nearly everybody has: no pattern is compiled for it."""
+"""The common ones, for which no pattern is compiled."""
 
 _NETWORK = (
     r"nfs\d?|cifs|smb\w*|9p|afs|ceph|lustre|beegfs|gpfs|gfs2|ocfs2|orangefs|pvfs2|glusterfs|ncpfs|coda|davfs"
@@ -229,7 +226,7 @@ _NETWORK = (
 
 
 def refuse_network_disk(path: Path, mounts: str | None = None) -> None:
-    """Raises `StoreError` when `path` is on a network file system; where that cannot be known, it is fine."""
+    """Raises `StoreError` if `path` is known to be on a network file system."""
     if mounts is None:
         try:
             mounts = os.fsdecode(MOUNTS.read_bytes())
@@ -239,7 +236,7 @@ def refuse_network_disk(path: Path, mounts: str | None = None) -> None:
     if kind in _LOCAL or not re.fullmatch(_NETWORK, kind):
         return
     if kind == "9p" and point == "/":
-        return  # a sandbox's own root looks like this, and no other machine sees it
+        return  # the root of a sandbox, which no other machine sees
     raise StoreError(
         f"{path} is on a network file system ({kind} at {point}), where a store would be damaged; "
         "set OSTLER_HOME to a folder on a local disk"
@@ -247,13 +244,13 @@ def refuse_network_disk(path: Path, mounts: str | None = None) -> None:
 
 
 def _mount_of(path: str, mounts: str) -> tuple[str, str]:
-    """The longest mount point above `path`, and its type; of two on one point the later hides the earlier."""
+    """The longest mount point above `path`, and its type; a later mount hides an earlier one."""
     best, kind = "", ""
     for line in mounts.splitlines():
         fields = line.split(" ")
         if len(fields) < 3:
             continue
-        point = _unescaped(fields[1])
+        point = _unescape(fields[1])
         if len(point) >= len(best) and _is_above(point, path):
             best, kind = point, fields[2]
     return best, kind
@@ -263,8 +260,8 @@ def _is_above(point: str, path: str) -> bool:
     return path == point or path.startswith(point if point.endswith("/") else f"{point}/")
 
 
-def _unescaped(point: str) -> str:
-    """Spaces and the like are written as octal numbers there."""
+def _unescape(point: str) -> str:
+    """Spaces and some other characters are written as octal numbers there."""
     if "\\" not in point:
         return point
     return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point)
@@ -275,7 +272,7 @@ PATIENCE = 10.0
 
 
 Durability = Literal["process", "power"]
-"""What a committed fact survives: the end of the process, or the loss of power too, for an fsync each."""
+"""What a committed fact survives: the end of the process, or also a power loss, with an fsync for each."""
 
 
 def connect(
@@ -285,7 +282,7 @@ def connect(
     patience: float = PATIENCE,
     migrations: Sequence[Migration] = MIGRATIONS,
 ) -> sqlite3.Connection:
-    """A connection in autocommit mode, to a store of our version; made, or brought forward, if need be."""
+    """A connection in autocommit mode to a store of our version, created or migrated if necessary."""
     refuse_network_disk(path)
     with translate_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -293,7 +290,7 @@ def connect(
             path.touch(mode=0o600)
         connection = _connection(path, patience)
         try:
-            _prepare_patiently(connection, path, migrations, time.monotonic() + patience)
+            _prepare_with_retry(connection, path, migrations, time.monotonic() + patience)
             connection.execute(f"pragma synchronous = {'full' if durability == 'power' else 'normal'}")
         except BaseException:
             connection.close()
@@ -301,10 +298,10 @@ def connect(
         return connection
 
 
-def _prepare_patiently(
+def _prepare_with_retry(
     connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration], deadline: float
 ) -> None:
-    """Of several processes that make a store at the same moment, SQLite turns all but one away at once."""
+    """If several processes create a store at once, SQLite rejects all but one immediately."""
     while True:
         try:
             prepare(connection, path, migrations)
@@ -316,7 +313,7 @@ def _prepare_patiently(
 
 
 def connect_again(path: Path) -> sqlite3.Connection:
-    """A further connection to a store that `connect` has prepared."""
+    """Another connection to a store that `connect` has prepared."""
     with translate_errors(path):
         return _connection(path, PATIENCE)
 

@@ -1,6 +1,7 @@
-"""What the SQLite store writes into its tables, inside a transaction."""
-# MERGED: Full-text search over messages. The index is brought up to date when somebody searches, so that
-# MERGED: appending does not pay for it; it can always be rebuilt from the log.
+"""Rows of the SQLite store inside a transaction, and its search index.
+
+The index is updated by a search, so that appends stay fast; it can always be rebuilt from the log.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ from ostler.schema.visibility import is_opening, opens_with
 from ostler.store.rules import excerpt, new_summary, updated_summary, words_of
 
 SUMMARY_COLUMNS = "id, cwd, created, updated, last_seq, title, preview, status, driver, forked_from, child_of"
-"""In the order of the fields of `SessionSummary`."""
+"""In the order of `SessionSummary`'s fields."""
 
 
 _OPENING: dict[str, bool] = {tag: opens_with(event) for tag, event in EVENT_TYPES.items()}
 
 
 def insert_session(db: sqlite3.Connection, facts: Sequence[Fact], lease: Lease | None) -> int:
-    """A whole session; returns its key."""
+    """Inserts a whole session; returns its key."""
     key = insert_row(db, facts, lease)
     insert_facts(db, key, facts)
     return key
@@ -35,7 +36,7 @@ def insert_session(db: sqlite3.Connection, facts: Sequence[Fact], lease: Lease |
 def insert_row(
     db: sqlite3.Connection, facts: Sequence[Fact], lease: Lease | None, key: int | None = None
 ) -> int:
-    """The row of a session with these facts; returns its key."""
+    """Inserts the row of a session with these facts; returns its key."""
     summary = updated_summary(new_summary(facts[0]), facts[1:])
     if db.execute("select 1 from sessions where id = ?", (summary.id,)).fetchone():
         raise StoreError(f"session {summary.id} exists already")
@@ -85,16 +86,15 @@ def update_summary(db: sqlite3.Connection, key: int, facts: Sequence[Fact]) -> N
     summary = updated_summary(SessionSummary(*row), facts)
     tail = tail_of(facts, default=0)
     if tail:
-        _leave_out_replaced(db, key, tail)
+        _skip_replaced(db, key, tail)
     db.execute(
         "update sessions set title = ?, preview = ?, status = ?, tail_seq = max(tail_seq, ?) where key = ?",
         (summary.title, summary.preview, summary.status, tail, key),
     )
 
 
-def _leave_out_replaced(db: sqlite3.Connection, key: int, tail: int) -> None:
-    """Extensions may set a value a thousand times in a run: once it lies behind the tail, opening needs the
-    last of them only."""
+def _skip_replaced(db: sqlite3.Connection, key: int, tail: int) -> None:
+    """Extensions may set a value a thousand times in a run; before the tail, opening needs only the last."""
     rows = db.execute(
         "select seq, type, parent, run, time, origin, body from facts"
         " where session = :key and type = 'extension_state' and seq < :tail"
@@ -107,7 +107,7 @@ def _leave_out_replaced(db: sqlite3.Connection, key: int, tail: int) -> None:
 
 
 def replaced_values(facts: Iterable[Fact]) -> set[int]:
-    """Those of extensions that were set anew later, by their numbers."""
+    """The numbers of extension states that a later one replaces."""
     newest: dict[tuple[str, str], int] = {}
     replaced: set[int] = set()
     for fact in facts:
@@ -120,7 +120,7 @@ def replaced_values(facts: Iterable[Fact]) -> set[int]:
 
 
 def tail_of(facts: Sequence[Fact], default: int) -> int:
-    """From where on opening needs every fact: the beginning of the open run, or the end of the last."""
+    """The first fact from which opening needs all: the start of the open run, or the end of the last."""
     return max((fact.seq for fact in facts if fact.type in ("run_started", "run_ended")), default=default)
 
 
@@ -138,7 +138,7 @@ def append_blob_part(db: sqlite3.Connection, session: int, part: BlobPart) -> No
 
 
 def delete_session(db: sqlite3.Connection, key: int, session: str) -> None:
-    """With all that belongs to it."""
+    """Deletes the session and everything that belongs to it."""
     db.execute("delete from blob_parts where blob in (select key from blobs where session = ?)", (key,))
     for table in ("facts", "inbox", "processes", "blobs"):
         db.execute(f"delete from {table} where session = ?", (key,))
@@ -147,11 +147,11 @@ def delete_session(db: sqlite3.Connection, key: int, session: str) -> None:
 
 
 SEARCHED = ("user_message", "assistant_message")
-"""The types of facts that are found."""
+"""The types of facts in the index."""
 
 
 PIECE = 500
-"""Messages indexed in one transaction: others want to write, too."""
+"""Messages indexed in one transaction, so that other writers need not wait long."""
 
 
 def is_index_stale(db: sqlite3.Connection) -> bool:
@@ -159,7 +159,7 @@ def is_index_stale(db: sqlite3.Connection) -> bool:
 
 
 def update_index(db: sqlite3.Connection) -> None:
-    """Adds some of the messages that came since the last time; `is_index_stale` says if there are more."""
+    """Indexes some of the new messages; `is_index_stale` says if there are more."""
     room = PIECE
     stale = db.execute("select key, id, indexed_seq, last_seq from sessions where indexed_seq < last_seq")
     for key, session, indexed, last in stale.fetchall():
@@ -180,7 +180,7 @@ def update_index(db: sqlite3.Connection) -> None:
 
 
 def search(db: sqlite3.Connection, query: str, limit: int) -> list[Hit]:
-    """Messages with all the words of the query, best first. Words are data: no operators to trip over."""
+    """Messages with all the words of the query, best first. The query has no operators."""
     words = words_of(query)
     if not words:
         return []
@@ -196,7 +196,7 @@ def search(db: sqlite3.Connection, query: str, limit: int) -> list[Hit]:
 
 
 def words_in(body: bytes) -> str | None:
-    """What the index holds of a message; None for one without text."""
+    """The indexed words of a message; None if it has no text."""
     text = _text(body)
     return " ".join(words_of(text)) if text else None
 
@@ -205,5 +205,5 @@ def _text(body: bytes) -> str:
     try:
         event = decode_event(body)
     except (msgspec.MsgspecError, UnicodeError):
-        return ""  # damaged: whoever opens that session is told; the others must stay searchable
+        return ""  # damaged: opening that session reports it, and the others must stay searchable
     return text_of(event.content) if isinstance(event, UserMessage | AssistantMessage) else ""

@@ -1,4 +1,4 @@
-"""Commits to the SQLite file: on the spot, or together with others, here or in a thread."""
+"""Commits to the SQLite file: immediately, or together with others, on the event loop or in a thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from ostler.schema.errors import StoreBusy, StoreError
 from ostler.store.sqlite_connection import PATIENCE, Durability, connect, connect_again, translate_errors
 
-WRITES_BETWEEN_LOOKS = 200
+WRITES_BETWEEN_CHECKS = 200
 
 LARGE_WAL = 4 * 1024 * 1024
 
@@ -33,8 +33,8 @@ Result = TypeVar("Result")
 Work = Callable[[sqlite3.Connection], Result]
 
 
-class _Order(NamedTuple):
-    """Work that waits, what follows it, and the future of whoever waits for both."""
+class _QueuedWork(NamedTuple):
+    """Queued work, a callback after it, and the future for both."""
 
     work: Work[Any]
     then: Callable[[], None] | None
@@ -44,28 +44,30 @@ class _Order(NamedTuple):
 
 
 class Writer:
-    """A lone transaction is committed at once, on the spot. What several sessions bring in one turn of the
-    event loop is committed together at its end; what arrives while another commit is under way, by a thread.
+    """A single transaction is committed immediately. The transactions of several sessions in one turn of the
+    event loop are committed together at its end; those that arrive during another commit, by a thread.
 
-    Nothing of it belongs to an event loop but the orders that wait, so it serves one loop after the other,
-    also when the loop before was dropped in the middle.
+    Only queued work belongs to an event loop, so one writer serves one loop after the other, even if the
+    previous loop was abandoned.
     """
 
     def __init__(self, path: Path, durability: Durability, patience: float = PATIENCE) -> None:
         self.commits = 0
         self.checkpoints = 0
-        self._writes_since_look = WRITES_BETWEEN_LOOKS
+        self._writes_since_check = WRITES_BETWEEN_CHECKS
         self._path = path
         self._patience = patience
         self._inline = durability == "process"
         self._connection = connect(path, durability, patience=patience)
-        self._connection.execute("pragma busy_timeout = 0")  # it would stop the event loop; the thread waits
+        self._connection.execute(
+            "pragma busy_timeout = 0"
+        )  # waiting would block the event loop; the thread waits
         self._connection.execute(f"pragma journal_size_limit = {LARGEST_WAL}")
         self._in_use = threading.Lock()
-        self._queue: list[_Order] = []
+        self._queue: list[_QueuedWork] = []
         self._queue_lock = threading.Lock()
         self._flushing = False
-        self._gathers_in: asyncio.AbstractEventLoop | None = None
+        self._gathering_loop: asyncio.AbstractEventLoop | None = None
         self._latest = ""
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="ostler-log")
         self._checkpoint: Future[None] | None = None
@@ -77,10 +79,9 @@ class Writer:
     async def run(self, work: Work[Result], *, lengthy: bool = False) -> Result:
         """Runs `work` in a transaction, and returns when it is committed.
 
-        Once it has begun it is finished: when the caller is cancelled meanwhile, it learns so afterwards.
-        Work that takes long is not done on the spot.
+        Work that has started is finished, even if the caller is cancelled. `lengthy` work runs in the thread.
         """
-        outcome: Any = _NOT_NOW if lengthy else self._on_the_spot(work)
+        outcome: Any = _NOT_NOW if lengthy else self._run_now(work)
         if outcome is not _NOT_NOW:
             result: Result = outcome
             return result
@@ -93,19 +94,19 @@ class Writer:
             raise
 
     def run_soon(
-        self, work: Work[None], whose: str, then: Callable[[], None]
+        self, work: Work[None], session: str, then: Callable[[], None]
     ) -> Literal[True] | asyncio.Future[None]:
-        """Runs `work` and `then`: on the spot, or else as soon as possible; the future says when.
+        """Runs `work` and `then` immediately and returns True, or as soon as possible and returns a future.
 
-        While several write in the same turn of the event loop, one commit at its end serves all of them.
+        If several sessions write in the same turn of the event loop, one commit at its end serves them all.
         """
-        if not self._is_gathering(whose) and self._on_the_spot(work) is not _NOT_NOW:
+        if not self._is_gathering(session) and self._run_now(work) is not _NOT_NOW:
             then()
             return True
         return self._enqueue(work, then)
 
-    def _on_the_spot(self, work: Work[Any]) -> Any:
-        """What came of it; `_NOT_NOW` while another commit is under way, here or in another process."""
+    def _run_now(self, work: Work[Any]) -> Any:
+        """The result; `_NOT_NOW` during another commit, here or in another process."""
         if self._closed:
             raise StoreError(f"{self._path} has been closed")
         if not self._inline or self._queue or self._flushing or not self._in_use.acquire(blocking=False):
@@ -118,26 +119,26 @@ class Writer:
             self._in_use.release()
 
     def version_of_others(self) -> int:
-        """Changes when somebody else has committed, and not when we have."""
+        """Changes when another process commits, but not when this one does."""
         with translate_errors(self._path):
             if self._in_use.acquire(blocking=False):
                 try:
-                    self._look_at_others()
+                    self._read_version_of_others()
                 finally:
                     self._in_use.release()
         return self._others
 
     def has_long_wal(self) -> bool:
-        """Whoever opens the database next would have to read all of it first."""
+        """The next process to open the database would have to read all of it first."""
         try:
             return self.wal.stat().st_size >= LONG_WAL
         except OSError:
             return False
 
     async def close(self) -> None:
-        """What was begun is finished first."""
+        """Finishes what was started."""
         self._closed = True
-        self._hand_over()
+        self._flush_in_thread()
         try:
             if self._flushing or (self._checkpoint and not self._checkpoint.done()):
                 await asyncio.to_thread(self._threads.shutdown)
@@ -157,44 +158,44 @@ class Writer:
         if self._closed:
             raise StoreError(f"{self._path} has been closed")
         loop = asyncio.get_running_loop()
-        order = _Order(work, then, lengthy, loop, loop.create_future())
+        item = _QueuedWork(work, then, lengthy, loop, loop.create_future())
         with self._queue_lock:
-            self._queue.append(order)
-        if lengthy or self._gathers_in is not loop:
-            self._hand_over()
-        return order.done
+            self._queue.append(item)
+        if lengthy or self._gathering_loop is not loop:
+            self._flush_in_thread()
+        return item.done
 
-    def _is_gathering(self, whose: str) -> bool:
-        """Whether others have written in this turn of the event loop, or many did in the turn before."""
+    def _is_gathering(self, session: str) -> bool:
+        """Whether other sessions wrote in this turn of the event loop, or many did in the turn before."""
         loop = asyncio.get_running_loop()
-        if self._gathers_in is loop:
+        if self._gathering_loop is loop:
             return True
-        if self._inline and whose != self._latest:
-            self._latest, self._gathers_in = whose, loop
+        if self._inline and session != self._latest:
+            self._latest, self._gathering_loop = session, loop
             loop.call_soon(self._end_turn, loop)
         return False
 
     def _resume(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._gathers_in is not loop:
-            self._gathers_in = loop
+        if self._gathering_loop is not loop:
+            self._gathering_loop = loop
             self._end_turn(loop)
 
     def _end_turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Commits what was gathered; as long as there is something, the next turn is gathered, too."""
-        ours = all(order.loop is loop and not order.lengthy for order in self._queue)
+        """Commits what was gathered; while there is something, the next turn gathers as well."""
+        ours = all(item.loop is loop and not item.lengthy for item in self._queue)
         if not self._queue or not ours or self._flushing or not self._in_use.acquire(blocking=False):
-            self._gathers_in = None
-            self._hand_over()
+            self._gathering_loop = None
+            self._flush_in_thread()
             return
         loop.call_soon(self._end_turn, loop)
         with self._queue_lock:
             batch, self._queue = self._queue, []
         try:
-            outcomes = self._transact([order.work for order in batch])
+            outcomes = self._transact([item.work for item in batch])
         except StoreBusy:
             with self._queue_lock:
                 self._queue = batch + self._queue
-            self._hand_over()
+            self._flush_in_thread()
             return
         except Exception as error:
             outcomes = [error] * len(batch)
@@ -204,8 +205,8 @@ class Writer:
 
     # --- in the thread ------------------------------------------------------------------------------
 
-    def _hand_over(self) -> None:
-        """What waits is left to the thread."""
+    def _flush_in_thread(self) -> None:
+        """Leaves queued work to the thread."""
         with self._queue_lock:
             if self._queue and not self._flushing:
                 self._flushing = True
@@ -215,21 +216,21 @@ class Writer:
         while batch := self._next_batch():
             try:
                 with self._in_use:
-                    outcomes = self._transact_patiently([order.work for order in batch])
-                    self._look_at_others()
+                    outcomes = self._transact_with_retry([item.work for item in batch])
+                    self._read_version_of_others()
             except BaseException as error:
                 outcomes = [error] * len(batch)
-            for loop in {order.loop for order in batch}:
+            for loop in {item.loop for item in batch}:
                 settled = [pair for pair in zip(batch, outcomes, strict=True) if pair[0].loop is loop]
-                with suppress(RuntimeError):  # that loop was closed: nobody waits there any more
+                with suppress(RuntimeError):  # that loop was closed, so nothing waits there
                     loop.call_soon_threadsafe(_settle, settled)
-            if self._give_back():
+            if self._return_to_loop():
                 return
 
-    def _give_back(self) -> bool:
-        """Leaves what has come meanwhile to the event loop: beside its work a commit takes much longer."""
+    def _return_to_loop(self) -> bool:
+        """Leaves new work to the event loop, because a commit in parallel with it takes much longer."""
         with self._queue_lock:
-            short = self._inline and not any(order.lengthy for order in self._queue)
+            short = self._inline and not any(item.lengthy for item in self._queue)
             if not self._queue or not short or self._closed:
                 return False
             loop = self._queue[0].loop
@@ -240,13 +241,13 @@ class Writer:
             self._flushing = False
         return True
 
-    def _next_batch(self) -> list[_Order]:
+    def _next_batch(self) -> list[_QueuedWork]:
         with self._queue_lock:
             batch, self._queue = self._queue, []
             self._flushing = bool(batch)
         return batch
 
-    def _transact_patiently(self, batch: list[Work[Any]]) -> list[Any]:
+    def _transact_with_retry(self, batch: list[Work[Any]]) -> list[Any]:
         deadline = time.monotonic() + self._patience
         while True:
             try:
@@ -259,23 +260,23 @@ class Writer:
     # --- transactions -------------------------------------------------------------------------------
 
     def _transact(self, batch: list[Work[Any]]) -> list[Any]:
-        """Each work's result or its own error; if the commit fails, none of it has happened."""
+        """Each work's result or its own error. If the commit fails, nothing has happened."""
         with translate_errors(self._path):
             try:
-                outcomes = self._committed(batch, self._work)
+                outcomes = self._commit(batch, self._work)
             except Exception:
                 if len(batch) == 1:
                     raise
-                # One of them failed, as a rule: what each has done must be told apart.
-                outcomes = self._committed(batch, self._one_of_many)
+                # Usually one of them failed: run each in its own savepoint.
+                outcomes = self._commit(batch, self._in_savepoint)
         self.commits += 1
-        self._writes_since_look += len(batch)
-        if self._writes_since_look > WRITES_BETWEEN_LOOKS:
-            self._writes_since_look = 0
+        self._writes_since_check += len(batch)
+        if self._writes_since_check > WRITES_BETWEEN_CHECKS:
+            self._writes_since_check = 0
             self._checkpoint_if_large()
         return outcomes
 
-    def _committed(self, batch: list[Work[Any]], run: Callable[[Work[Any]], Any]) -> list[Any]:
+    def _commit(self, batch: list[Work[Any]], run: Callable[[Work[Any]], Any]) -> list[Any]:
         connection = self._connection
         connection.execute("begin immediate")
         try:
@@ -290,27 +291,27 @@ class Writer:
     def _work(self, work: Work[Any]) -> Any:
         return work(self._connection)
 
-    def _one_of_many(self, work: Work[Any]) -> Any:
+    def _in_savepoint(self, work: Work[Any]) -> Any:
         connection = self._connection
-        connection.execute("savepoint one")
+        connection.execute("savepoint item")
         try:
             with translate_errors(self._path):
                 outcome = work(connection)
         except Exception as error:
             if not connection.in_transaction:
-                raise  # SQLite has given up all of it
-            connection.execute("rollback to one")
+                raise  # SQLite has rolled back everything
+            connection.execute("rollback to item")
             outcome = error
-        connection.execute("release one")
+        connection.execute("release item")
         return outcome
 
-    def _look_at_others(self) -> None:
+    def _read_version_of_others(self) -> None:
         self._others = self._connection.execute("pragma data_version").fetchone()[0]
 
     def _checkpoint_if_large(self) -> None:
-        """Moves the write-ahead log into the database beside the work, not in the middle of a commit.
+        """Moves the write-ahead log into the database in the background, not during a commit.
 
-        Its file keeps its size when it begins anew: only once it grows has as much been written again.
+        The log's file does not shrink when SQLite restarts it, so if it grows, as much was written again.
         """
         if self._closed or (self._checkpoint is not None and not self._checkpoint.done()):
             return
@@ -322,10 +323,10 @@ class Writer:
             self._checkpoint = self._threads.submit(self._checkpoint_now)
 
     def _checkpoint_now(self) -> None:
-        """If it fails, the log only stays long and a later one does the work.
+        """If it fails, the log stays long until a later checkpoint.
 
-        Most of it is moved beside the work. Only when the last of it is moved does the log begin anew, and
-        to that end nobody may add to it: appends wait for this moment.
+        Most pages are moved in the background. SQLite restarts the log only when the last page is moved, and
+        nothing may be appended at that moment, so appends wait for it.
         """
         connection = connect_again(self._path)
         try:
@@ -339,13 +340,13 @@ class Writer:
         self.checkpoints += 1
 
 
-def _settle(settled: Iterable[tuple[_Order, Any]]) -> None:
-    for order, outcome in settled:
-        if order.then:
-            order.then()
-        if order.done.done():
+def _settle(settled: Iterable[tuple[_QueuedWork, Any]]) -> None:
+    for item, outcome in settled:
+        if item.then:
+            item.then()
+        if item.done.done():
             continue
         if isinstance(outcome, BaseException):
-            order.done.set_exception(outcome)
+            item.done.set_exception(outcome)
         else:
-            order.done.set_result(outcome)
+            item.done.set_result(outcome)
