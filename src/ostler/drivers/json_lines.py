@@ -12,7 +12,7 @@ import msgspec
 
 from ostler.core.line_process import LineProcess, LineSplitter
 from ostler.core.processes import describe_exit, process_environment
-from ostler.drivers.driver import ProtocolAgentSpec
+from ostler.drivers.agent_spec import AgentSpec
 from ostler.drivers.pty_process import OWNED_AS, kill_strays
 from ostler.schema.errors import OstlerError, UsageError
 
@@ -30,20 +30,20 @@ class JsonProcess(LineProcess):
 
     def __init__(
         self,
-        agent: ProtocolAgentSpec,
+        spec: AgentSpec,
         command: list[str],
         session: str,
         on_message: Callable[[dict[str, Any]], None],
     ) -> None:
-        if not agent.command or not agent.command[0]:
+        if not spec.command or not spec.command[0]:
             raise UsageError("no command was given: name the agent's program")
-        self._name = agent.command[0]
+        self._name = spec.command[0]
         self._session = session
         self._on_message = on_message
         self._error_splitter = LineSplitter(self.max_line)
         self._error_lines: deque[str] = deque(maxlen=_STDERR_LINES)
-        environment = {**os.environ, **agent.environment, **process_environment(session, OWNED_AS)}
-        super().__init__(command, cwd=agent.cwd, environment=environment)
+        environment = {**os.environ, **spec.environment, **process_environment(session, OWNED_AS)}
+        super().__init__(command, cwd=spec.cwd, environment=environment)
 
     @property
     def last_stderr(self) -> str:

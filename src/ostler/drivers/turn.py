@@ -14,24 +14,33 @@ with what. So its facts are those of our own runs without steps and model calls:
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
+from ostler import __version__
 from ostler.core.call_context import bounded
 from ostler.core.journal import Journal
 from ostler.core.tool import ResultLimits
+from ostler.drivers.agent_messages import StoredMessage
+from ostler.drivers.agent_spec import AgentSpec
 from ostler.drivers.driver import (
+    AgentMessage,
     FileChange,
     PlanUpdate,
     ReasoningUpdate,
     TextUpdate,
     ToolUpdate,
+    TurnEnd,
     Update,
     UsageUpdate,
 )
 from ostler.schema import events
+from ostler.schema.errors import OstlerError, failure_of
+from ostler.schema.events import RunStatus
 from ostler.schema.facts import storage_problem
 from ostler.schema.messages import Block, Reasoning, StopReason, Text, ToolCall
 from ostler.schema.outcomes import Display, FailureKind
@@ -259,3 +268,126 @@ def change_details(changes: tuple[FileChange, ...]) -> dict[str, Any]:
         "diff": "\n".join(one.text for one in diffs),
         "diff_truncated": any(one.truncated for one in diffs),
     }
+
+
+_RUN_STATUS: dict[str, RunStatus] = {"end": "completed", "refusal": "refused", "limit": "limit"}
+
+_STOP_REASON: dict[str, StopReason] = {
+    "end": "end",
+    "refusal": "refusal",
+    "limit": "length",
+    "cancelled": "cancelled",
+}
+
+
+class SentMessage(msgspec.Struct):
+    """A message to the agent, from its acceptance to the end of its run."""
+
+    text: str
+    request: str
+    confirmed: asyncio.Future[None]
+    is_initial: bool = False
+    message: int = 0
+    """The number of its fact, once there is one: its run is open."""
+    turn: Turn | None = None
+    """Of an agent without a screen."""
+    delivered: bool = False
+    cancelled: bool = False
+    cancelled_by: str = ""
+    """The request that cancelled it."""
+
+    @classmethod
+    def of(cls, text: str, request: str = "", *, is_initial: bool = False) -> SentMessage:
+        confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # When no sender waits, a failure concerns only the run.
+        confirmed.add_done_callback(lambda future: future.cancelled() or future.exception())
+        return cls(text, request, confirmed, is_initial)
+
+    def confirm(self, failure: OstlerError | None = None) -> None:
+        if self.confirmed.done():
+            return
+        if failure is None:
+            self.confirmed.set_result(None)
+        else:
+            self.confirmed.set_exception(OstlerError(failure.message))
+
+    def begin_run(self, journal: Journal, spec: AgentSpec) -> None:
+        started = events.RunStarted(
+            version=__version__,
+            cwd=str(spec.cwd),
+            model=f"{spec.stored_driver}/{spec.type}",
+            request=self.request,
+            agent=spec.type,
+        )
+        journal.record(started, run=journal.world.new_id("run"), settles=self.request)
+        message = events.UserMessage((Text(self.text),), source="terminal", request=self.request)
+        self.message = journal.record(message, settles=self.request).seq
+
+    async def end_run(
+        self, journal: Journal, end: TurnEnd | OstlerError, *, has_died: bool
+    ) -> OstlerError | None:
+        """Returns why the turn failed, if it did."""
+        run, turn = journal.state.run, self.turn
+        assert run is not None
+        failure = end if isinstance(end, OstlerError) else None
+        status: RunStatus = "interrupted" if has_died else "failed"
+        stop: StopReason = "other"
+        reason = failure.message if failure else ""
+        if isinstance(end, TurnEnd):
+            status, stop, reason = _RUN_STATUS.get(end.stop, "cancelled"), _STOP_REASON[end.stop], end.reason
+        if self.cancelled or status == "cancelled":
+            status, stop, failure = "cancelled", "cancelled", None
+            reason = (reason if turn is None else "") or "the agent was interrupted"
+            if turn is not None:
+                turn.is_cancelled = True
+        own = await turn.end(stop) if turn is not None else events.Totals()
+        duration = max(0, journal.world.now_ms() - run.time_ms)
+        ended = events.RunEnded(
+            status,
+            reason,
+            failure_of(failure) if failure and not has_died else None,
+            own=msgspec.structs.replace(own, duration_ms=duration),
+            cumulative=journal.state.usage,
+            request=self.cancelled_by,
+            context=turn.context if turn is not None else 0,
+        )
+        journal.record(ended, settles=self.cancelled_by)
+        return failure
+
+
+class ScreenFacts:
+    """The messages of a screen as facts: a new one is recorded, a changed one revised."""
+
+    def __init__(self, journal: Journal, stored: Iterable[StoredMessage]) -> None:
+        self._journal = journal
+        self._facts = {one.message.id: (one.seq, one.message.text) for one in stored}
+        """By the tracker's message id: the number and the text of the fact."""
+
+    def record(self, messages: Iterable[AgentMessage]) -> None:
+        """Called while the screen is stable."""
+        for message in messages:
+            seq, text = self._facts.get(message.id, (0, ""))
+            if message.text == text or not (seq or message.text.strip()):
+                continue
+            content = (Text(message.text),)
+            if seq:
+                self._journal.record(events.MessageRevised(seq, content))
+            elif message.role == "agent":
+                seq = self._journal.record(events.AssistantMessage("", content, "end")).seq
+            else:  # of an earlier conversation that this one continues
+                seq = self._journal.record(events.UserMessage(content, source="terminal")).seq
+                self._journal.record(events.Delivered(seq))
+            self._facts[message.id] = (seq, message.text)
+
+    def note_delivery(self, seq: int, messages: tuple[AgentMessage, ...]) -> None:
+        """The tracker's last user message is the fact of that number."""
+        place = max(message.id for message in messages if message.role == "user")
+        self._facts[place] = (seq, messages[place].text)
+
+    def unsettled(self, messages: tuple[AgentMessage, ...]) -> tuple[int, str] | None:
+        """The agent's last message, if the screen shows it other than its fact."""
+        if not messages or messages[-1].role == "user":
+            return None
+        last = messages[-1]
+        _, text = self._facts.get(last.id, (0, ""))
+        return (last.id, last.text) if last.text.strip() and last.text != text else None

@@ -26,7 +26,7 @@ from ostler.server.agentapi.events import Emitter, Subscription
 from ostler.sessions.streams import Subscriber
 
 if TYPE_CHECKING:
-    from ostler.drivers.session import ScreenSession
+    from ostler.drivers.session import AgentSession
 
 
 SIGN_OF_LIFE = b":\n\n"
@@ -130,7 +130,7 @@ class TerminalStreams:
     def __len__(self) -> int:
         return len(self._open)
 
-    def follow(self, session: ScreenSession) -> ScreenFollower:
+    def follow(self, session: AgentSession) -> ScreenFollower:
         follower = ScreenFollower(session, self._open.discard)
         self._open.add(follower)
         if self._is_closed:
@@ -148,7 +148,7 @@ class TerminalStreams:
             follower.close()
 
 
-def terminal_stream(session: ScreenSession, streams: TerminalStreams) -> EventStreamResponse:
+def terminal_stream(session: AgentSession, streams: TerminalStreams) -> EventStreamResponse:
     """The answer to whoever wants to watch. `streams` are those of the server: `server.terminal_streams`.
 
     It ends with the agent, and with the server. It is an ASGI application, and can be returned by a function
@@ -160,10 +160,11 @@ def terminal_stream(session: ScreenSession, streams: TerminalStreams) -> EventSt
 class ScreenFollower(Subscriber):
     """One who watches. Whoever reads slowly gets the screen anew."""
 
-    def __init__(self, session: ScreenSession, leave: Callable[[ScreenFollower], None]) -> None:
+    def __init__(self, session: AgentSession, leave: Callable[[ScreenFollower], None]) -> None:
         super().__init__()
         self._session = session
-        self._screen = session.terminal.screen
+        assert session.driver.screen is not None
+        self._screen = session.driver.screen
         self._viewer = session.view()
         self._size = (0, 0)
         self._has_ended = False
@@ -185,7 +186,7 @@ class ScreenFollower(Subscriber):
         return b'event: size\ndata: {"columns":%d,"rows":%d}\n\n' % size + frame
 
     def _exit_status(self) -> int:
-        return self._session.terminal.process.ended.result()
+        return self._session.driver.process.ended.result()
 
     def keep_alive(self) -> None:
         self._viewer.put(b"")

@@ -155,7 +155,7 @@ async def test_of_an_agent_of_another_process_the_screen_is_seen_and_keys_and_si
             ):
                 settled = await served.ask(session, type, **wanted)
                 assert settled["state"] == "settled"
-            assert agent.session.terminal.screen.columns == 90
+            assert agent.session.driver.screen.columns == 90
             assert (await served.http.delete(f"sessions/{session}/agent")).status_code == 409
             again = await served.http.post(f"sessions/{session}/agent", json={"agent": agents_served.ECHO})
             assert again.status_code == 409

@@ -16,9 +16,8 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as AsgiMessage
 
-from ostler.drivers.driver import DrivenAgent
+from ostler.drivers.driver import NOT_WAITING, STOPPED, DrivenAgent
 from ostler.drivers.screen import ASCII_WHITESPACE
-from ostler.drivers.tracker import NOT_WAITING, STOPPED
 from ostler.schema.errors import OstlerError, UsageError
 from ostler.server.agentapi.access import ANY, AllowedHosts, Cors, parse_allowed_hosts, parse_allowed_origins
 from ostler.server.agentapi.bodies import (
