@@ -93,7 +93,9 @@ class AgentSession:
         self.spec = spec
         self.agent_type = spec.type
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """The agent's exit status, set when the session is closed."""
         self.last_screen = ""
+        """What the agent showed at its end."""
         self.questions = AgentQuestions(journal, self.agent_type)
         self._conversation = ProtocolConversation()
         self._screen_facts: ScreenFacts | None = None
@@ -124,6 +126,7 @@ class AgentSession:
 
     @property
     def status(self) -> Status:
+        """`stable`: it waits for the next message, and its last answer is a fact."""
         status = self.driver.status
         if status == "stable" and (self._sent or self._inbox.next_prompt):
             return "changing"
@@ -131,20 +134,24 @@ class AgentSession:
 
     @property
     def messages(self) -> tuple[AgentMessage, ...]:
+        """The whole conversation. Only the last message changes, and only while it is the agent's."""
         return self._conversation.messages if self.driver.screen is None else self.driver.messages
 
     @property
     def shown(self) -> str:
+        """Its screen as text, each row padded; without a screen, its answer so far."""
         if self.driver.screen is None:
             return self._conversation.answer
         return self.last_screen if self.ended.done() else read_out(self.driver.screen)
 
     def to_save(self) -> SavedState:
+        """What a later process of the agent can start with."""
         return self.driver.to_save() or SavedState(
             self.messages, self.spec.initial_prompt, bool(self.messages)
         )
 
     def subscribe(self, observer: Observer) -> Callable[[], None]:
+        """Calls the observer until the function returned is called."""
         self._observers.append(observer)
         return lambda: self._observers.remove(observer)
 
@@ -159,6 +166,10 @@ class AgentSession:
     # --- use ------------------------------------------------------------------------------------------
 
     async def send(self, text: str, *, request: str = "") -> None:
+        """Sends a message now, or not at all; returns when the driver confirms it.
+
+        Raises `SessionBusy` or `UsageError` at once, and `OstlerError` when the agent fails to react.
+        """
         if self.status != "stable":
             raise SessionBusy(NOT_WAITING)
         if self.driver.process.ended.done():
@@ -215,7 +226,10 @@ class AgentSession:
         return sent is not None and sent.request == request and not sent.confirmed.done()
 
     def press(self, keys: bytes) -> None:
-        """Without a terminal only escape, which interrupts: keys never become a message."""
+        """Sends keys as a keyboard does, at any time; they are never stored. Raises `SessionBusy`.
+
+        Without a terminal only escape, which interrupts: keys never become a message.
+        """
         if self.driver.screen is None and keys == _ESCAPE:
             self.interrupt()
         else:
@@ -305,12 +319,9 @@ class AgentSession:
         await journal.store.own_process(journal.lease, OWNED_AS, process.id)
         async with renew_lease(journal):
             await self.driver.start()
-        details: dict[str, Any] = {"agent_type": self.agent_type}
-        if self._screen_facts is not None:
-            details |= {"columns": spec.columns, "rows": spec.rows}
-        else:
-            details |= {"transport": spec.transport}
-        self._audit("started", "its agent was started", details)
+        size = {"columns": spec.columns, "rows": spec.rows}
+        kind = {"transport": spec.transport} if self._screen_facts is None else size
+        self._audit("started", "its agent was started", {"agent_type": self.agent_type, **kind})
         if self._screen_facts is None and self.messages and not spec.conversation:
             journal.record(events.Warned(_STARTS_OVER), run="")
         await journal.commit()
@@ -481,7 +492,7 @@ class AgentSession:
 
     def _confirm_turn(self, sent: SentMessage, failure: OstlerError | None) -> None:
         if failure is not None:
-            self._conversation.take_out_answer()
+            self._conversation.remove_answer()
             if sent.is_initial:
                 self._warn(f"the initial prompt failed: {failure.message}")
         sent.confirm(failure)
