@@ -20,7 +20,7 @@ from ostler.core.hooks import Hook
 from ostler.core.store import Store
 from ostler.drivers.agent_spec import AgentCommand
 from ostler.drivers.agent_tool import AgentTool
-from ostler.drivers.driver import DrivenAgent
+from ostler.drivers.session import AgentSession
 from ostler.history.costs import cost_records
 from ostler.models.scripted import Call
 from ostler.permissions.guard import permission_hook
@@ -261,7 +261,7 @@ async def test_an_agent_that_has_drawn_nothing_yet_is_waited_for(tmp_path: Path)
     may_begin = tmp_path / "go"
 
     class Patient:
-        def __init__(self, driven: DrivenAgent) -> None:
+        def __init__(self, driven: AgentSession) -> None:
             self._driven = driven
 
         def changed(self) -> None:

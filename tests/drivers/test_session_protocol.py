@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from ostler.drivers.agent_spec import AgentSpec
-from ostler.drivers.driver import DrivenAgent
 from ostler.drivers.lifecycle import start_agent_session
 from ostler.schema import events, requests
 from ostler.schema.errors import OstlerError, SessionBusy, UsageError
@@ -47,7 +46,7 @@ def answer(question: str, answer: Any = None, **rest: Any) -> requests.Answer:
 
 async def test_each_prompt_is_a_run_with_its_message_and_answer(make: Make, tmp_path: Path) -> None:
     async with at_work(make(tmp_path)) as agent:
-        driven: DrivenAgent = agent.session
+        driven = agent.session
         assert (driven.status, driven.messages, driven.shown) == ("stable", (), "")
         await agent.say("hello there")
         run = ["run_started", "user_message", "delivered", "assistant_message", "run_ended"]

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from ostler.drivers.stream_json_driver import (
     call_of,
     error_of,
-    inquiries_of,
     models_of,
     options_of,
-    paid_until,
+    questions_of,
     text_of,
+    total_cost,
     usage_of,
     verdict_of,
     with_options,
@@ -195,11 +195,11 @@ _JSON = st.recursive(
 def test_whatever_is_told_can_be_read(told: list[dict[str, Any]]) -> None:
     for one in told:
         call = call_of("id", "AskUserQuestion", one)
-        for asked in inquiries_of(call):
+        for asked in questions_of(call):
             assert asked.text and asked.choices
         options = options_of(one.get("permission_suggestions"))
         for option, _ in options:
             assert verdict_of(option.id, options, call)["behavior"] in ("allow", "deny")
-        usage = usage_of(one, paid_until(one))
+        usage = usage_of(one, total_cost(one))
         assert usage.cost is None or usage.cost >= 0
         assert all(isinstance(text, str) for text in (text_of(one), error_of(one), models_of(one)))

@@ -1,6 +1,4 @@
-"""The messages that a screen amounts to."""
-# MERGED: The conversation of a terminal agent, as its session's log has it.
-# MERGED: The conversation with an agent that has no screen, as text: what the clients of screens are shown.
+"""The conversation as clients of a screen see it: from a screen, from the log, from an agent without one."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from ostler.schema.outcomes import Question
 
 
 class Conversation:
-    """Only its last message ever changes, and only while it is the agent's."""
+    """The messages on a screen. Only the last one changes, and only while it is the agent's."""
 
     def __init__(self, agent_type: str, time: float) -> None:
         self.messages: list[AgentMessage] = [AgentMessage(0, "agent", "", time)]
@@ -33,7 +31,7 @@ class Conversation:
         return bool(self.messages) and self.messages[-1].role == "user"
 
     def read(self, screen: str, time: float) -> None:
-        """Bring the agent's last message up to date with the screen."""
+        """Updates the agent's last message from the screen."""
         answered = bool(self.messages) and not self.unanswered
         if answered and (self._restored or screen == self._read):
             return
@@ -52,13 +50,13 @@ class Conversation:
         self.revision += 1
 
     def add_user_message(self, text: str, before: str, time: float) -> None:
-        """`before` is the screen as it was before the message was written."""
+        """`before`: the screen before the message was typed."""
         self.messages.append(AgentMessage(len(self.messages), "user", text, time))
         self._before, self._user_text, self._restored, self._read = before, text, False, None
         self.revision += 1
 
     def restore(self, messages: Sequence[AgentMessage]) -> None:
-        """Go on with an earlier conversation: its last answer stays until the user says something."""
+        """Continues an earlier conversation: its last answer stays until the next user message."""
         self.messages = [
             AgentMessage(number, message.role, message.text, message.time)
             for number, message in enumerate(messages)
@@ -70,60 +68,60 @@ class Conversation:
 
 
 class StoredMessage(msgspec.Struct, frozen=True):
-    """A message, and the number of its fact."""
+    """A message and the number of its fact."""
 
     seq: int
     message: AgentMessage
 
 
 def stored_messages(facts: Iterable[Fact]) -> list[StoredMessage]:
-    """What the agent was told and has taken, and what it said, as it was drawn at last."""
-    said: dict[int, AgentMessage] = {}
+    """The delivered messages of the user, and those of the agent as last revised."""
+    messages: dict[int, AgentMessage] = {}
     delivered: set[int] = set()
     for fact in facts:
         time = fact.time_ms / 1000
         match fact.event:
             case events.UserMessage(content=content):
-                said[fact.seq] = AgentMessage(0, "user", text_of(content), time)
+                messages[fact.seq] = AgentMessage(0, "user", text_of(content), time)
             case events.AssistantMessage(content=content):
-                said[fact.seq] = AgentMessage(0, "agent", text_of(content), time)
-            case events.MessageRevised(message=seq, content=content) if seq in said:
-                said[seq] = msgspec.structs.replace(said[seq], text=text_of(content), time=time)
+                messages[fact.seq] = AgentMessage(0, "agent", text_of(content), time)
+            case events.MessageRevised(message=seq, content=content) if seq in messages:
+                messages[seq] = msgspec.structs.replace(messages[seq], text=text_of(content), time=time)
             case events.Delivered(message=seq):
                 delivered.add(seq)
-    taken = {seq: one for seq, one in said.items() if one.role == "agent" or seq in delivered}
+    stored = [(seq, one) for seq, one in messages.items() if one.role == "agent" or seq in delivered]
     return [
         StoredMessage(seq, msgspec.structs.replace(message, id=place))
-        for place, (seq, message) in enumerate(taken.items())
+        for place, (seq, message) in enumerate(stored)
     ]
 
 
 class ProtocolConversation:
-    """It begins empty. Each prompt adds a message of the user's and one of the agent's, which grows.
+    """Each prompt adds a message of the user and one of the agent, which grows.
 
-    The answer to a prompt that failed is taken out; no other message ever gets its number.
+    The answer to a prompt that failed is removed; its number is not used again.
     """
 
     def __init__(self) -> None:
         self._messages: list[AgentMessage] = []
-        self._unsaid: list[str] = []
-        """Pieces of the last message that are not in it yet: joined when somebody looks."""
+        self._pieces: list[str] = []
+        """Pieces of the last message that are not in it yet: joined when it is read."""
         self._next = 0
         self._calls: dict[str, bool] = {}
-        """Those of the present turn, and whether each is open."""
+        """The calls of the current turn, and whether each is open."""
 
     @property
     def messages(self) -> tuple[AgentMessage, ...]:
-        if self._unsaid:
+        if self._pieces:
             last = self._messages[-1]
-            text = last.text + "".join(self._unsaid)
+            text = last.text + "".join(self._pieces)
             self._messages[-1] = AgentMessage(last.id, last.role, text, last.time)
-            self._unsaid = []
+            self._pieces = []
         return tuple(self._messages)
 
     @property
     def answer(self) -> str:
-        """What the agent has said to the last prompt so far."""
+        """The answer to the last prompt so far."""
         messages = self.messages
         return messages[-1].text if messages and messages[-1].role == "agent" else ""
 
@@ -139,27 +137,27 @@ class ProtocolConversation:
     def take(self, update: Update) -> None:
         match update:
             case TextUpdate(text=text):
-                self._unsaid.append(text)
+                self._pieces.append(text)
             case ToolUpdate(id=call, begins=begins) if call not in self._calls or (
                 begins and not self._calls[call]
             ):
                 self._calls[call] = True
-                self._unsaid.append(f"\n[Tool: {update.kind or 'other'}] {update.title or update.name}\n")
+                self._pieces.append(f"\n[Tool: {update.kind or 'other'}] {update.title or update.name}\n")
             case ToolUpdate(id=call, status=status) if status and self._calls[call]:
                 self._calls[call] = status not in ("completed", "failed")
-                self._unsaid.append(f"[Tool Status: {status}]\n")
+                self._pieces.append(f"[Tool Status: {status}]\n")
 
     def ask(self, question: Question, session: str) -> None:
-        """Clients of screens know no questions: they are told what waits, and who can be told the answer."""
+        """Clients of screens have no questions: they see the question and the command that answers it."""
         offered = f" ({' / '.join(question.choices)})" if question.choices else ""
-        self._unsaid.append(f"[Question] {question.text}{offered} [ostler answer {session} …]\n")
+        self._pieces.append(f"[Question] {question.text}{offered} [ostler answer {session} …]\n")
 
-    def take_out_answer(self) -> None:
+    def remove_answer(self) -> None:
         self._messages.pop()
-        self._unsaid = []
+        self._pieces = []
 
     def recall(self, facts: Iterable[Fact]) -> None:
-        """What was said in earlier lives of the agent, as the log has it."""
+        """Adds the messages of earlier processes, from the log."""
         for fact in facts:
             match fact.event:
                 case events.UserMessage(content=content):
@@ -172,4 +170,4 @@ class ProtocolConversation:
                 case events.ToolResultFact(call=call, failed=failed):
                     self.take(ToolUpdate(id=call, status="failed" if failed else "completed"))
                 case events.RunEnded(status="failed" | "interrupted"):
-                    self.take_out_answer()
+                    self.remove_answer()

@@ -1,5 +1,4 @@
-"""The tool by which a model hands a task to another vendor's agent, and goes on talking with it."""
-# MERGED: Keys by their names, as those who cannot press them say them.
+"""The tool `agent`: a model gives a task to another vendor's agent and continues the conversation with it."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ NAMED_KEYS = {
 
 
 def key_bytes(key: str) -> bytes:
-    """What the terminal sends for a key, or for text that is typed. Raises `InvalidArguments`."""
+    """The bytes of a named key, or of text to type. Raises `InvalidArguments`."""
     if named := NAMED_KEYS.get(key.lower()):
         return named
     if not key or not key.isprintable():
@@ -84,9 +83,9 @@ class AgentArguments(msgspec.Struct, frozen=True):
 class AgentTool:
     """Starts agents as children, each in a session of its own.
 
-    - Starting one and talking to it are judged as the command that it is; pressing its keys is judged apart.
-    - A child lives until it is told to stop, its call is cancelled, or the session is closed.
-    - After a crash nothing is repeated: the call is interrupted, and whoever takes over ends the child.
+    - To start an agent and to prompt it needs the permission for its command; keys need one of their own.
+    - A child runs until it is stopped, its call is cancelled, or the session is closed.
+    - After a crash nothing is repeated: the call is interrupted, and the next owner ends the child.
     """
 
     def __init__(
@@ -135,7 +134,7 @@ class AgentTool:
         return asked
 
     def expand_arguments(self, arguments: dict[str, Any], before: BeforeCall) -> dict[str, Any]:
-        """With the command that a name stands for: that is what a person permits."""
+        """Adds the command of a named agent: that is what a person permits."""
         asked = validate_arguments(arguments, AgentArguments, NAME)
         command = shlex.join(_words(asked.command))
         if asked.session:
@@ -161,7 +160,7 @@ class AgentTool:
             agent = _open_agents(context.memory).get(arguments.session)
             if agent is None:
                 raise ToolFailed(_not_open(arguments.session, context.memory))
-            return await _within_its_time(agent, arguments, context)
+            return await _run_with_limit(agent, arguments, context)
         except (StoreError, ToolError):
             raise
         except OstlerError as error:
@@ -186,7 +185,7 @@ class AgentTool:
             )
             keep_running(context.memory, begun)
             context.memory.setdefault(_MEMORY_KEY, {})[child] = begun
-            outcome = await _within_its_time(begun, arguments, context)
+            outcome = await _run_with_limit(begun, arguments, context)
             is_ok = isinstance(outcome, Ok)
             end = ChildResult(
                 child, "", "completed" if is_ok else "failed", reason="" if is_ok else outcome.summary
@@ -202,7 +201,7 @@ class AgentTool:
             record_child_end(context.journal, context.budget, end)
 
     def _command(self, arguments: AgentArguments) -> AgentCommand:
-        """As it was permitted: by now a name could stand for something else."""
+        """The command as it was permitted: the name may stand for another one by now."""
         words = tuple(_words(arguments.command))
         if not arguments.agent:
             return AgentCommand(words, detect(words))
@@ -210,8 +209,8 @@ class AgentTool:
         return msgspec.structs.replace(named, command=words or named.command)
 
 
-async def _within_its_time(agent: ChildAgent, arguments: AgentArguments, context: CallContext) -> Ok | Failed:
-    """Whatever comes of it, the agent does not go on working when the call has its outcome."""
+async def _run_with_limit(agent: ChildAgent, arguments: AgentArguments, context: CallContext) -> Ok | Failed:
+    """The agent does not continue to work after the call has its outcome."""
     limit = min(arguments.timeout or DEFAULT_TIMEOUT, MAX_TIMEOUT)
     with agent.working_for(context) as stopwatch:
         try:
@@ -223,7 +222,7 @@ async def _within_its_time(agent: ChildAgent, arguments: AgentArguments, context
             await agent.cut()
             raise
     note = f"it was interrupted after {limit:g} s"
-    return failed(_told(agent, note), kind="tool_timed_out", details=_about(agent), summary=note)
+    return failed(_result_text(agent, note), kind="tool_timed_out", details=_about(agent), summary=note)
 
 
 async def _ask(agent: ChildAgent, arguments: AgentArguments) -> Ok | Failed:
@@ -237,24 +236,24 @@ async def _ask(agent: ChildAgent, arguments: AgentArguments) -> Ok | Failed:
         if (prompt := arguments.prompt.strip()) and not agent.has_ended:
             if agent.asks:
                 note = "it was not told this, because it asks something first"
-                return failed(_told(agent, note), details=_about(agent), summary=note)
+                return failed(_result_text(agent, note), details=_about(agent), summary=note)
             if problem := await agent.send(prompt):
-                return failed(_told(agent, problem), details=_about(agent), summary=problem)
+                return failed(_result_text(agent, problem), details=_about(agent), summary=problem)
     if agent.has_ended:
         note = f"it {agent.end_status}"
-        return failed(_told(agent, note), details=_about(agent), summary=note)
+        return failed(_result_text(agent, note), details=_about(agent), summary=note)
     note = "it asks something" if agent.asks else ""
-    return ok(_told(agent, note), details=_about(agent), summary=note or "it answered")
+    return ok(_result_text(agent, note), details=_about(agent), summary=note or "it answered")
 
 
-def _told(agent: ChildAgent, note: str) -> str:
-    """What the model is told: the answer, and the screen where that shows more."""
+def _result_text(agent: ChildAgent, note: str) -> str:
+    """The answer for the model, with the screen where that shows more."""
     about = f"[{agent.name}, session {agent.id}{f': {note}' if note else ''}]"
-    said, screen = agent.last_text, agent.screen
+    text, screen = agent.last_text, agent.screen
     last_line = screen.rpartition("\n")[2]
-    if note and last_line not in said:
-        said = f"{said}\n\n[its screen]\n{screen}" if said else screen
-    return f"{about}\n{said or '(it said nothing)'}"
+    if note and last_line not in text:
+        text = f"{text}\n\n[its screen]\n{screen}" if text else screen
+    return f"{about}\n{text or '(it said nothing)'}"
 
 
 def _about(agent: ChildAgent) -> dict[str, Any]:

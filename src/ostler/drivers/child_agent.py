@@ -1,4 +1,4 @@
-"""A terminal agent that works for the calls of a session: one child, from its start to the session's end."""
+"""A driven agent that works for the calls of a session: one child, from its start to the session's end."""
 
 from __future__ import annotations
 
@@ -24,71 +24,71 @@ from ostler.schema.facts import Fact
 from ostler.sessions.lease import own_agent
 
 OnStart = Callable[[AgentSession], None]
-"""Told of each agent that is started, for a face that shows its screen."""
+"""Called with each agent that is started, for a front end that shows its screen."""
 
 
 INTERRUPTED_WITHIN = 10.0
-"""Seconds that an agent has to stop what it does, after its time is up."""
+"""Seconds that an agent has to stop after its time limit."""
 
 _CUT_WITHIN = 0.5
 
 _ENDS_WITHIN = 1.0
-"""Seconds in which it turns out that a message was not taken because the agent has ended."""
+"""Seconds to find out that a message was not delivered because the agent has ended."""
 
 _BETWEEN_KEYS = 0.05
-"""Seconds: keys that come together can be taken for another one."""
+"""Seconds: keys that arrive together can look like another key."""
 
 _SCREEN_LINES = 60
 
 
 class ChildAgent:
-    """One call at a time works with it; what happens in it meanwhile is seen live under that call."""
+    """One call at a time uses it, and shows its events live."""
 
-    def __init__(self, name: str, command: str, driven: AgentSession, trace: Trace, timing: Timing) -> None:
+    def __init__(self, name: str, command: str, session: AgentSession, trace: Trace, timing: Timing) -> None:
         self.name = name
         self.command = command
-        self._driven = driven
+        self._session = session
         self._trace = trace
         self._timing = timing
-        self._has_shown_box = driven.agent_type != "custom"
+        self._has_shown_box = session.agent_type != "custom"
 
     @property
     def id(self) -> str:
-        return self._driven.id
+        return self._session.id
 
     @property
     def has_ended(self) -> bool:
-        return self._driven.ended.done()
+        return self._session.ended.done()
 
     @property
     def asks(self) -> bool:
-        """It stands still, and shows no place to type in: then it wants something else of somebody."""
-        if self.has_ended or self._driven.transport != "pty":
+        """Whether it is stable without an input box: then it asks for something else."""
+        if self.has_ended or self._session.transport != "pty":
             return False
-        shows_box = is_ready(self._driven.agent_type, self._driven.shown)
+        shows_box = is_ready(self._session.agent_type, self._session.shown)
         self._has_shown_box = self._has_shown_box or shows_box
         return self._has_shown_box and not shows_box
 
     @property
     def last_text(self) -> str:
-        """Its answer, as far as it goes."""
-        messages = self._driven.messages
+        """Its answer so far."""
+        messages = self._session.messages
         return messages[-1].text.strip() if messages and messages[-1].role == "agent" else ""
 
     @property
     def screen(self) -> str:
         """The end of what it shows."""
-        shown = self._driven.last_screen if self.has_ended else self._driven.shown
+        shown = self._session.last_screen if self.has_ended else self._session.shown
         lines = [line.rstrip() for line in shown.strip().split("\n")]
         return "\n".join(lines[-_SCREEN_LINES:])
 
     @property
     def end_status(self) -> str:
-        return describe_exit(self._driven.ended.result())
+        return describe_exit(self._session.ended.result())
 
     @contextmanager
     def working_for(self, context: CallContext) -> Iterator[Stopwatch]:
-        """What stands still while the agent waits for a person."""
+        """The stopwatch of the call: it pauses while the agent waits for a person."""
         if self._trace.context is not None:
             raise ToolFailed(f"{self.name} ({self.id}) works for another call: wait for that one")
         questions = self._trace.begin(context)
@@ -97,85 +97,85 @@ class ChildAgent:
         finally:
             self._trace.end()
 
-    # --- asking ---------------------------------------------------------------------------------------
+    # --- use ------------------------------------------------------------------------------------------
 
     async def wait_until_idle(self) -> None:
-        """Until it waits for somebody, or has ended."""
-        await self._until(lambda: self._driven.status == "stable" and not self._is_still_starting)
+        """Waits until it waits for a message or a key, or has ended."""
+        await self._until(lambda: self._session.status == "stable" and not self._is_still_starting)
 
     @property
     def _is_still_starting(self) -> bool:
-        """One that has a place to type in has drawn nothing yet, which looks as if it stood still."""
-        driven = self._driven
-        return driven.transport == "pty" and driven.agent_type != "custom" and not driven.shown.strip()
+        """An agent with an input box that has drawn nothing yet looks stable."""
+        session = self._session
+        return session.transport == "pty" and session.agent_type != "custom" and not session.shown.strip()
 
     async def send(self, text: str) -> str:
-        """Until it has answered. What went wrong, if it did not, and has not ended."""
+        """Waits for its answer; returns the problem if it did not answer and has not ended."""
         try:
-            await self._driven.send(text)
+            await self._session.send(text)
         except StoreError:
             raise
         except OstlerError as error:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_ENDS_WITHIN):
-                    await asyncio.shield(self._driven.ended)
+                    await asyncio.shield(self._session.ended)
             return "" if self.has_ended else f"it did not answer: {error.message}"
         await self.wait_until_idle()
         return ""
 
     async def press(self, keys: Sequence[bytes]) -> None:
         for key in keys:
-            self._driven.press(key)
+            self._session.press(key)
             await asyncio.sleep(_BETWEEN_KEYS)
-        with suppress(TimeoutError):  # nothing came of them
+        with suppress(TimeoutError):  # the keys had no effect
             async with asyncio.timeout(self._timing.stability):
-                await self._until(lambda: self._driven.status != "stable")
+                await self._until(lambda: self._session.status != "stable")
         await self.wait_until_idle()
 
     async def interrupt(self) -> None:
-        """Makes it stop what it does. One that does not is ended."""
+        """Interrupts it, and ends it if it does not stop."""
         await self._stop_working(INTERRUPTED_WITHIN)
-        if not self.has_ended and self._driven.status != "stable":
+        if not self.has_ended and self._session.status != "stable":
             await self.end()
 
     async def cut(self) -> None:
-        """Nobody waits for it any more."""
+        """Ends it: nobody waits for it any more."""
         await self._stop_working(_CUT_WITHIN)
         await self.end()
 
     async def _stop_working(self, patience: float) -> None:
         with suppress(SessionBusy, TimeoutError):  # it ends in any case
-            self._driven.interrupt()
+            self._session.interrupt()
             async with asyncio.timeout(patience):
                 await self.wait_until_idle()
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         watch = _Watch()
-        stop = self._driven.subscribe(watch)
-        self._driven.ended.add_done_callback(watch.changed)
+        stop = self._session.subscribe(watch)
+        self._session.ended.add_done_callback(watch.changed)
         try:
             while not self.has_ended and not holds():
-                await watch.stirred.wait()
-                watch.stirred.clear()
+                await watch.wake.wait()
+                watch.wake.clear()
         finally:
             stop()
-            self._driven.ended.remove_done_callback(watch.changed)
+            self._session.ended.remove_done_callback(watch.changed)
 
-    # --- as something that its call leaves running ------------------------------------------------------
+    # --- as a background process ----------------------------------------------------------------------
 
     @property
     def is_running(self) -> bool:
         return not self.has_ended
 
     async def end(self) -> None:
-        await self._driven.close()
+        await self._session.close()
 
     def close(self) -> None:
         pass
 
 
 class Trace:
-    """What happens in a child, for the call that it works for. Its screen is for those who open the child."""
+    """Publishes a child's events under its current call, except its screen."""
 
     def __init__(self, child: str) -> None:
         self.context: CallContext | None = None
@@ -196,22 +196,22 @@ class Trace:
     def see(self, batch: Sequence[Fact | Event]) -> None:
         if self.context is None:
             return
-        for one in batch:
-            if isinstance(one, Fact) and one.type == "usage" and isinstance(one.event, UsageReported):
-                self.context.record_use(self._child, one.event.usage)
-        told = [one for one in batch if not (isinstance(one, LiveValue) and one.name == SCREEN)]
-        if told:
-            self.context.publish_trace(self._child, told)
+        for item in batch:
+            if isinstance(item, Fact) and item.type == "usage" and isinstance(item.event, UsageReported):
+                self.context.record_use(self._child, item.event.usage)
+        items = [item for item in batch if not (isinstance(item, LiveValue) and item.name == SCREEN)]
+        if items:
+            self.context.publish_trace(self._child, items)
         if self._questions is not None:
             self._questions.see(batch)
 
 
 class _Watch:
     def __init__(self) -> None:
-        self.stirred = asyncio.Event()
+        self.wake = asyncio.Event()
 
     def changed(self, *_: Any) -> None:
-        self.stirred.set()
+        self.wake.set()
 
     def warned(self, problem: str) -> None:
         pass  # only of an initial prompt, and it has none
@@ -226,7 +226,7 @@ async def start_agent(
     timing: Timing,
     on_start: OnStart | None,
 ) -> ChildAgent:
-    """In a session of its own, which is that child's. Raises `UsageError` where it cannot be started."""
+    """Starts it in the child's session. Raises `UsageError` when it cannot be started."""
     trace = Trace(child)
     trace.context = context
 
@@ -235,7 +235,7 @@ async def start_agent(
         journal.subscribe(trace.see)
 
     try:
-        driven = await start_agent_session(
+        session = await start_agent_session(
             context.journal.store,
             AgentSpec(
                 command=agent.command,
@@ -254,10 +254,10 @@ async def start_agent(
         try:
             await own_agent(context.journal, child)
         except BaseException:
-            await driven.close()
+            await session.close()
             raise
     finally:
         trace.context = None
     if on_start is not None:
-        on_start(driven)
-    return ChildAgent(name, shlex.join(agent.command), driven, trace, timing)
+        on_start(session)
+    return ChildAgent(name, shlex.join(agent.command), session, trace, timing)

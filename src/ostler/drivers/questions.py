@@ -1,6 +1,4 @@
-"""What the agent asks a person: a question with the agent's own answers, that any face may give once."""
-# MERGED: What an agent asks while it works for a call: put to the people of the run that the call belongs
-# MERGED: to.
+"""The agent's questions, with the agent's own options; and their forwarding to the parent call's people."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ _LONGEST_ANSWER = 200
 
 
 class _Open(msgspec.Struct):
-    asked: PermissionRequest | ChoiceRequest
+    request: PermissionRequest | ChoiceRequest
     question: Question
     turn: Turn
     call: Call
@@ -36,7 +34,7 @@ class _Open(msgspec.Struct):
 
 
 class AgentQuestions:
-    """Those of one session that are asked and not answered. The agent waits for them, and so does its run."""
+    """The open questions of one session. The agent and its run wait for them."""
 
     def __init__(self, journal: Journal, agent_type: str) -> None:
         self._journal = journal
@@ -44,126 +42,125 @@ class AgentQuestions:
         self._open: dict[str, _Open] = {}
 
     def ask(
-        self, asked: PermissionRequest | ChoiceRequest, turn: Turn, answer: asyncio.Future[Any]
+        self, request: PermissionRequest | ChoiceRequest, turn: Turn, answer: asyncio.Future[Any]
     ) -> Question:
-        """Makes a question of it."""
-        call = turn.call(asked.call)
+        call = turn.call(request.call)
         call.questions += 1
-        if isinstance(asked, PermissionRequest):
-            question = _may_it(asked, call, self._agent_type)
+        if isinstance(request, PermissionRequest):
+            question = _permission_question(request, call, self._agent_type)
         else:
-            question = _which(asked, call)
+            question = _choice_question(request, call)
         name = self._journal.world.new_id("q")
-        self._open[name] = _Open(asked, question, turn, call, answer)
+        self._open[name] = _Open(request, question, turn, call, answer)
         self._journal.record(events.QuestionAsked(name, question, call.id, durable=False))
         self._note_waiting()
         return question
 
     async def answer(self, request: requests.Answer) -> None:
-        """Takes up somebody's answer, or says why it is none. The agent is told once it is a fact."""
-        found = self._open.get(request.question)
+        """Records an answer, or why it is refused. The agent gets it once it is a fact."""
+        question = self._open.get(request.question)
         problem = (
-            answer_problem(request, found.question)
-            if found
+            answer_problem(request, question.question)
+            if question
             else f"the question {request.question} is not open"
         )
-        if found is None or problem:
+        if question is None or problem:
             refused = events.RequestRefused(request.id, problem)
             self._journal.record(refused, settles=request.id)
             return
         self._journal.record(outcome_of(request), settles=request.id)
         self._close(request.question)
-        chosen = _chosen(found, request)
+        choice = _choice_of(question, request)
         await self._journal.commit()
-        if not found.answer.done():
-            found.answer.set_result(chosen)
+        if not question.answer.done():
+            question.answer.set_result(choice)
 
     def withdraw(self, answer: asyncio.Future[Any] | None = None) -> None:
-        """Nobody is to answer them any more: all, or the one that this answer was for."""
-        gone = [name for name, one in self._open.items() if answer in (None, one.answer)]
-        for name in gone:
+        """Withdraws all questions, or the one that this answer is for."""
+        names = [name for name, question in self._open.items() if answer in (None, question.answer)]
+        for name in names:
             if not self._journal.failed:
                 self._journal.record(events.QuestionAnswered(name, "withdrawn"))
-            waiting = self._close(name).answer
-            if not waiting.done():
-                waiting.set_result(None)
+            future = self._close(name).answer
+            if not future.done():
+                future.set_result(None)
 
     def _close(self, name: str) -> _Open:
-        found = self._open.pop(name)
-        found.call.questions -= 1
+        question = self._open.pop(name)
+        question.call.questions -= 1
         if not self._journal.failed:
             self._note_waiting()
-        return found
+        return question
 
     def _note_waiting(self) -> None:
-        run, asked = self._journal.state.run, tuple(self._open)
+        run, questions = self._journal.state.run, tuple(self._open)
         if run is not None and run.waiting is not None:
             self._journal.record(events.RunResumed())
-        if asked:
-            self._journal.record(events.RunWaiting("question", asked))
+        if questions:
+            self._journal.record(events.RunWaiting("question", questions))
 
 
-def _may_it(asked: PermissionRequest, call: Call, agent_type: str) -> Question:
-    about = {
+def _permission_question(request: PermissionRequest, call: Call, agent_type: str) -> Question:
+    details = {
         "tool": call.name,
         "arguments": call.arguments,
-        **change_details(asked.call.changes or call.changes),
-        "options": [msgspec.structs.asdict(one) for one in asked.options],
+        **change_details(request.call.changes or call.changes),
+        "options": [msgspec.structs.asdict(option) for option in request.options],
     }
     text = f"May {agent_type} do this? {call.title or call.name}"
-    return Question(text, "choice", tuple(_by_name(asked.options)), details=about, reason=asked.reason)
+    return Question(text, "choice", tuple(_by_name(request.options)), details=details, reason=request.reason)
 
 
-def _which(asked: ChoiceRequest, call: Call) -> Question:
-    about = {"tool": call.name}
-    if not asked.several:
-        return Question(asked.text, "choice", asked.choices, details=about, reason=asked.reason)
-    several = {
+def _choice_question(request: ChoiceRequest, call: Call) -> Question:
+    details = {"tool": call.name}
+    if not request.several:
+        return Question(request.text, "choice", request.choices, details=details, reason=request.reason)
+    form = {
         "type": "array",
-        "items": {"type": "string", "enum": list(asked.choices)},
+        "items": {"type": "string", "enum": list(request.choices)},
         "minItems": 1,
         "uniqueItems": True,
     }
-    return Question(asked.text, "form", form=several, details=about, reason=asked.reason)
+    return Question(request.text, "form", form=form, details=details, reason=request.reason)
 
 
-def _chosen(found: _Open, request: requests.Answer) -> Any:
-    """What the driver is told. A call that was permitted has begun."""
-    if isinstance(found.asked, ChoiceRequest):
-        found.call.refused = request.declined
-        if request.declined:
+def _choice_of(question: _Open, answer: requests.Answer) -> Any:
+    """What the driver gets. A permitted call starts."""
+    request, call = question.request, question.call
+    if isinstance(request, ChoiceRequest):
+        call.refused = answer.declined
+        if answer.declined:
             return ()
-        return tuple(request.answer) if found.asked.several else (request.answer,)
-    options = found.asked.options
-    chosen = _refusal(options) if request.declined else _by_name(options)[request.answer]
-    found.call.refused = chosen is None or not chosen.allows
-    if not found.call.refused:
-        found.turn.start(found.asked.call, allowed_by="user")
-    return chosen.id if chosen else None
+        return tuple(answer.answer) if request.several else (answer.answer,)
+    option = _refusal(request.options) if answer.declined else _by_name(request.options)[answer.answer]
+    call.refused = option is None or not option.allows
+    if not call.refused:
+        question.turn.start(request.call, allowed_by="user")
+    return option.id if option else None
 
 
 def _by_name(options: tuple[Option, ...]) -> dict[str, Option]:
-    named: dict[str, Option] = {}
+    by_name: dict[str, Option] = {}
     for option in options:
         name = " ".join(option.name.split())[:_LONGEST_ANSWER] or option.id
-        named[f"{name} ({option.id})" if name in named else name] = option
-    return named
+        by_name[f"{name} ({option.id})" if name in by_name else name] = option
+    return by_name
 
 
 def _refusal(options: tuple[Option, ...]) -> Option | None:
-    """What it is told for somebody who declines: that of its own answers which refuses least."""
-    refusals = [one for one in options if not one.allows]
-    return min(refusals, key=lambda one: one.kind != "reject_once", default=None)
+    """The option for a declined question: the one that refuses least."""
+    refusals = [option for option in options if not option.allows]
+    return min(refusals, key=lambda option: option.kind != "reject_once", default=None)
 
 
-_TELLING = ("question_asked", "question_answered")
+_QUESTION_EVENTS = ("question_asked", "question_answered")
 
 
 class ForwardedQuestions:
-    """Any face may answer in the child's own session; whoever drives the run here is asked as well.
+    """Forwards a child's questions to the front end of the parent run; any other can answer in the child.
 
-    - The first answer wins. Where nobody can be asked, and nobody is waited for, it is declined.
-    - While a question is open, the time that the agent has stands still.
+    - The first answer wins. Without anybody to ask or wait for, the question is declined.
+    - While a question is open, the agent's time limit is paused.
     """
 
     def __init__(self, child: str, context: CallContext) -> None:
@@ -173,31 +170,31 @@ class ForwardedQuestions:
         self._open: dict[str, asyncio.Task[None]] = {}
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
-        for one in batch:
-            if not isinstance(one, Fact) or one.type not in _TELLING:
+        for item in batch:
+            if not isinstance(item, Fact) or item.type not in _QUESTION_EVENTS:
                 continue
-            match one.event:
+            match item.event:
                 case QuestionAsked(id=question) as asked:
                     self.stopwatch.pause()
-                    self._open[question] = asyncio.ensure_future(self._pass_on(asked))
-                case QuestionAnswered(id=question) if asking := self._open.pop(question, None):
-                    asking.cancel()
+                    self._open[question] = asyncio.ensure_future(self._forward(asked))
+                case QuestionAnswered(id=question) if task := self._open.pop(question, None):
+                    task.cancel()
                     self.stopwatch.go_on()
 
     def close(self) -> None:
-        for asking in self._open.values():
-            asking.cancel()
+        for task in self._open.values():
+            task.cancel()
 
-    async def _pass_on(self, asked: QuestionAsked) -> None:
+    async def _forward(self, asked: QuestionAsked) -> None:
         harness = self._context.harness
         answer, declined = None, True
         if harness.asker is not None:
-            with suppress(Exception):  # whoever cannot be asked allows nothing
+            with suppress(Exception):  # without an answer nothing is allowed
                 answer, declined = await harness.asker(asked), False
         elif harness.waits_for_answers:
             return
         request = Answer(
             id=f"passed-on-{asked.id}", by="its parent", question=asked.id, answer=answer, declined=declined
         )
-        with suppress(StoreError):  # then the call ends, and the agent with it
+        with suppress(StoreError):  # the call ends then, and the agent with it
             await self._context.journal.store.submit(self._child, request)

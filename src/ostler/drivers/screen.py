@@ -1,5 +1,7 @@
-"""A terminal without a window: what a program draws, as text that can be read."""
-# MERGED: Lines of a screen: split at line feeds only, and blank when they are nothing but white space.
+"""A terminal without a window: what a program draws, as text; and the lines of such a text.
+
+Lines are split at line feeds only. A line of white space is blank.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class Cursor(msgspec.Struct, frozen=True):
 
 
 class Modes(msgspec.Struct, frozen=True):
-    """What the program has switched on that matters to whoever reads or writes."""
+    """The modes that the program has switched on, as far as they matter here."""
 
     alternate: bool = False
     bracketed_paste: bool = False
@@ -38,11 +40,11 @@ class Modes(msgspec.Struct, frozen=True):
 
 
 class Screen(Protocol):
-    """An emulator behind one small face.
+    """The interface of an emulator.
 
-    `feed` takes any bytes, whole sequences or not, and never raises. It returns what a terminal would answer
-    to the queries among them; whoever feeds must write that back, or the program may wait for ever.
-    Reading changes nothing, and costs nothing as long as nothing was fed.
+    `feed` takes any bytes, whole sequences or not, and never raises. It returns a terminal's answers to the
+    queries among them: write them back, or the program may wait forever. Reading changes nothing, and costs
+    nothing as long as nothing was fed.
     """
 
     columns: int

@@ -1,10 +1,8 @@
-"""From a screen to an agent's message: what is new, without the echo of the input and the input box."""
-# MERGED: Taking the echo of what the user wrote from the start of an agent's message.
-# MERGED: An agent repeats the input in its own way: behind a `>`, in a box, wrapped, without code fences.
-# MERGED: So the echo is found by its first characters and then followed character by character, with small
-# MERGED: gaps on either side.
-# MERGED: Reports of progress that an agent makes through a tool: noise on the screen, taken out of the
-# MERGED: message.
+"""From a screen to an agent's message: the new text without echo, input box and progress reports of tools.
+
+An agent echoes the input in its own way: behind a `>`, in a box, wrapped, without code fences. So the echo is
+found by its first characters and then followed character by character, with small gaps on either side.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ _OPENCODE_LINES_AFTER_ECHO = 2
 
 
 def remove_user_input(text: str, user_input: str, agent_type: str) -> str:
-    """The message without the lines that repeat `user_input`; unchanged where they do not."""
+    """The message without the lines that echo `user_input`."""
     wanted = "".join(character for character in user_input if character not in ASCII_WHITESPACE)
     needle = "".join(
         character for character in user_input.split("\n", 1)[0] if character not in ASCII_WHITESPACE

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from ostler import __version__
 from ostler.core.journal import Journal, Publisher
 from ostler.core.processes import describe_exit
 from ostler.core.recovery import close_interrupted_run
@@ -37,12 +36,10 @@ from ostler.drivers.pty_process import OWNED_AS
 from ostler.drivers.questions import AgentQuestions
 from ostler.drivers.screen import ASCII_WHITESPACE, read_out
 from ostler.drivers.screen_stream import LiveValues, ScreenSubscription
-from ostler.drivers.turn import ScreenFacts, Turn
+from ostler.drivers.turn import ScreenFacts, SentMessage, Turn
 from ostler.schema import events
-from ostler.schema.errors import OstlerError, SessionBusy, StoreError, UsageError, failure_of
-from ostler.schema.events import RunStatus
+from ostler.schema.errors import OstlerError, SessionBusy, StoreError, UsageError
 from ostler.schema.facts import Fact
-from ostler.schema.messages import StopReason, Text
 from ostler.sessions.lease import renew_lease
 
 _ESCAPE = b"\x1b"
@@ -56,46 +53,6 @@ CONVERSATION_DECISION, CONVERSATION = "agent.conversation", "conversation"
 """The decision of the fact that holds the agent's own id of the conversation, and its key in the details."""
 
 _STARTS_OVER = "the agent begins anew: it does not remember what was said here before"
-
-_RUN_STATUS: dict[str, RunStatus] = {"end": "completed", "refusal": "refused", "limit": "limit"}
-
-_STOP_REASON: dict[str, StopReason] = {
-    "end": "end",
-    "refusal": "refusal",
-    "limit": "length",
-    "cancelled": "cancelled",
-}
-
-
-class _Sent(msgspec.Struct):
-    """A message, from its acceptance to the end of its run."""
-
-    text: str
-    request: str
-    confirmed: asyncio.Future[None]
-    is_initial: bool = False
-    message: int = 0
-    """The number of its fact, once there is one: its run is open."""
-    turn: Turn | None = None
-    delivered: bool = False
-    cancelled: bool = False
-    cancelled_by: str = ""
-    """The request that did."""
-
-    @classmethod
-    def of(cls, text: str, request: str = "", *, is_initial: bool = False) -> _Sent:
-        confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # When no sender waits, a failure concerns only the run.
-        confirmed.add_done_callback(lambda future: future.cancelled() or future.exception())
-        return cls(text, request, confirmed, is_initial)
-
-    def confirm(self, failure: OstlerError | None = None) -> None:
-        if self.confirmed.done():
-            return
-        if failure is None:
-            self.confirmed.set_result(None)
-        else:
-            self.confirmed.set_exception(OstlerError(failure.message))
 
 
 class _Asked(msgspec.Struct, frozen=True):
@@ -137,7 +94,9 @@ class AgentSession:
         self.spec = spec
         self.agent_type = spec.type
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """The agent's exit status, set when the session is closed."""
         self.last_screen = ""
+        """What the agent showed at its end."""
         self.questions = AgentQuestions(journal, self.agent_type)
         self._conversation = ProtocolConversation()
         self._screen_facts: ScreenFacts | None = None
@@ -148,7 +107,7 @@ class AgentSession:
         else:
             self._conversation.recall(earlier)
         self._conversation_id = spec.conversation
-        self._sent: _Sent | None = None
+        self._sent: SentMessage | None = None
         self._turn_task: asyncio.Task[None] | None = None
         self._pending: deque[_Pending] = deque()
         self._wake = asyncio.Event()
@@ -168,6 +127,7 @@ class AgentSession:
 
     @property
     def status(self) -> Status:
+        """`stable`: it waits for the next message, and its last answer is a fact."""
         status = self.driver.status
         if status == "stable" and (self._sent or self._inbox.next_prompt):
             return "changing"
@@ -175,20 +135,24 @@ class AgentSession:
 
     @property
     def messages(self) -> tuple[AgentMessage, ...]:
+        """The whole conversation. Only the last message changes, and only while it is the agent's."""
         return self._conversation.messages if self.driver.screen is None else self.driver.messages
 
     @property
     def shown(self) -> str:
+        """Its screen as text, each row padded; without a screen, its answer so far."""
         if self.driver.screen is None:
             return self._conversation.answer
         return self.last_screen if self.ended.done() else read_out(self.driver.screen)
 
     def to_save(self) -> SavedState:
+        """What a later process of the agent can start with."""
         return self.driver.to_save() or SavedState(
             self.messages, self.spec.initial_prompt, bool(self.messages)
         )
 
     def subscribe(self, observer: Observer) -> Callable[[], None]:
+        """Calls the observer until the function returned is called."""
         return self._observers.subscribe(observer)
 
     def _notify(self) -> None:
@@ -200,6 +164,10 @@ class AgentSession:
     # --- use ------------------------------------------------------------------------------------------
 
     async def send(self, text: str, *, request: str = "") -> None:
+        """Sends a message now, or not at all; returns when the driver confirms it.
+
+        Raises `SessionBusy` or `UsageError` at once, and `OstlerError` when the agent fails to react.
+        """
         if self.status != "stable":
             raise SessionBusy(NOT_WAITING)
         if self.driver.process.ended.done():
@@ -208,9 +176,9 @@ class AgentSession:
             raise UsageError("message must be trimmed of leading and trailing whitespace")
         if not text:
             raise UsageError("message must not be empty")
-        await asyncio.shield(self._send(_Sent.of(text, request)).confirmed)
+        await asyncio.shield(self._send(SentMessage.of(text, request)).confirmed)
 
-    def _send(self, sent: _Sent) -> _Sent:
+    def _send(self, sent: SentMessage) -> SentMessage:
         """The agent must be waiting for a message."""
         self._sent = sent
         if self.driver.screen is None:
@@ -256,7 +224,10 @@ class AgentSession:
         return sent is not None and sent.request == request and not sent.confirmed.done()
 
     def press(self, keys: bytes) -> None:
-        """Without a terminal only escape, which interrupts: keys never become a message."""
+        """Sends keys as a keyboard does, at any time; they are never stored. Raises `SessionBusy`.
+
+        Without a terminal only escape, which interrupts: keys never become a message.
+        """
         if self.driver.screen is None and keys == _ESCAPE:
             self.interrupt()
         else:
@@ -284,20 +255,11 @@ class AgentSession:
     # --- what the driver reports ----------------------------------------------------------------------
 
     async def begin_turn(self, text: str) -> bool:
-        sent = self._sent = self._sent or _Sent.of(text, is_initial=True)
+        sent = self._sent = self._sent or SentMessage.of(text, is_initial=True)
         journal = self.journal
         if self._screen_facts is not None:  # the screen is stable, or nothing would be sent
             self._screen_facts.record(self.messages)
-        started = events.RunStarted(
-            version=__version__,
-            cwd=str(self.spec.cwd),
-            model=f"{self.spec.stored_driver}/{self.agent_type}",
-            request=sent.request,
-            agent=self.agent_type,
-        )
-        journal.record(started, run=journal.world.new_id("run"), settles=sent.request)
-        message = events.UserMessage((Text(text),), source="terminal", request=sent.request)
-        sent.message = journal.record(message, settles=sent.request).seq
+        sent.begin_run(journal, self.spec)
         self._inbox.drop(sent.request)
         await journal.commit()
         if self._screen_facts is None:
@@ -355,19 +317,16 @@ class AgentSession:
         await journal.store.own_process(journal.lease, OWNED_AS, process.id)
         async with renew_lease(journal):
             await self.driver.start()
-        details: dict[str, Any] = {"agent_type": self.agent_type}
-        if self._screen_facts is not None:
-            details |= {"columns": spec.columns, "rows": spec.rows}
-        else:
-            details |= {"transport": spec.transport}
-        self._audit("started", "its agent was started", details)
+        size = {"columns": spec.columns, "rows": spec.rows}
+        kind = {"transport": spec.transport} if self._screen_facts is None else size
+        self._audit("started", "its agent was started", {"agent_type": self.agent_type, **kind})
         if self._screen_facts is None and self.messages and not spec.conversation:
             journal.record(events.Warned(_STARTS_OVER), run="")
         await journal.commit()
         self._life = asyncio.ensure_future(self._live())
         if self._screen_facts is None:  # a screen's tracker sends it, when the agent is ready
             if spec.initial_prompt:
-                self._send(_Sent.of(spec.initial_prompt, is_initial=True))
+                self._send(SentMessage.of(spec.initial_prompt, is_initial=True))
             self._live_values.show_status(self.status)
 
     def _audit(self, change: str, reason: str, details: dict[str, Any]) -> None:
@@ -400,7 +359,7 @@ class AgentSession:
         await self.journal.commit()
         prompt = self._inbox.next_prompt
         if prompt is not None and self._sent is None and self.driver.status == "stable":
-            self._send(_Sent.of(*prompt))
+            self._send(SentMessage.of(*prompt))
         self._live_values.show_status(self.status)
         self._live_values.show_message(self._unsettled)
         self._notify()
@@ -416,7 +375,8 @@ class AgentSession:
             await close_interrupted_run(self.journal)  # the driver may not have ended its turn
         else:
             self._screen_facts.record(self.messages)
-            if self._sent is not None and self._sent.message:
+            if (sent := self._sent) is not None and sent.message:
+                sent.confirm(OstlerError(STOPPED))
                 await self._end_run(OstlerError(reason))
         details = {"exit_status": exit_status}
         self._audit("ended", reason, details)
@@ -502,54 +462,35 @@ class AgentSession:
             then = "it is tried again" if outcome.again else "it is given up"
             self._warn(f"the initial prompt was not taken, {then}: {outcome.reason}")
         failure = OstlerError(outcome.reason)
+        sent.confirm(failure)
         if sent.message and not sent.delivered:
             await self._end_run(failure, was_delivered=False)
-        self._sent = None
-        sent.confirm(failure)
+        else:
+            self._sent = None
 
     async def _end_run(self, end: TurnEnd | OstlerError, *, was_delivered: bool = True) -> None:
-        sent, run, turn = self._sent, self.journal.state.run, self._sent.turn if self._sent else None
-        if sent is None or not sent.message:  # the driver refused it: there is no run
+        sent = self._sent
+        if sent is None or not sent.message:  # the driver refused the message: there is no run
             self._sent = None
             if sent is not None and isinstance(end, OstlerError):
                 sent.confirm(end)
             return
-        assert run is not None
         self.questions.withdraw()
-        failure = end if isinstance(end, OstlerError) else None
-        has_died = was_delivered and failure is not None and self.driver.process.ended.done()
-        if turn is not None and not has_died:
+        has_died = was_delivered and isinstance(end, OstlerError) and self.driver.process.ended.done()
+        if sent.turn is not None and not has_died:
             self._note_delivery()
-        status: RunStatus = "interrupted" if has_died else "failed"
-        stop: StopReason = "other"
-        reason = failure.message if failure else ""
-        if isinstance(end, TurnEnd):
-            status, stop, reason = _RUN_STATUS.get(end.stop, "cancelled"), _STOP_REASON[end.stop], end.reason
-        if sent.cancelled or status == "cancelled":
-            status, stop, failure = "cancelled", "cancelled", None
-            reason = (reason if turn is None else "") or "the agent was interrupted"
-            if turn is not None:
-                turn.is_cancelled = True
-        own = await turn.end(stop) if turn is not None else events.Totals()
-        duration = max(0, self.journal.world.now_ms() - run.time_ms)
-        ended = events.RunEnded(
-            status,
-            reason,
-            failure_of(failure) if failure and not has_died else None,
-            own=msgspec.structs.replace(own, duration_ms=duration),
-            cumulative=self.journal.state.usage,
-            request=sent.cancelled_by,
-            context=turn.context if turn is not None else 0,
-        )
-        self.journal.record(ended, settles=sent.cancelled_by)
-        await self.journal.commit()
-        self._sent = None
-        if turn is not None:
+        failure = await sent.end_run(self.journal, end, has_died=has_died)
+        if sent.turn is None:
+            self._sent = None  # a screen's tracker may begin the next turn during the commit
+            await self.journal.commit()
+        else:
+            await self.journal.commit()
+            self._sent = None
             self._confirm_turn(sent, failure)
 
-    def _confirm_turn(self, sent: _Sent, failure: OstlerError | None) -> None:
+    def _confirm_turn(self, sent: SentMessage, failure: OstlerError | None) -> None:
         if failure is not None:
-            self._conversation.take_out_answer()
+            self._conversation.remove_answer()
             if sent.is_initial:
                 self._warn(f"the initial prompt failed: {failure.message}")
         sent.confirm(failure)

@@ -1,9 +1,8 @@
-"""Claude Code's stream-JSON: messages and a control protocol, as lines on its standard streams.
+"""Drives Claude Code by stream-JSON: messages and a control protocol, as lines on its standard streams.
 
-The shapes are those that its official SDK reads and writes. An answer comes in pieces (`stream_event`) and
-once more as a whole (`assistant`), of which only the calls are taken.
+The shapes are those that its official SDK reads and writes; unknown ones are ignored. An answer comes in
+pieces (`stream_event`) and once more as a whole (`assistant`), of which only the calls are used.
 """
-# MERGED: What Claude Code writes and reads, shape by shape. Whatever it may send, nothing here raises.
 
 from __future__ import annotations
 
@@ -43,9 +42,9 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "--permission-prompt-tool": ("stdio",),
 }
 
-_OF_ANOTHER_CONVERSATION = {"--resume", "-r", "--session-id", "--continue", "-c", "--fork-session"}
+_CONVERSATION_OPTIONS = {"--resume", "-r", "--session-id", "--continue", "-c", "--fork-session"}
 
-_WITH_A_NAME = {"--resume", "-r", "--session-id"}
+_CONVERSATION_ID_OPTIONS = {"--resume", "-r", "--session-id"}
 
 _KINDS = {
     "Bash": "execute",
@@ -59,21 +58,21 @@ _KINDS = {
     "Write": "edit",
 }
 
-_TELLING = ("command", "file_path", "notebook_path", "pattern", "url", "query", "description", "skill")
+_TITLE_KEYS = ("command", "file_path", "notebook_path", "pattern", "url", "query", "description", "skill")
 
 _LONGEST_TITLE = 120
 
-_MOST = 10**15
+_MAX_NUMBER = 10**15
 
-_INQUIRES = "AskUserQuestion"
+_QUESTION_TOOL = "AskUserQuestion"
 
 
 Json = dict[str, Any]
 
 
 def with_options(command: Sequence[str], conversation: str = "") -> list[str]:
-    """With the options that make it speak stream-JSON, where they were not given, and go on with that
-    conversation instead of one that the command names."""
+    """The command with the missing options for stream-JSON; it continues `conversation` instead of one that
+    the command names."""
     words = list(_without_conversation(command)) if conversation else list(command)
     given = {"--print" if word == "-p" else word.partition("=")[0] for word in words}
     missing = [(option, *value) for option, value in _OPTIONS.items() if option not in given]
@@ -87,14 +86,14 @@ def _without_conversation(command: Sequence[str]) -> Iterator[str]:
     is_named = False
     for word in command[first + 1 :]:
         is_value = is_named and not word.startswith("-")
-        is_named = word in _WITH_A_NAME
-        if not is_value and word.partition("=")[0] not in _OF_ANOTHER_CONVERSATION:
+        is_named = word in _CONVERSATION_ID_OPTIONS
+        if not is_value and word.partition("=")[0] not in _CONVERSATION_OPTIONS:
             yield word
 
 
 def call_of(name: str, tool: str, given: Any, *, begins: bool = False) -> ToolUpdate:
     arguments = given if isinstance(given, dict) else {}
-    telling = [str(arguments[key]) for key in _TELLING if arguments.get(key)]
+    telling = [str(arguments[key]) for key in _TITLE_KEYS if arguments.get(key)]
     return ToolUpdate(
         id=name,
         begins=begins,
@@ -115,13 +114,13 @@ def _changes(arguments: Json) -> tuple[FileChange, ...]:
     return ()
 
 
-# --- what it asks -----------------------------------------------------------------------------------
+# --- its questions --------------------------------------------------------------------------------
 
 
 def options_of(suggestions: Any) -> list[tuple[Option, Json | None]]:
-    """Yes and no, and each lasting permission that the agent suggests, with what to send back for it."""
+    """Yes, no, and each lasting permission that the agent suggests, with what to send back for it."""
     lasting = [
-        (Option(f"allow_always_{number}", f"Yes, and {_in_words(one)}", "allow_always"), one)
+        (Option(f"allow_always_{number}", f"Yes, and {_describe(one)}", "allow_always"), one)
         for number, one in enumerate(_dicts_in(suggestions), 1)
     ]
     return [
@@ -131,7 +130,7 @@ def options_of(suggestions: Any) -> list[tuple[Option, Json | None]]:
     ]
 
 
-def _in_words(suggestion: Json) -> str:
+def _describe(suggestion: Json) -> str:
     where = suggestion.get("destination") or "session"
     match suggestion:
         case {"type": "addRules", "rules": list(rules), "behavior": behavior}:
@@ -164,15 +163,15 @@ INTERRUPTED: Json = {"behavior": "deny", "message": "The user interrupted this."
 UNANSWERED: Json = {"behavior": "deny", "message": "The user does not want to answer this."}
 
 
-def inquiries_of(call: ToolUpdate) -> list[ChoiceRequest]:
-    """What it asks with its tool for that, in order; nothing where a part of it cannot be understood."""
-    if call.name != _INQUIRES:
+def questions_of(call: ToolUpdate) -> list[ChoiceRequest]:
+    """The questions of its question tool, in order; none if one of them cannot be understood."""
+    if call.name != _QUESTION_TOOL:
         return []
-    asked = [_inquiry(one, call) for one in _dicts_in((call.input or {}).get("questions"))]
+    asked = [_question(one, call) for one in _dicts_in((call.input or {}).get("questions"))]
     return asked if all(one.text and one.choices for one in asked) else []
 
 
-def _inquiry(asked: Json, call: ToolUpdate) -> ChoiceRequest:
+def _question(asked: Json, call: ToolUpdate) -> ChoiceRequest:
     options = {
         str(one["label"]): str(one.get("description") or "")
         for one in _dicts_in(asked.get("options"))
@@ -184,12 +183,12 @@ def _inquiry(asked: Json, call: ToolUpdate) -> ChoiceRequest:
 
 
 def answers_of(call: ToolUpdate, answers: dict[str, tuple[str, ...]]) -> Json:
-    """What the tool is given: its questions again, and what was chosen for each."""
+    """The tool's input: its questions again, with the choices for each."""
     chosen = {question: ", ".join(labels) for question, labels in answers.items()}
     return {"behavior": "allow", "updatedInput": {**(call.input or {}), "answers": chosen}}
 
 
-# --- what it says -----------------------------------------------------------------------------------
+# --- its messages ---------------------------------------------------------------------------------
 
 
 def text_of(content: Any) -> str:
@@ -200,14 +199,14 @@ def text_of(content: Any) -> str:
 
 def error_of(result: Json) -> str:
     errors = result.get("errors")
-    told = "; ".join(map(str, errors)) if isinstance(errors, list) else ""
-    return told or str(result.get("result") or result.get("subtype") or "unknown error").strip()
+    text = "; ".join(map(str, errors)) if isinstance(errors, list) else ""
+    return text or str(result.get("result") or result.get("subtype") or "unknown error").strip()
 
 
 def usage_of(result: Json, cost: float | None) -> Usage:
-    """Its tokens are those of the turn."""
-    told = result.get("usage")
-    used = told if isinstance(told, dict) else {}
+    """The tokens of the turn."""
+    usage = result.get("usage")
+    used = usage if isinstance(usage, dict) else {}
     return Usage(
         input_tokens=_count(used.get("input_tokens")),
         output_tokens=_count(used.get("output_tokens")),
@@ -217,22 +216,22 @@ def usage_of(result: Json, cost: float | None) -> Usage:
     )
 
 
-def paid_until(result: Json) -> float | None:
-    """The cost of all turns of this life."""
+def total_cost(result: Json) -> float | None:
+    """The cost of all turns of this process."""
     match result.get("total_cost_usd"):
-        case int() | float() as paid if not isinstance(paid, bool) and 0 <= paid < _MOST:
+        case int() | float() as paid if not isinstance(paid, bool) and 0 <= paid < _MAX_NUMBER:
             return float(paid)
     return None
 
 
 def models_of(result: Json) -> str:
-    told = result.get("modelUsage")
-    return ", ".join(map(str, told)) if isinstance(told, dict) else ""
+    models = result.get("modelUsage")
+    return ", ".join(map(str, models)) if isinstance(models, dict) else ""
 
 
 def _count(value: Any) -> int:
     match value:
-        case int() if not isinstance(value, bool) and 0 <= value < _MOST:
+        case int() if not isinstance(value, bool) and 0 <= value < _MAX_NUMBER:
             return value
     return 0
 
@@ -250,15 +249,15 @@ class StreamJsonDriver(ProtocolDriver):
         super().__init__(spec, listener)
         self._numbers = count(1)
         self._asked: dict[str, asyncio.Future[None]] = {}
-        """Our own control requests, until they are answered."""
+        """Our open control requests."""
         self._asking: dict[str, asyncio.Task[None]] = {}
-        """Those of the agent."""
+        """The agent's open control requests."""
         self._turn: asyncio.Future[Json] | None = None
         self._is_cancelled = False
         self._in_pieces: set[str] = set()
         """The messages of this turn whose text came in pieces."""
         self._calls: set[str] = set()
-        """Those of this turn that were told of. A subagent's are not, unless it asks for permission."""
+        """The calls of this turn that were reported. A subagent's are not, unless it asks for permission."""
         self._paid = 0.0
         self.process = JsonProcess(spec, with_options(spec.command, spec.conversation), session, self._take)
         self.process.ended.add_done_callback(lambda ended: self._give_up())
@@ -305,7 +304,7 @@ class StreamJsonDriver(ProtocolDriver):
         for waiting in (*self._asked.values(), self._turn):
             if waiting is not None and not waiting.done():
                 waiting.set_exception(problem or self.process.error("the agent ended before it answered"))
-                waiting.exception()  # it may be nobody's: an interrupt's is not waited for
+                waiting.exception()  # retrieved: nobody waits for an interrupt's
 
     # --- the control protocol -------------------------------------------------------------------------
 
@@ -331,7 +330,7 @@ class StreamJsonDriver(ProtocolDriver):
         match request:
             case {"subtype": "can_use_tool", "tool_name": str(tool)}:
                 if name in self._asking:
-                    return  # it says again what it waits for
+                    return  # it repeats an open request
                 call = call_of(str(request.get("tool_use_id") or name), tool, request.get("input"))
                 self._calls.add(call.id)
                 asking = self._asking[name] = asyncio.ensure_future(self._ask(name, call, request))
@@ -341,8 +340,8 @@ class StreamJsonDriver(ProtocolDriver):
                 self._respond({"subtype": "error", "request_id": name, "error": problem})
 
     async def _ask(self, name: str, call: ToolUpdate, request: Json) -> None:
-        inquiries = inquiries_of(call)
-        verdict = await (self._inquire(call, inquiries) if inquiries else self._permit(call, request))
+        questions = questions_of(call)
+        verdict = await (self._choose(call, questions) if questions else self._permit(call, request))
         self._respond({"subtype": "success", "request_id": name, "response": verdict})
 
     async def _permit(self, call: ToolUpdate, request: Json) -> Json:
@@ -353,19 +352,19 @@ class StreamJsonDriver(ProtocolDriver):
             await self._listener.permit(PermissionRequest(call, offered, reason)), options, call
         )
 
-    async def _inquire(self, call: ToolUpdate, asked: list[ChoiceRequest]) -> Json:
+    async def _choose(self, call: ToolUpdate, questions: list[ChoiceRequest]) -> Json:
         answers: dict[str, tuple[str, ...]] = {}
-        for inquiry in asked:
-            chosen = await self._listener.choose(inquiry)
-            if not chosen:
-                return INTERRUPTED if chosen is None else UNANSWERED
-            answers[inquiry.text] = chosen
+        for question in questions:
+            choices = await self._listener.choose(question)
+            if not choices:
+                return INTERRUPTED if choices is None else UNANSWERED
+            answers[question.text] = choices
         return answers_of(call, answers)
 
     def _respond(self, response: Json) -> None:
         self.process.send({"type": "control_response", "response": response})
 
-    # --- what it says ---------------------------------------------------------------------------------
+    # --- messages -------------------------------------------------------------------------------------
 
     def _take(self, message: Json) -> None:
         match message:
@@ -381,7 +380,7 @@ class StreamJsonDriver(ProtocolDriver):
             case {"type": "result"} if self._spec.conversation and not self.is_started:
                 self._give_up(ConversationGone(error_of(message)))
             case _ if self._turn is None or self._turn.done():
-                return  # what it does between turns, of itself, belongs to no run
+                return  # what it does between turns belongs to no run
             case {"type": "stream_event", "event": dict(event)} if message.get("parent_tool_use_id") is None:
                 self._take_piece(event)
             case {"type": "assistant", "message": {"content": list(content), **about}}:
@@ -421,8 +420,8 @@ class StreamJsonDriver(ProtocolDriver):
                 self._listener.update(ToolUpdate(id=name, status=status, text=text_of(block.get("content"))))
 
     def _used(self, result: Json) -> UsageUpdate:
-        """It tells the cost of all turns of this life."""
-        paid, before = paid_until(result), self._paid
+        """It reports the cost of all turns of this process."""
+        paid, before = total_cost(result), self._paid
         self._paid = before if paid is None else paid
         cost = None if paid is None else max(0.0, paid - before)
         return UsageUpdate(usage_of(result, cost), model=models_of(result))

@@ -44,7 +44,7 @@ class Phase(Enum):
 
 
 def keystrokes(text: str, bracketed_paste: bool) -> list[bytes]:
-    """What a person would cause the terminal to send. Without bracketed paste it is typed as it stands."""
+    """The bytes that a terminal sends for a paste; plain text without bracketed paste."""
     if not bracketed_paste:
         return [text.encode("utf-8", "replace")]
     while _PASTE_BEGINS in text or _PASTE_ENDS in text:  # no text may end its own paste
@@ -58,9 +58,9 @@ def keystrokes(text: str, bracketed_paste: bool) -> list[bytes]:
 
 
 class Delivery:
-    """The states of one delivery. It is looked at with the screen as it is; `wants` says when next.
+    """The states of one delivery. `look` shows it the screen; `wants` is the time of the next look.
 
-    No echo is not an error: some programs hold a paste back until Enter. No reaction to Enter is.
+    A missing echo is no error: some programs hold a paste back until Enter. No reaction to Enter is.
     """
 
     def __init__(self, now: float, screen: str, timing: Timing) -> None:
@@ -79,7 +79,7 @@ class Delivery:
         return self.phase in (Phase.DELIVERED, Phase.FAILED)
 
     def look(self, now: float, screen: str) -> list[bytes]:
-        """Go on as far as the screen allows; returns the keys to press."""
+        """Proceeds as far as the screen allows; returns the keys to press."""
         if self.phase is Phase.ENTER:
             return self._watch(now, screen)
         if self.ended or now < self.wants:
@@ -151,10 +151,10 @@ class _Queued(msgspec.Struct, frozen=True):
 class Tracker:
     """A state machine that never waits, reads no clock and touches no terminal.
 
-    Whoever drives it tells it when output arrived (`output`), shows it the screen when it asks for that
-    (`wants_look_at`), and carries out the events that `look` and `stop` return, in order. `status` and
-    `messages` can be read at any time, also while a message is on its way. `now` never goes back;
-    `now + epoch` is the time of messages. While nothing happens it wants no look at all.
+    Its driver reports output (`output`), shows it the screen when it wants that (`wants_look_at`), and
+    carries out the events that `look` and `stop` return, in order. `status` and `messages` can be read at any
+    time, also while a message is being delivered. `now` never goes back; `now + epoch` is the time of
+    messages. While nothing happens it wants no look at all.
     """
 
     def __init__(
@@ -169,8 +169,8 @@ class Tracker:
         ready_regex: str = "",
         ready_after: float | None = None,
     ) -> None:
-        """`ready_regex` replaces what is known of the agent's input box. `ready_after` seconds without a
-        change make any agent count as ready; unset, that holds for custom agents only."""
+        """`ready_regex` replaces the detection of the agent's input box. After `ready_after` seconds without
+        a change any agent counts as ready; without it, only a custom agent does."""
         self.timing = timing or Timing()
         self.agent_type = agent_type
         self.ready = False
@@ -202,7 +202,7 @@ class Tracker:
 
     @property
     def revision(self) -> int:
-        """Grows whenever there is something new to save."""
+        """Increases with every change to save."""
         return self._conversation.revision
 
     @property
@@ -222,11 +222,11 @@ class Tracker:
 
     def to_save(self) -> SavedState:
         if self._saved and not self.ready:
-            return self._saved  # nothing of it has been taken up yet
+            return self._saved  # it was not restored yet
         return SavedState(self.messages, self._initial_prompt, self._initial_prompt_sent)
 
     def send(self, now: float, text: str) -> int:
-        """Take a message; the number returned comes back in `Delivered` or `Undelivered`. Refuses at once."""
+        """Accepts a message, or raises; the number returned comes back in `Delivered` or `Undelivered`."""
         if text != text.strip(ASCII_WHITESPACE):
             raise UsageError("message must be trimmed of leading and trailing whitespace")
         if not text:
@@ -238,18 +238,18 @@ class Tracker:
         return self._last_ticket
 
     def output(self, now: float, drawing: bool = False) -> None:
-        """The program wrote something; `drawing`: it announced that its frame is not complete."""
+        """Reports output; `drawing`: the program announced that its frame is not complete."""
         if self._output_since is None:
             self._output_since = now
         self._last_output = now
         self._drawing = drawing
 
     def wants_look_at(self) -> float | None:
-        """When to call `look` next: in the past for at once, or not before something happens."""
+        """When to call `look` next: in the past for now, None for not before something happens."""
         if self._first_look is None:
             return self._last_look
         if self._output_since is not None:
-            return self._frame_complete(self._output_since)  # nothing is worth reading half a frame
+            return self._frame_complete(self._output_since)  # never read half a frame
         times = []
         if not self._still:
             times.append(self._unchanged_since + self.timing.stability)
@@ -264,7 +264,7 @@ class Tracker:
         return min(times, default=None)
 
     def look(self, now: float, screen: str, bracketed_paste: bool = True) -> list[Event]:
-        """See the screen as it is now. Looking more often than wanted does no harm."""
+        """Reads the screen. Looking more often than wanted does no harm."""
         if self._first_look is None:
             self._first_look = self._unchanged_since = now
         elif screen != self._screen:
@@ -287,7 +287,7 @@ class Tracker:
         return events
 
     def stop(self) -> list[Event]:
-        """The agent is gone or shall be: whatever was accepted has failed."""
+        """Called when the agent ends: accepted messages have failed."""
         open_messages = [message for message in (self._sending, self._queued) if message]
         self._sending = self._queued = self._delivery = None
         return [Undelivered(message.ticket, STOPPED) for message in open_messages]

@@ -1,29 +1,34 @@
-"""One turn of an agent that speaks a protocol, as facts and live events.
+"""One turn of a driven agent as facts and live events.
 
-Another vendor's agent tells what it says and which of its tools it uses, but not when it asks a model, nor
-with what. So its facts are those of our own runs without steps and model calls:
+An agent that speaks a protocol reports its text and tool calls, but not its model calls. So its facts are
+those of our own runs without steps and model calls:
 
-- What it says between two calls is one `assistant_message`. Its `call` is an id of ours that only its deltas
-  share, and no `model_called` has it.
-- A call of its tools is a `tool_called`, `tool_started` and `tool_result` of step 0, under an id of ours: the
-  agent's own may come again in another turn. A call that is announced with less than it is later known of is
-  started with the rest; when somebody is asked for permission, it starts behind the answer.
-- A call that the agent never ended is `tool_interrupted`: nobody knows what came of it.
+- Its text between two calls is one `assistant_message`. The `call` of that is an id of ours that only its
+  deltas share, and no `model_called` has it.
+- A tool call is a `tool_called`, `tool_started` and `tool_result` of step 0, under an id of ours: the agent
+  may use its own again in another turn. Details that come after the announcement are in `tool_started`, which
+  follows the answer when the agent asks for permission.
+- A call that the agent never ended is `tool_interrupted`: its outcome is unknown.
 - A plan is a to-do list. `usage` is what the agent reports for the whole turn.
+
+A screen gives only messages: see `ScreenFacts`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
+from ostler import __version__
 from ostler.core.call_context import bounded
 from ostler.core.journal import Journal
 from ostler.core.tool import ResultLimits
 from ostler.drivers.agent_messages import StoredMessage
+from ostler.drivers.agent_spec import AgentSpec
 from ostler.drivers.driver import (
     AgentMessage,
     FileChange,
@@ -31,10 +36,13 @@ from ostler.drivers.driver import (
     ReasoningUpdate,
     TextUpdate,
     ToolUpdate,
+    TurnEnd,
     Update,
     UsageUpdate,
 )
 from ostler.schema import events
+from ostler.schema.errors import OstlerError, failure_of
+from ostler.schema.events import RunStatus
 from ostler.schema.facts import storage_problem
 from ostler.schema.messages import Block, Reasoning, StopReason, Text, ToolCall
 from ostler.schema.outcomes import Display, FailureKind
@@ -62,11 +70,11 @@ class Call(msgspec.Struct):
     ended: bool = False
     refused: bool = False
     questions: int = 0
-    """Those about it that are open: some agents say before the answer that it is in progress."""
+    """The open questions about it: some agents report it in progress before the answer."""
 
 
-class _Spoken(msgspec.Struct):
-    """What is said or thought in one go: in pieces, for there are many."""
+class _Block(msgspec.Struct):
+    """A block of text or reasoning that grows, in pieces: there are many."""
 
     kind: type[Text | Reasoning]
     pieces: list[str]
@@ -74,24 +82,24 @@ class _Spoken(msgspec.Struct):
 
 
 class Turn:
-    """Records and publishes; whoever owns it commits, after each update."""
+    """Records facts and publishes deltas; its owner commits after each update."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._message = ""
-        self._spoken: list[_Spoken] = []
+        self._blocks: list[_Block] = []
         self._calls: dict[str, Call] = {}
         self._refused = 0
         self._used = UsageUpdate()
         self.is_cancelled = False
-        """Somebody has told the agent to stop: what fails now fails for that."""
+        """The agent was interrupted: calls that fail now fail for that reason."""
 
     async def take(self, update: Update) -> None:
         match update:
             case TextUpdate(text=text):
-                self._say(Text, text)
+                self._append(Text, text)
             case ReasoningUpdate(text=text):
-                self._say(Reasoning, text)
+                self._append(Reasoning, text)
             case ToolUpdate():
                 await self._take_call(update)
             case PlanUpdate(items=items):
@@ -100,7 +108,7 @@ class Turn:
                 self._used = update
 
     async def end(self, stop: StopReason) -> events.Totals:
-        """What it said is whole, and what it left open is closed. What it used, as far as it told."""
+        """Closes the message and all open calls; returns the totals that the agent reported."""
         self._close_message(stop)
         for call in self._calls.values():
             if not call.ended:
@@ -124,29 +132,32 @@ class Turn:
         run = self._journal.state.run
         return run.started.model if run else ""
 
-    # --- what it says ---------------------------------------------------------------------------------
+    # --- text -----------------------------------------------------------------------------------------
 
-    def _say(self, kind: type[Text | Reasoning], text: str) -> None:
+    def _append(self, kind: type[Text | Reasoning], text: str) -> None:
         if not text:
             return
-        if not self._spoken:
+        if not self._blocks:
             self._message = self._journal.world.new_id("msg")
-        if not self._spoken or self._spoken[-1].kind is not kind:
-            self._spoken.append(_Spoken(kind, [], 0))
-        present = self._spoken[-1]
+        if not self._blocks or self._blocks[-1].kind is not kind:
+            self._blocks.append(_Block(kind, [], 0))
+        block = self._blocks[-1]
         delta = events.TextDelta if kind is Text else events.ReasoningDelta
-        self._journal.publish([delta(self._message, len(self._spoken) - 1, present.length, text)])
-        present.pieces.append(text)
-        present.length += len(text)
+        self._journal.publish([delta(self._message, len(self._blocks) - 1, block.length, text)])
+        block.pieces.append(text)
+        block.length += len(text)
 
     def _close_message(self, stop: StopReason, *calls: ToolCall) -> None:
-        content: tuple[Block, ...] = (*(one.kind("".join(one.pieces)) for one in self._spoken), *calls)
+        content: tuple[Block, ...] = (
+            *(block.kind("".join(block.pieces)) for block in self._blocks),
+            *calls,
+        )
         if not content:
             return
-        if not self._spoken:
+        if not self._blocks:
             self._message = self._journal.world.new_id("msg")
         self._journal.record(events.AssistantMessage(self._message, content, stop))
-        self._spoken = []
+        self._blocks = []
 
     # --- calls ----------------------------------------------------------------------------------------
 
@@ -169,7 +180,7 @@ class Turn:
         return "tool_cancelled" if self.is_cancelled else "tool_failed"
 
     def call(self, update: ToolUpdate) -> Call:
-        """The call that it is about, with what it says of it. A new one becomes a fact."""
+        """The call of an update, brought up to date. A new one becomes a fact."""
         call = self._calls.get(update.id)
         if call is None or (call.ended and update.begins):
             call = self._begin(update)
@@ -188,12 +199,12 @@ class Turn:
             self._storable(update.input),
             journal.world.now_ms(),
         )
-        if update.id in self._calls:  # it ended, and its place is needed
+        if update.id in self._calls:  # the earlier call of that id has ended
             self._calls[call.id] = self._calls.pop(update.id)
         self._calls[update.id] = call
         written = msgspec.json.encode(call.arguments).decode()
         self._close_message("tool_calls", ToolCall(call.id, call.name, written))
-        title = "" if _FILLED.search(call.title) else call.title  # else a part of it would be left out
+        title = "" if _FILLED.search(call.title) else call.title  # a part would look like a placeholder
         journal.record(
             events.ToolCalled(
                 call.id,
@@ -207,7 +218,7 @@ class Turn:
         return call
 
     def start(self, update: ToolUpdate, allowed_by: str = "") -> None:
-        """It is at work now, by somebody's word or without being asked for."""
+        """Records that it runs now, with or without a permission."""
         call = self.call(update)
         if not (call.started or call.ended or call.questions or call.refused):
             call.started = True
@@ -230,8 +241,8 @@ class Turn:
         journal = self._journal
         if failed is None and not call.started:
             journal.record(events.ToolStarted(call.id, call.name, arguments=call.arguments or None))
-        said = (Text(call.text),) if call.text else ()
-        content, whole = await bounded(said, ResultLimits(), journal.store, journal.session, call.id)
+        text = (Text(call.text),) if call.text else ()
+        content, whole = await bounded(text, ResultLimits(), journal.store, journal.session, call.id)
         journal.record(
             events.ToolResultFact(
                 call.id,
@@ -253,15 +264,100 @@ class Turn:
 
 
 def change_details(changes: tuple[FileChange, ...]) -> dict[str, Any]:
-    """What people are shown of changed files: as our own tools tell it."""
-    diffs = [diff_of_texts(one.old or "", one.new, one.path, one.path) for one in changes]
+    """The changed files as details of a result, in the shape that our own tools use."""
+    diffs = [diff_of_texts(change.old or "", change.new, change.path, change.path) for change in changes]
     if not diffs:
         return {}
     return {
         "path": changes[0].path,
-        "diff": "\n".join(one.text for one in diffs),
-        "diff_truncated": any(one.truncated for one in diffs),
+        "diff": "\n".join(diff.text for diff in diffs),
+        "diff_truncated": any(diff.truncated for diff in diffs),
     }
+
+
+_RUN_STATUS: dict[str, RunStatus] = {"end": "completed", "refusal": "refused", "limit": "limit"}
+
+_STOP_REASON: dict[str, StopReason] = {
+    "end": "end",
+    "refusal": "refusal",
+    "limit": "length",
+    "cancelled": "cancelled",
+}
+
+
+class SentMessage(msgspec.Struct):
+    """A message to the agent, from its acceptance to the end of its run."""
+
+    text: str
+    request: str
+    confirmed: asyncio.Future[None]
+    is_initial: bool = False
+    message: int = 0
+    """The number of its fact, once there is one: its run is open."""
+    turn: Turn | None = None
+    """Of an agent without a screen."""
+    delivered: bool = False
+    cancelled: bool = False
+    cancelled_by: str = ""
+    """The request that cancelled it."""
+
+    @classmethod
+    def of(cls, text: str, request: str = "", *, is_initial: bool = False) -> SentMessage:
+        confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # When no sender waits, a failure concerns only the run.
+        confirmed.add_done_callback(lambda future: future.cancelled() or future.exception())
+        return cls(text, request, confirmed, is_initial)
+
+    def confirm(self, failure: OstlerError | None = None) -> None:
+        if self.confirmed.done():
+            return
+        if failure is None:
+            self.confirmed.set_result(None)
+        else:
+            self.confirmed.set_exception(OstlerError(failure.message))
+
+    def begin_run(self, journal: Journal, spec: AgentSpec) -> None:
+        started = events.RunStarted(
+            version=__version__,
+            cwd=str(spec.cwd),
+            model=f"{spec.stored_driver}/{spec.type}",
+            request=self.request,
+            agent=spec.type,
+        )
+        journal.record(started, run=journal.world.new_id("run"), settles=self.request)
+        message = events.UserMessage((Text(self.text),), source="terminal", request=self.request)
+        self.message = journal.record(message, settles=self.request).seq
+
+    async def end_run(
+        self, journal: Journal, end: TurnEnd | OstlerError, *, has_died: bool
+    ) -> OstlerError | None:
+        """Returns why the turn failed, if it did."""
+        run, turn = journal.state.run, self.turn
+        assert run is not None
+        failure = end if isinstance(end, OstlerError) else None
+        status: RunStatus = "interrupted" if has_died else "failed"
+        stop: StopReason = "other"
+        reason = failure.message if failure else ""
+        if isinstance(end, TurnEnd):
+            status, stop, reason = _RUN_STATUS.get(end.stop, "cancelled"), _STOP_REASON[end.stop], end.reason
+        if self.cancelled or status == "cancelled":
+            status, stop, failure = "cancelled", "cancelled", None
+            reason = (reason if turn is None else "") or "the agent was interrupted"
+            if turn is not None:
+                turn.is_cancelled = True
+        own = await turn.end(stop) if turn is not None else events.Totals()
+        duration = max(0, journal.world.now_ms() - run.time_ms)
+        ended = events.RunEnded(
+            status,
+            reason,
+            failure_of(failure) if failure and not has_died else None,
+            own=msgspec.structs.replace(own, duration_ms=duration),
+            cumulative=journal.state.usage,
+            request=self.cancelled_by,
+            context=turn.context if turn is not None else 0,
+        )
+        journal.record(ended, settles=self.cancelled_by)
+        return failure
 
 
 class ScreenFacts:

@@ -14,7 +14,8 @@ import httpx2
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from ostler.drivers.driver import AgentMessage, DrivenAgent, Observer, SavedState, Status
+from ostler.drivers.driver import AgentMessage, Observer, SavedState, Status
+from ostler.drivers.session import AgentSession
 from ostler.server.agentapi.app import create_agent_app
 from ostler.server.agentapi.events import Emitter
 from ostler.server.http_server import HttpServer
@@ -151,7 +152,9 @@ async def take(events: AsyncIterator[Any], count: int) -> list[Any]:
 
 
 @asynccontextmanager
-async def serving(agent: DrivenAgent, folder: Path, **options: Any) -> AsyncIterator[ServedAgent]:
+async def serving(
+    agent: AgentSession | FakeAgent, folder: Path, **options: Any
+) -> AsyncIterator[ServedAgent]:
     emitter = options.pop("emitter", None) or Emitter(agent.agent_type)
     uploads = folder / "uploads"
     chosen = {"allowed_hosts": HOSTS, "allowed_origins": ORIGINS, "uploads": uploads, **options}

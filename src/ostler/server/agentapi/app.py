@@ -16,8 +16,9 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as AsgiMessage
 
-from ostler.drivers.driver import NOT_WAITING, STOPPED, DrivenAgent
+from ostler.drivers.driver import NOT_WAITING, STOPPED
 from ostler.drivers.screen import ASCII_WHITESPACE
+from ostler.drivers.session import AgentSession
 from ostler.schema.errors import OstlerError, UsageError
 from ostler.server.agentapi.access import ANY, AllowedHosts, Cors, parse_allowed_hosts, parse_allowed_origins
 from ostler.server.agentapi.bodies import (
@@ -51,7 +52,7 @@ Handler = Callable[[Request], Awaitable[ASGIApp]]
 class AgentWire:
     """The routes of one agent. None of them waits for another."""
 
-    def __init__(self, agent: DrivenAgent, emitter: Emitter, following: EmitterFeed, uploads: Path) -> None:
+    def __init__(self, agent: AgentSession, emitter: Emitter, following: EmitterFeed, uploads: Path) -> None:
         self._agent = agent
         self._emitter = emitter
         self._following = following
@@ -131,7 +132,7 @@ NATIVE = "/api/v1"
 
 
 def create_agent_app(
-    agent: DrivenAgent,
+    agent: AgentSession,
     native: ASGIApp,
     *,
     emitter: Emitter | None = None,

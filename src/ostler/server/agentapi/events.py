@@ -16,8 +16,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from ostler.drivers.driver import AgentMessage, DrivenAgent, Status
+from ostler.drivers.driver import AgentMessage, Status
 from ostler.drivers.screen import ASCII_WHITESPACE
+from ostler.drivers.session import AgentSession
 from ostler.server.streams import EventStreamResponse
 from ostler.sessions.streams import Subscriber
 
@@ -334,7 +335,7 @@ class EmitterFeed:
     A screen is only read while somebody looks at it, and not for each piece that is drawn.
     """
 
-    def __init__(self, agent: DrivenAgent, emitter: Emitter) -> None:
+    def __init__(self, agent: AgentSession, emitter: Emitter) -> None:
         self._agent = agent
         self._emitter = emitter
         self._next_screen = 0.0

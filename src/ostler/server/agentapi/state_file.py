@@ -13,7 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from ostler.drivers.driver import AgentMessage, DrivenAgent, SavedState
+from ostler.drivers.driver import AgentMessage, SavedState
+from ostler.drivers.session import AgentSession
 from ostler.models.credentials import write_privately
 from ostler.schema.errors import ConfigurationError, UsageError
 
@@ -110,7 +111,7 @@ class StateFile:
     def __init__(
         self,
         path: Path,
-        agent: DrivenAgent,
+        agent: AgentSession,
         *,
         kept: SavedState | None,
         set_aside: bool,
