@@ -14,6 +14,7 @@ from ostler.core.call_context import CallContext
 from ostler.core.cancellation import CancelToken, run_with_timeout
 from ostler.core.children import TASK_EXCERPT, ChildResult, child_session, record_child_end
 from ostler.core.function_tool import validate_arguments
+from ostler.core.lazy import lazy_module
 from ostler.core.tool import BeforeCall, ToolContext, ToolSpec
 from ostler.drivers.agent_spec import AgentCommand, Timing, detect
 from ostler.schema.errors import InvalidArguments, OstlerError, StoreError, ToolError, ToolFailed
@@ -23,7 +24,10 @@ from ostler.tools.child_process import keep_running
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ostler.drivers import child_agent
     from ostler.drivers.child_agent import ChildAgent, OnStart
+else:
+    child_agent = lazy_module("ostler.drivers.child_agent")  # most runs start no agent
 
 
 NAMED_KEYS = {
@@ -167,8 +171,6 @@ class AgentTool:
             return failed(error.message)
 
     async def _start(self, arguments: AgentArguments, context: CallContext) -> Ok | Failed:
-        from ostler.drivers.child_agent import start_agent
-
         child = child_session(context.session, context.call, 1)
         agent = self._command(arguments)
         name = arguments.agent or agent.type
@@ -180,7 +182,7 @@ class AgentTool:
             if refusal := context.budget.admit_child(child):
                 end = ChildResult(child, "", "limit", reason=refusal)
                 return failed(f"No agent was started: {refusal}.")
-            begun = await start_agent(
+            begun = await child_agent.start_agent(
                 context, child, name, agent, timing=self._timing, on_start=self._on_start
             )
             keep_running(context.memory, begun)
