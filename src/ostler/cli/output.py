@@ -66,9 +66,9 @@ class NoticePrinter:
             case events.ToolCalled(kind="agent"):
                 pass  # told of when its child begins
             case events.ToolCalled(name=name):
-                from ostler.history.items import about_call
+                from ostler.history.items import call_title
 
-                print_stderr(f"{name}: {about_call(event)}")
+                print_stderr(f"{name}: {call_title(name, event.arguments, event.display)}")
             case events.ChildStarted(child=child, agent=agent, task=task, extension=extension):
                 self._children[child] = agent or extension or "delegate"
                 print_stderr(f"{self._children[child]}: {task}")
