@@ -1,4 +1,4 @@
-"""The projection of events to items: every event type is decided, deltas are cheap, nothing closed is kept."""
+"""The projection of events to items: every event type is decided, and deltas are cheap."""
 
 from __future__ import annotations
 

@@ -67,10 +67,14 @@ class ItemStore:
 
     def open(self, record: OpenItem) -> None:
         self._items[record.key] = record
-        self.changes.append(Opened(record.item()))
+        item = record.item()
+        self._register(item)
+        self.changes.append(Opened(item))
 
     def change_open(self, record: OpenItem) -> None:
-        self.changes.append(Changed(record.item()))
+        item = record.item()
+        self._register(item)
+        self.changes.append(Changed(item))
 
     def change(self, item: Item) -> None:
         """Replaces an item that was closed before."""
@@ -95,6 +99,9 @@ class ItemStore:
 
     def _put(self, item: Item) -> None:
         self._items[item.key] = item
+        self._register(item)
+
+    def _register(self, item: Item) -> None:
         if not self.keeps_all:
             return
         self._at.setdefault(item.seq, {})[item.key] = None
@@ -124,12 +131,7 @@ class ItemStore:
 
     def items_at(self, seq: int) -> list[Item]:
         """The items that a fact has made, or has a part in: a message, a call, its result."""
-        keys = dict.fromkeys(self._at.get(seq, ()))
-        for record in self.records():
-            item = record.item()
-            if seq == item.seq or (isinstance(item, CallItem) and seq == item.called_seq):
-                keys[item.key] = None
-        return [as_item(self._items[key]) for key in keys if key in self._items]
+        return [as_item(self._items[key]) for key in self._at.get(seq, ()) if key in self._items]
 
     def records(self) -> list[OpenItem]:
         """The open items."""
