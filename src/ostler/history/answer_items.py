@@ -39,20 +39,6 @@ class OpenBlock(StreamedText):
             return TextItem(**about, block=self.block, text=self.text)
         return ReasoningItem(**about, block=self.block, text=self.text, seconds=self.elapsed())
 
-    def takes(self, event: Any) -> bool:
-        """Appends the text of a delta, if that is the next one of this block."""
-        if (
-            type(event) is not self.delta
-            or event.offset != self.length
-            or event.block != self.block
-            or event.message != self.message
-        ):
-            return False
-        text = event.text
-        self._parts.append(text)
-        self.length += len(text)
-        return True
-
     def elapsed(self) -> float:
         return self.now() - self.since if self.seconds is None else self.seconds
 

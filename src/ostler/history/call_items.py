@@ -43,24 +43,25 @@ class StreamedText:
     def __init__(self) -> None:
         self.length = 0
         self._parts: list[str] = []
-        self._size = 0
+        self.size = 0
+        """What is kept of its length."""
 
     def append(self, fragment: str) -> None:
         self._parts.append(fragment)
         self.length += len(fragment)
+        self.size += len(fragment)
 
     def replace_from(self, offset: int, fragment: str) -> None:
         """A fragment that was sent again replaces what followed its offset."""
         kept = max(0, len(self.text) - (self.length - offset))
         self._parts = [self.text[:kept], fragment]
+        self.size = kept + len(fragment)
         self.length = offset + len(fragment)
 
     def keep_end(self, length: int) -> None:
         """Forgets what came before the last characters. Offsets still count it."""
-        self._size += len(self._parts[-1])
-        if self._size > 2 * length:
-            self._parts = [self.text[-length:]]
-            self._size = length
+        self._parts = [self.text[-length:]]
+        self.size = length
 
     @property
     def text(self) -> str:
@@ -228,23 +229,24 @@ class CallItems:
         if event.arguments is not None:
             call.fields["arguments"] = event.arguments
         call.output = StreamedText()
-        if event.child and event.child not in call.children:
-            self._child(event.call, event.child, fact)
         self._changed(call)
 
     def output(self, event: events.ToolOutput, fact: Fact | None) -> None:
-        if (call := self._open_call(event.call)) is None:
+        call = self._store.get(f"call:{event.call}")
+        if not isinstance(call, OpenCall):
             return
-        text, output = event.text, call.output
-        if event.offset < output.length:
-            output.replace_from(event.offset, text)
+        text, offset, output = event.text, event.offset, call.output
+        if offset < output.length:
+            output.replace_from(offset, text)
             self._changed(call)
             return
-        if event.offset > output.length:
+        end = offset + len(text)
+        if offset > output.length:
             text = f"\n…\n{text}"
         output.append(text)
-        output.length = event.offset + len(event.text)
-        output.keep_end(MAX_OUTPUT)
+        output.length = end
+        if output.size > 2 * MAX_OUTPUT:
+            output.keep_end(MAX_OUTPUT)
         self._store.changes.append(Grown(call.key, "output", text))
 
     def deferred(self, event: events.ToolDeferred, fact: Fact | None) -> None:

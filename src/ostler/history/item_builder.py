@@ -103,8 +103,16 @@ class ItemBuilder:
         event: Any
         for event in batch:
             growing = answers.growing
-            if growing is not None and growing.takes(event):
-                changes.append(Grown(growing.key, "text", event.text))
+            if (
+                growing is not None
+                and type(event) is growing.delta
+                and event.offset == growing.length
+                and event.block == growing.block
+                and event.message == growing.message
+            ):
+                text = event.text
+                growing.append(text)
+                changes.append(Grown(growing.key, "text", text))
             elif isinstance(event, Fact):
                 self._apply_fact(event)
             elif (handler := self._handlers.get(type(event))) is not None:
