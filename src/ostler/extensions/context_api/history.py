@@ -1,5 +1,8 @@
-"""The history of a session, as an extension reads it and changes it: messages, entries, the tree."""
-# MERGED: The tree of a session's entries as data for extensions, made of its facts.
+"""The history of a session, as an extension reads it and changes it: messages, entries, the tree.
+
+Texts are what the model receives, also where people see something else: they come from the facts, not from
+transcript items.
+"""
 
 from __future__ import annotations
 
