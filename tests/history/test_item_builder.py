@@ -109,3 +109,18 @@ def test_a_message_that_a_terminal_agent_draws_again_is_changed() -> None:
     (changed,) = builder.apply([events.MessageRevised(facts[-1].seq, (Text("Thinking done"),))])
     assert isinstance(changed, Changed) and isinstance(changed.item, TextItem)
     assert (changed.item.text, changed.item.revised) == ("Thinking done", True)
+
+
+def test_a_call_stays_open_while_a_driven_agent_goes_on_talking() -> None:
+    """Its messages belong to no model call, and neither do its calls."""
+    builder = ItemBuilder()
+    builder.apply(
+        facts_of(
+            events.ToolCalled("call_1", "bash", {"command": "make"}, 1),
+            events.ToolStarted("call_1", "bash"),
+            events.AssistantMessage("", (Text("It runs."),), "end"),
+        )
+    )
+    call, text = builder.items
+    assert isinstance(call, CallItem) and call.stage == "running"
+    assert isinstance(text, TextItem) and text.text == "It runs."

@@ -124,7 +124,7 @@ class AnswerItems:
                 self._store.close(item)
                 last_text = item if isinstance(item, TextItem) else last_text
         if cut and last_text is None and not event.suppressed:
-            key = f"text:{message or base['seq']}:{len(content)}"
+            key = f"text:{message or base.get('seq', 0)}:{len(content)}"
             self._store.close(TextItem(**(base | {"key": key}), **text_about, block=len(content)))
         for block in event.content:
             if isinstance(block, ToolCall):
@@ -161,11 +161,8 @@ class AnswerItems:
     def _drop_streamed(self, message: str, keys: set[str]) -> None:
         """Removes the items of deltas of a message that its fact does not have."""
         for record in self._store.records():
-            if (
-                isinstance(record, OpenBlock | OpenCall)
-                and record.message == message
-                and record.key not in keys
-            ):
+            is_streamed = isinstance(record, OpenBlock) or (isinstance(record, OpenCall) and record.is_live)
+            if is_streamed and record.key not in keys and getattr(record, "message", None) == message:
                 self._store.drop(record)
 
     def abandon(self) -> None:

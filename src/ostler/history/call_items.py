@@ -83,6 +83,11 @@ class OpenCall:
         self.has_started = False
 
     @property
+    def is_live(self) -> bool:
+        """Only deltas describe it so far."""
+        return self.fields.get("arguments") is None and not self.base.get("seq")
+
+    @property
     def message(self) -> str:
         return str(self.fields["message"])
 
