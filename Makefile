@@ -104,7 +104,7 @@ dist: .venv/.dev  ## build the wheel and the source distribution into dist
 	$(BIN)/python -m hatchling build -d dist
 
 .PHONY: bench
-bench: .venv/.dev  ## measure start-up, steps and the log
+bench: .venv/.dev  ## measure start-up, steps, streams, memory and the server; takes some minutes
 	$(BIN)/python -m bench
 
 .PHONY: docs

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import inspect
 import io
 import os
 import re
 import tempfile
+import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import msgspec
 
-from docs_audit import action_table, facts_without_decision
-from docs_invariants import (
-    invariant_table,
-    store_invariant_table,
-    tree_invariant_table,
-)
-from docs_policy import policy_table
-from docs_tables import field_docstrings, row, spelled
-from docs_terminal import command_table
-from docs_themes import theme_table
 from ostler import main
 from ostler.app import settings
 from ostler.app.options import print_parser
 from ostler.cli.session_runner import TERMINATED, exit_code
+from ostler.context.policy import ContextPolicy
 from ostler.core.harness import Harness
 from ostler.core.journal import World
 from ostler.core.tool import ToolKind
 from ostler.drivers.agent_tool import AgentTool
+from ostler.history.audit_decisions import ACTIONS, NO_DECISION
 from ostler.history.export import transcript
 from ostler.models.providers import PROVIDERS, ModelOptions
 from ostler.models.scripted import Call, ScriptedModel, Turn
@@ -40,17 +37,30 @@ from ostler.permissions.known_programs import LOOKING, VERSIONS
 from ostler.permissions.rules import PROFILES, judge
 from ostler.permissions.trust import LIMITS, SENSITIVE
 from ostler.schema import errors
-from ostler.schema.events import Event, RunEnded, RunWaiting, Totals
+from ostler.schema.events import EVENT_TYPES, Event, RunEnded, RunWaiting, Totals
 from ostler.schema.facts import Fact, encode_lines
 from ostler.schema.messages import as_content
 from ostler.schema.usage import Usage
 from ostler.sessions.session import create_session
+from ostler.store.invariants import INVARIANTS, TREE_INVARIANTS
 from ostler.store.memory import MemoryStore
+from ostler.store.sqlite_maintenance import MENDABLE, STORE_INVARIANTS
 from ostler.tools import builtin_tool, builtin_tools
+from ostler.tui.commands.registry import Commands
+from ostler.tui.themes import ThemeList
 
 WIDTH = "100"
+_NO_DEFAULT = ("", None, (), msgspec.NODEFAULT)
 _MARKED = re.compile(r"(?m)^(<!-- generated:([\w-]+) -->\n)(.*?)^(<!-- end -->)$", re.DOTALL)
-_KINDS_IN_WORDS: dict[ToolKind, str] = {
+_TYPE_NAMES = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    types.NoneType: "null",
+    Any: "any",
+}
+_KIND_DESCRIPTIONS: dict[ToolKind, str] = {
     "read": "read files",
     "search": "search",
     "edit": "change files",
@@ -61,8 +71,8 @@ _KINDS_IN_WORDS: dict[ToolKind, str] = {
 }
 
 
-def filled(page: str, name: str) -> str:
-    """The page with its sections as they should be; raises `SystemExit` for a section that nobody writes."""
+def fill_sections(page: str, name: str) -> str:
+    """The page with current sections. Raises `SystemExit` for an unknown section."""
 
     def section(match: re.Match[str]) -> str:
         if match[2] not in SECTIONS:
@@ -74,12 +84,47 @@ def filled(page: str, name: str) -> str:
     return _MARKED.sub(section, page)
 
 
+# --- rows and types ---------------------------------------------------------------------------------
+
+
+def row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def json_type(hint: Any) -> str:
+    """The JSON name of a type."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return " | ".join(f'"{value}"' for value in arguments)
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join(json_type(argument) for argument in arguments)
+    if origin is tuple:
+        inner = json_type(arguments[0])
+        return f"({inner})[]" if " | " in inner else f"{inner}[]"
+    if origin is dict:
+        return "object"
+    return _TYPE_NAMES.get(hint) or str(hint.__name__)
+
+
+def field_docstrings(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """The string below each field, from the source: Python doesn't keep it."""
+    (definition,) = ast.parse(inspect.getsource(struct)).body
+    assert isinstance(definition, ast.ClassDef)
+    docstrings = {}
+    for field, below in zip(definition.body, definition.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            match below:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    docstrings[field.target.id] = text
+    return docstrings
+
+
 # --- help -------------------------------------------------------------------------------------------
 
 
 def help_of(*command: str) -> str:
     """What `--help` prints in a terminal of fixed width, without colours."""
-    kept = dict(os.environ)
+    environment = dict(os.environ)
     os.environ |= {"COLUMNS": WIDTH, "NO_COLOR": "1"}
     printed = io.StringIO()
     try:
@@ -87,16 +132,16 @@ def help_of(*command: str) -> str:
             main.run([*command, "--help"])
     finally:
         os.environ.clear()
-        os.environ |= kept
+        os.environ |= environment
     return f"```\n{printed.getvalue()}```"
 
 
 RUN_COMMANDS = ("follow", "steer", "cancel", "pause", "resume", "release")
-"""The commands about one run that have no section of their own."""
+"""The commands for one run, which share a section."""
 
 
 def help_of_each(command: str) -> str:
-    """The help of each command below this one."""
+    """The help of each subcommand."""
     names = re.findall(r"(?m)^    (\w+)(?: |$)", help_of(command))
     return "\n\n".join(help_of(command, name) for name in names)
 
@@ -111,9 +156,9 @@ def settings_table() -> Iterator[str]:
     yield "| setting | values | default | variable | option | in a project's file | meaning |"
     yield "|---|---|---|---|---|---|---|"
     for field in msgspec.structs.fields(settings.Settings):
-        default = "–" if field.default in ("", None, (), msgspec.NODEFAULT) else f"`{field.default}`"
+        default = "–" if field.default in _NO_DEFAULT else f"`{field.default}`"
         option = ", ".join(f"`{name}`" for name in options.get(field.name, ())) or "–"
-        values = spelled(hints[field.name]).removesuffix(" | null")
+        values = json_type(hints[field.name]).removesuffix(" | null")
         variable = "–" if field.name in settings.TABLES else f"`OSTLER_{field.name.upper()}`"
         yield row(
             f"`{field.name}`", values, default, variable, option, _trust(field.name), meanings[field.name]
@@ -157,30 +202,30 @@ def exit_code_table() -> Iterator[str]:
 def permission_table() -> Iterator[str]:
     yield row("tools that …", *(f"`{profile}`" for profile in PROFILES))
     yield "|---|" + "---|" * len(PROFILES)
-    for kind, words in _KINDS_IN_WORDS.items():
+    for kind, words in _KIND_DESCRIPTIONS.items():
         verdicts = {"allow": "run", "ask": "ask", "refuse": "refused"}
         yield row(words, *(verdicts[judge(profile, kind)] for profile in PROFILES))
 
 
 def harmless_commands() -> str:
-    looking, telling = (", ".join(f"`{name}`" for name in sorted(names)) for names in (LOOKING, VERSIONS))
-    return f"{looking}; and with `--version` only: {telling}"
+    looking, versions = (", ".join(f"`{name}`" for name in sorted(names)) for names in (LOOKING, VERSIONS))
+    return f"{looking}; and with `--version` only: {versions}"
 
 
 def tool_table() -> Iterator[str]:
     yield "| tool | what it does | parameters | counts as |"
     yield "|---|---|---|---|"
-    for one in builtin_tools():
-        required = one.spec.schema["required"]
+    for tool in builtin_tools():
+        required = tool.spec.schema["required"]
         parameters = ", ".join(
-            f"`{name}{'' if name in required else '?'}`" for name in one.spec.schema["properties"]
+            f"`{name}{'' if name in required else '?'}`" for name in tool.spec.schema["properties"]
         )
-        about = re.split(r"(?<=[a-z])[.;:] ", one.spec.description)[0].rstrip(".")
-        yield row(f"`{one.spec.name}`", about, parameters, _KINDS_IN_WORDS[one.spec.kind])
+        about = re.split(r"(?<=[a-z])[.;:] ", tool.spec.description)[0].rstrip(".")
+        yield row(f"`{tool.spec.name}`", about, parameters, _KIND_DESCRIPTIONS[tool.spec.kind])
 
 
 def agent_tool_table() -> Iterator[str]:
-    """Of the tool that starts other vendors' agents."""
+    """The parameters of the tool that starts other vendors' agents."""
     yield "| parameter | what it is |"
     yield "|---|---|"
     for name, about in AgentTool({}).spec.schema["properties"].items():
@@ -190,15 +235,82 @@ def agent_tool_table() -> Iterator[str]:
 def provider_table() -> Iterator[str]:
     yield "| provider | key | default model | server |"
     yield "|---|---|---|---|"
-    for one in PROVIDERS.values():
-        key = " or ".join(f"`{name}`" for name in one.key_variables) or "none"
-        server = one.base_url or (
-            f"`{one.base_url_variable}`" if one.base_url_variable else "a file: `gguf/PATH`"
-        )
-        yield row(f"`{one.name}`", key, f"`{one.default_model}`" if one.default_model else "–", server)
+    for provider in PROVIDERS.values():
+        key = " or ".join(f"`{name}`" for name in provider.key_variables) or "none"
+        variable = provider.base_url_variable
+        server = provider.base_url or (f"`{variable}`" if variable else "a file: `gguf/PATH`")
+        model = f"`{provider.default_model}`" if provider.default_model else "–"
+        yield row(f"`{provider.name}`", key, model, server)
 
 
-# --- a session, always the same ---------------------------------------------------------------------
+def policy_table() -> Iterator[str]:
+    """The context policy."""
+    yield "| rule | values | default | meaning |"
+    yield "|---|---|---|---|"
+    for group in msgspec.structs.fields(ContextPolicy):
+        hints, meanings = typing.get_type_hints(group.type), field_docstrings(group.type)
+        for field in msgspec.structs.fields(group.type):
+            values = json_type(hints[field.name]).removesuffix(" | null")
+            default = "–" if field.default in _NO_DEFAULT else f"`{field.default}`".lower()
+            yield row(f"`{group.name}.{field.name}`", values, default, meanings[field.name])
+
+
+def action_table() -> Iterator[str]:
+    """The actions of the audit."""
+    tags = {kind: tag for tag, kind in EVENT_TYPES.items()}
+    yield "| action | what it answers | usually by | outcome | told by |"
+    yield "|---|---|---|---|---|"
+    for name, action in ACTIONS.items():
+        yield row(f"`{name}`", action.answers, action.actor, action.outcome, f"`{tags[action.fact]}`")
+
+
+def facts_without_decision() -> str:
+    return ", ".join(f"`{tag}`" for tag, kind in EVENT_TYPES.items() if kind in NO_DECISION)
+
+
+def command_table() -> Iterator[str]:
+    """The slash commands of the terminal."""
+    context: Any = SimpleNamespace()
+    yield "| command | also | |"
+    yield "|---|---|---|"
+    for command in Commands(context).own:
+        usage = f"/{command.name} {command.arguments}".rstrip()
+        yield row(f"`{usage}`", ", ".join(f"`/{name}`" for name in command.aliases), command.about)
+
+
+def theme_table() -> Iterator[str]:
+    """The built-in themes."""
+    themes = ThemeList((), print)
+    yield "| theme | |"
+    yield "|---|---|"
+    for name in themes:
+        yield row(f"`{name}`", themes.description(name))
+
+
+def invariant_table() -> Iterator[str]:
+    yield "| number | what holds | when |"
+    yield "|---|---|---|"
+    for invariant in INVARIANTS:
+        when = "at rest" if invariant.only_at_rest else "always"
+        yield row(invariant.number, invariant.sentence, when)
+
+
+def tree_invariant_table() -> Iterator[str]:
+    yield "| number | what holds |"
+    yield "|---|---|"
+    for invariant in TREE_INVARIANTS:
+        yield row(invariant.number, invariant.sentence)
+
+
+def store_invariant_table() -> Iterator[str]:
+    yield "| number | what holds | `repair` |"
+    yield "|---|---|---|"
+    for number, sentence in STORE_INVARIANTS.items():
+        repaired = "where an index is damaged" if number == "S1" else "yes" if number in MENDABLE else "–"
+        yield row(number, sentence, repaired)
+
+
+# --- a sample session -------------------------------------------------------------------------------
 
 SAMPLE_FOLDER = "/home/ada/garden"
 
@@ -207,13 +319,13 @@ class Sample(msgspec.Struct, frozen=True):
     lines: tuple[str, ...]
     """As `--json` prints them."""
     shown: tuple[str, ...]
-    """As `ostler sessions show` prints it."""
+    """As `ostler sessions show` prints them."""
     appends: tuple[tuple[str, ...], ...]
     """The types of the facts of each append."""
 
 
 def sample() -> Sample:
-    """A run with one tool call and nothing in it that depends on the moment or the machine."""
+    """A run with one tool call, the same at any time and on any machine."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         (folder / "plants.txt").write_text("thyme\nsage\n", encoding="utf-8")
@@ -221,11 +333,11 @@ def sample() -> Sample:
 
 
 async def _sample(folder: Path) -> Sample:
-    count: dict[str, int] = {}
+    counts: dict[str, int] = {}
 
     def new_id(prefix: str) -> str:
-        count[prefix] = count.get(prefix, 0) + 1
-        return f"{prefix}_{count[prefix]}"
+        counts[prefix] = counts.get(prefix, 0) + 1
+        return f"{prefix}_{counts[prefix]}"
 
     world = World(now_ms=lambda: 1_767_225_600_000, new_id=new_id)
     call = Call("read", {"path": "plants.txt"}, id="call_1")
@@ -242,17 +354,17 @@ async def _sample(folder: Path) -> Sample:
     harness.set_tools([builtin_tool("read")])
     store = MemoryStore(world)
     session = await create_session(store, harness, world=world)
-    seen: list[Sequence[Fact | Event]] = []
-    session.subscribe(seen.append)
+    batches: list[Sequence[Fact | Event]] = []
+    session.subscribe(batches.append)
     await session.prompt(as_content("What grows here?"))
     shown = transcript(await store.summary(session.id), await store.read(session.id))
-    lines = [_line(item) for batch in seen for item in batch]
-    appends = [tuple(item.type for item in batch) for batch in seen if isinstance(batch[0], Fact)]
+    lines = [_line(item) for batch in batches for item in batch]
+    appends = [tuple(item.type for item in batch) for batch in batches if isinstance(batch[0], Fact)]
 
-    def at_home(text: str) -> str:
+    def in_sample_folder(text: str) -> str:
         return text.replace(str(folder), SAMPLE_FOLDER)
 
-    return Sample(tuple(map(at_home, lines)), tuple(map(at_home, shown)), tuple(appends))
+    return Sample(tuple(map(in_sample_folder, lines)), tuple(map(in_sample_folder, shown)), tuple(appends))
 
 
 def _line(item: Fact | Event) -> str:

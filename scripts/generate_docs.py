@@ -1,7 +1,7 @@
-"""Writes what the documentation takes from the code; with --check, only says if it is current.
+"""Writes the generated parts of the documentation; with --check, only reports what is out of date.
 
-docs/events.md, docs/errors.md and docs/openapi.json are written whole; other pages have sections, see
-`docs_sections.py`.
+docs/events.md, docs/errors.md and docs/openapi.json are generated whole; other pages have generated sections,
+see `docs_sections.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from typing import Any
 
 import msgspec
 
-from docs_sections import filled
-from docs_tables import row, spelled
+from docs_sections import fill_sections, json_type, row
 from ostler.core.hooks import Point
 from ostler.schema import errors, events, requests, visibility
 from ostler.schema.facts import Fact, decode_event
@@ -131,13 +130,15 @@ def main() -> int:
 
 def pages() -> dict[Path, str]:
     docs = ROOT / "docs"
-    written = {
+    generated = {
         docs / "events.md": events_page(),
         docs / "errors.md": errors_page(),
         docs / "openapi.json": openapi_document(),
     }
-    handwritten = sorted({ROOT / "README.md", *docs.glob("*.md")} - written.keys())
-    return written | {path: filled(path.read_text(encoding="utf-8"), path.name) for path in handwritten}
+    handwritten = sorted({ROOT / "README.md", *docs.glob("*.md")} - generated.keys())
+    return generated | {
+        path: fill_sections(path.read_text(encoding="utf-8"), path.name) for path in handwritten
+    }
 
 
 def openapi_document() -> str:
@@ -167,13 +168,13 @@ def events_page() -> str:
 
 
 def read_samples() -> list[events.Event]:
-    """Two of most types: the least that can be stored, then one with every field."""
+    """Two of most types: one with only the required fields, then one with all."""
     samples = [decode_event(line) for line in SAMPLES.read_bytes().splitlines()]
-    known = [sample for sample in samples if isinstance(sample, events.Event)]
-    missing = set(events.EVENT_TYPES) - {sample.type for sample in known}
+    decoded = [sample for sample in samples if isinstance(sample, events.Event)]
+    missing = set(events.EVENT_TYPES) - {sample.type for sample in decoded}
     if missing:
         raise SystemExit(f"{SAMPLES.relative_to(ROOT)} has no line for: {', '.join(sorted(missing))}")
-    return known
+    return decoded
 
 
 def example() -> str:
@@ -186,7 +187,7 @@ def event_table(samples: dict[str, events.Event]) -> Iterator[str]:
     yield "| event | kind | stored | shown | told | live | meaning | fields |"
     yield "|---|---|---|---|---|---|---|---|"
     for tag, event_type in events.EVENT_TYPES.items():
-        cells = [f"`{tag}`", kind_of(event_type), *fate_cells(samples[tag]), summary_of(event_type)]
+        cells = [f"`{tag}`", kind_of(event_type), *visibility_cells(samples[tag]), summary_of(event_type)]
         yield row(*cells, fields_of(event_type))
 
 
@@ -194,9 +195,9 @@ def kind_of(event_type: type[events.Event]) -> str:
     return next(name for kind, name in KINDS.items() if issubclass(event_type, kind))
 
 
-def fate_cells(event: events.Event) -> list[str]:
-    fate = visibility.visibility_of(event)
-    return ["yes" if yes else "–" for yes in (fate.stored, fate.shown, fate.sent, fate.live)]
+def visibility_cells(event: events.Event) -> list[str]:
+    seen = visibility.visibility_of(event)
+    return ["yes" if yes else "–" for yes in (seen.stored, seen.shown, seen.sent, seen.live)]
 
 
 def mark_table(samples: dict[str, events.Event]) -> Iterator[str]:
@@ -210,7 +211,7 @@ def mark_table(samples: dict[str, events.Event]) -> Iterator[str]:
     yield "| event | stored | shown | told | live |"
     yield "|---|---|---|---|---|"
     for name, event in marked.items():
-        yield row(name, *fate_cells(event))
+        yield row(name, *visibility_cells(event))
 
 
 def shape_table() -> Iterator[str]:
@@ -221,12 +222,12 @@ def shape_table() -> Iterator[str]:
 
 
 def shapes_in(roots: Iterable[type[msgspec.Struct]]) -> list[type[msgspec.Struct]]:
-    found: dict[type[msgspec.Struct], None] = {}
+    shapes: dict[type[msgspec.Struct], None] = {}
 
     def visit(hint: Any) -> None:
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-            if hint not in found:
-                found[hint] = None
+            if hint not in shapes:
+                shapes[hint] = None
                 for inner in typing.get_type_hints(hint).values():
                     visit(inner)
             return
@@ -236,7 +237,7 @@ def shapes_in(roots: Iterable[type[msgspec.Struct]]) -> list[type[msgspec.Struct
     for root in roots:
         for hint in typing.get_type_hints(root).values():
             visit(hint)
-    return list(found)
+    return list(shapes)
 
 
 def summary_of(documented: type) -> str:
@@ -250,7 +251,7 @@ def fields_of(shape: type[msgspec.Struct]) -> str:
     return ", ".join(
         tagged
         + [
-            f"`{field.encode_name}{'' if field.required else '?'}: {spelled(hints[field.name])}`"
+            f"`{field.encode_name}{'' if field.required else '?'}: {json_type(hints[field.name])}`"
             for field in msgspec.structs.fields(shape)
         ]
     )
@@ -277,17 +278,19 @@ def mapping_tables(mapping: dict[str, dict[str, dict[str, Any]]]) -> Iterator[st
 def place_of(name: str, place: dict[str, Any], targets: set[str]) -> tuple[str, str]:
     if "why_not" in place:
         return "–", place["why_not"]
-    named = place.get("to", [])
-    unknown = sorted(set(named) - targets) if named else ["none is named"]
+    names = place.get("to", [])
+    unknown = sorted(set(names) - targets) if names else ["none is named"]
     if unknown:
         raise SystemExit(f"{MAPPING.name}: {name}: no such event, request or hook: {', '.join(unknown)}")
-    return ", ".join(f"`{target}`" for target in named), place.get("note", "")
+    return ", ".join(f"`{target}`" for target in names), place.get("note", "")
 
 
 def known_targets() -> set[str]:
-    asked = {f"request:{request.__struct_config__.tag}" for request in typing.get_args(requests.AnyRequest)}
-    decided = {f"hook:{point}" for point in typing.get_args(Point)}
-    return set(events.EVENT_TYPES) | asked | decided
+    request_names = {
+        f"request:{request.__struct_config__.tag}" for request in typing.get_args(requests.AnyRequest)
+    }
+    hook_names = {f"hook:{point}" for point in typing.get_args(Point)}
+    return set(events.EVENT_TYPES) | request_names | hook_names
 
 
 def errors_page() -> str:

@@ -1,8 +1,8 @@
-"""Distils src/ostler/models/catalogue.jsonl from the newest `genai-prices` and `@earendil-works/pi-ai`.
+"""Makes src/ostler/models/catalogue.jsonl from the newest `genai-prices` and `@earendil-works/pi-ai`.
 
-Both are fetched into a temporary folder by pip and npm. `genai-prices` decides prices and context windows,
-`pi-ai` which models an agent can use, their output limits, modalities and reasoning, and whatever the
-other does not say. A line of the file is a model, so that a renewal can be read as a diff.
+pip and npm download them to a temporary folder. Prices and context windows come from `genai-prices`; the list
+of models for agents, their output limits, modalities and reasoning, and all that is missing there come from
+`pi-ai`. Each line of the file is a model, so an update is readable as a diff.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ostler.models.families import LEVELS, Level
 PRICES_PACKAGE = "genai-prices"
 MODELS_PACKAGE = "@earendil-works/pi-ai"
 
-# Our name of a provider, its name in genai-prices, its name in pi-ai.
+# The name of a provider here, in genai-prices and in pi-ai.
 PROVIDERS = (
     ("anthropic", "anthropic", "anthropic"),
     ("azure", "azure", "azure"),
@@ -54,7 +54,7 @@ PROVIDERS = (
     ("together", "together", "together"),
     ("xai", "x-ai", "xai"),
 )
-# The models of these that only genai-prices has are listed too: there its ids are those of the vendor's API.
+# For these, genai-prices uses the ids of the vendor's API, so models that only it has are listed too.
 LISTED_WITHOUT_LIMITS = (
     "anthropic",
     "deepseek",
@@ -71,7 +71,7 @@ NOT_FOR_AGENTS = re.compile(
     r"transcribe|tts|vision-preview|voice|voxtral|whisper|:"
 )
 
-# A line of models: the alias, the provider, and what its ids look like. The groups are its version.
+# The alias of a line of models, its provider, and the pattern of its ids. The groups are the version.
 LINES = (
     ("claude", "anthropic", r"claude-sonnet-(\d+)(?:-(\d))?"),
     ("sonnet", "anthropic", r"claude-sonnet-(\d+)(?:-(\d))?"),
@@ -102,7 +102,7 @@ LINES = (
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
-        print(f"fetching {PRICES_PACKAGE} and {MODELS_PACKAGE}", file=sys.stderr)
+        print(f"downloading {PRICES_PACKAGE} and {MODELS_PACKAGE}", file=sys.stderr)
         prices, prices_date = fetch_prices(Path(folder))
         tables, tables_date = fetch_tables(Path(folder))
     sources = {PRICES_PACKAGE: prices_date, MODELS_PACKAGE: tables_date}
@@ -116,7 +116,7 @@ def main() -> int:
 
 
 def fetch_prices(folder: Path) -> tuple[dict[str, Any], str]:
-    """The providers of genai-prices by name, and the newest day that its data speaks of: it has no date."""
+    """The providers of genai-prices by name, and the newest date in its data, which is undated."""
     packages = folder / "packages"
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", "--target", packages, PRICES_PACKAGE], check=True
@@ -128,8 +128,8 @@ def fetch_prices(folder: Path) -> tuple[dict[str, Any], str]:
 
 
 def fetch_tables(folder: Path) -> tuple[dict[str, dict[str, Any]], str]:
-    """The tables of pi-ai by provider and id, and the day they were made."""
-    # "latest" has to be said: npm would choose an older one that admits an older node.
+    """The tables of pi-ai by provider and id, and their date."""
+    # Without "latest", npm may choose an older version that supports an older Node.
     pack = ["npm", "pack", "--silent", "--pack-destination", str(folder), f"{MODELS_PACKAGE}@latest"]
     subprocess.run(pack, check=True, stdout=subprocess.DEVNULL)
     [archive] = folder.glob("*.tgz")
@@ -159,7 +159,7 @@ def _dates(days: Iterable[tuple[str, ...]]) -> Iterator[date]:
     for year, month, day in set(days):
         try:
             yield date(int(year), int(month), int(day))
-        except ValueError:  # something else that looks like a day
+        except ValueError:  # not a date
             continue
 
 
@@ -184,7 +184,7 @@ def distilled(prices: dict[str, Any], tables: dict[str, dict[str, Any]], today: 
 
 
 def listed_model(provider: str, model: dict[str, Any], entry: Any, today: str) -> ModelInfo:
-    """A model of pi-ai's, with what genai-prices says of it or, failing that, of its family."""
+    """A model of pi-ai, with the prices of its entry in genai-prices or else of its family."""
     own = entry is not None and model["id"].lower().rpartition("/models/")[2] == entry.id.lower()
     window = (entry.context_window if own else None) or model["contextWindow"] or None
     return ModelInfo(
@@ -213,20 +213,20 @@ def worth_listing(provider: str, entry: Any) -> bool:
     if entry.deprecated or not entry.context_window or NOT_FOR_AGENTS.search(entry.id):
         return False
     if provider == "google" and not re.match(r"gemini-\d", entry.id):
-        return False  # what other vendors sell through Google, and other people's spellings
+        return False  # models of other vendors, and other spellings
     prices = price_list(entry, "")[-1:]
     return bool(prices) and prices[0].input is not None and prices[0].output is not None
 
 
 def output_limit(provider: str, limit: int, window: int | None) -> int | None:
-    """What nearly fills the context, and OpenRouter's 4096, stand in pi-ai for a limit that is unknown."""
+    """None if unknown: pi-ai then has nearly the whole context window, or 4096 for OpenRouter."""
     if not limit or (provider == "openrouter" and limit == 4096):
         return None
     return limit if window is None or limit < window * 3 / 4 else None
 
 
 def modalities(model: dict[str, Any], entry: Any) -> tuple[Modality, ...]:
-    """Those that pi-ai names, and those that have a price."""
+    """The modalities of pi-ai, and those with a price."""
     named = set(model["input"])
     named |= {name for name in ("audio", "video") if entry is not None and priced_apart(entry, name)}
     return tuple(name for name in get_args(Modality) if name in named)
@@ -237,7 +237,7 @@ def priced_apart(entry: Any, modality: str) -> bool:
 
 
 def levels(model: dict[str, Any]) -> tuple[Level, ...]:
-    """What pi-ai's map does not mention is there, but for the two highest; without a map nothing is known."""
+    """Levels missing from pi-ai's map are supported, except the two highest. Without a map, none is known."""
     mapped = model.get("thinkingLevelMap")
     if not model["reasoning"] or not mapped:
         return ()
@@ -253,7 +253,7 @@ def chosen(own: bool, priced: list[Prices], cost: Prices | None) -> list[Prices]
         return priced or ([cost] if cost else [])
     now = priced[0]
     if (now.input, now.output) != (cost.input, cost.output):
-        return priced if own else []  # a family's against another: neither is known to be this model's
+        return priced if own else []  # the family's price differs from pi-ai's: neither is certain
     missing = {name: getattr(cost, name) for name in Rates.__struct_fields__ if getattr(now, name) is None}
     return [msgspec.structs.replace(now, **missing), *priced[1:]]
 
@@ -263,7 +263,7 @@ def dated_fields(prices: list[Prices]) -> dict[str, Any]:
 
 
 def cost_of(model: dict[str, Any]) -> Prices | None:
-    """pi-ai writes 0 for what it does not know; only what is called free is known to be."""
+    """None if unknown: pi-ai then has 0. Only models named `:free` are free."""
     cost = model["cost"]
     if model["id"].endswith(":free"):
         return FREE
@@ -279,7 +279,7 @@ def rates_of_cost(cost: dict[str, Any]) -> dict[str, Any]:
 
 
 def price_list(entry: Any, today: str) -> list[Prices]:
-    """The prices in force on a day, and after them those of later days."""
+    """The prices of a day, then those of later days."""
     if entry is None:
         return []
     dated: list[tuple[str, Prices]] = []
@@ -304,7 +304,7 @@ def price_list(entry: Any, today: str) -> list[Prices]:
 
 
 def conditions(entry: Any) -> list[tuple[Any, Any]]:
-    """Each with the condition under which it is the price; the last whose condition holds is."""
+    """Pairs of a condition and prices. The last pair whose condition holds applies."""
     if isinstance(entry.prices, list):
         return [(one.constraint, one.prices) for one in entry.prices]
     return [(None, entry.prices)]
@@ -319,9 +319,9 @@ def as_prices(prices: Any, hours: list[Hours]) -> Prices:
 
 
 def rates(prices: Any, above: int) -> dict[str, Any]:
-    """What a million tokens cost in a call whose input has more tokens than that."""
+    """The price of a million tokens in a call with more than `above` input tokens."""
     if "output_reasoning_mtok" in vars(prices):
-        return {}  # a price of its own for a part of the output, which `Usage` cannot tell apart
+        return {}  # `Usage` does not count reasoning tokens separately
 
     def rate(price: Any) -> float | None:
         if hasattr(price, "tiers"):
@@ -348,7 +348,7 @@ def newest_of_each_line(models: list[ModelInfo]) -> dict[str, str]:
                 candidates.append(([int(part or 0) for part in fits.groups()], model.name))
         if not candidates:
             raise SystemExit(
-                f"no model is of the line {alias!r}: look at its pattern in {Path(__file__).name}"
+                f"no model matches the line {alias!r}: check its pattern in {Path(__file__).name}"
             )
         aliases[alias] = max(candidates)[1]
     return aliases

@@ -1,6 +1,6 @@
-"""Draws docs/pictures/demo.svg: `ostler demo` as a terminal shows it.
+"""Draws docs/pictures/demo.svg: `ostler demo` in a terminal.
 
-With --check, only says if the picture is current.
+With --check, only reports whether the picture is current.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def record() -> str:
-    """What the demo writes to a terminal where a person answers its question."""
+    """The output of the demo in a terminal, with its question answered."""
     with tempfile.TemporaryDirectory() as home:
         ours, theirs = pty.openpty()
         environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
@@ -87,7 +87,7 @@ def _converse(terminal: int) -> str:
     while select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))[0]:
         try:
             piece = os.read(terminal, 65536)
-        except OSError:  # how Linux says that nobody has the other end open
+        except OSError:  # on Linux: the other end is closed
             piece = b""
         if not piece:
             return written.decode()
@@ -99,7 +99,7 @@ def _converse(terminal: int) -> str:
 
 
 def masked(written: str) -> str:
-    """Without what is another every time."""
+    """Replaces everything that differs from run to run."""
     written = re.sub(r"ostler-demo-\w+", "ostler-demo-1", written)
     pids = dict.fromkeys(re.findall(r"process,? (\d+)", written))
     for number, pid in enumerate(pids, 4711):
@@ -127,7 +127,7 @@ def lines_of(written: str) -> list[list[Span]]:
 
 
 def _spans(line: list[tuple[str, str]]) -> list[Span]:
-    """What was written in pieces becomes one span, as far as the style is the same."""
+    """Joins neighbouring characters of one style."""
     spans: list[Span] = []
     column = 0
     for style, characters in groupby(line, key=lambda character: character[1]):

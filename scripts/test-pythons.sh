@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks the generated pages and runs the tests on every Python that find-pythons.sh finds, each in a virtual
-# environment of its own, .venv-VERSION. Arguments go to pytest.
+# Checks the generated pages and runs the tests on every Python that find-pythons.sh finds, each in its own virtual
+# environment .venv-VERSION. Arguments go to pytest.
 set -u
 cd "$(dirname "$0")/.." || exit
 trap 'exit 130' INT
@@ -16,7 +16,7 @@ prepare() { # VENV PYTHON
 
 pythons=$(scripts/find-pythons.sh)
 if [ -z "$pythons" ]; then
-    echo "no Python from 3.11 on was found: install one, or say make PYTHON=/path/to/python test-pythons" >&2
+    echo "no Python from 3.11 on was found: install one, or run make PYTHON=/path/to/python test-pythons" >&2
     exit 1
 fi
 summary=
@@ -25,7 +25,7 @@ while IFS=$tab read -r version python <&3; do
     echo "== Python $version: $python"
     venv=.venv-$version
     if ! prepare "$venv" "$python"; then
-        result="failed: cannot be installed"
+        result="failed: installation"
     elif ! "$venv/bin/python" scripts/generate_docs.py --check; then
         result="failed: generated pages"
     elif ! "$venv/bin/python" -m pytest "$@"; then

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from ostler.drivers.inbox import release_journal
 from ostler.drivers.lifecycle import new_journal
-from ostler.drivers.session import give_back
 from ostler.schema import events
 from ostler.schema.messages import Text
 from ostler.store.sqlite import SqliteStore
@@ -71,7 +71,7 @@ async def test_a_message_is_read_as_it_was_drawn_at_last(ostler: Ostler) -> None
     for text in ("the first half,", "the first half, the second"):
         journal.record(events.MessageRevised(seq, (Text(text),)))
     await journal.commit()
-    await give_back(journal)
+    await release_journal(journal)
     await store.close()
     for arguments in (("show",), ("export", "--format", "markdown")):
         ran = await asyncio.to_thread(ostler, "sessions", *arguments, "ses_drawn")

@@ -122,11 +122,11 @@ async def test_only_the_newest_facts_are_looked_at(monkeypatch: pytest.MonkeyPat
 async def test_one_that_is_left_hears_no_more() -> None:
     kept = context(4000, fences=FENCES)
     ran = await started(["a"], context=kept)
-    before = len(ran.session.journal._observers)
+    before = len(ran.session.journal._publisher)
     await ran.session.prompt(as_content("go"))
-    assert len(ran.session.journal._observers) == before + 1
+    assert len(ran.session.journal._publisher) == before + 1
     kept.release()
-    assert len(ran.session.journal._observers) == before
+    assert len(ran.session.journal._publisher) == before
 
 
 async def test_a_picture_makes_the_whole_sum_less_certain() -> None:

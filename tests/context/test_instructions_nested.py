@@ -199,7 +199,7 @@ async def test_odd_details_of_other_tools_do_no_harm(project: Path) -> None:
     hook = nested_instructions(project)
     for details in (None, {}, {"path": 7}, {"path": ""}, {"path": "blob:out_1"}, {"path": "/"}):
         finished = FinishedCall("c", "any", {}, as_content("x"), None, details)
-        assert hook.handler(finished) is None
+        assert hook.handler(finished, None) is None
     lying = Hook(
         "after_tool",
         lambda one: FinishedCall(one.call, one.name, {}, one.content, None, {"instructions": ["a", 1]}),

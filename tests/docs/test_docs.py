@@ -112,17 +112,17 @@ def test_the_events_page_names_every_event_and_the_errors_page_every_kind(genera
 
 def test_a_section_is_written_between_its_marks(sections: ModuleType) -> None:
     page = "before\n<!-- generated:exit-codes -->\nold\n<!-- end -->\nafter\n"
-    filled = sections.filled(page, "page.md")
+    filled = sections.fill_sections(page, "page.md")
     assert filled.startswith("before\n<!-- generated:exit-codes -->\n| code | when |\n")
     assert filled.endswith(" |\n<!-- end -->\nafter\n")
-    assert sections.filled(filled, "page.md") == filled
+    assert sections.fill_sections(filled, "page.md") == filled
 
 
 def test_a_section_that_nobody_writes_or_that_has_no_end_is_refused(sections: ModuleType) -> None:
     with pytest.raises(SystemExit, match="no section 'nonsense'"):
-        sections.filled("<!-- generated:nonsense -->\n<!-- end -->\n", "page.md")
+        sections.fill_sections("<!-- generated:nonsense -->\n<!-- end -->\n", "page.md")
     with pytest.raises(SystemExit, match="has no end"):
-        sections.filled("<!-- generated:help -->\nand so on\n", "page.md")
+        sections.fill_sections("<!-- generated:help -->\nand so on\n", "page.md")
 
 
 def test_every_section_is_on_a_page(sections: ModuleType) -> None:

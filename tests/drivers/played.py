@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable
 
-from ostler.drivers.tracker import Delivered, Event, Tracker, Undelivered, Write
+from ostler.drivers.driver import Delivered, Undelivered
+from ostler.drivers.tracker import Event, Tracker, Write
 
 Reaction = Callable[[bytes], Iterable[tuple[float, str]]]
 

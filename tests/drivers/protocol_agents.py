@@ -12,9 +12,9 @@ from typing import Any
 
 from ostler.core.journal import Journal
 from ostler.core.store import Store
-from ostler.drivers.driver import ProtocolAgentSpec
-from ostler.drivers.lifecycle import restart_protocol_session, start_protocol_session
-from ostler.drivers.protocol_session import ProtocolSession
+from ostler.drivers.agent_spec import AgentSpec
+from ostler.drivers.lifecycle import restart_agent_session, start_agent_session
+from ostler.drivers.session import AgentSession
 from ostler.schema import events, requests
 from ostler.schema.events import Event
 from ostler.schema.facts import Fact
@@ -26,22 +26,20 @@ PATIENCE = 60
 _HERE = Path(__file__).parent
 
 
-def acp_agent(cwd: Path, *arguments: str, **options: Any) -> ProtocolAgentSpec:
+def acp_agent(cwd: Path, *arguments: str, **options: Any) -> AgentSpec:
     command = (sys.executable, str(_HERE / "acp_agent.py"), *arguments)
-    return ProtocolAgentSpec(command=command, cwd=cwd, transport="acp", **options)
+    return AgentSpec(command=command, cwd=cwd, transport="acp", **options)
 
 
-def claude(cwd: Path, *arguments: str, **options: Any) -> ProtocolAgentSpec:
+def claude(cwd: Path, *arguments: str, **options: Any) -> AgentSpec:
     command = (sys.executable, "-S", "-E", str(_HERE / "fake_claude.py"), *arguments)
-    return ProtocolAgentSpec(
-        command=command, cwd=cwd, transport="stream-json", agent_type="claude", **options
-    )
+    return AgentSpec(command=command, cwd=cwd, transport="stream-json", agent_type="claude", **options)
 
 
 class AtWork:
     """A session, and all that an observer saw of it."""
 
-    def __init__(self, session: ProtocolSession, seen: list[Fact | Event]) -> None:
+    def __init__(self, session: AgentSession, seen: list[Fact | Event]) -> None:
         self.session = session
         self.seen = seen
 
@@ -90,17 +88,15 @@ class AtWork:
 
 
 @asynccontextmanager
-async def at_work(
-    agent: ProtocolAgentSpec, store: Store | None = None, *, again: str = ""
-) -> AsyncIterator[AtWork]:
+async def at_work(agent: AgentSpec, store: Store | None = None, *, again: str = "") -> AsyncIterator[AtWork]:
     """In a new session, or in one that it had before."""
     seen: list[Fact | Event] = []
     store = store or MemoryStore()
     attend = partial(_observe, seen)
     if again:
-        session = await restart_protocol_session(store, again, agent, attend=attend)
+        session = await restart_agent_session(store, again, agent, attend=attend)
     else:
-        session = await start_protocol_session(store, agent, attend=attend)
+        session = await start_agent_session(store, agent, attend=attend)
     try:
         yield AtWork(session, seen)
     finally:

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ostler.core.store import Store
-from ostler.drivers.lifecycle import start_screen_session
-from ostler.drivers.screen_driver import ScreenAgentSpec
-from ostler.drivers.session import ScreenSession
-from ostler.drivers.tracker import Timing
+from ostler.drivers.agent_spec import AgentSpec, Timing
+from ostler.drivers.lifecycle import start_agent_session
+from ostler.drivers.session import AgentSession
 from ostler.schema.events import Event
 from ostler.schema.facts import Fact
 from ostler.schema.messages import text_of
@@ -33,15 +32,15 @@ QUICK = Timing(
 )
 
 
-def echo_agent(cwd: Path, *arguments: str, **options: Any) -> ScreenAgentSpec:
+def echo_agent(cwd: Path, *arguments: str, **options: Any) -> AgentSpec:
     settings = {"agent_type": "custom", "rows": 100, "timing": QUICK, **options}
-    return ScreenAgentSpec(command=(*ECHO_AGENT, *arguments), cwd=cwd, **settings)
+    return AgentSpec(command=(*ECHO_AGENT, *arguments), cwd=cwd, **settings)
 
 
 class AtWork:
     """A session, and all that an observer saw of it."""
 
-    def __init__(self, session: ScreenSession, seen: list[Fact | Event]) -> None:
+    def __init__(self, session: AgentSession, seen: list[Fact | Event]) -> None:
         self.session = session
         self.seen = seen
 
@@ -90,11 +89,9 @@ class AtWork:
 
 
 @asynccontextmanager
-async def at_work(
-    agent: ScreenAgentSpec, store: Store | None = None, **options: Any
-) -> AsyncIterator[AtWork]:
+async def at_work(agent: AgentSpec, store: Store | None = None, **options: Any) -> AsyncIterator[AtWork]:
     seen: list[Fact | Event] = []
-    session = await start_screen_session(
+    session = await start_agent_session(
         store or MemoryStore(), agent, attend=lambda journal: _observe(journal, seen), **options
     )
     try:

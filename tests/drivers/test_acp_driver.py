@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.drivers.lifecycle import start_protocol_session
+from ostler.drivers.lifecycle import start_agent_session
 from ostler.schema import events, requests
 from ostler.schema.errors import OstlerError, UsageError
 from ostler.store.memory import MemoryStore
@@ -73,12 +73,12 @@ async def test_messages_that_do_not_fit_the_protocol_do_no_harm(
 
 async def test_an_agent_that_wants_a_login_says_so(tmp_path: Path) -> None:
     with pytest.raises(OstlerError, match="wants a login"):
-        await start_protocol_session(MemoryStore(), acp_agent(tmp_path, "--login"))
+        await start_agent_session(MemoryStore(), acp_agent(tmp_path, "--login"))
 
 
 async def test_an_agent_of_another_version_of_the_protocol_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OstlerError, match="speaks version 0"):
-        await start_protocol_session(MemoryStore(), acp_agent(tmp_path, "--old"))
+        await start_agent_session(MemoryStore(), acp_agent(tmp_path, "--old"))
 
 
 async def test_without_the_package_the_error_says_what_to_install(
@@ -86,4 +86,4 @@ async def test_without_the_package_the_error_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "acp", None)
     with pytest.raises(UsageError, match=r"pip install 'ostler\[acp\]'"):
-        await start_protocol_session(MemoryStore(), acp_agent(tmp_path))
+        await start_agent_session(MemoryStore(), acp_agent(tmp_path))

@@ -12,8 +12,8 @@ import pytest
 
 from ostler.core.journal import World
 from ostler.core.store import Store
-from ostler.drivers.driver import ProtocolAgentSpec
-from ostler.drivers.lifecycle import restart_protocol_session
+from ostler.drivers.agent_spec import AgentSpec
+from ostler.drivers.lifecycle import restart_agent_session
 from ostler.schema import events, requests
 from ostler.schema.errors import OstlerError, SessionHeld, UsageError
 from ostler.schema.facts import Fact
@@ -26,7 +26,7 @@ from ostler.store.sqlite_maintenance import check
 from tests.drivers.protocol_agents import AtWork, acp_agent, at_work, claude
 from tests.drivers.screen_agents import wait_until_gone
 
-Make = Callable[..., ProtocolAgentSpec]
+Make = Callable[..., AgentSpec]
 
 
 @pytest.fixture(params=[acp_agent, claude], ids=["acp", "stream-json"])
@@ -49,7 +49,7 @@ async def test_it_goes_on_with_what_it_remembers_and_says_nothing_twice(make: Ma
         await first.say("one two")
         session, said = first.session.id, texts(first)
         with pytest.raises(SessionHeld):
-            await restart_protocol_session(store, session, make(tmp_path))
+            await restart_agent_session(store, session, make(tmp_path))
     async with at_work(make(tmp_path), store, again=session) as second:
         assert texts(second) == said
         await second.say("recall")
@@ -111,9 +111,9 @@ async def test_an_agent_that_does_not_start_again_leaves_the_session_as_it_was(t
     session = first.session.id
     before = await store.read(session)
     with pytest.raises(OstlerError, match="no key was found"):
-        await restart_protocol_session(store, session, claude(tmp_path, "--die"))
+        await restart_agent_session(store, session, claude(tmp_path, "--die"))
     with pytest.raises(UsageError, match="is driven by stream-json, and not by acp"):
-        await restart_protocol_session(store, session, acp_agent(tmp_path))
+        await restart_agent_session(store, session, acp_agent(tmp_path))
     assert await store.holder(session) is None
     assert await store.read(session) == before
 

@@ -152,7 +152,7 @@ async def test_what_is_written_in_a_piece_arrives_whole_and_in_order(tmp_path: P
 async def test_stopping_ends_also_what_does_not_listen_and_what_left_the_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pty_process, "_ASKED_TO_END", ((signal.SIGINT, 0.1), (signal.SIGHUP, 0.1)))
+    monkeypatch.setattr(pty_process, "_STOP_SIGNALS", ((signal.SIGINT, 0.1), (signal.SIGHUP, 0.1)))
     daemon_script = "setsid sh -c 'echo daemon $$; exec sleep 1000' &"
     script = f"trap '' INT HUP TERM; {daemon_script} echo ready $$; while :; do sleep 1; done"
     async with started(script, tmp_path) as one:

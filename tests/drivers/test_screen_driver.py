@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ostler.drivers.agent_spec import AgentSpec
 from ostler.drivers.screen import open_screen
-from ostler.drivers.screen_driver import ScreenAgentSpec, ScreenDriver
+from ostler.drivers.screen_driver import ScreenDriver
 from ostler.drivers.screen_stream import ScreenSubscription
 from ostler.drivers.tracker import Event
 from ostler.schema import events
@@ -38,7 +39,7 @@ async def test_two_viewers_see_the_same_screen_whenever_they_come(tmp_path: Path
         shown = await seen_until(first, "you said: two")
         assert shown == await seen_until(second, "you said: two")
         assert shown[0] == "Hello, I repeat things."
-        first.close_now()
+        first.unsubscribe()
         await agent.ask("three")
         assert "> three" in await seen_until(second, "you said: three")
     rest = [await second.next(), await second.next()]
@@ -92,7 +93,7 @@ async def test_ten_megabytes_of_output_leave_the_loop_free_and_the_answer_whole(
 async def test_nothing_is_looked_at_while_nothing_happens(tmp_path: Path) -> None:
     async with at_work(echo_agent(tmp_path)) as agent:
         await agent.until_stable()
-        looks = count_looks(agent.session.terminal)
+        looks = count_looks(agent.session.driver)
         await asyncio.wait([agent.session.ended], timeout=4 * QUICK.stability)
         assert looks == []
         agent.session.press(b"x")
@@ -111,10 +112,8 @@ def count_looks(terminal: ScreenDriver) -> list[float]:
     return looks
 
 
-def shell_agent(cwd: Path, script: str, agent_type: str = "custom") -> ScreenAgentSpec:
-    return ScreenAgentSpec(
-        command=("sh", "-c", script), cwd=cwd, agent_type=agent_type, rows=100, timing=QUICK
-    )
+def shell_agent(cwd: Path, script: str, agent_type: str = "custom") -> AgentSpec:
+    return AgentSpec(command=("sh", "-c", script), cwd=cwd, agent_type=agent_type, rows=100, timing=QUICK)
 
 
 OWN_SCREEN, LEFT = r"\033[?1049h", r"\033[?1049l"

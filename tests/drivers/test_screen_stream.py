@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.drivers.screen_stream import MOST_UNSEEN, ScreenSubscription, unfinished
+from ostler.drivers.screen_stream import MAX_UNSEEN, ScreenSubscription, unfinished
 
 SEQUENCES = [
     b"\x1b[31m",
@@ -48,7 +48,8 @@ class Stage:
     def __init__(self) -> None:
         self.drawn = b"[screen]"
         self.left: list[ScreenSubscription] = []
-        self.viewer = ScreenSubscription(lambda: self.drawn, self.left.append)
+        self.viewer = ScreenSubscription(lambda: self.drawn)
+        self.viewer.on_unsubscribe.append(self.left.append)
 
 
 async def test_a_viewer_gets_the_screen_and_then_the_bytes() -> None:
@@ -63,7 +64,7 @@ async def test_one_that_reads_too_slowly_gets_the_screen_anew() -> None:
     stage = Stage()
     await stage.viewer.next()
     for _ in range(20):
-        stage.viewer.put(b"x" * (MOST_UNSEEN // 10))
+        stage.viewer.put(b"x" * (MAX_UNSEEN // 10))
     stage.drawn = b"[later]"
     assert await stage.viewer.next() == b"\x1bc[later]"
     stage.viewer.put(b"y")
@@ -71,11 +72,13 @@ async def test_one_that_reads_too_slowly_gets_the_screen_anew() -> None:
 
 
 @pytest.mark.parametrize("last", [b"", b"the last words"])
-async def test_a_closed_viewer_reads_to_the_end(last: bytes) -> None:
+async def test_a_viewer_reads_a_finished_screen_to_its_end(last: bytes) -> None:
     stage = Stage()
     await stage.viewer.next()
     if last:
         stage.viewer.put(last)
-    stage.viewer.close_now()
+    stage.viewer.finish()
     assert [await stage.viewer.next(), await stage.viewer.next()] == ([last, None] if last else [None, None])
+    stage.viewer.unsubscribe()
+    stage.viewer.unsubscribe()
     assert stage.left == [stage.viewer]

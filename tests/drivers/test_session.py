@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from ostler.drivers.agent_messages import stored_messages
+from ostler.drivers.agent_spec import AgentSpec
 from ostler.drivers.driver import AgentMessage, SavedState
-from ostler.drivers.lifecycle import new_journal, restart_screen_session, start_screen_session
-from ostler.drivers.screen_driver import ScreenAgentSpec
-from ostler.drivers.session import give_back
+from ostler.drivers.inbox import release_journal
+from ostler.drivers.lifecycle import new_journal, restart_agent_session, start_agent_session
 from ostler.schema import events, requests
 from ostler.schema.errors import OstlerError, SessionBusy, UsageError
 from ostler.schema.messages import as_content
@@ -248,7 +248,7 @@ async def test_a_crash_is_told_with_its_signal_and_the_last_screen(tmp_path: Pat
 async def test_an_agent_that_cannot_be_started_leaves_no_session(tmp_path: Path) -> None:
     store = MemoryStore()
     with pytest.raises(UsageError, match="no-such-agent"):
-        await start_screen_session(store, ScreenAgentSpec(command=["no-such-agent"], cwd=tmp_path))
+        await start_agent_session(store, AgentSpec(command=["no-such-agent"], cwd=tmp_path))
     assert await store.sessions() == []
 
 
@@ -258,7 +258,7 @@ async def test_a_session_goes_on_with_another_life_of_its_agent(tmp_path: Path) 
         await agent.until_stable()
         await agent.ask("one")
         session = agent.session.id
-    again = await restart_screen_session(store, session, echo_agent(tmp_path, "Hello once more."))
+    again = await restart_agent_session(store, session, echo_agent(tmp_path, "Hello once more."))
     try:
         second = AtWork(again, [])
         again.journal.subscribe(second.seen.extend)
@@ -277,7 +277,7 @@ async def test_a_session_goes_on_with_another_life_of_its_agent(tmp_path: Path) 
         "you said: two",
     ]
     with pytest.raises(OstlerError):
-        await restart_screen_session(store, "ses_none", echo_agent(tmp_path))
+        await restart_agent_session(store, "ses_none", echo_agent(tmp_path))
 
 
 async def test_a_conversation_that_was_kept_elsewhere_becomes_facts_before_it_goes_on(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ async def test_what_is_asked_while_an_agent_ends_does_not_wait_for_its_next_life
     answer = requests.Answer(id="req_2", question="que_1")
     for request in (cancel, answer, prompt("req_3", "for later"), requests.Rename(id="req_4", title="Echo")):
         await store.submit("ses_1", request)
-    await give_back(journal)
+    await release_journal(journal)
     assert [one.id for one in await store.pending("ses_1")] == ["req_3"]
     refused = [one.event for one in await store.read("ses_1") if isinstance(one.event, events.RequestRefused)]
     assert [one.request for one in refused] == ["req_1", "req_2"]

@@ -13,7 +13,7 @@ import pytest
 from ostler.core.harness import harness_without_model
 from ostler.core.processes import kill_processes_of
 from ostler.drivers.agent_messages import stored_messages
-from ostler.drivers.lifecycle import restart_screen_session, start_screen_session
+from ostler.drivers.lifecycle import restart_agent_session, start_agent_session
 from ostler.history.export import transcript
 from ostler.schema.errors import SessionHeld, UsageError
 from ostler.schema.messages import as_content
@@ -34,8 +34,8 @@ async def read_until(follower: SessionSubscriber, reader: Reader, wanted: Callab
 async def test_whoever_drives_it_feeds_its_hub(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "ostler.db")
     watch = SessionStreams(store, as_lines)
-    session = await start_screen_session(store, echo_agent(tmp_path), attend=watch.attend)
-    follower, reader = await watch.follow(session.id), Reader()
+    session = await start_agent_session(store, echo_agent(tmp_path), attend=watch.attend)
+    follower, reader = await watch.subscribe(session.id), Reader()
     try:
         await read_until(follower, reader, lambda: "assistant_message" in reader.kinds)
         await session.send("one")
@@ -43,7 +43,7 @@ async def test_whoever_drives_it_feeds_its_hub(tmp_path: Path) -> None:
         assert "you said: one" in reader.values["terminal:screen"]["text"]
     finally:
         await session.close()
-        follower.close_now()
+        follower.unsubscribe()
         watch.close()
         await store.close()
 
@@ -53,13 +53,13 @@ async def test_another_process_sees_facts_and_live_values_and_is_kept_out(tmp_pa
     watch = SessionStreams(theirs, as_lines)
     async with at_work(echo_agent(tmp_path), store) as agent:
         await agent.until_stable()
-        follower, reader = await watch.follow(agent.session.id), Reader()
+        follower, reader = await watch.subscribe(agent.session.id), Reader()
         await read_until(follower, reader, lambda: "terminal:status" in reader.values)
         assert reader.values["terminal:status"]["status"] == "stable"
         assert "Hello, I repeat things." in reader.values["terminal:screen"]["text"]
         with pytest.raises(SessionHeld):
-            await restart_screen_session(theirs, agent.session.id, echo_agent(tmp_path))
-        follower.close_now()
+            await restart_agent_session(theirs, agent.session.id, echo_agent(tmp_path))
+        follower.unsubscribe()
     shown = "\n".join(transcript(await store.summary(agent.session.id), await store.read(agent.session.id)))
     assert "Hello, I repeat things." in shown
     watch.close()
@@ -92,7 +92,7 @@ async def main(folder):
     async with at_work(echo_agent(folder), SqliteStore(folder / "ostler.db")) as agent:
         await agent.until_stable()
         await agent.session.send("/think")
-        print(agent.session.id, agent.session.terminal.process.id.pid, flush=True)
+        print(agent.session.id, agent.session.driver.process.id.pid, flush=True)
         await asyncio.sleep(1000)
 
 asyncio.run(main(Path(sys.argv[1])))
@@ -117,7 +117,7 @@ async def test_a_killed_owner_leaves_no_orphan_and_the_next_one_ends_its_run(tmp
     finally:
         kill_processes_of(session)
     store = SqliteStore(tmp_path / "ostler.db")
-    again = await restart_screen_session(store, session, echo_agent(tmp_path))
+    again = await restart_agent_session(store, session, echo_agent(tmp_path))
     second = AtWork(again, [])
     again.journal.subscribe(second.seen.extend)
     await second.until_stable()

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from ostler.drivers.driver import DrivenAgent, ProtocolAgentSpec
-from ostler.drivers.lifecycle import start_protocol_session
+from ostler.drivers.agent_spec import AgentSpec
+from ostler.drivers.driver import DrivenAgent
+from ostler.drivers.lifecycle import start_agent_session
 from ostler.schema import events, requests
 from ostler.schema.errors import OstlerError, SessionBusy, UsageError
 from ostler.schema.messages import Reasoning, ToolCall, as_content
@@ -24,7 +25,7 @@ from ostler.store.memory import MemoryStore
 from tests.drivers.protocol_agents import AtWork, acp_agent, at_work, claude
 from tests.drivers.screen_agents import wait_until_gone
 
-Make = Callable[..., ProtocolAgentSpec]
+Make = Callable[..., AgentSpec]
 
 
 @pytest.fixture(params=[acp_agent, claude], ids=["acp", "stream-json"])
@@ -274,14 +275,14 @@ async def test_an_agent_that_dies_ends_its_session_and_says_why(make: Make, tmp_
 async def test_an_agent_that_dies_at_its_start_leaves_no_session(make_either: Make, tmp_path: Path) -> None:
     store = MemoryStore()
     with pytest.raises(OstlerError, match=r"exit status 3.*no key was found"):
-        await start_protocol_session(store, make_either(tmp_path, "--die"))
+        await start_agent_session(store, make_either(tmp_path, "--die"))
     assert await store.sessions() == []
 
 
 async def test_an_agent_that_never_answers_is_given_up(make: Make, tmp_path: Path) -> None:
     store = MemoryStore()
     with pytest.raises(OstlerError, match=r"did not answer within 0.5 s: perhaps it does not speak"):
-        await start_protocol_session(store, make(tmp_path, "--silent", start_timeout=0.5))
+        await start_agent_session(store, make(tmp_path, "--silent", start_timeout=0.5))
     assert await store.sessions() == []
 
 
@@ -348,17 +349,17 @@ async def test_what_cannot_be_started_says_so_and_leaves_no_session(
     good = make_either(tmp_path)
     for broken, problem in (
         (
-            ProtocolAgentSpec(command=("no-such-agent",), cwd=tmp_path, transport=good.transport),
+            AgentSpec(command=("no-such-agent",), cwd=tmp_path, transport=good.transport),
             "no such program",
         ),
-        (ProtocolAgentSpec(command=(), cwd=tmp_path, transport=good.transport), "no command"),
+        (AgentSpec(command=(), cwd=tmp_path, transport=good.transport), "no command"),
         (
-            ProtocolAgentSpec(command=good.command, cwd=tmp_path / "x", transport=good.transport),
+            AgentSpec(command=good.command, cwd=tmp_path / "x", transport=good.transport),
             "does not exist",
         ),
     ):
         with pytest.raises(UsageError, match=problem):
-            await start_protocol_session(store, broken)
+            await start_agent_session(store, broken)
     assert await store.sessions() == []
 
 
@@ -382,12 +383,12 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from ostler.store.memory import MemoryStore
 from ostler.sessions.run_tree import list_runs
-from ostler.drivers.driver import ProtocolAgentSpec
-from ostler.drivers.lifecycle import start_protocol_session
+from ostler.drivers.agent_spec import AgentSpec
+from ostler.drivers.lifecycle import start_agent_session
 
 async def main():
-    agent = ProtocolAgentSpec(command=sys.argv[1:], cwd=Path("."), transport="stream-json")
-    session = await start_protocol_session(MemoryStore(), agent)
+    agent = AgentSpec(command=sys.argv[1:], cwd=Path("."), transport="stream-json")
+    session = await start_agent_session(MemoryStore(), agent)
     print(session.driver.process.id.pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.drivers.driver import AgentMessage, SavedState
-from ostler.drivers.tracker import INITIAL_PROMPT, Delivered, Timing, Tracker, Undelivered
+from ostler.drivers.agent_spec import Timing
+from ostler.drivers.driver import AgentMessage, Delivered, SavedState, Undelivered
+from ostler.drivers.tracker import INITIAL_PROMPT, Tracker
 from ostler.schema.errors import SessionBusy, UsageError
 from tests.drivers.played import EchoAgent, Played
 

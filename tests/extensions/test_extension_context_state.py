@@ -51,9 +51,8 @@ async def opened_with(store: Any, kept: dict[str, ExtensionContext], session: st
 
 
 async def settled(session: Session) -> None:
-    attendant = session.harness.attendant
-    assert attendant is not None
-    await attendant.on_idle(session)
+    for listener in session.harness.listeners:
+        await listener.on_idle(session)
 
 
 async def test_values_keep_their_types_and_the_last_one_counts() -> None:

@@ -177,7 +177,7 @@ def test_a_row_that_claims_what_is_not_there_is_refused(changed: Row, complaint:
         ("ostler.ToolClass.spec.nothing", False),
         ("ostler.ok.ends_run", True),  # a parameter
         ("ostler.ok.nothing", False),
-        ("Harness.place", True),  # internal, wherever it is
+        ("Harness.listeners", True),  # internal, wherever it is
         ("Harness.nothing", False),
     ],
 )

@@ -91,10 +91,10 @@ async def test_a_question_says_what_each_scope_would_remember(project: Path) -> 
 async def test_the_part_that_asks_is_shown(project: Path) -> None:
     guard = user_guard("edit", project, ())
     assert guard is not None
-    ask = guard.handler(PlannedCall("c", "bash", "execute", {"command": "ls && make all && ls"}, 1))
+    ask = guard.handler(PlannedCall("c", "bash", "execute", {"command": "ls && make all && ls"}, 1), None)
     assert isinstance(ask, Ask)
     assert ask.question.text.startswith("Allow bash: ls && make all && ls (because of: make all) [session/")
-    ask = guard.handler(PlannedCall("c", "bash", "execute", {"command": "ls && $x"}, 1))
+    ask = guard.handler(PlannedCall("c", "bash", "execute", {"command": "ls && $x"}, 1), None)
     assert isinstance(ask, Ask)
     assert ask.question.choices == ("yes", "no"), "what is not known cannot be remembered"
 
@@ -162,11 +162,11 @@ async def test_what_is_revoked_counts_no_more_at_the_next_call(project: Path) ->
     guard = user_guard("ask", project, ())
     assert guard is not None
     call = PlannedCall("c", "bash", "execute", {"command": "git push"}, 1)
-    assert isinstance(guard.handler(call), Allow)
+    assert isinstance(guard.handler(call, None), Allow)
     forget("bash(git push)", None)
-    assert isinstance(guard.handler(call), Ask)
+    assert isinstance(guard.handler(call, None), Ask)
     remember("bash(git)", "deny", project)
-    refused = guard.handler(call)
+    refused = guard.handler(call, None)
     assert isinstance(refused, Refuse)
     assert "the rule deny bash(git) (remembered for this project) forbids this" in refused.reason
 
@@ -288,8 +288,10 @@ def test_relative_paths_of_a_project_s_rules_begin_in_the_project(project: Path)
     remember("edit(docs/**)", "allow", project)
     guard = user_guard("ask", below, ())
     assert guard is not None
-    assert isinstance(guard.handler(PlannedCall("c", "write", "edit", {"path": "../docs/a.md"}, 1)), Allow)
-    assert isinstance(guard.handler(PlannedCall("c", "write", "edit", {"path": "docs/a.md"}, 1)), Ask)
+    assert isinstance(
+        guard.handler(PlannedCall("c", "write", "edit", {"path": "../docs/a.md"}, 1), None), Allow
+    )
+    assert isinstance(guard.handler(PlannedCall("c", "write", "edit", {"path": "docs/a.md"}, 1), None), Ask)
 
 
 def test_a_guard_that_has_nothing_to_judge_is_not_there(project: Path) -> None:

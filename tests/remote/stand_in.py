@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ostler.drivers.lifecycle import start_screen_session
-from ostler.drivers.session import ScreenSession
+from ostler.drivers.lifecycle import start_agent_session
+from ostler.drivers.session import AgentSession
 from ostler.server.http_server import HttpServer
 from ostler.server.main import listen
 from ostler.server.streams import TerminalStreams, terminal_stream
@@ -33,7 +33,7 @@ class Streams(TerminalStreams):
     close_streams = TerminalStreams.close
 
 
-def app_of(session: ScreenSession, wire: str, streams: Streams) -> Starlette:
+def app_of(session: AgentSession, wire: str, streams: Streams) -> Starlette:
     async def status(request: Request) -> Response:
         word = "stable" if session.status == "stable" else "running"
         transport = "acp" if wire == "acp" else "pty"
@@ -57,19 +57,19 @@ def app_of(session: ScreenSession, wire: str, streams: Streams) -> Starlette:
     return Starlette(routes=[*routes, Route("/internal/terminal", terminal)] if wire == "bytes" else routes)
 
 
-async def _screens(session: ScreenSession) -> AsyncIterator[bytes]:
+async def _screens(session: AgentSession) -> AsyncIterator[bytes]:
     viewer = session.view()
     try:
         while await viewer.next() is not None:
-            text = "\n".join(row.ljust(80) for row in session.terminal.screen.lines()).rstrip()
+            text = "\n".join(row.ljust(80) for row in session.driver.screen.lines()).rstrip()
             yield b"event: screen\ndata: %b\n\n" % json.dumps({"screen": text}).encode()
     finally:
-        viewer.close_now()
+        viewer.unsubscribe()
 
 
 async def main(folder: str, wire: str, columns: str, rows: str, port: str = "0") -> None:
     agent = echo_agent(Path(folder), columns=int(columns), rows=int(rows))
-    session = await start_screen_session(MemoryStore(), agent)
+    session = await start_agent_session(MemoryStore(), agent)
     listening = listen("127.0.0.1", int(port))
     print(listening.getsockname()[1], flush=True)
     streams: Any = Streams()

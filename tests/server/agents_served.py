@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 
 from ostler.drivers.screen import Screen, open_screen
-from ostler.drivers.session import ScreenSession
+from ostler.drivers.session import AgentSession
 from tests.drivers.screen_agents import ECHO_AGENT, PATIENCE, QUICK
 from tests.server.served import Served, serving
 
@@ -55,14 +55,14 @@ async def said_in(served: Served, session: str) -> list[str]:
     return [fact["content"][0]["text"] for fact in said]
 
 
-def agent_of(served: Served, session: str) -> ScreenSession:
+def agent_of(served: Served, session: str) -> AgentSession:
     agent = served.server.driven.get(session)
-    assert isinstance(agent, ScreenSession)
+    assert isinstance(agent, AgentSession)
     return agent
 
 
 def process_of(served: Served, session: str) -> int:
-    return agent_of(served, session).terminal.process.id.pid
+    return agent_of(served, session).driver.process.id.pid
 
 
 class ShownTerminal:

@@ -153,7 +153,7 @@ async def test_whoever_leaves_is_forgotten(tmp_path: Path) -> None:
         for _ in range(3):
             await client.read(until=lambda: client.reader.caught_up)
         async with asyncio.timeout(30):
-            while served.server.watch.hubs():  # noqa: ASYNC110
+            while served.server.watch.streams():  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
 
@@ -178,8 +178,8 @@ async def test_one_who_does_not_read_slows_nobody_and_gets_everything_later(tmp_
         reader, writer = await raw_request(served, "GET PATH HTTP/1.1", f"/api/v1/sessions/{session}/events")
         data = await reader.readuntil(b'"caught_up"')
         last = await beside_one_that_reads_nothing(served, session, writer)
-        (hub,) = served.server.watch.hubs()
-        assert max(one._bytes for one in hub.followers) <= 1_100_000
+        (stream,) = served.server.watch.streams()
+        assert max(one._size for one in stream.subscribers) <= 1_100_000
         writer.transport.resume_reading()
         async with asyncio.timeout(60):
             while b'"run_ended"' not in data[-2_000_000:]:

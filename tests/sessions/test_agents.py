@@ -292,8 +292,8 @@ def test_what_may_not_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
             told = find_agents(folder / "project").problems
         mine.chmod(0o700)
     assert told == (
-        f"{path}: cannot be read: Permission denied; the agent is left out",
-        f"{mine}: cannot be read: Permission denied",
+        f"{path}: it cannot be read: Permission denied; the agent is left out",
+        f"{mine}: it cannot be read: Permission denied",
     )
 
 

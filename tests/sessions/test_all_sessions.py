@@ -18,6 +18,7 @@ from ostler.schema.events import Event
 from ostler.schema.facts import Fact
 from ostler.sessions import all_sessions as everything_module
 from ostler.sessions.all_sessions import AllSessionsStream, AllSessionsSubscriber
+from ostler.sessions.streams import Subscriber
 from ostler.store.sqlite import SqliteStore
 
 
@@ -88,7 +89,7 @@ async def test_whoever_is_cut_off_goes_on_behind_the_last_fact_they_saw(house: H
     for session in "abcde":
         await house.write(session, by_others=random.random() < 0.5)
     everything = house.everything()
-    cursor = (await everything.follow()).cursor
+    cursor = (await everything.subscribe()).cursor
     house.order.clear()
     seen: list[tuple[object, object]] = []
     for _ in range(12):
@@ -100,14 +101,14 @@ async def test_whoever_is_cut_off_goes_on_behind_the_last_fact_they_saw(house: H
             everything = house.everything()
         if random.random() < 0.3:
             house.clock.now += everything_module.WINDOW_MS
-        follower = await everything.follow(cursor)
+        follower = await everything.subscribe(cursor)
         some = await read(follower, random.randint(1, len(house.order) - len(seen)))
         some = some[: random.randint(1, len(some))]  # the connection broke before the rest arrived
         seen += [(session, seq) for session, seq, _ in some]
         cursor = str(some[-1][2])
     left = len(house.order) - len(seen)
     if left:
-        seen += [(session, seq) for session, seq, _ in await read(await everything.follow(cursor), left)]
+        seen += [(session, seq) for session, seq, _ in await read(await everything.subscribe(cursor), left)]
     assert sorted(seen) == sorted(house.order)  # type: ignore[type-var]
     for session in "abcdefgh":
         numbers = [seq for one, seq in seen if one == session]
@@ -117,10 +118,10 @@ async def test_whoever_is_cut_off_goes_on_behind_the_last_fact_they_saw(house: H
 async def test_one_who_reads_slowly_gets_the_rest_from_the_log(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(everything_module, "MOST_BYTES", 2_000)
+    monkeypatch.setattr(Subscriber, "limit", 2_000)
     await house.write("a")
     everything = house.everything()
-    follower = await everything.follow()
+    follower = await everything.subscribe()
     house.order.clear()
     reading = follower.stream()
     first = asyncio.ensure_future(anext(reading))
@@ -141,9 +142,9 @@ async def test_one_who_reads_slowly_gets_the_rest_from_the_log(
 async def test_deltas_of_sessions_that_are_driven_here_come_to_those_who_want_them(house: House) -> None:
     await house.write("a")
     everything = house.everything()
-    with_deltas, without = await everything.follow(live=True), await everything.follow()
+    with_deltas, without = await everything.subscribe(live=True), await everything.subscribe()
     for follower in (with_deltas, without):
-        await follower._look_into_log()
+        await follower._catch_up()
     everything.publish_live("a", [events.TextDelta("m", 0, 0, "x")])
     house.order.clear()
     await house.write("a")
@@ -152,5 +153,5 @@ async def test_deltas_of_sessions_that_are_driven_here_come_to_those_who_want_th
 
 
 async def test_what_is_no_cursor_is_refused(house: House) -> None:
-    with pytest.raises(UsageError, match="no cursor"):
-        await house.everything().follow("nonsense")
+    with pytest.raises(UsageError, match="not a cursor"):
+        await house.everything().subscribe("nonsense")

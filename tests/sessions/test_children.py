@@ -292,7 +292,7 @@ async def test_nobody_can_delegate_to_an_agent_that_is_not_there() -> None:
 async def test_a_child_of_a_tool_that_cannot_have_children_is_refused() -> None:
     @tool
     async def ask_a_child(context: ToolContext) -> str:
-        context.harness.children = None  # type: ignore[attr-defined]
+        context.children = None  # type: ignore[attr-defined]
         try:
             await context.run_child(ChildRequest(as_content("x")))
         except CallRefused as refused:

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from ostler.core.function_tool import tool
-from ostler.core.harness import Harness
+from ostler.core.harness import Harness, JournalListener
 from ostler.models.scripted import Answer, Call, ScriptedModel
 from ostler.schema.errors import UsageError
 from ostler.sessions.live_socket import LiveSocket, remove_stale_sockets, socket_of
@@ -66,7 +66,7 @@ async def prompt(session: Session) -> None:
 
 async def read_until(watch: SessionStreams, session: str, reader: Reader, kind: str) -> None:
     """Follows from where the reader is, to a fact or notice of that kind, and leaves."""
-    follower = await watch.follow(session, reader.seq)
+    follower = await watch.subscribe(session, reader.seq)
     async with asyncio.timeout(60), aclosing(follower.stream()) as stream:
         async for data in stream:
             reader.read(data)
@@ -95,7 +95,7 @@ async def test_whoever_comes_in_the_middle_gets_what_is_open_and_then_the_rest(m
     session.journal.publish([])
     early, late = Reader(), Reader()
     watching = asyncio.ensure_future(read_until(machine.watch, session.id, early, "run_ended"))
-    follower = await machine.watch.follow(session.id)
+    follower = await machine.watch.subscribe(session.id)
     async with asyncio.timeout(60), aclosing(follower.stream()) as stream:
         async for data in stream:
             late.read(data)
@@ -136,14 +136,14 @@ async def test_where_the_owner_cannot_be_reached_facts_are_seen_and_that_is_said
 
 async def test_a_session_driven_here_feeds_its_hub_itself(machine: Machine) -> None:
     harness = machine.harness("hello")
-    harness.attend = machine.watch.attend
+    harness.listeners = [JournalListener(machine.watch.attend)]
     session = await create_session(machine.there, harness)
     reader = Reader()
     watching = asyncio.ensure_future(read_until(machine.watch, session.id, reader, "run_ended"))
     await prompt(session)
     await watching
     assert list(reader.whole.values()) == ["hello"]
-    assert machine.watch.hubs() == []
+    assert machine.watch.streams() == []
 
 
 async def test_a_socket_is_gone_with_its_session_and_only_the_user_can_reach_it(machine: Machine) -> None:
@@ -213,8 +213,8 @@ async def test_whoever_knows_more_than_the_hub_is_not_told_again_what_it_knows(m
     session = await create_session(machine.here, machine.harness(Call("hold"), "done"))
     running = asyncio.ensure_future(prompt(session))
     await asyncio.wait_for(machine.busy.wait(), 60)
-    first = await machine.watch.follow(session.id)
-    (hub,) = machine.watch.hubs()
+    first = await machine.watch.subscribe(session.id)
+    (hub,) = machine.watch.streams()
     known = (await machine.there.read(session.id))[-1].seq
     hub.last_seq = known - 3  # what it was told so far
     reader = Reader(known)
@@ -224,10 +224,10 @@ async def test_whoever_knows_more_than_the_hub_is_not_told_again_what_it_knows(m
     machine.go_on.set()
     await watching
     await running
-    first.close_now()
+    first.unsubscribe()
     assert reader.facts[0]["seq"] == known + 1
     with pytest.raises(UsageError, match="has no fact 999"):
-        await machine.watch.follow(session.id, 999)
+        await machine.watch.subscribe(session.id, 999)
 
 
 async def test_a_session_that_comes_here_from_another_process_goes_on_in_the_same_stream(
@@ -239,7 +239,7 @@ async def test_a_session_that_comes_here_from_another_process_goes_on_in_the_sam
     await reader.until(lambda: reader.caught_up)
     await prompt(session)
     harness = machine.harness("two " * 50)
-    harness.attend = machine.watch.attend
+    harness.listeners = [JournalListener(machine.watch.attend)]
     await prompt(await open_session(machine.there, session.id, harness))
     await reader.until(lambda: reader.kinds.count("run_ended") == 2)
     watching.cancel()
@@ -250,7 +250,7 @@ async def test_a_session_that_comes_here_from_another_process_goes_on_in_the_sam
 
 async def test_a_follower_that_never_read_leaves_nothing_behind(machine: Machine) -> None:
     session = await create_session(machine.here, machine.harness("one"))
-    follower = await machine.watch.follow(session.id)
-    follower.close_now()
-    assert machine.watch.hubs() == []
+    follower = await machine.watch.subscribe(session.id)
+    follower.unsubscribe()
+    assert machine.watch.streams() == []
     await session.close()

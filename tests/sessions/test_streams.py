@@ -66,8 +66,8 @@ async def test_whoever_comes_and_however_slowly_they_read_nothing_is_lost_or_rep
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = Random(seed)
-    monkeypatch.setattr(hub_module, "COALESCED_FROM", random.choice([1, 3, 32]))
-    monkeypatch.setattr(hub_module, "MOST_BYTES", random.choice([300, 3_000, 1_000_000]))
+    monkeypatch.setattr(hub_module, "MAX_UNREAD_FRAMES", random.choice([1, 3, 32]))
+    monkeypatch.setattr(hub_module.Subscriber, "limit", random.choice([300, 3_000, 1_000_000]))
     monkeypatch.setattr(hub_module, "PAGE", random.choice([1, 3, 500]))
     wire = Wire()
     hub = await wire.begin()
@@ -76,7 +76,7 @@ async def test_whoever_comes_and_however_slowly_they_read_nothing_is_lost_or_rep
         match random.randrange(8):
             case 0 if len(reading) < 6:
                 after = random.randint(0, wire.seq)
-                reading.append((Reader(after), hub.follow(after).stream()))
+                reading.append((Reader(after), hub.subscribe(after).stream()))
             case 1:
                 await wire.close_message()
             case 2:
@@ -114,7 +114,7 @@ async def test_a_frame_is_encoded_once_for_all() -> None:
         return as_lines(batch)  # type: ignore[arg-type]
 
     wire.hub.encode = counting
-    streams = [wire.hub.follow(1).stream() for _ in range(50)]
+    streams = [wire.hub.subscribe(1).stream() for _ in range(50)]
     for stream in streams:
         await anext(stream)
     encoded.clear()
@@ -127,7 +127,7 @@ async def test_a_frame_is_encoded_once_for_all() -> None:
 async def test_one_who_reads_nothing_costs_nothing_and_gets_everything_later() -> None:
     wire = Wire()
     hub = await wire.begin()
-    follower = hub.follow()
+    follower = hub.subscribe()
     stream = follower.stream()
     reader = Reader()
     reader.read(await anext(stream))
@@ -136,7 +136,7 @@ async def test_one_who_reads_nothing_costs_nothing_and_gets_everything_later() -
         wire.say("x" * 20_000)
         await wire.close_message()
     wire.say("still open")
-    assert follower._bytes <= hub_module.MOST_BYTES + 30_000
+    assert follower._size <= hub_module.MAX_UNREAD_BYTES + 30_000
     await read_some(stream, reader, wire.seq)
     while reader.caught_up < 2:
         reader.read(await anext(stream))
@@ -147,9 +147,9 @@ async def test_one_who_reads_nothing_costs_nothing_and_gets_everything_later() -
 async def test_streams_end_when_the_hub_is_closed() -> None:
     wire = Wire()
     hub = await wire.begin()
-    stream = hub.follow().stream()
+    stream = hub.subscribe().stream()
     await anext(stream)
     hub.close()
     async with asyncio.timeout(60):
         assert [data async for data in stream] == []
-    assert not hub.followers
+    assert not hub.subscribers

@@ -143,7 +143,7 @@ async def test_a_damaged_index_of_sqlite_is_made_anew(path: Path, session: str) 
     ("statement", "number", "words"),
     [
         ("update facts set body = substr(body, 1, 20) where type = 'tool_result'", "L1", "is damaged"),
-        ("delete from facts where type = 'tool_result'", "L2", "stands where"),
+        ("delete from facts where type = 'tool_result'", "L2", "should be"),
         ("update facts set parent = 999 where type = 'tool_result'", "L3", "no earlier entry"),
         ("delete from blobs", "S5", "is lost"),
         ("delete from blob_parts", "S5", "has a hole at byte 0 of"),

@@ -62,5 +62,5 @@ def test_an_interpreter_without_ensurepip_is_named_with_the_package_to_install(t
     put(tmp_path, "python3", f'case "$2" in *ensurepip*) exit 1;; esac\n{THIS_PYTHON}')
     found = find_python(tmp_path)
     assert (found.returncode, found.stdout) == (1, "")
-    assert found.stderr.startswith("python3 cannot make a virtual environment")
+    assert found.stderr.startswith("python3 cannot create a virtual environment")
     assert "python3-venv" in found.stderr

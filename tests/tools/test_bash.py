@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
@@ -255,6 +256,31 @@ async def test_a_process_that_left_the_group_does_not_survive_a_cancellation(
     await until(lambda: is_gone(pids_in(pids)[0]))
 
 
+OWNER = """
+import asyncio, sys
+from pathlib import Path
+from ostler.tools.child_process import ChildProcess
+
+SCRIPT = "trap '' HUP INT TERM; sleep 1000 & echo $$ $!; wait"
+
+async def main():
+    ChildProcess(["sh", "-c", SCRIPT], session="ses_owner", call="call_1", cwd=Path.cwd(),
+                 on_output=lambda data: (sys.stdout.buffer.write(data), sys.stdout.flush()))
+    await asyncio.sleep(1000)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals the group")
+async def test_a_command_does_not_outlive_the_kill_of_its_owner() -> None:
+    with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE) as owner:  # noqa: ASYNC220
+        assert owner.stdout is not None
+        leader, member = map(int, owner.stdout.readline().split())
+        owner.kill()
+        await until(lambda: is_gone(leader) and is_gone(member))
+
+
 async def test_a_call_cancelled_before_its_process_is_recorded_leaves_none(tmp_path: Path) -> None:
     class SlowContext(FakeToolContext):
         async def own_process(self, process: ProcessId) -> None:
@@ -387,7 +413,7 @@ async def test_a_working_directory_that_is_gone_is_a_clear_failure(context: Fake
     context.cwd = context.cwd / "gone"
     outcome = await run_tool(bash, {"command": "true"}, context)
     assert isinstance(outcome, Failed)
-    assert result_text(outcome) == f"the working directory {context.cwd} does not exist any more"
+    assert result_text(outcome) == f"the working directory {context.cwd} does not exist"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 from ostler.app.console import ask_person, has_terminal, print_stderr, reserve_stdout
 from ostler.app.settings import Settings, project_paths
 from ostler.core.harness import Harness
-from ostler.extensions.idle_host import IdleHost, has_extensions
+from ostler.extensions.idle_host import IdleHost, has_extensions, set_host
 from ostler.schema.requests import RunCommand
 from ostler.schema.text import one_line
 from ostler.store.paths import expand_home
@@ -45,8 +45,9 @@ async def load_extensions(
         search = _search(options, settings, harness.cwd)
         return await load_into(harness, search, consent=consent, **_with(settings, make_face, tell))
     if not options.no_extensions:
-        harness.attendant = IdleHost(
-            harness, lambda: _first_host(options, settings, harness, make_face, tell)
+        set_host(
+            harness,
+            IdleHost(harness, lambda: _first_host(options, settings, harness, make_face, tell)),
         )
     return None
 

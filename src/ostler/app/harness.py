@@ -23,8 +23,7 @@ from ostler.context.instructions import (
     system_prompt,
 )
 from ostler.context.session_context import NO_RULES, SessionContext
-from ostler.core.harness import Harness
-from ostler.core.journal import Journal
+from ostler.core.harness import Harness, JournalListener
 from ostler.core.model import Model
 from ostler.core.questions import Asker
 from ostler.core.tool import Tool
@@ -86,7 +85,7 @@ def build_harness(
         cwd=cwd,
         asker=asker,
         waits_for_answers=settings.on_question == "wait",
-        attend=_auditing(settings.audit, say) if settings.audit else None,
+        listeners=[_auditing(settings.audit, say)] if settings.audit else [],
         context=kept,
     )
     harness.tools = choose_tools(settings.tools, cwd, say, agent_tool)
@@ -133,15 +132,12 @@ def limits_of(settings: Settings) -> Limits:
     )
 
 
-def _auditing(audit: str, say: Say) -> Callable[[Journal], None]:
+def _auditing(audit: str, say: Say) -> JournalListener:
     from ostler.history.audit import audit_to, configured_sinks
 
     sinks = configured_sinks(audit)
 
-    def attend(journal: Journal) -> None:
-        audit_to(journal, sinks, say)
-
-    return attend
+    return JournalListener(lambda journal: audit_to(journal, sinks, say))
 
 
 def choose_tools(

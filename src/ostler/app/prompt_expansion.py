@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -29,23 +30,22 @@ class Expansion(msgspec.Struct, frozen=True):
 
 def expand_typed(
     words: Sequence[str], prompt: str, harness: Harness, commands: Collection[str] = ()
-) -> tuple[PlainBlock, ...]:
+) -> Expansion:
     """The content of a prompt that begins with what was typed: `words`. It is none of the extensions'
     commands, but one of them may be meant."""
     expansion = expansion_of(words, prompt, harness, commands)
     for notice in expansion.notices:
         print_stderr(notice)
-    record_read_files(harness, expansion)
-    return expansion.blocks
+    return expansion
 
 
-def record_read_files(harness: Harness, expansion: Expansion) -> None:
-    """The session knows the files by now."""
+def record_read_files(memory: dict[str, Any], expansion: Expansion) -> None:
+    """Notes in a session's memory which files it knows."""
     if expansion.digests:
         from ostler.tools.files import remember
 
         for path, digest in expansion.digests.items():
-            remember(harness.memory, Path(path), digest)
+            remember(memory, Path(path), digest)
 
 
 def expansion_of(

@@ -7,6 +7,7 @@ import sys
 
 from ostler.app.console import real_stdout
 from ostler.core.harness import Harness
+from ostler.extensions.idle_host import active_host
 from ostler.extensions.ui.front_end import Headless
 
 
@@ -27,6 +28,7 @@ class CliFrontEnd(Headless):
 
     def exit(self) -> None:
         """Ends the run, or the one that is about to begin."""
-        for session in getattr(self._harness.attendant, "sessions", {}).values():
+        host = active_host(self._harness)
+        for session in host.sessions.values() if host else ():
             if session.session.harness is self._harness:
                 session.session.cancel("an extension left")

@@ -13,7 +13,7 @@ import msgspec
 from ostler.app.console import print_stderr, prompt_from
 from ostler.app.extension_setup import command_in, load_extensions
 from ostler.app.harness import prepare_harness, settings_for
-from ostler.app.prompt_expansion import expand_typed
+from ostler.app.prompt_expansion import expand_typed, record_read_files
 from ostler.app.session_choice import (
     check_combination,
     enable_gc,
@@ -32,7 +32,6 @@ from ostler.schema.events import CommandRan, Event, RunEnded, RunWaiting
 from ostler.schema.facts import Fact
 from ostler.schema.messages import PlainBlock, as_content
 from ostler.schema.requests import Prompt, RunCommand
-from ostler.sessions.inbox import InboxReader
 from ostler.sessions.session import Session, create_session
 
 if TYPE_CHECKING:
@@ -71,9 +70,12 @@ async def _run(options: argparse.Namespace, settings: Settings, harness: Harness
     command = None if options.no_expand else command_in(host, typed, harness)
     is_plain = options.no_expand or command is not None
     others = host.commands() if host else ()
-    prompt = as_content(typed) if is_plain else expand_typed(options.words, typed, harness, others)
+    expansion = None if is_plain else expand_typed(options.words, typed, harness, others)
+    prompt = expansion.blocks if expansion else as_content(typed)
     store = open_store(settings, in_memory=options.no_session)
     session = await _session(options, store, harness, prompt)
+    if expansion is not None:
+        record_read_files(session.memory, expansion)
     enable_gc()
     store_model(options, session)
     if prompt and _waiting(session) is None:
@@ -139,7 +141,7 @@ async def run_command(session: Session, host: ExtensionHost, command: RunCommand
         request = msgspec.structs.replace(command, id=session.journal.world.new_id("req"))
         host.own_requests.add(request.id)
         await session.journal.store.submit(session.id, request)
-        await InboxReader(session.journal, session.harness, session=session).read()
+        await session.read_inbox()
         if session.state.run is None:
             async for quiet in run_queue(session):
                 yield quiet

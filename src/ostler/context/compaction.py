@@ -16,8 +16,8 @@ from ostler.core.completion import complete
 from ostler.core.context import CompactionReason, CompactionRequest
 from ostler.core.function_tool import validate_arguments
 from ostler.core.harness import Harness
-from ostler.core.hooks import PlannedCompaction, Refuse, Summary
-from ostler.core.journal import Journal, hook_scope
+from ostler.core.hooks import PlannedCompaction, Refuse, Summary, hook_scope
+from ostler.core.journal import Journal
 from ostler.core.tool import ToolContext, ToolSpec
 from ostler.core.transcript import SUMMARY, Transcript
 from ostler.schema.errors import InvalidArguments, OstlerError

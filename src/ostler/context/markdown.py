@@ -15,6 +15,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from ostler.context.files import Unusable
+
 Value: TypeAlias = "str | int | bool | list[Value] | dict[str, Value] | None"
 
 
@@ -56,6 +58,16 @@ class InvalidFrontMatter(Exception):
 class Document(msgspec.Struct, frozen=True):
     fields: dict[str, Value]
     body: str
+
+
+def read_document(content: bytes) -> Document:
+    """Like `read_front_matter`, for the bytes of a file. Raises `Unusable`."""
+    try:
+        return read_front_matter(content.decode())
+    except UnicodeDecodeError:
+        raise Unusable("it is not UTF-8") from None
+    except InvalidFrontMatter as error:
+        raise Unusable(str(error)) from None
 
 
 def read_front_matter(text: str) -> Document:

@@ -12,24 +12,29 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from ostler.context.files import (
+    FileSearch,
     Unusable,
-    entries_in,
-    folders_up_to,
     printable_path,
     quoted_path,
-    read_head,
+    read_bytes,
 )
 from ostler.core.function_tool import validate_arguments
+from ostler.core.lazy import lazy_module
 from ostler.core.tool import ToolContext, ToolSpec
 from ostler.schema.errors import InvalidArguments, ToolFailed, UsageError
 from ostler.schema.outcomes import Display, Ok, ok
 from ostler.tools.files import digest_of, display_path, run_cancellable
 from ostler.tools.truncation import byte_length, without_surrogates
+
+if TYPE_CHECKING:
+    from ostler.context import markdown
+else:
+    markdown = lazy_module("ostler.context.markdown")
 
 SKILL_FOLDERS = (".ostler/skills", ".agents/skills")
 """In a project's folders; the first one wins."""
@@ -117,29 +122,23 @@ def find_skills(cwd: Path, root: Path, users: Iterable[Path], is_trusted: IsTrus
 
     `users` are the folders of skills that are the user's own. The first one of a name wins.
     """
-    search = _Search(is_trusted)
-    own = list(users)
-    for folder in folders_up_to(root, cwd):
-        for place in SKILL_FOLDERS:
-            if folder / place not in own:
-                search.look_into(folder / place, root)
-    for folder in own:
-        search.look_into(folder, None)
-    return Skills(search.found, tuple(search.problems), tuple(search.to_trust))
+    search = _SkillSearch(is_trusted)
+    search.search(cwd, root, tuple(users))
+    return search.skills()
 
 
 def skills_among(folder: Path, project: Path | None, is_trusted: IsTrusted) -> Skills:
     """Those in one folder of skills; of a project's, if one is named."""
-    search = _Search(is_trusted)
-    search.look_into(folder, project)
-    return Skills(search.found, tuple(search.problems), tuple(search.to_trust))
+    search = _SkillSearch(is_trusted)
+    search.read_folder(folder, project)
+    return search.skills()
 
 
 def read_skill(folder: Path, project: Path | None, is_trusted: IsTrusted) -> Skills:
     """The one in its own folder; nothing is found where there is none."""
-    search = _Search(is_trusted)
+    search = _SkillSearch(is_trusted)
     search.read(folder / FILE, project)
-    return Skills(search.found, tuple(search.problems), tuple(search.to_trust))
+    return search.skills()
 
 
 def project_of(path: Path) -> Path:
@@ -147,42 +146,34 @@ def project_of(path: Path) -> Path:
     return path.parents[3]
 
 
-class _Search:
+class _SkillSearch(FileSearch):
     def __init__(self, is_trusted: IsTrusted) -> None:
+        super().__init__("skill", SKILL_FOLDERS)
         self._is_trusted = is_trusted
-        self.found: dict[str, Skill] = {}
-        self.problems: list[str] = []
-        self.to_trust: list[SkillToTrust] = []
+        self._skills: dict[str, Skill] = {}
+        self._to_trust: list[SkillToTrust] = []
 
-    def look_into(self, folder: Path, project: Path | None) -> None:
-        try:
-            paths = entries_in(folder)
-        except Unusable as error:
-            self.problems.append(f"{printable_path(folder)}: it cannot be read: {error}")
+    def skills(self) -> Skills:
+        return Skills(self._skills, tuple(self.problems), tuple(self._to_trust))
+
+    def file_of(self, entry: Path) -> Path:
+        return entry / FILE
+
+    def add(self, path: Path, project: Path | None, problems: list[str]) -> None:
+        content = read_bytes(path, project, LARGEST_FILE)
+        if content is None:
             return
-        for path in paths:
-            self.read(path / FILE, project)
-
-    def read(self, path: Path, project: Path | None) -> None:
-        problems: list[str] = []
-        try:
-            content = _content(path, project)
-            if content is not None:
-                self._add(path, content, project, problems)
-        except Unusable as error:
-            problems.append(f"{error}; the skill is left out")
-        self.problems += [f"{printable_path(path)}: {problem}" for problem in problems]
-
-    def _add(self, path: Path, content: bytes, project: Path | None, problems: list[str]) -> None:
+        if printable_path(path) != str(path):
+            raise Unusable("its path has characters that cannot be shown")
         fields, _ = parsed(content)
         name = _name(fields.get("name"), path.parent.name)
         description = _description(fields.get("description"))
-        if name in self.found:
+        if name in self._skills:
             return
         if project is not None and not self._is_trusted(path, content):
-            self.to_trust.append(SkillToTrust(path, content, name, description))
+            self._to_trust.append(SkillToTrust(path, content, name, description))
             return
-        self.found[name] = Skill(
+        self._skills[name] = Skill(
             name=name,
             description=description,
             license=_text("license", fields.get("license"), problems),
@@ -196,26 +187,9 @@ class _Search:
         )
 
 
-def _content(path: Path, project: Path | None) -> bytes | None:
-    beginning = read_head(path, project, LARGEST_FILE)
-    if beginning is None:
-        return None
-    if beginning.size > LARGEST_FILE:
-        raise Unusable(f"it is larger than {LARGEST_FILE // 1024} KiB")
-    if printable_path(path) != str(path):
-        raise Unusable("its path has characters that cannot be shown")
-    return beginning.content
-
-
 def parsed(content: bytes) -> tuple[dict[str, Any], str]:
-    from ostler.context.markdown import InvalidFrontMatter, read_front_matter
-
-    try:
-        document = read_front_matter(content.decode())
-    except UnicodeDecodeError:
-        raise Unusable("it is not UTF-8") from None
-    except InvalidFrontMatter as error:
-        raise Unusable(str(error)) from None
+    """The fields of the front matter, and the text after it. Raises `Unusable`."""
+    document = markdown.read_document(content)
     return document.fields, document.body
 
 
@@ -328,7 +302,7 @@ def activated(skill: Skill, cwd: Path) -> str:
 def contents(skill: Skill) -> tuple[dict[str, Any], str]:
     """The front matter of a skill and the text below it, read anew as for `activated`."""
     path = Path(skill.source)
-    content = _content(path, None)
+    content = read_bytes(path, None, LARGEST_FILE)
     if content is None:
         raise Unusable(f"{path} is not there any more")
     if skill.scope == "project" and digest_of(content) != skill.digest:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ostler.context.files import Unusable, entries_in, folders_up_to, printable_path, read_head
+from ostler.context.files import FileSearch, Unusable, printable_path, read_bytes
 from ostler.context.markdown import InvalidFrontMatter, read_front_matter
 from ostler.context.templates import (
     InvalidTemplate,
@@ -148,14 +148,9 @@ def find_prompts(cwd: Path, root: Path, own: Path) -> PromptFiles:
 
     A file that cannot be used keeps its name: what it was to stand before does not take its place.
     """
-    search = _Search()
-    cwd, root, own = cwd.resolve(), root.resolve(), own.resolve()
-    for folder in folders_up_to(root, cwd):
-        for place in PROMPT_FOLDERS:
-            if folder / place != own:
-                search.look_into(folder / place, root)
-    search.look_into(own, None)
-    return PromptFiles(search.found, search.unusable, tuple(search.problems))
+    search = _PromptSearch()
+    search.search(cwd.resolve(), root.resolve(), (own.resolve(),))
+    return PromptFiles(search.prompts, search.unusable, tuple(search.problems))
 
 
 def prompt_commands(files: PromptFiles, model: str) -> Kind:
@@ -173,31 +168,22 @@ def prompt_commands(files: PromptFiles, model: str) -> Kind:
     return Kind({*files.found, *files.unusable}, expand)
 
 
-class _Search:
+class _PromptSearch(FileSearch):
     def __init__(self) -> None:
-        self.found: dict[str, PromptFile] = {}
+        super().__init__("template", PROMPT_FOLDERS)
+        self.prompts: dict[str, PromptFile] = {}
         self.unusable: dict[str, str] = {}
-        self.problems: list[str] = []
 
-    def look_into(self, folder: Path, project: Path | None) -> None:
-        try:
-            paths = entries_in(folder)
-        except Unusable as error:
-            self.problems.append(f"{printable_path(folder)}: cannot be read: {error}")
-            return
-        for path in paths:
-            is_taken = path.stem in self.found or path.stem in self.unusable
-            if path.suffix == ".md" and not is_taken:
-                self._read(path, project)
+    def file_of(self, entry: Path) -> Path | None:
+        is_taken = entry.stem in self.prompts or entry.stem in self.unusable
+        return None if is_taken else super().file_of(entry)
 
-    def _read(self, path: Path, project: Path | None) -> None:
-        problems: list[str] = []
-        try:
-            self.found[path.stem] = _prompt_file(path, project, problems)
-        except Unusable as error:
-            self.unusable[path.stem] = f"{printable_path(path)}: {error}"
-            problems = [str(error)]
-        self.problems += [f"{printable_path(path)}: {problem}" for problem in problems]
+    def add(self, path: Path, project: Path | None, problems: list[str]) -> None:
+        self.prompts[path.stem] = _prompt_file(path, project, problems)
+
+    def reject(self, path: Path, error: Unusable, problems: list[str]) -> list[str]:
+        self.unusable[path.stem] = f"{printable_path(path)}: {error}"
+        return [str(error)]
 
 
 def _prompt_file(path: Path, project: Path | None, problems: list[str]) -> PromptFile:
@@ -234,13 +220,11 @@ def _prompt_file(path: Path, project: Path | None, problems: list[str]) -> Promp
 
 
 def _content(path: Path, project: Path | None) -> str:
-    beginning = read_head(path, project, LARGEST_FILE)
-    if beginning is None:
+    content = read_bytes(path, project, LARGEST_FILE)
+    if content is None:
         raise Unusable("it is a link to nothing")
-    if beginning.size > LARGEST_FILE:
-        raise Unusable(f"it is larger than {LARGEST_FILE // 1024} KiB")
     try:
-        return beginning.content.decode().replace("\r\n", "\n")
+        return content.decode().replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise Unusable("it is not UTF-8") from None
 

@@ -14,10 +14,10 @@ from msgspec import Raw
 from ostler.core.budget import Budget
 from ostler.core.cancellation import CancelToken, Stopwatch
 from ostler.core.children import TASK_EXCERPT, ChildRequest, ChildResult, child_session
-from ostler.core.harness import Harness
+from ostler.core.harness import OpenSession
 from ostler.core.journal import Journal
 from ostler.core.processes import ProcessId
-from ostler.core.questions import NOBODY_TO_ASK, Questions, as_stored
+from ostler.core.questions import NOBODY_TO_ASK, as_stored
 from ostler.core.run_state import CallState
 from ostler.core.store import Blobs
 from ostler.core.tool import ResultLimits
@@ -189,24 +189,24 @@ class CallContext:
 
     def __init__(
         self,
-        journal: Journal,
-        harness: Harness,
-        questions: Questions,
+        session: OpenSession,
         budget: Budget,
         call: CallState,
         step: int,
         spool: OutputSpool,
         cancel: CancelToken,
     ) -> None:
-        run = journal.state.run
+        journal, harness, run = session.journal, session.harness, session.journal.state.run
         assert run is not None
         self.journal = journal
         self.harness = harness
         self.budget = budget
-        self._questions = questions
+        self.position = session.position
+        self.children = session.children
+        self._questions = session.questions
         self._spool = spool
         self._run = run
-        self._children = 0
+        self._child_count = 0
         self.session = journal.session
         self.run = run.id
         self.root_run = run.started.root or run.id
@@ -219,7 +219,7 @@ class CallContext:
         self.attempt = call.started.attempt if call.started else 1
         self.cwd: Path = harness.cwd
         self.cancel = cancel
-        self.memory = harness.memory
+        self.memory = session.memory
         self.services = harness.services
         self.stopwatch = Stopwatch()
         self.answer: Any = None
@@ -293,11 +293,11 @@ class CallContext:
 
     def run_child(self, request: ChildRequest) -> Coroutine[Any, Any, ChildResult]:
         # Counted when it is called, not when it gets its first turn: it must be the same after a crash.
-        self._children += 1
-        return self._run_child(child_session(self.session, self.call, self._children), request)
+        self._child_count += 1
+        return self._run_child(child_session(self.session, self.call, self._child_count), request)
 
     async def _run_child(self, child: str, request: ChildRequest) -> ChildResult:
-        children = self.harness.children
+        children = self.children
         if children is None:
             raise CallRefused("No child can be run here.")
         if child not in self._run.children:

@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from ostler.core.call_context import results_in
-from ostler.core.harness import Harness
+from ostler.core.harness import OpenSession
 from ostler.core.hooks import Allow, Ask, HookScope, PlannedCall, Refuse
-from ostler.core.journal import Journal
 from ostler.core.json_schema import coerce
 from ostler.core.questions import NOBODY_TO_ASK, grants
 from ostler.core.run_state import CallState, StepState
@@ -39,10 +38,11 @@ class ApprovedCall(msgspec.Struct, frozen=True):
 class CallGate:
     """Decides about the calls of a session, one after the other."""
 
-    def __init__(self, journal: Journal, harness: Harness, over: HookScope) -> None:
-        self._journal = journal
-        self._harness = harness
-        self._over = over
+    def __init__(self, session: OpenSession, scope: HookScope) -> None:
+        self._session = session
+        self._journal = session.journal
+        self._harness = session.harness
+        self._scope = scope
 
     async def check(self, call: CallState, step: StepState) -> ApprovedCall | Settled | events.QuestionAsked:
         """Whether a call may run: the tool exists, its arguments fit, hooks and permission agree."""
@@ -65,7 +65,7 @@ class CallGate:
         if problem:
             return failed(problem, kind="invalid_arguments")
         if (expand := getattr(tool, "expand_arguments", None)) is not None:
-            arguments = expand(arguments, _Before(self._journal, self._harness))
+            arguments = expand(arguments, _Before(self._session))
             validated, problem = _validated(tool, arguments)
             if problem:
                 return failed(problem, kind="invalid_arguments")
@@ -75,7 +75,7 @@ class CallGate:
         if remembered := self._remembered():
             planned = msgspec.structs.replace(planned, remembered=tuple(remembered.items()))
         planned, obstacle = await self._harness.hooks.before_tool(
-            planned, self._over, last_guard=self._harness.permission_hook
+            planned, self._scope, last_guard=self._harness.permission_hook
         )
         if isinstance(obstacle, Refuse):
             return failed(obstacle.reason or REFUSED, kind="call_refused")
@@ -91,9 +91,8 @@ class CallGate:
 
     def _remembered(self) -> dict[str, str]:
         """The rules that this session and its parents' remember; its own count last."""
-        place = self._harness.place
-        own = self._journal.state.permissions
-        return {**place.permissions(), **own} if place else own
+        position, own = self._session.position, self._journal.state.permissions
+        return {**position.permissions(), **own} if position else own
 
     def _ready(
         self, tool: Tool, arguments: dict[str, Any], validated: Any, allowed_by: str = ""
@@ -111,7 +110,7 @@ class CallGate:
         if precheck is None:
             return ""
         try:
-            return str(await precheck(validated, _Before(self._journal, self._harness)))
+            return str(await precheck(validated, _Before(self._session)))
         except StoreError:
             raise
         except Exception as error:
@@ -169,10 +168,10 @@ class CallGate:
 class _Before:
     """What a tool may know of the session before its call runs."""
 
-    def __init__(self, journal: Journal, harness: Harness) -> None:
-        self._journal = journal
-        self.cwd = harness.cwd
-        self.memory = harness.memory
+    def __init__(self, session: OpenSession) -> None:
+        self._journal = session.journal
+        self.cwd = session.harness.cwd
+        self.memory = session.memory
 
     def results(self) -> AsyncIterator[events.ToolResultFact]:
         return results_in(self._journal)

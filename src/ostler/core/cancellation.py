@@ -84,7 +84,7 @@ class cancel_scope:
 
     def __init__(self, token: CancelToken, silence: float | None = None) -> None:
         self._token = token
-        self._silence = silence
+        self.silence = silence
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[Any] | None = None
 
@@ -99,8 +99,8 @@ class cancel_scope:
         self._firing: asyncio.Handle | None = None
         self._forget = self._token.on_cancel(self._fire_soon)
         self.reset()
-        if self._silence is not None and self._timer is None:
-            self._listen_for(self._silence)
+        if self.silence is not None and self._timer is None:
+            self._listen_for(self.silence)
         return self
 
     def reset(self) -> None:
@@ -114,9 +114,9 @@ class cancel_scope:
     def listen(self) -> None:
         """Time is up, unless something was heard meanwhile."""
         self._timer = None
-        if self._task is None or self._silence is None:
+        if self._task is None or self.silence is None:
             return
-        left = self._last_heard + self._silence - self._loop.time()
+        left = self._last_heard + self.silence - self._loop.time()
         if left < CLOCK_SLACK:
             self._fire(SilenceTimeout)
         else:

@@ -22,7 +22,7 @@ from ostler.schema.ids import blake2b
 from ostler.schema.messages import Message, PlainBlock, text_of
 
 if TYPE_CHECKING:
-    from ostler.core.harness import Children, Harness
+    from ostler.core.harness import Children, OpenSession
 
 
 MAX_TOGETHER = 8
@@ -141,17 +141,17 @@ class SpawnedChildren:
 
     def __init__(
         self,
-        journal: Journal,
-        harness: Harness,
+        session: OpenSession,
         children: Children | None,
         budget: Budget | None = None,
         hold: Callable[[], Awaitable[None]] = _nothing,
     ) -> None:
-        run = journal.state.run if budget is not None else None
-        self.journal = journal
-        self.harness = harness
+        run = session.journal.state.run if budget is not None else None
+        self.journal = session.journal
+        self.harness = session.harness
+        self.position = session.position
         self.budget = budget
-        self.session = journal.session
+        self.session = session.id
         self.run = run.id if run else ""
         self.root_run = (run.started.root or run.id) if run else ""
         self.depth = run.started.depth if run else -1  # a child that belongs to no run is a root itself

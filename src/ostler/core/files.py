@@ -1,4 +1,4 @@
-"""Replacing a file's content in one step: a reader sees the old or the new, never a part."""
+"""Replaces a file in one step: a reader sees the old or the new content, never a part."""
 
 from __future__ import annotations
 
@@ -11,32 +11,36 @@ from ostler.schema.errors import ToolFailed
 from ostler.schema.ids import new_id
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Writes beside the file and renames. `path` must be resolved, so that a symbolic link is followed
-    and not replaced. Mode and, where we may, owner are kept."""
-    before = path.stat() if path.exists() else None
+def write_atomically(path: Path, data: bytes, *, private: bool = False) -> None:
+    """Writes a temporary file in the same folder and renames it.
+
+    The mode and, where we may, the owner are kept; resolve `path` first if a symbolic link is to be followed.
+    With `private`, the file and folders made for it are for their owner only, at every moment.
+    """
+    before = path.stat() if path.exists() and not private else None
     if before is not None and not stat.S_ISREG(before.st_mode):
         raise ToolFailed(f"{path} is not a regular file")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # A short name of its own: one made of the file's could be too long.
-    beside = path.with_name(f".{new_id('tmp')}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if private else 0o777)
+    # Its name is short: one made of the file's own name could be too long.
+    temporary = path.with_name(f".{new_id('tmp')}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, 0o600 if private else 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+            file.write(data)
             if before is not None:
-                _keep_owner_and_mode(file.fileno(), before)
+                _copy_owner_and_mode(before, file.fileno())
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        temporary.replace(path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
-def _keep_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
+def _copy_owner_and_mode(before: os.stat_result, descriptor: int) -> None:
     now = os.fstat(descriptor)
     if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
-        with suppress(PermissionError):  # only root may give a file away; it is then ours, as with any editor
+        with suppress(PermissionError):  # only root may give a file away; then it is ours, as with any editor
             os.fchown(descriptor, before.st_uid, before.st_gid)
     os.fchmod(descriptor, stat.S_IMODE(before.st_mode))

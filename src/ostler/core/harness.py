@@ -1,4 +1,4 @@
-"""The harness: everything an agent works with in a session, handed in by `ostler.sessions`."""
+"""The harness: an agent's configuration; and what a session offers to the loop and to listeners."""
 
 from __future__ import annotations
 
@@ -24,22 +24,24 @@ from ostler.schema.facts import Fact
 
 if TYPE_CHECKING:
     from ostler.core.children import SpawnedChildren
+    from ostler.core.loop import Loop
     from ostler.core.questions import Questions
+    from ostler.schema.requests import AnyRequest
 
 
 Remember = Callable[[QuestionAsked, QuestionAnswered, str], Sequence[Event]]
-"""Keeps what a permission that was granted says to keep; the facts that tell of it. May be called twice."""
+"""Stores the rule that a granted permission asks for, and returns its facts. May be called twice."""
 
 
 MakeSystem = Callable[[str], str]
-"""Makes the system prompt anew, from the files it comes from; with another beginning, if one is given."""
+"""Builds the system prompt again from its files; the argument, if not empty, replaces its beginning."""
 
 
 Tag = str | int | float | bool
 
 
 Span = Callable[[str, dict[str, Any]], AbstractContextManager[Any]]
-"""Makes the span of one piece of work: `run`, `model_call` or `tool_call`, with what it is about."""
+"""Opens a telemetry span: `run`, `model_call` or `tool_call`, with its attributes."""
 
 
 NO_SPAN: AbstractContextManager[Any] = nullcontext()
@@ -52,19 +54,19 @@ ONE_MODEL_ONLY = "this session works with one model only"
 
 
 class TreePosition(msgspec.Struct, frozen=True):
-    """Where a child stands in the tree of runs."""
+    """A child's position in the tree of runs."""
 
     root: str
     parent: str
     depth: int
     budget: Budget | None
-    """Its parent's, while that is driven by this process."""
+    """Its parent's, while this process drives the parent."""
     permissions: Callable[[], dict[str, str]] = dict
-    """The rules that its parents' sessions remember: they hold in a child too."""
+    """The rules that the parents' sessions remember: they hold in a child too."""
 
 
 class ParentCall(Protocol):
-    """What children need to know of the call that has them, or of what stands in its place."""
+    """What a child needs to know of its parent: a call, or `SpawnedChildren`."""
 
     session: str
     call: str
@@ -73,6 +75,8 @@ class ParentCall(Protocol):
     depth: int
     harness: Harness
     journal: Journal
+    position: TreePosition | None
+    """The parent's own, if the parent is a child as well."""
 
     @property
     def budget(self) -> Budget | None: ...
@@ -81,43 +85,52 @@ class ParentCall(Protocol):
 
 
 class Children(Protocol):
-    """Runs children; handed in by `ostler.sessions`."""
+    """Runs children; implemented in `ostler.sessions`."""
 
     async def run(self, child: str, request: ChildRequest, parent: ParentCall) -> ChildResult:
-        """Starts the child, or goes on with it, until its end. Raises `ChildWaits` when it waits."""
+        """Starts or continues the child until it ends. Raises `ChildWaits` when it waits."""
         ...
 
     async def status(self, child: str) -> ChildStatus:
-        """How a child stands that nobody drives here."""
+        """The status of a child that this process does not drive."""
         ...
 
     async def end(self, child: str, reason: str, harness: Harness) -> ChildResult | None:
-        """Ends a child that nobody waits for any more. None if it never began."""
+        """Ends a child that nothing waits for. None if it never started."""
         ...
 
     async def cut(self, child: str, harness: Harness) -> ChildResult | None:
-        """Ends a child whose process is gone, and with which nobody goes on. None if it never began."""
+        """Ends a child whose process is gone and that nothing continues. None if it never started."""
         ...
 
 
 class OpenSession(Protocol):
-    """A session that this process holds, as those see it who go along with it."""
+    """A session that this process has open, as the loop and listeners see it."""
 
     journal: Journal
     harness: Harness
     questions: Questions
+    memory: dict[str, Any]
+    """What the session's tools keep between their calls. Never stored."""
+    position: TreePosition | None
+    """Set in a child's session."""
+    children: Children | None
+    """Runs the children of the open run's calls."""
+
+    loop: Loop | None
+    """Drives the open run; None between drives."""
 
     @property
     def id(self) -> str: ...
 
     @property
     def budget(self) -> Budget | None:
-        """Of the run under way."""
+        """The open run's."""
         ...
 
     @property
     def spawned(self) -> SpawnedChildren:
-        """The children that no call has: those of the run under way, else those between runs."""
+        """The children that belong to no call: the open run's, else those between runs."""
         ...
 
     @property
@@ -125,35 +138,56 @@ class OpenSession(Protocol):
 
     def cancel(self, reason: str = ...) -> None: ...
 
+    async def read_inbox(self) -> None:
+        """Handles the requests that have arrived."""
 
-class SessionListener(Protocol):
-    """Goes along with every session that is opened with a harness, a child's too: the extensions do."""
+    async def handle(self, request: AnyRequest) -> None:
+        """Handles one request of the inbox."""
+
+
+class SessionListener:
+    """Notified of each session that is opened with a harness, a child's too. Every method is optional."""
+
+    is_extension_host = False
+
+    def on_journal(self, journal: Journal) -> None:
+        """A log was opened, also that of another vendor's agent: the place to subscribe to it."""
 
     def on_open(self, session: OpenSession) -> None:
-        """A session was opened."""
+        """A session was opened; its log's `on_journal` came before."""
 
     async def before_step(self, session: OpenSession) -> None:
-        """What changed outside takes effect here: the harness is read anew afterwards."""
+        """A step is about to begin; changes of the harness take effect in it."""
 
     async def on_idle(self, session: OpenSession) -> None:
-        """The run has ended or waits, and its facts are committed: what follows from them is done here."""
+        """The run has ended or waits, and its facts are committed."""
 
     async def drain(self, session: OpenSession) -> None:
-        """There is nothing more to do: those who go along may finish what they do, and ask people."""
+        """The session has nothing more to do: the last chance to finish work, and to ask people."""
 
     async def on_close(self, session: OpenSession) -> None:
-        """The session is given back."""
+        """The session was closed."""
 
     def on_tool_error(self, session: str, tool: Tool, error: BaseException) -> None:
-        """The code of a tool failed: whoever brought it is told where."""
+        """A tool's code raised an unexpected error."""
 
-    async def run_command(self, session: OpenSession, name: str, arguments: str) -> str:
-        """What an extension's command says. Raises `NotFound`, or whatever went wrong."""
-        ...
+    async def run_command(self, session: OpenSession, name: str, arguments: str) -> str | None:
+        """The output of a command, or None. Raises `NotFound`, or the command's error."""
+        return None
+
+
+class JournalListener(SessionListener):
+    """Calls a function with the journal of each session that is opened."""
+
+    def __init__(self, function: Callable[[Journal], object]) -> None:
+        self._function = function
+
+    def on_journal(self, journal: Journal) -> None:
+        self._function(journal)
 
 
 class Harness(msgspec.Struct):
-    """May be changed between two runs; the kernel reads it anew at each step."""
+    """An agent's configuration. It may change between runs; the loop reads it again at each step."""
 
     model: Model
     tools: dict[str, Tool] = field(default_factory=dict)
@@ -163,48 +197,47 @@ class Harness(msgspec.Struct):
     permission_hook: Hook | None = None
     """The last guard before a tool runs."""
     permission_profile: str = "full"
-    """The name of the profile, for the record."""
+    """The name of the profile, for the log."""
     remember: Remember | None = None
     limits: Limits = field(default_factory=Limits)
     reasoning: ReasoningLevel | None = None
     max_output_tokens: int | None = None
     context: Context | None = None
-    """Chooses what the model is told; without one it is told everything. One session's own."""
+    """Chooses what the model gets; without one it gets everything. Each session has its own."""
     result_limits: ResultLimits = ResultLimits()
     answer_schema: dict[str, Any] | None = None
-    """A JSON Schema that each answer shall fit, where the model's vendor can promise it."""
+    """A JSON Schema for each answer, where the model's vendor supports it."""
     fallbacks: tuple[str | Model, ...] = ()
-    """Asked in this order, each when the one before has failed for good; one that is named is made then."""
+    """Tried in this order, each when the previous model has failed for good. A name is resolved then."""
     make_model: Callable[[str], Model] | None = None
-    """Makes the model that somebody asks for by name while the session is open."""
+    """Makes a model that a request names while the session is open."""
     silence_limit: float = SILENCE_LIMIT
     cwd: Path = field(default_factory=Path.cwd)
     asker: Asker | None = None
     waits_for_answers: bool = False
-    """A question that nobody can answer now makes the run wait instead of being refused."""
-    memory: dict[str, Any] = field(default_factory=dict)
+    """The run waits for an answer when there is no asker, instead of refusing the call."""
     services: dict[str, Any] = field(default_factory=dict)
-    """What the host hands to the tools, also to those of children."""
+    """Objects that the host passes to the tools, also to those of children."""
     extensions: tuple[str, ...] = ()
     trace: str = ""
     tags: dict[str, Tag] = field(default_factory=dict)
-    """Said of each run, for whoever reads its log, and to its tools."""
+    """Recorded in each run, and passed to its tools."""
     agent: str = ""
-    place: TreePosition | None = None
-    """Where its runs belong when they are a child's."""
-    children: Children | None = None
-    """Set by whoever drives the session."""
     children_together: int = MAX_TOGETHER
-    attend: Callable[[Journal], None] | None = None
-    """Told of each session that is opened with it, a child's too: to observe it."""
-    attendant: SessionListener | None = None
+    listeners: list[SessionListener] = field(default_factory=list)
+    """A child's harness has the same ones. Add one by assigning a new list."""
     span: Span | None = None
     """Wraps each run, model call and tool call, for telemetry."""
     _made: dict[str, Model] = field(default_factory=dict)
     _offers: tuple[tuple[str, ...], tuple[ToolOffer, ...]] = ((), ())
 
+    def on_journal(self, journal: Journal) -> None:
+        """Notifies all listeners of a log that was opened."""
+        for listener in self.listeners:
+            listener.on_journal(journal)
+
     def set_model(self, name: str, reasoning: str = "") -> None:
-        """From the next step on another model is asked. Raises what its making raises."""
+        """Switches to another model from the next step on. Raises what `make_model` raises."""
         if self.make_model is None:
             raise UsageError(ONE_MODEL_ONLY)
         if reasoning and reasoning not in get_args(ReasoningLevel):
@@ -217,10 +250,10 @@ class Harness(msgspec.Struct):
         return NO_SPAN if self.span is None else self.span(name, about)
 
     def next_fallback(self, failed: Model, report: Callable[[str], None]) -> Model | None:
-        """The next model of the chain that can be made; `report` hears of those that cannot."""
+        """The next model of the chain that can be made; `report` gets a text for each that cannot."""
         chain = [self._made.get(one) if isinstance(one, str) else one for one in self.fallbacks]
-        asked = [place for place, one in enumerate(chain) if one is not None and one.name == failed.name]
-        for one in self.fallbacks[max(asked, default=-1) + 1 :]:
+        tried = [index for index, one in enumerate(chain) if one is not None and one.name == failed.name]
+        for one in self.fallbacks[max(tried, default=-1) + 1 :]:
             try:
                 model = self._named(one) if isinstance(one, str) else one
             except OstlerError as error:
@@ -238,12 +271,12 @@ class Harness(msgspec.Struct):
         return self._made[name]
 
     def set_tools(self, tools: Iterable[Tool]) -> None:
-        """Swaps the tools."""
+        """Replaces the tools."""
         self.tools = {tool.spec.name: tool for tool in tools}
         self._offers = ((), ())
 
     def tool_offers(self, names: tuple[str, ...]) -> tuple[ToolOffer, ...]:
-        """The named tools as the model is told of them, in the given (sorted) order."""
+        """The named tools as they are offered to the model, in the given (sorted) order."""
         if self._offers[0] != names:
             specs = (self.tools[name].spec for name in names)
             offers = tuple(ToolOffer(spec.name, spec.description, spec.schema) for spec in specs)

@@ -1,8 +1,8 @@
-"""Hooks: typed places where code may change or refuse what is about to happen.
+"""Hooks: typed points where code may change or refuse what is about to happen.
 
-Handlers of a point run in the order they were added; each sees what the one before it decided, and the
-first refusal wins. A handler that raises or hangs is reported and skipped, except a *guard*: what a
-guard cannot judge is refused. A handler may run again for the same call after a crash.
+The handlers of a point run in the order they were added; each sees what the previous one decided, and the
+first refusal wins. A handler that raises or hangs is reported and skipped, unless it is a *guard*: then its
+subject is refused. After a crash a handler may run again for the same call.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from contextvars import ContextVar
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -25,8 +24,12 @@ from ostler.core.cancellation import (
 from ostler.core.model import Model
 from ostler.core.tool import ToolKind
 from ostler.schema.errors import Failure, ToolCancelled, UsageError, describe_error
+from ostler.schema.events import Warned
 from ostler.schema.messages import Block, Message, PlainBlock, StopReason, Text, as_content, text_of
 from ostler.schema.outcomes import FailureKind, Question
+
+if TYPE_CHECKING:
+    from ostler.core.journal import Journal
 
 Point = Literal[
     "input",
@@ -48,7 +51,7 @@ TIME_LIMIT = 30.0
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """It shall not happen. The reason is told to the model, or ends the run."""
+    """Refuses the subject. The model gets the reason, or the run ends with it."""
 
     reason: str = ""
 
@@ -58,20 +61,20 @@ class InputDraft(msgspec.Struct, frozen=True):
 
     content: tuple[PlainBlock, ...]
     source: str = ""
-    """Who asks: the face, or the name that came with the request."""
+    """Who sends it: the front end, or the name in the request."""
 
     @property
     def text(self) -> str:
         return text_of(self.content)
 
     def with_text(self, text: str) -> InputDraft:
-        """The same prompt in other words; what is attached stays."""
+        """The same prompt with another text; attachments stay."""
         attached = tuple(block for block in self.content if not isinstance(block, Text))
         return InputDraft((*as_content(text), *attached), self.source)
 
 
 class Handled(msgspec.Struct, frozen=True):
-    """The prompt has been dealt with: no model is asked. `text` is what people are told."""
+    """The hook has handled the prompt: no model is called. People see `text`."""
 
     text: str = ""
 
@@ -79,14 +82,14 @@ class Handled(msgspec.Struct, frozen=True):
 class RunPlan(msgspec.Struct, frozen=True):
     """before_run: a run is about to begin. Return a changed copy, `Refuse` or None.
 
-    What is added holds for the whole of this run and is never stored: it does not pile up in the history.
+    Additions hold for the whole run and are never stored, so they do not pile up in the history.
     """
 
     prompt: tuple[PlainBlock, ...]
     system: str = ""
-    """Told after the system prompt."""
+    """Appended to the system prompt."""
     messages: tuple[str, ...] = ()
-    """Told after the messages of each request."""
+    """Appended to the messages of each request."""
 
 
 class StepPlan(msgspec.Struct, frozen=True):
@@ -99,7 +102,7 @@ class StepPlan(msgspec.Struct, frozen=True):
 
 
 class ContextDraft(msgspec.Struct, frozen=True):
-    """context: what the model will be told this once. Return a changed copy, or None."""
+    """context: the content of one request to the model. Return a changed copy, or None."""
 
     system: str
     messages: Sequence[Message]
@@ -114,11 +117,11 @@ class PlannedCall(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
     step: int
     remembered: tuple[tuple[str, str], ...] = ()
-    """The rules of permission that were remembered in the session, each with its effect."""
+    """The permission rules that the session remembers, each with its effect."""
 
 
 class Rewrite(msgspec.Struct, frozen=True):
-    """Run it with these arguments instead. The transcript keeps the model's own."""
+    """Run the call with these arguments. The transcript keeps the model's own."""
 
     arguments: Any
 
@@ -131,7 +134,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Allow(msgspec.Struct, frozen=True):
-    """Nothing stands in its way here, and who says so. It overrules nobody."""
+    """This handler has no objection; `by` says who allowed it. It overrules no other handler."""
 
     by: str
 
@@ -146,7 +149,7 @@ class FinishedCall(msgspec.Struct, frozen=True):
     failed: FailureKind | None
     details: dict[str, Any] | None
     instructions: dict[str, str] = {}
-    """Instruction files that earlier results told of (`details["instructions"]`), each with its digest."""
+    """Instruction files that earlier results contain (`details["instructions"]`), each with its digest."""
 
 
 class DraftMessage(msgspec.Struct, frozen=True):
@@ -158,13 +161,13 @@ class DraftMessage(msgspec.Struct, frozen=True):
 
 
 class Suppress(msgspec.Struct, frozen=True):
-    """People do not see it; the model is still told it."""
+    """Hides the message from people; the model still gets it."""
 
     reason: str = ""
 
 
 class Replace(msgspec.Struct, frozen=True):
-    """People see this text instead; the model is told the original."""
+    """Shows people this text instead; the model gets the original."""
 
     text: str
 
@@ -193,13 +196,13 @@ class PlannedFork(msgspec.Struct, frozen=True):
 
     session: str
     entry: int
-    """The last that is copied."""
+    """The last entry that is copied."""
     text: str = ""
-    """Of the prompt that is taken back to be edited, if it is one."""
+    """The text of the prompt right behind the entry, which the user is about to edit."""
 
 
 class PlannedSwitch(msgspec.Struct, frozen=True):
-    """before_switch: a face is about to leave this session for another. Return `Refuse` or None."""
+    """before_switch: a front end is about to leave this session for another. Return `Refuse` or None."""
 
     session: str
     reason: Literal["new", "open", "fork", "import", "clear"]
@@ -215,45 +218,69 @@ class PlannedCompaction(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """Tell this in place of the messages; no model is asked for it."""
+    """Replaces the messages with this text; no model is called for it."""
 
     text: str
 
 
 class HookFailed(Exception):
-    """A handler's failure, told in words that need no type before them."""
-
-
-Handler = Callable[[Any], Any]
-
-
-class Hook(msgspec.Struct, frozen=True):
-    point: Point
-    handler: Handler
-    guard: bool = False
-    name: str = ""
-    time_limit: float = TIME_LIMIT
-    place: str = ""
-    """Where its code is, for whoever has to mend it."""
-
-
-Report = Callable[[Hook, str], None]
+    """A handler failed; the message needs no exception type in front of it."""
 
 
 class HookScope(msgspec.Struct, frozen=True):
-    """Who hears of a handler's failure, and what stops one that runs."""
+    """Where a handler runs: its session, who reports its failure, and what cancels it."""
 
     report: Report
     cancel: CancelToken
     session: str = ""
 
 
-asked_in: ContextVar[str] = ContextVar("asked_in", default="")
-"""The session that a handler is asked in: one handler may serve a session and its children."""
+Handler = Callable[[Any, HookScope], Any]
+
+
+class Hook(msgspec.Struct, frozen=True):
+    """A handler of one point. The handler gets `(subject, scope)`, or only the subject."""
+
+    point: Point
+    handler: Callable[..., Any]
+    guard: bool = False
+    name: str = ""
+    time_limit: float = TIME_LIMIT
+    place: str = ""
+    """Where its code is, for error reports."""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "handler", _with_scope(self.handler))
+
+
+def _with_scope(function: Callable[..., Any]) -> Handler:
+    """The function itself if it takes a scope, else a wrapper that drops it."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return lambda subject, scope: function(subject)
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    wanted = [one for one in parameters if one.kind in positional]
+    if len(wanted) > 1 and (wanted[1].default is inspect.Parameter.empty or wanted[1].name == "scope"):
+        return function
+    return lambda subject, scope: function(subject)
+
+
+Report = Callable[[Hook, str], None]
+
+
+def hook_scope(journal: Journal, cancel: CancelToken) -> HookScope:
+    """The scope of a session's hooks: a handler's failure becomes a fact in its log."""
+
+    def report(hook: Hook, problem: str) -> None:
+        text = f"the hook {hook.name or hook.point} failed: {problem}"
+        journal.record(Warned(text, about="hook", details={"point": hook.point, "hook": hook.name}))
+
+    return HookScope(report, cancel, journal.session)
 
 
 class Hooks:
-    """The handlers of a session, by point, in their fixed order."""
+    """The handlers of a session, by point, in the order they were added."""
 
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
         self._hooks: dict[Point, list[Hook]] = {}
@@ -261,10 +288,10 @@ class Hooks:
             self.add(hook)
 
     def add(self, hook: Hook) -> Callable[[], None]:
-        """Adds a hook behind the others of its point. Returns how to take it away."""
+        """Adds a hook behind the others of its point. Returns a function that removes it."""
         if hook.point not in _DECISIONS:
-            known = ", ".join(_DECISIONS)
-            raise UsageError(f"there is no hook point {hook.point!r}; the points are: {known}")
+            points = ", ".join(_DECISIONS)
+            raise UsageError(f"there is no hook point {hook.point!r}; the points are: {points}")
         self._hooks.setdefault(hook.point, []).append(hook)
         return lambda: self._hooks[hook.point].remove(hook)
 
@@ -272,68 +299,41 @@ class Hooks:
         return bool(self._hooks.get(point))
 
     def change(self, old: Sequence[Hook], new: Sequence[Hook]) -> None:
-        """Puts new hooks behind all others, in place of old ones."""
+        """Removes the old hooks and adds the new ones behind all others."""
         for hook in old:
             self._hooks[hook.point].remove(hook)
         for hook in new:
             self.add(hook)
 
-    async def input(self, draft: InputDraft, over: HookScope) -> InputDraft | Handled | Refuse:
-        for hook in self._of("input"):
-            decision = await _ask_handler(hook, draft, over)
-            if isinstance(decision, Handled | Refuse):
-                return decision
-            if isinstance(decision, InputDraft):
-                draft = decision
-        return draft
+    async def input(self, draft: InputDraft, scope: HookScope) -> InputDraft | Handled | Refuse:
+        return await self._chain("input", draft, scope)  # type: ignore[no-any-return]
 
-    async def before_run(self, plan: RunPlan, over: HookScope) -> RunPlan | Refuse:
-        for hook in self._of("before_run"):
-            decision = await _ask_handler(hook, plan, over)
-            if isinstance(decision, Refuse):
-                return decision
-            if isinstance(decision, RunPlan):
-                plan = decision
-        return plan
+    async def before_run(self, plan: RunPlan, scope: HookScope) -> RunPlan | Refuse:
+        return await self._chain("before_run", plan, scope)  # type: ignore[no-any-return]
 
-    async def before_leaving(self, planned: PlannedFork | PlannedSwitch, over: HookScope) -> Refuse | None:
-        """Whether somebody does not want that a session is forked, or left for another."""
+    async def before_leaving(self, planned: PlannedFork | PlannedSwitch, scope: HookScope) -> Refuse | None:
+        """The first refusal to fork a session, or to leave it for another."""
         point: Point = "before_fork" if isinstance(planned, PlannedFork) else "before_switch"
-        for hook in self._of(point):
-            decision = await _ask_handler(hook, planned, over)
-            if isinstance(decision, Refuse):
-                return decision
-        return None
+        decision = await self._chain(point, planned, scope)
+        return None if decision is planned else decision
 
-    async def before_step(self, plan: StepPlan, over: HookScope) -> StepPlan | Refuse:
-        for hook in self._of("before_step"):
-            decision = await _ask_handler(hook, plan, over)
-            if isinstance(decision, Refuse):
-                return decision
-            if isinstance(decision, StepPlan):
-                plan = decision
-        return plan
+    async def before_step(self, plan: StepPlan, scope: HookScope) -> StepPlan | Refuse:
+        return await self._chain("before_step", plan, scope)  # type: ignore[no-any-return]
 
-    async def context(self, draft: ContextDraft, over: HookScope) -> ContextDraft | Refuse:
-        for hook in self._of("context"):
-            decision = await _ask_handler(hook, draft, over)
-            if isinstance(decision, Refuse):  # a guard that failed
-                return decision
-            if isinstance(decision, ContextDraft):
-                draft = decision
-        return draft
+    async def context(self, draft: ContextDraft, scope: HookScope) -> ContextDraft | Refuse:
+        return await self._chain("context", draft, scope)  # type: ignore[no-any-return]
 
     async def before_tool(
-        self, planned: PlannedCall, over: HookScope, *, last_guard: Hook | None = None
+        self, planned: PlannedCall, scope: HookScope, *, last_guard: Hook | None = None
     ) -> tuple[PlannedCall, Refuse | Ask | Allow | None]:
-        """The call as it would run, and what stands in its way, or who allowed it.
+        """The call as it would run, and the refusal, the question or the permission that came of it.
 
-        `last_guard` is permission: it judges the call as rewritten, and nothing rewrites after it.
+        `last_guard` is the permission hook: it judges the call as rewritten, and nothing rewrites after it.
         """
         question: Ask | None = None
         allowed: Allow | None = None
         for hook in (*self._of("before_tool"), *((last_guard,) if last_guard else ())):
-            decision = await _ask_handler(hook, planned, over)
+            decision = await _ask_handler(hook, planned, scope)
             if isinstance(decision, Refuse):
                 return planned, decision
             if isinstance(decision, Rewrite):
@@ -349,54 +349,55 @@ class Hooks:
                 allowed = decision
         return planned, question or allowed
 
-    async def after_tool(self, finished: FinishedCall, over: HookScope) -> FinishedCall:
-        for hook in self._of("after_tool"):
-            decision = await _ask_handler(hook, finished, over)
-            if isinstance(decision, Refuse):  # a guard that failed: what it should have judged is not told
-                content = as_content(decision.reason)
-                return msgspec.structs.replace(finished, content=content, failed="call_refused", details=None)
-            if isinstance(decision, FinishedCall):
-                finished = decision
-        return finished
+    async def after_tool(self, finished: FinishedCall, scope: HookScope) -> FinishedCall:
+        decision = await self._chain("after_tool", finished, scope)
+        if isinstance(decision, FinishedCall):
+            return decision
+        # A guard failed: the model does not get what the guard should have judged.
+        content = as_content(decision.reason)
+        return msgspec.structs.replace(finished, content=content, failed="call_refused", details=None)
 
-    async def before_message(self, draft: DraftMessage, over: HookScope) -> Suppress | Replace | None:
-        shown: Replace | None = None
+    async def before_message(self, draft: DraftMessage, scope: HookScope) -> Suppress | Replace | None:
+        replacement: Replace | None = None
         for hook in self._of("before_message"):
-            decision = await _ask_handler(hook, draft, over)
+            decision = await _ask_handler(hook, draft, scope)
             if isinstance(decision, Suppress | Refuse):  # a guard that failed refuses
                 return Suppress(decision.reason)
             if isinstance(decision, Replace):
-                shown = decision
+                replacement = decision
                 draft = msgspec.structs.replace(draft, text=decision.text)
-        return shown
+        return replacement
 
-    async def after_failure(self, failed: FailedCall, over: HookScope) -> Retry | GiveUp | None:
-        for hook in self._of("after_failure"):
-            decision = await _ask_handler(hook, failed, over)
-            if isinstance(decision, Refuse):  # a guard that failed
-                return GiveUp()
-            if isinstance(decision, Retry | GiveUp):
-                return decision
-        return None
+    async def after_failure(self, failed: FailedCall, scope: HookScope) -> Retry | GiveUp | None:
+        decision = await self._chain("after_failure", failed, scope)
+        if isinstance(decision, Refuse):  # a guard that failed
+            return GiveUp()
+        return None if decision is failed else decision
 
-    async def before_compact(self, planned: PlannedCompaction, over: HookScope) -> Refuse | Summary | None:
-        for hook in self._of("before_compact"):
-            decision = await _ask_handler(hook, planned, over)
-            if isinstance(decision, Refuse | Summary):
-                return decision
-        return None
+    async def before_compact(self, planned: PlannedCompaction, scope: HookScope) -> Refuse | Summary | None:
+        decision = await self._chain("before_compact", planned, scope)
+        return None if decision is planned else decision
 
     def _of(self, point: Point) -> tuple[Hook, ...]:
         return tuple(self._hooks.get(point, ()))
 
+    async def _chain(self, point: Point, subject: Any, scope: HookScope) -> Any:
+        """Passes the subject through the handlers: each may change it; any other decision ends the chain."""
+        for hook in self._of(point):
+            decision = await _ask_handler(hook, subject, scope)
+            if isinstance(decision, type(subject)):
+                subject = decision
+            elif decision is not None:
+                return decision
+        return subject
 
-async def _ask_handler(hook: Hook, subject: Any, over: HookScope) -> Any:
-    """What a handler decides; None, or a refusal from a guard, when it fails, hangs or decides nonsense."""
-    asked_in.set(over.session)
+
+async def _ask_handler(hook: Hook, subject: Any, scope: HookScope) -> Any:
+    """A handler's decision; None, or a guard's refusal, when it fails, hangs or decides nonsense."""
     try:
-        decision = hook.handler(subject)
+        decision = hook.handler(subject, scope)
         if inspect.isawaitable(decision):
-            decision = await _within(hook.time_limit, decision, over.cancel)
+            decision = await _within(hook.time_limit, decision, scope.cancel)
         problem = _nonsense(hook.point, decision)
         if not problem:
             return decision
@@ -411,7 +412,7 @@ async def _ask_handler(hook: Hook, subject: Any, over: HookScope) -> Any:
         problem = "it cancelled itself"
     except (Exception, SystemExit, GeneratorExit) as error:
         problem = describe_error(error)
-    over.report(hook, problem)
+    scope.report(hook, problem)
     if hook.guard:
         return Refuse(f"refused because the guard {hook.name or hook.point!r} failed ({problem})")
     return None
@@ -431,7 +432,7 @@ async def _within(seconds: float, decision: Awaitable[Any], cancel: CancelToken)
         status, task = await run_with_timeout(decide(), cancel, seconds, watch)
     finally:
         if inspect.iscoroutine(decision) and inspect.getcoroutinestate(decision) == inspect.CORO_CREATED:
-            decision.close()  # stopped before its first step: Python would warn that nobody awaited it
+            decision.close()  # never started: Python would warn that it was not awaited
     if status == "timed_out":
         raise TimeoutError
     if status == "cancelled" or task.cancelled():
@@ -440,7 +441,7 @@ async def _within(seconds: float, decision: Awaitable[Any], cancel: CancelToken)
 
 
 def _nonsense(point: Point, decision: Any) -> str:
-    """What is wrong with a decision. Handlers are other people's code, and what they decide may be stored."""
+    """What is wrong with a decision. Handlers are third-party code, and decisions may be stored."""
     if decision is None:
         return ""
     if not isinstance(decision, _DECISIONS[point]):
@@ -448,18 +449,17 @@ def _nonsense(point: Point, decision: Any) -> str:
         return f"decided {decision!r:.60}; it may decide None or one of: {names}"
     match decision:
         case StepPlan(model=model, tools=tools, tool_choice=choice):
-            named = all(isinstance(name, str) for name in (*tools, choice)) if _is_list(tools) else False
-            return "" if named and _is_model(model) else "decided a step without a model or with odd tools"
+            is_sound = _is_list(tools) and all(isinstance(name, str) for name in (*tools, choice))
+            return "" if is_sound and _is_model(model) else "decided a step without a model or with odd tools"
         case ContextDraft(system=system, messages=messages):
-            told = _is_list(messages) and all(isinstance(message, Message) for message in messages)
-            return (
-                "" if told and isinstance(system, str) else "decided a context that is no text and messages"
-            )
+            is_sound = _is_list(messages) and all(isinstance(message, Message) for message in messages)
+            is_sound = is_sound and isinstance(system, str)
+            return "" if is_sound else "decided a context that is no text and messages"
         case Retry(delay=delay, model=model):
-            timely = isinstance(delay, int | float) and delay >= 0
-            return "" if timely and (model is None or _is_model(model)) else "decided an odd retry"
+            is_sound = isinstance(delay, int | float) and delay >= 0
+            return "" if is_sound and (model is None or _is_model(model)) else "decided an odd retry"
         case Rewrite():
-            return ""  # judged where it is used: a malformed rewrite refuses the call
+            return ""  # checked where it is used: a malformed rewrite refuses the call
     try:
         msgspec.json.decode(msgspec.json.encode(decision), type=type(decision))
     except (TypeError, ValueError) as error:

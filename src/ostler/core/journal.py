@@ -7,12 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from ostler.core.cancellation import CancelToken
-from ostler.core.hooks import Hook, HookScope, Report
 from ostler.core.processes import ProcessId, current_process, kill_processes_of
 from ostler.core.state import SessionState, fold
 from ostler.core.store import Lease, Store
@@ -38,6 +36,41 @@ class World(msgspec.Struct, frozen=True):
 
 EventHandler = Callable[[Sequence[Fact | Event]], None]
 """Sees committed facts and live events, in order, in batches. It must not block."""
+
+
+Handler = TypeVar("Handler")
+
+
+class Publisher(Generic[Handler]):
+    """Delivers to handlers in the order they subscribed. An exception of a handler goes to `on_error`, if
+    there is one, and ends the handler's subscription; otherwise it goes to the publisher."""
+
+    def __init__(self, on_error: Callable[[Exception], None] | None = None) -> None:
+        self._handlers: list[Handler] = []
+        self._on_error = on_error
+
+    def __len__(self) -> int:
+        return len(self._handlers)
+
+    def subscribe(self, handler: Handler) -> Callable[[], None]:
+        """Returns the function that ends the subscription."""
+        self._handlers.append(handler)
+
+        def stop() -> None:
+            if handler in self._handlers:
+                self._handlers.remove(handler)
+
+        return stop
+
+    def publish(self, deliver: Callable[[Handler], None]) -> None:
+        for handler in tuple(self._handlers):
+            try:
+                deliver(handler)
+            except Exception as error:
+                if self._on_error is None:
+                    raise
+                self._handlers.remove(handler)
+                self._on_error(error)
 
 
 class Journal:
@@ -67,7 +100,7 @@ class Journal:
         """Secret answers by their requests: the inbox, which is a file, holds the requests without them."""
         self.begun: RequestPrefix | None = None
         """What the last request for a step began with."""
-        self._observers: list[EventHandler] = []
+        self._publisher = Publisher[EventHandler](self._warn_of_handler)
         self._staged: list[Fact] = []
         self._appending: list[Fact] = []
         self._settled: dict[str, int] = {}
@@ -186,26 +219,17 @@ class Journal:
             self.on_failure(error)
 
     def publish(self, events: Sequence[Fact | Event]) -> None:
-        """Shows events to all observers. One that raises is taken off, and the others are told."""
-        if not events:
-            return
-        for observer in tuple(self._observers):
-            try:
-                observer(events)
-            except Exception as error:
-                self._observers.remove(observer)
-                text = f"an observer failed and sees no more: {type(error).__name__}: {error}"
-                self.publish([Warned(text, about="hook")])
+        """Delivers events to all subscribers. One that raises is removed, and the others get a warning."""
+        if events:
+            self._publisher.publish(lambda handler: handler(events))
 
-    def subscribe(self, observer: EventHandler) -> Callable[[], None]:
-        """Adds an observer. Returns how to take it off."""
-        self._observers.append(observer)
+    def subscribe(self, handler: EventHandler) -> Callable[[], None]:
+        """Returns the function that ends the subscription."""
+        return self._publisher.subscribe(handler)
 
-        def stop() -> None:
-            if observer in self._observers:
-                self._observers.remove(observer)
-
-        return stop
+    def _warn_of_handler(self, error: Exception) -> None:
+        text = f"an observer failed and sees no more: {type(error).__name__}: {error}"
+        self.publish([Warned(text, about="hook")])
 
     @property
     def committed_seq(self) -> int:
@@ -256,21 +280,6 @@ def _wake(waiting: list[asyncio.Future[None]], error: BaseException | None = Non
             done.cancel()
         else:
             done.set_exception(error)
-
-
-def hook_reporter(journal: Journal) -> Report:
-    """Makes a fact of a hook's failure."""
-
-    def report(hook: Hook, problem: str) -> None:
-        text = f"the hook {hook.name or hook.point} failed: {problem}"
-        journal.record(Warned(text, about="hook", details={"point": hook.point, "hook": hook.name}))
-
-    return report
-
-
-def hook_scope(journal: Journal, cancel: CancelToken) -> HookScope:
-    """Over the hooks that are asked in a session."""
-    return HookScope(hook_reporter(journal), cancel, journal.session)
 
 
 async def open_journal(store: Store, lease: Lease, world: World) -> Journal:

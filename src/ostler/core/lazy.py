@@ -1,9 +1,9 @@
-"""Imports that wait until something is used: the one mechanism for it, and the only reason is start-up time.
+"""Lazy loading, only for start-up time: the one mechanism for it.
 
-`ostler -p hi` must reach its first request before a plain Python program has imported an HTTP client. So a
-module that most runs never need is not imported at the top of those that may need it, but through one of
-these: `load` for tables of `"module:name"`, `lazy_module` for a module that is imported when one of its names
-is first used, and `lazy_exports` for the names of a package.
+`ostler -p hi` must send its first request before a plain Python program has imported an HTTP client. So a
+module that most runs never need is not imported at the top, but through one of these: `load` for
+`"module:name"`, `Lazy` for an object that is made on first use, `lazy_module` for a module that is imported
+on first use, and `lazy_exports` for the names of a package.
 """
 
 from __future__ import annotations
@@ -17,25 +17,28 @@ if TYPE_CHECKING:
 
 
 def load(target: str) -> Any:
-    """What `"package.module:name"` stands for."""
+    """The object that `"package.module:name"` names."""
     module, _, name = target.partition(":")
     return getattr(import_module(module), name)
 
 
-class _LazyModule:
-    def __init__(self, name: str) -> None:
-        self._name = name
+class Lazy:
+    """Stands for an object that a factory makes when one of its attributes is first used."""
+
+    def __init__(self, factory: Callable[[], Any]) -> None:
+        self._factory = factory
+        self._made: Any = None
 
     def __getattr__(self, attribute: str) -> Any:
-        value = getattr(import_module(self._name), attribute)
-        setattr(self, attribute, value)
-        return value
+        if self._made is None:
+            self._made = self._factory()
+        return getattr(self._made, attribute)
 
 
 def lazy_module(name: str) -> Any:
     """The module of that name, imported when one of its attributes is first used. Type checkers see the real
     module by an import under `TYPE_CHECKING`."""
-    return _LazyModule(name)
+    return Lazy(lambda: import_module(name))
 
 
 def lazy_exports(

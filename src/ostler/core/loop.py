@@ -1,4 +1,4 @@
-"""The loop: drives a session's open run from its last fact to the next quiet point.
+"""The loop: drives a session's open run from its last fact until it ends or waits.
 
     run_started
       user_message
@@ -8,29 +8,27 @@
       …
     run_ended, or run_waiting
 
-Every turn of the loop looks at what the facts say and does the next thing, so it makes no difference
-whether the facts before were written a moment ago or by a process that was killed last week.
+`next_action` looks only at the facts, so it makes no difference whether they were written a moment ago or by
+a process that was killed last week.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Protocol
+from typing import Literal
 
 import msgspec
 
 from ostler.core.budget import Budget, limits_of, time_limit
 from ostler.core.cancellation import CancelToken, ScopeCancelled, cancel_scope
 from ostler.core.children import SpawnedChildren
-from ostler.core.completion import INTERRUPTED, record_failure, retry_delay
 from ostler.core.context import BuiltContext, CompactionRequest, Context, ContextInput, context_input
-from ostler.core.harness import Harness, OpenSession
-from ostler.core.hooks import Refuse, RunPlan, StepPlan
-from ostler.core.journal import Journal, hook_scope
-from ostler.core.model import Model, ModelFailure, ToolOffer
-from ostler.core.model_call import ModelCaller, record_usage
-from ostler.core.questions import Questions, run_of
+from ostler.core.harness import OpenSession
+from ostler.core.hooks import Refuse, RunPlan, StepPlan, hook_scope
+from ostler.core.model import Model, ToolOffer
+from ostler.core.model_call import ModelCaller
+from ostler.core.recovery import recover
 from ostler.core.run_state import STOP_AT, RunState, StepState, most_repeated, reminder
 from ostler.core.tool_calls import ToolRunner
 from ostler.schema import events
@@ -38,124 +36,110 @@ from ostler.schema.errors import Failure
 from ostler.schema.events import RunEnded, RunStatus, RunWaiting
 from ostler.schema.messages import File, Image, Text, text_of
 from ostler.schema.requests import Steer
-from ostler.schema.usage import UNKNOWN_USAGE
 
 PROTOCOL_ERRORS_AT_MOST = 4
-"""Calls in a row that the model may make without being understood."""
+"""Calls in a row that may be malformed before the run fails."""
 
 
-class SteerReader(Protocol):
-    """Where the loop finds what was said to the model while it worked, in order of arrival."""
+Action = Literal["end_run", "cancel", "wait", "begin_step", "call_model", "run_tools", "end_step"]
 
-    def take(self) -> list[Steer]: ...
 
-    async def read(self) -> None:
-        """Looks whether more has arrived."""
+def next_action(run: RunState, *, ending: bool, cancelled: bool, pause: bool, stuck: bool) -> Action:
+    """What a run does next: by its facts, and by what is known of it in this process."""
+    step = run.step
+    if ending:
+        return "end_run"
+    if cancelled:
+        return "cancel"
+    if run.is_paused or stuck:
+        return "wait"
+    if step is None or step.ended:
+        is_last = step is not None and (step.message is None or not step.calls)
+        return "wait" if pause and not is_last else "begin_step"
+    if step.message is None:
+        return "call_model"
+    return "run_tools" if step.open_calls() else "end_step"
 
 
 class Loop:
-    """Drives one run of one session. A fresh one is made for each `advance`."""
+    """Drives one run of one session. Each drive makes a new one."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        harness: Harness,
-        *,
-        cancel: CancelToken,
-        questions: Questions,
-    ) -> None:
-        self._journal = journal
+    def __init__(self, session: OpenSession, cancel: CancelToken) -> None:
+        journal, harness, run = session.journal, session.harness, session.journal.state.run
+        self.session = session
+        self.journal = journal
+        self.cancel = cancel
         self._harness = harness
-        self._cancel = cancel
-        self._questions = questions
-        self.steering: SteerReader | None = None
-        self.attended: OpenSession | None = None
-        """The session, for those who go along with it."""
-        self._over = hook_scope(journal, cancel)
-        self._answering = ModelCaller(journal, harness, cancel, self._over)
-        run = journal.state.run
+        self._scope = hook_scope(journal, cancel)
         self._limits = limits_of(run.started.limits, harness.limits) if run else harness.limits
-        self.budget = Budget(journal, self._limits, harness.place.budget if harness.place else None)
-        self.calls = ToolRunner(journal, harness, cancel, questions, self._over, self.budget)
-        self.spawned = SpawnedChildren(journal, harness, harness.children, self.budget)
-        self._pause = ""
+        self.budget = Budget(journal, self._limits, session.position.budget if session.position else None)
+        self.model_caller = ModelCaller(session, cancel, self._scope)
+        self.tool_runner = ToolRunner(session, cancel, self._scope, self.budget)
+        self.spawned = SpawnedChildren(session, session.children, self.budget)
+        self.steers: list[Steer] = []
+        """Messages for the model that arrived while it works, in order."""
+        self.pause_request = ""
         """The request to pause before the next step."""
         self.compaction: CompactionRequest | None = None
-        """Somebody wants the context to be compacted before the next call."""
-        self._rescuers: dict[str, Model] = {}
-        """Those that took the place of a model which failed, by its name, for the rest of the run."""
+        """A request to compact the context before the next call."""
+        self.ended: RunEnded | None = None
+        self._ending: RunEnded | None = None
+        """How the run ends, as soon as its children have ended."""
+        self._is_stuck = False
+        """Open calls wait for something outside."""
+        self._fallbacks: dict[str, Model] = {}
+        """The models that replace a failed one for the rest of the run, by its name."""
         self._run_plan: RunPlan | None = None
         self._plan: StepPlan | None = None
-        self._ending: RunEnded | None = None
-        """How the run ends, as soon as its children have."""
-        self._ended: RunEnded | None = None
 
     async def advance(self) -> RunEnded | RunWaiting:
-        """Goes on until the run has ended, or waits for somebody. Harmless to call twice."""
-        with self._harness.start_span("run", session=self._journal.session):
-            async with time_limit(self._journal, self._limits.seconds, self._cancel):
-                return await self._advance()
+        """Continues until the run has ended, or waits. Calling it twice is harmless."""
+        with self._harness.start_span("run", session=self.journal.session):
+            async with time_limit(self.journal, self._limits.seconds, self.cancel):
+                await recover(self)
+                while (run := self.journal.state.run) is not None:
+                    match self._next_action(run):
+                        case "end_run":
+                            await self._end_run(run)
+                        case "cancel":
+                            await self._cancel_run(run)
+                        case "wait":
+                            if waiting := await self._wait(run):
+                                return waiting
+                        case "begin_step":
+                            await self._begin_step(run)
+                        case "call_model":
+                            await self._call_model(run)
+                        case "run_tools":
+                            await self._run_tools(run)
+                        case "end_step":
+                            assert run.step is not None
+                            self.journal.record(events.StepEnded(run.step.number))
+                await self.journal.commit()
+        assert self.ended is not None
+        return self.ended
 
-    async def _advance(self) -> RunEnded | RunWaiting:
-        journal = self._journal
-        await self._recover()
-        while (run := journal.state.run) is not None:
-            step = run.step
-            if self._ending is not None:
-                if self._ending.status == "completed" and await self.spawned.join(self._cancel):
-                    self._ending = None if self._cancel.cancelled else self._ending
-                else:
-                    await self._conclude(run, self._ending)
-            elif self._cancel.cancelled:
-                await self._end_cancelled(run)
-            elif run.waiting is not None and run.is_paused:
-                return await self._rest(run, run.waiting)
-            elif step is None or step.ended:
-                if self._pause and not self._is_last(step):
-                    if await self.spawned.join(self._cancel):
-                        continue
-                    return await self._rest(run, RunWaiting("paused", request=self._pause))
-                await self._next_step(run)
-            elif step.message is None:
-                await self._ask_model(run, step)
-            elif step.open_calls():
-                has_moved = bool(run.children) and await self.calls.find_moved(step)
-                if run.is_paused:
-                    continue  # a moment ago
-                if has_moved and run.waiting:
-                    self._journal.record(events.RunResumed())
-                await self.calls.run(step)
-                if step.open_calls() and await self.spawned.join(self._cancel):
-                    continue
-                if step.open_calls() and not self._cancel.cancelled and not await self.calls.find_moved(step):
-                    return await self._wait(run, step)
-            else:
-                self._journal.record(events.StepEnded(step.number))
-        await journal.commit()
-        assert self._ended is not None
-        return self._ended
+    def _next_action(self, run: RunState) -> Action:
+        return next_action(
+            run,
+            ending=self._ending is not None,
+            cancelled=self.cancel.cancelled,
+            pause=bool(self.pause_request),
+            stuck=self._is_stuck,
+        )
 
-    async def close(self, status: RunStatus, reason: str) -> RunEnded | None:
-        """Ends the open run where it is: open calls get their outcome, then the run its end."""
-        await self._recover()
-        run = self._journal.state.run
-        if run is None:
-            return None
-        await self._close_step(run, reason)
-        self._end(status, reason, request=self._cancel.request)
-        assert self._ending is not None
-        await self._conclude(run, self._ending)
-        await self._journal.commit()
-        return self._ended
+    def take_steers(self) -> list[Steer]:
+        steers, self.steers = self.steers, []
+        return steers
 
-    # --- the turns of the loop ----------------------------------------------------------------------
+    # --- begin_step -----------------------------------------------------------------------------------
 
-    async def _next_step(self, run: RunState) -> None:
+    async def _begin_step(self, run: RunState) -> None:
         """Ends the run, or begins its next step."""
         if await self._is_over(run):
             return
-        if (attendant := self._harness.attendant) and (session := self.attended):
-            await attendant.before_step(session)
+        for listener in self._harness.listeners:
+            await listener.before_step(self.session)
         if refusal := await self._plan_run():
             self._end("refused", refusal.reason or "a hook refused the run")
             return
@@ -163,53 +147,53 @@ class Loop:
         if reason := await self._reserve():
             self._end("limit", reason)
             return
-        plan = await self._planned(number, tuple(sorted(self._harness.tools)))
+        plan = await self._plan_step(number, tuple(sorted(self._harness.tools)))
         if isinstance(plan, Refuse):
-            self._journal.record(events.StepStarted(number))
+            self.journal.record(events.StepStarted(number))
             self._end_refused(number, plan)
             return
         self._plan = plan
-        self._journal.record(events.StepStarted(number, plan.tools))
+        self.journal.record(events.StepStarted(number, plan.tools))
 
     async def _plan_run(self) -> Refuse | None:
-        """Asks what the run is told besides: once for a run, and again when a process goes on with it."""
+        """Asks the `before_run` hooks: once for a run, and again when another process continues it."""
         if self._run_plan is not None or "before_run" not in self._harness.hooks:
             return None
-        prompts = [message for message in self._journal.state.transcript if message.role == "user"]
+        prompts = [message for message in self.journal.state.transcript if message.role == "user"]
         content = prompts[-1].content if prompts else ()
         plain = tuple(block for block in content if isinstance(block, Text | Image | File))
-        await self._journal.commit()
-        verdict = await self._harness.hooks.before_run(RunPlan(plain), self._over)
+        await self.journal.commit()
+        verdict = await self._harness.hooks.before_run(RunPlan(plain), self._scope)
         if isinstance(verdict, Refuse):
             return verdict
         self._run_plan = verdict
         return None
 
     async def _reserve(self) -> str:
-        """Which limit forbids the next call, if one does. Most runs have none."""
+        """The limit that forbids the next call, if one does. Most runs have none."""
         return await self.budget.reserve() if self.budget.is_limited else ""
 
-    async def _planned(self, number: int, tools: tuple[str, ...]) -> StepPlan | Refuse:
-        """What a step will use: these tools and the run's model, unless a hook wants it otherwise."""
+    async def _plan_step(self, number: int, tools: tuple[str, ...]) -> StepPlan | Refuse:
+        """What a step uses: these tools and the run's model, unless a hook changes it."""
         model = self._harness.model
-        while model.name in self._rescuers:
-            model = self._rescuers[model.name]
+        while model.name in self._fallbacks:
+            model = self._fallbacks[model.name]
         plan = StepPlan(number, model, tools)
         if "before_step" not in self._harness.hooks:
             return plan
-        await self._journal.commit()
-        verdict = await self._harness.hooks.before_step(plan, self._over)
+        await self.journal.commit()
+        verdict = await self._harness.hooks.before_step(plan, self._scope)
         if isinstance(verdict, Refuse):
             return verdict
         return msgspec.structs.replace(verdict, tools=tuple(sorted(set(verdict.tools) & set(tools))))
 
     def _end_refused(self, number: int, refusal: Refuse) -> None:
         reason = refusal.reason or "a hook refused the step"
-        self._journal.record(events.StepEnded(number, refused=reason))
+        self.journal.record(events.StepEnded(number, refused=reason))
         self._end("refused", reason)
 
     async def _is_over(self, run: RunState) -> bool:
-        """Whether the step before was the last; if not, what was said meanwhile is told to the model."""
+        """Whether the previous step was the last; if not, steers become messages."""
         step = run.step
         if step is not None:
             if step.message is None:
@@ -224,23 +208,22 @@ class Loop:
             if most_repeated(run) >= STOP_AT:
                 self._end("limit", f"the same call had the same result {STOP_AT} times in a row")
                 return True
-        if step is not None and not step.calls:  # the model is finished: the last chance to say more
-            await self.spawned.join(self._cancel)
-            if self._cancel.cancelled:
+        if step is not None and not step.calls:  # the model has finished: the last chance to steer it
+            await self.spawned.join(self.cancel)
+            if self.cancel.cancelled:
                 return True
-            if self.steering:
-                await self.steering.read()
-        steers = self.steering.take() if self.steering else []
+            await self.session.read_inbox()
+        steers = self.take_steers()
         for steer in steers:
             message = events.UserMessage(steer.content, source="steer", request=steer.id)
-            self._journal.record(message, settles=steer.id)
+            self.journal.record(message, settles=steer.id)
         if step is None or steers:
             return False
         if not step.calls:
             self._end_with_message(step)
             return True
         if self._harness.context is None and (text := reminder(run)) is not None:
-            self._journal.record(events.UserMessage((Text(text),), source="reminder", hidden=True))
+            self.journal.record(events.UserMessage((Text(text),), source="reminder", hidden=True))
         return False
 
     def _end_with_message(self, step: StepState) -> None:
@@ -264,29 +247,33 @@ class Loop:
         else:
             self._end("failed", failure.message if failure else "the model did not answer", failure)
 
-    async def _ask_model(self, run: RunState, step: StepState) -> None:
-        """One attempt at the step's message, after the pause that the failure before it asked for."""
+    # --- call_model -----------------------------------------------------------------------------------
+
+    async def _call_model(self, run: RunState) -> None:
+        """Makes one attempt at the step's message, after the delay that the previous failure asked for."""
+        step = run.step
+        assert step is not None
         if step.failure is not None:
             if step.failure.retry_in is None:
-                self._journal.record(events.StepEnded(step.number))
+                self.journal.record(events.StepEnded(step.number))
                 return
-            await self._journal.commit()
+            await self.journal.commit()
             try:
-                async with cancel_scope(self._cancel):
+                async with cancel_scope(self.cancel):
                     await asyncio.sleep(step.failure.retry_in)
             except ScopeCancelled:
                 return
         plan = self._plan
         if plan is None or plan.number != step.number:
-            # The process that planned the step is gone: the hooks are asked again, about no more tools.
+            # The process that planned the step is gone: ask the hooks again, about no more tools.
             tools = tuple(sorted(set(step.tools) & set(self._harness.tools)))
-            verdict = await self._planned(step.number, tools)
+            verdict = await self._plan_step(step.number, tools)
             if isinstance(verdict, Refuse):
                 self._end_refused(step.number, verdict)
                 return
             plan = self._plan = verdict
         if not self.budget.is_reserved and (reason := await self._reserve()):
-            self._journal.record(events.StepEnded(step.number))
+            self.journal.record(events.StepEnded(step.number))
             self._end("limit", reason)
             return
         offers = self._harness.tool_offers(plan.tools)
@@ -297,112 +284,129 @@ class Loop:
         if built is None:
             return
         if built.problem:
-            self._journal.record(events.StepEnded(step.number, trace=built.trace))
+            self.journal.record(events.StepEnded(step.number, trace=built.trace))
             self._end("failed", built.problem, Failure("context_overflow", built.problem))
             return
-        chosen = await self._answering.attempt(step, built, plan.model, offers, plan.tool_choice)
+        model = await self.model_caller.attempt(step, built, plan.model, offers, plan.tool_choice)
         if self.budget.is_limited:
             self.budget.release()
             await self.budget.warn()
-        if isinstance(chosen, Refuse):
-            self._end_refused(step.number, chosen)
+        if isinstance(model, Refuse):
+            self._end_refused(step.number, model)
             return
-        if chosen is not plan.model:
-            self._rescuers.pop(chosen.name, None)
-            if chosen.name != plan.model.name:  # a hook may bring one of the same name, for this step
-                self._rescuers[plan.model.name] = chosen
-            self._plan = msgspec.structs.replace(plan, model=chosen)
+        if model is not plan.model:
+            self._fallbacks.pop(model.name, None)
+            if model.name != plan.model.name:  # a hook may choose one of the same name, for this step
+                self._fallbacks[plan.model.name] = model
+            self._plan = msgspec.structs.replace(plan, model=model)
 
     async def _context(
         self, step: StepState, model: Model, tools: tuple[ToolOffer, ...]
     ) -> BuiltContext | None:
-        """What the model is told now. Room is made first, if there is none or somebody wants it.
+        """The content of the next request, compacted first if it is full or a request asks for it.
 
-        None when the run is cancelled meanwhile.
+        None when the run was cancelled meanwhile.
         """
-        journal, harness, context = self._journal, self._harness, self._harness.context
-        told = context_input(journal, harness, model, tools, self._run_plan)
+        journal, harness, context = self.journal, self._harness, self._harness.context
+        content = context_input(journal, harness, model, tools, self._run_plan)
         if context is None:
-            return BuiltContext(told.system, told.transcript, told.said)
-        if order := await self._compaction_due(step, context, told):
+            return BuiltContext(content.system, content.transcript, content.said)
+        if order := await self._compaction_due(step, context, content):
             self.compaction = None
             problem = "the run was cancelled"
             with suppress(ScopeCancelled):
-                async with cancel_scope(self._cancel):
-                    problem = await context.compact(journal, harness, told, order)
-            if problem and journal.state.transcript is told.transcript:
+                async with cancel_scope(self.cancel):
+                    problem = await context.compact(journal, harness, content, order)
+            if problem and journal.state.transcript is content.transcript:
                 reason = f"the context was not compacted: {problem}"
                 refused = events.RequestRefused(order.request, reason) if order.request else None
                 journal.record(refused or events.Warned(reason), settles=order.request)
-            if self._cancel.cancelled:
+            if self.cancel.cancelled:
                 return None
-            told = context_input(journal, harness, model, tools, self._run_plan)
-        with suppress(ScopeCancelled):  # what is told may come from other people's code, which may wait
-            async with cancel_scope(self._cancel):
-                built = await context.build(journal, told)
+            content = context_input(journal, harness, model, tools, self._run_plan)
+        with suppress(ScopeCancelled):  # context providers are third-party code, and may wait
+            async with cancel_scope(self.cancel):
+                built = await context.build(journal, content)
                 return _with_plan(built, self._run_plan) if self._run_plan is not None else built
         return None
 
     async def _compaction_due(
-        self, step: StepState, context: Context, told: ContextInput
+        self, step: StepState, context: Context, content: ContextInput
     ) -> CompactionRequest | None:
         if step.failure is not None and step.failure.failure.kind == "context_overflow":
             return CompactionRequest("overflow")
         if self.compaction is not None:
             return self.compaction
-        return CompactionRequest("automatic") if await context.needs_compaction(self._journal, told) else None
-
-    async def _wait(self, run: RunState, step: StepState) -> RunWaiting:
-        calls = [call for call in step.open_calls() if call.is_waiting]
-        questions = tuple(call.question.id for call in calls if call.is_asking and call.question)
-        waiting = RunWaiting(
-            "question" if questions else "pending", questions, tuple(call.called.call for call in calls)
+        return (
+            CompactionRequest("automatic") if await context.needs_compaction(self.journal, content) else None
         )
-        return await self._rest(run, waiting)
 
-    async def _rest(self, run: RunState, waiting: RunWaiting) -> RunWaiting:
+    # --- run_tools, wait ------------------------------------------------------------------------------
+
+    async def _run_tools(self, run: RunState) -> None:
+        """Moves the open calls of a step as far as possible."""
+        step = run.step
+        assert step is not None
+        has_moved = bool(run.children) and await self.tool_runner.find_moved(step)
+        if run.is_paused:
+            return  # a moment ago
+        if has_moved and run.waiting:
+            self.journal.record(events.RunResumed())
+        await self.tool_runner.run(step)
+        if not step.open_calls() or await self.spawned.join(self.cancel):
+            return
+        self._is_stuck = not self.cancel.cancelled and not await self.tool_runner.find_moved(step)
+
+    async def _wait(self, run: RunState) -> RunWaiting | None:
+        """Records what the run waits for. None when it had to join spawned children first."""
         if run.waiting is not None and run.is_paused:
             waiting = run.waiting  # only `resume` ends that
+        elif self._is_stuck:
+            waiting = _waiting_for_calls(run)
+        elif await self.spawned.join(self.cancel):
+            return None
+        else:
+            waiting = RunWaiting("paused", request=self.pause_request)
         if run.waiting != waiting:
-            self._journal.record(waiting, settles=waiting.request)
-        await self._journal.commit()
-        self._pause = ""
+            self.journal.record(waiting, settles=waiting.request)
+        await self.journal.commit()
+        self.pause_request = ""
         return waiting
 
-    def pause(self, request: str) -> None:
-        """Comes to rest before the next step."""
-        self._pause = request
+    # --- end_run, cancel ------------------------------------------------------------------------------
 
-    def _is_last(self, step: StepState | None) -> bool:
-        """Whether the run is about to end anyway."""
-        return step is not None and (step.message is None or not step.calls)
+    async def _end_run(self, run: RunState) -> None:
+        """Ends the run as decided. A run that completes waits for its spawned children first."""
+        assert self._ending is not None
+        if self._ending.status == "completed" and await self.spawned.join(self.cancel):
+            self._ending = None if self.cancel.cancelled else self._ending
+        else:
+            await self.end_run(run, self._ending)
 
-    # --- ends ---------------------------------------------------------------------------------------
+    async def _cancel_run(self, run: RunState) -> None:
+        await self.close_step(run, f"not run: {self.cancel.reason}")
+        status: RunStatus = "limit" if self.cancel.is_limit else "cancelled"
+        self._end(status, self.cancel.reason, request=self.cancel.request)
 
-    async def _end_cancelled(self, run: RunState) -> None:
-        await self._close_step(run, f"not run: {self._cancel.reason}")
-        status: RunStatus = "limit" if self._cancel.is_limit else "cancelled"
-        self._end(status, self._cancel.reason, request=self._cancel.request)
-
-    async def _close_step(self, run: RunState, reason: str) -> None:
+    async def close_step(self, run: RunState, reason: str) -> None:
         if run.waiting:
-            self._journal.record(events.RunResumed(self._cancel.request))
+            self.journal.record(events.RunResumed(self.cancel.request))
         step = run.step
         if step is None or step.ended:
             return
         for call in step.open_calls():
-            await self.calls.close_unrun(call, reason)
-        self._journal.record(events.StepEnded(step.number))
+            await self.tool_runner.close_unrun(call, reason)
+        self.journal.record(events.StepEnded(step.number))
 
     def _end(self, status: RunStatus, reason: str, failure: Failure | None = None, request: str = "") -> None:
         self._ending = RunEnded(status, reason, failure, request=request)
 
-    async def _conclude(self, run: RunState, ending: RunEnded) -> None:
-        """The run's last fact: when it is recorded, no child of it is at work."""
+    async def end_run(self, run: RunState, ending: RunEnded) -> None:
+        """Records the run's last fact, after the children that still work have ended."""
         await self.spawned.cancel()
-        now = self._journal.world.now_ms()
+        now = self.journal.world.now_ms()
         self.budget.close()
-        self._ended = msgspec.structs.replace(
+        self.ended = msgspec.structs.replace(
             ending,
             own=events.Totals(
                 steps=run.steps,
@@ -414,50 +418,23 @@ class Loop:
                 known_cost=run.known_cost if run.usage.cost is None else 0.0,
             ),
             children=run.children_totals,
-            cumulative=self._journal.state.usage,
-            context=self._journal.state.context_tokens,
-            context_messages=self._journal.state.context_messages,
+            cumulative=self.journal.state.usage,
+            context=self.journal.state.context_tokens,
+            context_messages=self.journal.state.context_messages,
         )
         self._ending = None
-        self._journal.record(self._ended, settles=ending.request)
+        self.journal.record(self.ended, settles=ending.request)
 
-    # --- after a crash ------------------------------------------------------------------------------
 
-    async def _recover(self) -> None:
-        """Gives what a dead process left open its outcome. A run that nobody left has nothing to recover."""
-        for asked in list(self._journal.state.questions.values()):
-            is_open_here = asked.asked_by == "extension" and self._questions.expects(asked.id)
-            if not asked.durable and not is_open_here:
-                self._journal.record(events.QuestionAnswered(asked.id, "withdrawn"), run=run_of(asked))
-        run = self._journal.state.run
-        if run is not None and run.open_children():
-            await self.spawned.recover()
-        for aside in list(run.asides.values()) if run else ():
-            if aside.id not in self._journal.side_calls:
-                record_failure(self._journal, aside, ModelFailure(INTERRUPTED))
-        step = run.step if run else None
-        if run is None or step is None or step.ended:
-            return
-        if children := self._harness.children:
-            for child in run.open_children():
-                self.budget.count(child, (await children.status(child)).used)
-        called = step.model_call
-        if called is not None and step.message is None and step.failure is None:
-            if not step.usage_known:
-                record_usage(self._journal, called.id, called.model, UNKNOWN_USAGE)
-            failure = Failure("interrupted", "the process ended during the call")
-            delay = retry_delay(failure, step.tries, self._journal.world.random)
-            self._journal.record(events.ModelFailed(called.id, failure, called.attempt, delay))
-        for call in step.open_calls():
-            if call.started is None or call.is_waiting or call.answered:
-                continue
-            tool = self._harness.tools.get(call.called.name)
-            if tool is None or (tool.spec.idempotent == "no" and not tool.spec.reattaches):
-                await self.calls.close_interrupted(call)
+def _waiting_for_calls(run: RunState) -> RunWaiting:
+    calls = [call for call in run.step.open_calls() if call.is_waiting] if run.step else []
+    questions = tuple(call.question.id for call in calls if call.is_asking and call.question)
+    reason: Literal["question", "pending"] = "question" if questions else "pending"
+    return RunWaiting(reason, questions, tuple(call.called.call for call in calls))
 
 
 def _with_plan(built: BuiltContext, plan: RunPlan) -> BuiltContext:
-    """Its trace says how many characters of it a hook has added to all of a run."""
+    """Adds to the trace how many characters a hook added to each request of the run."""
     if built.trace is None or not (plan.system or plan.messages):
         return built
     added = {"system": len(plan.system), "told": sum(map(len, plan.messages))}

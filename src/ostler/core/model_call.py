@@ -1,26 +1,16 @@
-"""One model call: the request, its stream, and the facts that come of it."""
-# MERGED: What has been streamed of a message so far, put together from its deltas.
+"""One attempt at a step's answer: the request, its stream, and the facts that come of it."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import aclosing
 from typing import Any
 
 import msgspec
 
-from ostler.core import context
-from ostler.core.cancellation import (
-    CancelToken,
-    ScopeCancelled,
-    SilenceTimeout,
-    cancel_scope,
-    is_being_cancelled,
-)
-from ostler.core.completion import can_fall_back, retry_delay
-from ostler.core.context import BuiltContext
-from ostler.core.harness import Harness
+from ostler.core.cancellation import CancelToken, cancel_scope
+from ostler.core.completion import STREAM_ENDS, can_fall_back, read_stream, record_usage, retry_delay
+from ostler.core.context import BuiltContext, trace_with_prefix
+from ostler.core.harness import OpenSession
 from ostler.core.hooks import (
     ContextDraft,
     DraftMessage,
@@ -32,21 +22,19 @@ from ostler.core.hooks import (
     Retry,
     Suppress,
 )
-from ostler.core.journal import Journal
 from ostler.core.model import Model, ModelDone, ModelEvent, ModelFailure, ModelRequest, ToolOffer
 from ostler.core.run_state import StepState
-from ostler.core.state import SessionState
 from ostler.core.transcript import Transcript
 from ostler.schema import events
 from ostler.schema.errors import Failure
 from ostler.schema.events import Event, ReasoningDelta, SourceCited, TextDelta, Warned
 from ostler.schema.facts import storage_problem
 from ostler.schema.messages import Block, Reasoning, StopReason, Text, ToolCall
-from ostler.schema.usage import UNKNOWN_USAGE, Usage
+from ostler.schema.usage import UNKNOWN_USAGE
 
 
 class PartialMessage:
-    """The text and the reasoning of an open message, by block. Calls that are cut never were."""
+    """The text and reasoning of a message so far, by block. Unfinished tool calls are left out."""
 
     def __init__(self) -> None:
         self._text: dict[int, list[str]] = {}
@@ -61,34 +49,32 @@ class PartialMessage:
                 self._reasoning.setdefault(event.block, []).append(event.text)  # type: ignore[union-attr]
 
     def text(self) -> tuple[Block, ...]:
-        """The text alone: what may be told to a model when the rest was cut."""
+        """The text alone: what a model may get of a message that was cut off."""
         return tuple(Text("".join(parts)) for _, parts in sorted(self._text.items()) if any(parts))
 
     def content(self) -> tuple[Block, ...]:
-        """Text and reasoning in their order, for people."""
+        """Text and reasoning in order, for people."""
         blocks: dict[int, Block] = {i: Reasoning("".join(parts)) for i, parts in self._reasoning.items()}
         blocks |= {i: Text("".join(parts)) for i, parts in self._text.items()}
         return tuple(block for _, block in sorted(blocks.items()))
 
 
-_ENDS = (ModelDone, ModelFailure)
-
 _FACTS = (Warned, SourceCited)
 
-_SHOWN_TEXT = (TextDelta, ReasoningDelta)
+_VISIBLE_TEXT = (TextDelta, ReasoningDelta)
 
 _decode_arguments: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
 class ModelCaller:
-    """Asks a model for the message of a step, as often as it takes."""
+    """Makes the model calls of a run's steps."""
 
-    def __init__(self, journal: Journal, harness: Harness, cancel: CancelToken, over: HookScope) -> None:
-        self._journal = journal
-        self._harness = harness
+    def __init__(self, session: OpenSession, cancel: CancelToken, scope: HookScope) -> None:
+        self._journal = session.journal
+        self._harness = session.harness
         self._cancel = cancel
-        self._over = over
-        self._patience = cancel_scope(cancel, silence=harness.silence_limit)
+        self._scope = scope
+        self._patience = cancel_scope(cancel, silence=session.harness.silence_limit)
 
     async def attempt(
         self,
@@ -98,24 +84,23 @@ class ModelCaller:
         tools: tuple[ToolOffer, ...],
         tool_choice: str,
     ) -> Model | Refuse:
-        """One attempt. Afterwards the step has a message, or a failure that says whether to try again.
+        """Makes one call. Afterwards the step has a message, or a failure that says whether to retry.
 
-        Returns the model to use next: a hook may have chosen another one after a failure. Nothing was asked
-        when a guard of what the model is told refuses.
+        Returns the model to use next: the same, a fallback, or one that a hook chose. A `Refuse` comes from a
+        guard of the context, before any request.
         """
         request = await self._request(built, model, tools, tool_choice)
         if isinstance(request, Refuse):
             return request
-        self._journal.record(
-            events.ModelCalled(
-                id=request.id,
-                model=model.name,
-                digest=request.digest(),
-                attempt=step.attempts + 1,
-                messages=len(request.transcript) + len(request.tail),
-                trace=context.trace_with_prefix(self._journal, built, request),
-            )
+        called = events.ModelCalled(
+            id=request.id,
+            model=model.name,
+            digest=request.digest(),
+            attempt=step.attempts + 1,
+            messages=len(request.transcript) + len(request.tail),
+            trace=trace_with_prefix(self._journal, built, request),
         )
+        self._journal.record(called)
         await self._journal.commit()
         draft = PartialMessage()
         held: list[Event] | None = [] if "before_message" in self._harness.hooks else None
@@ -124,12 +109,12 @@ class ModelCaller:
         if isinstance(end, ModelDone):
             end = _sound(end)
         if isinstance(end, ModelDone):
-            await self._record_message(request, end, held)
+            await self._record_message(called, end, held)
             return model
         if end is None:
-            await self._record_cut(request, draft, held)
+            await self._record_cancelled(called, draft, held)
             return model
-        return await self._record_failure(request, end, draft, model, step, held)
+        return await self._record_failure(called, end, draft, model, step, held)
 
     async def _request(
         self, built: BuiltContext, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str
@@ -138,7 +123,7 @@ class ModelCaller:
         transcript, system = built.transcript, built.system
         if "context" in harness.hooks:
             draft = ContextDraft(system, tuple(transcript))
-            changed = await harness.hooks.context(draft, self._over)
+            changed = await harness.hooks.context(draft, self._scope)
             if isinstance(changed, Refuse):
                 return changed
             system = changed.system
@@ -161,92 +146,65 @@ class ModelCaller:
     async def _stream(
         self, model: Model, request: ModelRequest, draft: PartialMessage, held: list[Event] | None
     ) -> ModelDone | ModelFailure | None:
-        """The end of the stream; None when the run was cancelled. Deltas go out as they come."""
-        try:
-            async with (
-                self._patience,
-                aclosing(model.stream(request)) as stream,  # type: ignore[type-var]
-            ):
-                async for batch in stream:
-                    self._patience.reset()
-                    end = self._show(batch, draft, held)
-                    if end is not None:
-                        return end
-                    if self._journal.has_recorded:  # a warning or a source is shown when it comes
-                        await self._journal.commit()
-        except ScopeCancelled:
-            return None
-        except asyncio.CancelledError:
-            if is_being_cancelled():
-                raise
-            text = f"the wire of {model.name} cancelled itself"
-            return ModelFailure(Failure("stream_broken", text, stream_opened=True))
-        except SilenceTimeout:
-            limit = self._harness.silence_limit
-            text = f"{model.name} sent nothing for {limit:g} s; try again, or raise silence_limit"
-            return ModelFailure(Failure("stream_silent", text, stream_opened=True))
-        except TimeoutError as error:
-            text = f"the wire of {model.name} gave up: {error or 'time was up'}"
-            return ModelFailure(Failure("stream_broken", text, stream_opened=True))
-        except (Exception, SystemExit, GeneratorExit) as error:
-            text = f"the wire of {model.name} failed: {type(error).__name__}: {error}"
-            return ModelFailure(Failure("stream_broken", text, stream_opened=True))
-        text = f"the answer of {model.name} ended before its end"
-        return ModelFailure(Failure("stream_broken", text, stream_opened=True))
+        """The end of the stream; None when the run was cancelled. Deltas are published as they come."""
 
-    def _show(
-        self, batch: Sequence[ModelEvent], draft: PartialMessage, held: list[Event] | None
-    ) -> ModelDone | ModelFailure | None:
-        """Publishes a batch and returns its end, if it has one. Only the last event can be one."""
-        if not batch:
-            return None
-        draft.take(batch)
-        last = batch[-1]
-        end = last if isinstance(last, _ENDS) else None
-        if end is None and held is None and type(last) is TextDelta is type(batch[0]):
-            self._journal.publish(batch)  # type: ignore[arg-type]  # the common case: nothing but text
-            return None
+        async def on_batch(batch: Sequence[ModelEvent]) -> None:
+            if not batch:
+                return
+            draft.take(batch)
+            last = batch[-1]
+            if held is None and type(last) is TextDelta is type(batch[0]):
+                self._journal.publish(batch)  # type: ignore[arg-type]  # the common case: nothing but text
+            else:
+                self._publish(batch, held)
+            if self._journal.has_recorded and not isinstance(last, STREAM_ENDS):
+                await self._journal.commit()  # a warning or a source is visible at once
+
+        return await read_stream(model, request, self._patience, on_batch)
+
+    def _publish(self, batch: Sequence[ModelEvent], held: list[Event] | None) -> None:
         out: list[Event] = []
         for event in batch:
             if isinstance(event, _FACTS):
                 self._journal.record(event)
-            elif isinstance(event, _ENDS):
+            elif isinstance(event, STREAM_ENDS):
                 continue
-            elif held is not None and isinstance(event, _SHOWN_TEXT):
+            elif held is not None and isinstance(event, _VISIBLE_TEXT):
                 held.append(event)
             else:
                 out.append(event)
         if out:
             self._journal.publish(out)
-        return end
 
-    async def _record_message(self, request: ModelRequest, done: ModelDone, held: list[Event] | None) -> None:
+    async def _record_message(
+        self, called: events.ModelCalled, done: ModelDone, held: list[Event] | None
+    ) -> None:
         content = self._with_unique_calls(done.content)
         if done.stop_reason in ("refusal", "cancelled"):
             content = tuple(block for block in content if not isinstance(block, ToolCall))
-        shown, suppressed = await self._decide_shown(request, content, done.stop_reason, held)
-        self._record_usage(request, done.usage)
+        visible, suppressed = await self._visible_content(called, content, done.stop_reason, held)
+        record_usage(self._journal, called, done.usage)
         self._journal.record(
             events.AssistantMessage(
-                call=request.id,
+                call=called.id,
                 content=content,
                 stop_reason=done.stop_reason,
-                model="" if done.model == request.model.partition("/")[2] else done.model,
-                shown=shown,
+                model="" if done.model == called.model.partition("/")[2] else done.model,
+                shown=visible,
                 suppressed=suppressed,
                 request_id=done.request_id,
             )
         )
         self._record_calls(content, done)
 
-    async def _decide_shown(
+    async def _visible_content(
         self,
-        request: ModelRequest,
+        called: events.ModelCalled,
         content: tuple[Block, ...],
         stop_reason: StopReason,
         held: list[Event] | None,
     ) -> tuple[tuple[Block, ...] | None, bool]:
-        """What people see in place of the content, and whether they see nothing. Held deltas go out now."""
+        """What people see instead of the content, and whether they see nothing. Publishes the held deltas."""
         text = "\n".join(block.text for block in content if isinstance(block, Text))
         if held is None:
             return None, False
@@ -254,11 +212,11 @@ class ModelCaller:
             self._journal.publish(held)
             return None, False
         draft = DraftMessage(text, content, stop_reason)
-        verdict = await self._harness.hooks.before_message(draft, self._over)
+        verdict = await self._harness.hooks.before_message(draft, self._scope)
         if isinstance(verdict, Suppress):
             return None, True
         if isinstance(verdict, Replace) and verdict.text != text:
-            self._journal.publish([TextDelta(request.id, 0, 0, verdict.text)])
+            self._journal.publish([TextDelta(called.id, 0, 0, verdict.text)])
             return _with_text(content, verdict.text), False
         self._journal.publish(held)
         return None, False
@@ -279,7 +237,7 @@ class ModelCaller:
                 self._journal.record(called)
 
     def _with_unique_calls(self, content: tuple[Block, ...]) -> tuple[Block, ...]:
-        """Some vendors count their calls anew in every answer, or not at all; here each has its own id."""
+        """Gives each call an id of its own: some vendors number calls per answer, or not at all."""
         taken, given = self._journal.state.call_ids, set[str]()
         unique: list[Block] = []
         for block in content:
@@ -290,36 +248,36 @@ class ModelCaller:
             unique.append(block)
         return tuple(unique)
 
-    async def _record_cut(
-        self, request: ModelRequest, draft: PartialMessage, held: list[Event] | None
+    async def _record_cancelled(
+        self, called: events.ModelCalled, draft: PartialMessage, held: list[Event] | None
     ) -> None:
-        """A cancelled call: the text that had come stays; calls that were being written never were."""
+        """Records a cancelled call: the text that had arrived stays, unfinished tool calls do not."""
         text = draft.text()
-        shown, suppressed = await self._decide_shown(request, text, "cancelled", held)
-        self._record_usage(request, UNKNOWN_USAGE)
+        visible, suppressed = await self._visible_content(called, text, "cancelled", held)
+        record_usage(self._journal, called, UNKNOWN_USAGE)
         if text:
             message = events.AssistantMessage(
-                request.id, text, "cancelled", shown=shown, suppressed=suppressed
+                called.id, text, "cancelled", shown=visible, suppressed=suppressed
             )
             self._journal.record(message)
         else:
             failure = Failure("interrupted", self._cancel.reason or "cancelled")
-            self._journal.record(events.ModelFailed(request.id, failure))
+            self._journal.record(events.ModelFailed(called.id, failure))
 
     async def _record_failure(
         self,
-        request: ModelRequest,
+        called: events.ModelCalled,
         end: ModelFailure,
         draft: PartialMessage,
         model: Model,
         step: StepState,
         held: list[Event] | None,
     ) -> Model:
-        failure, attempt, asked = end.failure, step.attempts, model
+        failure, attempt, failing = end.failure, step.attempts, model
         partial = draft.content()
         if held is not None:
-            shown, suppressed = await self._decide_shown(request, draft.text(), "other", held)
-            partial = () if suppressed else shown or draft.text()
+            visible, suppressed = await self._visible_content(called, draft.text(), "other", held)
+            partial = () if suppressed else visible or draft.text()
         delay = retry_delay(failure, step.tries, self._journal.world.random)
         if failure.kind == "context_overflow" and self._can_make_room(step):
             delay = 0.0  # once, after a compaction
@@ -328,22 +286,24 @@ class ModelCaller:
         if (
             delay is None
             and can_fall_back(failure)
-            and (rescuer := self._harness.next_fallback(model, self._warn))
+            and (fallback := self._harness.next_fallback(model, self._warn))
         ):
-            delay, model = 0.0, rescuer
-        decision = await self._harness.hooks.after_failure(FailedCall(failure, attempt, model), self._over)
+            delay, model = 0.0, fallback
+        decision = await self._harness.hooks.after_failure(FailedCall(failure, attempt, model), self._scope)
         if isinstance(decision, Retry):
-            delay, model = decision.delay, decision.model or asked
+            delay, model = decision.delay, decision.model or failing
         elif isinstance(decision, GiveUp):
-            delay, model = None, asked
-        self._record_usage(request, end.usage)
+            delay, model = None, failing
+        record_usage(self._journal, called, end.usage)
         retry_in = None if delay is None else round(delay, 3)
-        rescue = "" if model is asked else model.name
-        self._journal.record(events.ModelFailed(request.id, failure, attempt, retry_in, rescue, partial))
+        fallback_name = "" if model is failing else model.name
+        self._journal.record(
+            events.ModelFailed(called.id, failure, attempt, retry_in, fallback_name, partial)
+        )
         return model
 
     def _can_make_room(self, step: StepState) -> bool:
-        """There is something before the last exchange that a summary could take the place of."""
+        """Whether a summary could replace something before the last exchange."""
         is_first = not step.has_overflowed
         return is_first and self._harness.context is not None and len(self._journal.state.transcript) > 2
 
@@ -354,12 +314,9 @@ class ModelCaller:
         run, most = self._journal.state.run, self._harness.limits.retries
         return run is not None and most is not None and run.retries >= most
 
-    def _record_usage(self, request: ModelRequest, usage: Usage) -> None:
-        record_usage(self._journal, request.id, request.model, usage)
-
 
 def _sound(done: ModelDone) -> ModelDone | ModelFailure:
-    """The answer, if it can be stored and read back: a wire is other people's code, too."""
+    """The answer, or a failure if it cannot be stored and read back: a wire is third-party code, too."""
     problem = storage_problem(done)
     if not problem:
         return done
@@ -367,14 +324,8 @@ def _sound(done: ModelDone) -> ModelDone | ModelFailure:
     return ModelFailure(Failure("stream_broken", text, stream_opened=True))
 
 
-def record_usage(journal: Journal, call: str, model: str, usage: Usage) -> None:
-    """The one `usage` that every model call has, with the session's total."""
-    state: SessionState = journal.state
-    journal.record(events.UsageReported(call, model, usage, state.usage + usage))
-
-
 def read_arguments(text: str) -> tuple[dict[str, Any], str]:
-    """A call's arguments, or why they are none. Nothing is repaired by guessing; nothing at all means {}."""
+    """A call's arguments, or what is wrong with them. An empty text means {}; nothing is repaired."""
     try:
         return _decode_arguments.decode(text.strip() or "{}"), ""
     except msgspec.ValidationError:
@@ -388,7 +339,7 @@ def _excerpt(text: str) -> str:
 
 
 def _with_text(content: tuple[Block, ...], text: str) -> tuple[Block, ...]:
-    """The content with one text block, where its first one was; everything else stays in its order."""
+    """The content with this text in place of its text blocks, where the first one was."""
     out: list[Block] = []
     for block in content:
         if not isinstance(block, Text):

@@ -1,7 +1,7 @@
-"""Processes as they are known across a crash: by pid *and* start time, on one boot of one host."""
-# MERGED: Being told that a child has ended, without waiting for it.
-# MERGED: Other programs, looked up on PATH.
-# MERGED: Running another program for a while: it ends in time, with its whole group, and before we do.
+"""Processes: their identity across a crash, their groups, and child processes that never outlive us.
+
+A process is known by its pid *and* start time, on one boot of one host.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from signal import SIGKILL
 
 import msgspec
 
@@ -26,8 +25,8 @@ from ostler.schema.errors import OstlerError, UsageError
 SESSION_VARIABLE = "OSTLER_SESSION"
 
 CALL_VARIABLE = "OSTLER_CALL"
-"""Set in the environment of every process a tool starts, so that recovery finds even those whose row
-was not yet written when we were killed. A call's id is unique only within its session."""
+"""Set in the environment of every process a tool starts, so that recovery also finds a process whose row was
+not written yet when we were killed. A call's id is unique only within its session."""
 
 
 def process_environment(session: str, call: str) -> dict[str, str]:
@@ -35,35 +34,38 @@ def process_environment(session: str, call: str) -> dict[str, str]:
 
 
 class ProcessId(msgspec.Struct, frozen=True):
-    """A process and, as leader, its group. The start time tells it from a later one with the same pid."""
+    """A process and the group that it leads. The start time tells it from a later one with the same pid."""
 
     pid: int
     started: str
     boot: str
     host: str
     opening: str = ""
-    """Tells apart what holds sessions inside one process; empty for the process itself."""
+    """Distinguishes several owners of sessions inside one process; empty for the process itself."""
 
     @classmethod
     def of(cls, pid: int) -> ProcessId:
         return cls(pid=pid, started=start_time(pid), boot=boot_id(), host=host_name())
 
     def is_here(self) -> bool:
-        """Whether it would be a process of this boot of this host."""
+        """Whether it belongs to this boot of this host."""
         return self.host == host_name() and self.boot == boot_id()
 
     def is_alive(self) -> bool:
         return self.is_here() and self.started != "" and start_time(self.pid) == self.started
 
     def kill_group(self) -> bool:
-        """Ends the group that it leads. Members outlive their leader: the group is signalled even when
-        the leader is gone, unless its pid now belongs to somebody else."""
+        return self.signal_group(signal.SIGKILL)
+
+    def signal_group(self, number: signal.Signals) -> bool:
+        """Signals the group that it leads, even when the leader is gone: members can outlive it. Does nothing
+        when the pid belongs to another process by now."""
         if not self.is_here() or self.pid <= 1:
             return False
         present = start_time(self.pid)
         if present and present != self.started:
             return False
-        return signal_group(self.pid, signal.SIGKILL)
+        return signal_group(self.pid, number)
 
 
 def current_process() -> ProcessId:
@@ -72,20 +74,20 @@ def current_process() -> ProcessId:
 
 @cache
 def _identity(pid: int) -> ProcessId:
-    """By pid, so that a fork does not take itself for its parent."""
+    """Cached by pid, so that a fork does not mistake itself for its parent."""
     return ProcessId.of(pid)
 
 
 @cache
 def host_name() -> str:
-    """In characters that can be stored: a host's name may be any bytes."""
+    """The host's name as text that can be stored: it may be any bytes."""
     return os.fsencode(socket.gethostname()).decode(errors="replace")
 
 
 @cache
 def boot_id() -> str:
-    """Changes at each boot, and differs between containers that count their pids apart: a pid of another
-    boot or container is never taken for one of ours."""
+    """Changes at each boot and differs between pid namespaces: a pid of another boot or container is never
+    mistaken for one of ours."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -94,9 +96,9 @@ def boot_id() -> str:
 
 
 def start_time(pid: int) -> str:
-    """When a process began, in the kernel's own terms; empty when there is none (or only a zombie)."""
+    """When a process started, in the kernel's units; empty when it does not exist or is a zombie."""
     try:
-        # A process may call itself any bytes.
+        # The name of a process may be any bytes.
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return "" if _has_proc() else _ask("ps", "-o", "lstart=", "-p", str(pid))
@@ -119,9 +121,9 @@ def signal_group(group: int, number: signal.Signals) -> bool:
 
 
 def kill_processes_of(session: str, call: str = "") -> int:
-    """Ends every process whose environment names this session, or only those of one call.
+    """Kills every process whose environment names this session, or only those of one call.
 
-    Linux only; elsewhere the rows beside the lease must do.
+    Linux only; elsewhere the rows beside the lease have to be enough.
     """
     wanted = {f"{SESSION_VARIABLE}={session}".encode()}
     if call:
@@ -129,22 +131,22 @@ def kill_processes_of(session: str, call: str = "") -> int:
     killed = 0
     for pid, variables in _environments():
         if wanted <= variables:
-            with suppress(OSError):  # it ended meanwhile
+            with suppress(OSError):  # it exited in the meantime
                 os.kill(pid, signal.SIGKILL)
                 killed += 1
     return killed
 
 
 def sessions_with_processes() -> set[str]:
-    """Those that the environments of living processes name, besides our own. Linux only."""
-    beginning = f"{SESSION_VARIABLE}=".encode()
-    named = {
-        one.removeprefix(beginning).decode(errors="replace")
+    """The sessions named in the environments of running processes, except our own. Linux only."""
+    prefix = f"{SESSION_VARIABLE}=".encode()
+    sessions = {
+        variable.removeprefix(prefix).decode(errors="replace")
         for _, variables in _environments()
-        for one in variables
-        if one.startswith(beginning)
+        for variable in variables
+        if variable.startswith(prefix)
     }
-    return named - {os.environ.get(SESSION_VARIABLE, "")}
+    return sessions - {os.environ.get(SESSION_VARIABLE, "")}
 
 
 def _environments() -> Iterator[tuple[int, set[bytes]]]:
@@ -153,44 +155,80 @@ def _environments() -> Iterator[tuple[int, set[bytes]]]:
         try:
             variables = entry.read_bytes().split(b"\0")
         except OSError:
-            continue  # it ended meanwhile, or is another user's
+            continue  # it exited in the meantime, or belongs to another user
         yield int(entry.parent.name), set(variables)
 
 
 def _ask(*command: str) -> str:
-    """The same answer to all of our processes: `ps` tells local time, in the language of whoever asks."""
+    """Runs a system program and returns its output, the same for all of our processes: `ps` would otherwise
+    use the caller's language and time zone."""
     environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
-    done = subprocess.run(command, capture_output=True, check=False, env=environment)
-    return done.stdout.decode(errors="replace").strip()
+    result = subprocess.run(command, capture_output=True, check=False, env=environment)
+    return result.stdout.decode(errors="replace").strip()
 
 
-def on_exit(pid: int, tell: Callable[[], None]) -> None:
-    """`tell` is called once, on the running loop. The child is still to be reaped: until then its number is
-    nobody else's."""
+def describe_exit(status: int) -> str:
+    """An exit status in words; negative for a signal, as in `subprocess`."""
+    if status >= 0:
+        return f"ended with exit status {status}"
+    try:
+        return f"was ended by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was ended by signal {-status}"
+
+
+def on_exit(pid: int, callback: Callable[[], None]) -> Callable[[], None]:
+    """Calls `callback` once, on the running loop, when a child has exited; the result cancels that.
+
+    The child is not reaped yet: until it is, no other process can get its pid.
+    """
     loop = asyncio.get_running_loop()
-    if sys.platform == "linux" and hasattr(os, "pidfd_open"):  # Pythons for every Linux, as uv's, lack it
-        with suppress(OSError):  # an old kernel, or a sandbox that does not know it
-            pidfd = os.pidfd_open(pid)
-            loop.add_reader(pidfd, _tell_once, loop, pidfd, tell)
-            return
-    threading.Thread(target=_wait, args=(loop, pid, tell), daemon=True).start()
+    if sys.platform == "linux" and hasattr(os, "pidfd_open"):  # portable builds of Python, as uv's, lack it
+        with suppress(OSError):  # an old kernel, or a sandbox without pidfds
+            return _watch_pidfd(loop, os.pidfd_open(pid), callback)
+    is_cancelled = False
+
+    def call() -> None:
+        if not is_cancelled:
+            callback()
+
+    def cancel() -> None:
+        nonlocal is_cancelled
+        is_cancelled = True
+
+    threading.Thread(target=_wait_in_thread, args=(loop, pid, call), daemon=True).start()
+    return cancel
 
 
-def _tell_once(loop: asyncio.AbstractEventLoop, pidfd: int, tell: Callable[[], None]) -> None:
-    loop.remove_reader(pidfd)
-    os.close(pidfd)
-    tell()
+def _watch_pidfd(
+    loop: asyncio.AbstractEventLoop, pidfd: int, callback: Callable[[], None]
+) -> Callable[[], None]:
+    is_open = True
+
+    def cancel() -> None:
+        nonlocal is_open
+        if is_open:
+            is_open = False
+            loop.remove_reader(pidfd)
+            os.close(pidfd)
+
+    def call() -> None:
+        cancel()
+        callback()
+
+    loop.add_reader(pidfd, call)
+    return cancel
 
 
-def _wait(loop: asyncio.AbstractEventLoop, pid: int, tell: Callable[[], None]) -> None:
+def _wait_in_thread(loop: asyncio.AbstractEventLoop, pid: int, callback: Callable[[], None]) -> None:
     with suppress(ChildProcessError):
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-        loop.call_soon_threadsafe(tell)
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(callback)
 
 
 def find_program(name: str) -> str | None:
-    """The path of an executable. (`shutil.which` does the same, but takes 10 ms to import.)"""
+    """The path of an executable on PATH. (`shutil.which` does the same, but takes 10 ms to import.)"""
     return _on_path(name, os.environ.get("PATH", os.defpath))
 
 
@@ -203,16 +241,49 @@ def _on_path(name: str, path: str) -> str | None:
     return None
 
 
-class Finished(msgspec.Struct, frozen=True):
-    code: int
-    out: str
-    err: str
+class OwnerPipe:
+    """Kills a process group when we die, even from `kill -9`: our end of a pipe closes then.
+
+    The group's leader inherits `child_end`; `attach` makes the kernel signal its group. Linux only.
+    """
+
+    def __init__(self) -> None:
+        self.child_end, self._owner = os.pipe()
+
+    def attach(self, group: int, *others: int) -> None:
+        """`others`: our other descriptors that the leader notices the end of.
+
+        At exit the highest descriptor closes first. If one of the others did, the leader could exit, and its
+        end of the pipe with it, before the group is signalled.
+        """
+        if sys.platform == "linux":
+            with suppress(OSError):  # a sandbox without it
+                fcntl.fcntl(self.child_end, fcntl.F_SETOWN, -group)
+                fcntl.fcntl(self.child_end, fcntl.F_SETSIG, signal.SIGKILL)
+                flags = fcntl.fcntl(self.child_end, fcntl.F_GETFL)
+                fcntl.fcntl(self.child_end, fcntl.F_SETFL, flags | os.O_ASYNC)
+            if others and max(others) > self._owner:
+                lower, self._owner = (
+                    self._owner,
+                    fcntl.fcntl(self._owner, fcntl.F_DUPFD_CLOEXEC, max(others) + 1),
+                )
+                os.close(lower)
+        os.close(self.child_end)
+        self.child_end = -1
+
+    def close(self) -> None:
+        """Kills what is left of the group."""
+        for descriptor in (self.child_end, self._owner):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.child_end = self._owner = -1
 
 
 class OwnedGroup:
-    """A process with a group of its own, which is gone when the block is left.
+    """A child process that leads a process group of its own, which is killed when we die.
 
-    On Linux the kernel ends the group also when we are killed: our end of a pipe closes then.
+    As a context manager it kills the group at the end of the block. Raises `UsageError` when the program
+    cannot be started.
     """
 
     def __init__(
@@ -221,57 +292,80 @@ class OwnedGroup:
         *,
         cwd: Path,
         stdin: int = subprocess.DEVNULL,
+        stdout: int = subprocess.PIPE,
         stderr: int = subprocess.PIPE,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        owned, self._owner = os.pipe()
+        owner = OwnerPipe()
         try:
             self.process = subprocess.Popen(
                 command,
                 cwd=cwd,
                 env=environment,
                 stdin=stdin,
-                stdout=subprocess.PIPE,
+                stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
-                pass_fds=(owned,),
+                pass_fds=(owner.child_end,),
             )
-            if sys.platform == "linux":
-                _kill_when_closed(owned, self.process.pid)
-        except OSError as error:
-            os.close(self._owner)
-            raise UsageError(f"{command[0]} cannot be run: {error.strerror}") from None
-        finally:
-            os.close(owned)
+        except BaseException as error:
+            owner.close()
+            if problem := _start_problem(error, command[0], cwd):
+                raise UsageError(problem) from None
+            raise
+        self._owner = owner
+        self._pipes = [
+            pipe for pipe in (self.process.stdin, self.process.stdout, self.process.stderr) if pipe
+        ]
+        owner.attach(self.process.pid, *(pipe.fileno() for pipe in self._pipes))
+        self.id = ProcessId.of(self.process.pid)
 
     def __enter__(self) -> subprocess.Popen[bytes]:
         return self.process
 
     def __exit__(self, *error: object) -> None:
-        with suppress(ProcessLookupError, PermissionError):  # macOS says the latter of a group that is gone
-            os.killpg(self.process.pid, SIGKILL)
+        self.kill()
+
+    def kill(self) -> None:
+        """Kills the group, waits for the process, and closes our pipes."""
+        self.id.kill_group()
         self.process.wait()
-        os.close(self._owner)
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if stream is not None:
-                with suppress(BrokenPipeError):
-                    stream.close()
+        self.close()
+
+    def close(self) -> None:
+        """Closes our pipes, the owner's included: on Linux that kills what is left of the group."""
+        self._owner.close()
+        for pipe in self._pipes:
+            with suppress(BrokenPipeError):  # data that it did not read
+                pipe.close()
+
+
+def _start_problem(error: BaseException, program: str, cwd: Path) -> str:
+    match error:
+        case OSError() if not cwd.is_dir():
+            return f"the working directory {cwd} does not exist"
+        case FileNotFoundError():
+            return f"cannot start {program}: there is no such program"
+        case OSError(strerror=reason):
+            return f"cannot start {program}: {reason}"
+        case ValueError():
+            return "the command contains a NUL character"
+    return ""
+
+
+class Finished(msgspec.Struct, frozen=True):
+    code: int
+    out: str
+    err: str
 
 
 def run_program(
     command: Sequence[str], *, cwd: Path, seconds: float, environment: Mapping[str, str] | None = None
 ) -> Finished:
-    """What it printed, and how it ended. Raises `OstlerError` when it takes too long."""
+    """Runs a program to its end and returns its output. Raises `OstlerError` when it takes too long."""
     with OwnedGroup(command, cwd=cwd, environment=environment) as process:
         try:
             out, err = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             raise OstlerError(f"{Path(command[0]).name} took longer than {seconds:g} seconds") from None
     return Finished(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
-
-
-def _kill_when_closed(pipe: int, group: int) -> None:
-    with suppress(OSError):  # a sandbox that does not know it
-        fcntl.fcntl(pipe, fcntl.F_SETOWN, -group)
-        fcntl.fcntl(pipe, fcntl.F_SETSIG, SIGKILL)
-        fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)

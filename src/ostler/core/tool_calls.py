@@ -8,14 +8,13 @@ from typing import Literal
 import msgspec
 
 from ostler.core.budget import Budget
-from ostler.core.call_context import CallContext, OutputSpool, blob_of_call, bounded, replace_surrogates
+from ostler.core.call_context import CallContext, OutputSpool, bounded, replace_surrogates
 from ostler.core.call_gate import ApprovedCall, CallGate
 from ostler.core.cancellation import CancelToken, run_with_timeout
 from ostler.core.children import ChildResult, ChildWaits, child_session, record_child_end
-from ostler.core.harness import Harness
+from ostler.core.harness import OpenSession
 from ostler.core.hooks import FinishedCall, HookScope
-from ostler.core.journal import Journal
-from ostler.core.questions import NOBODY_TO_ASK, Asker, Questions, as_stored
+from ostler.core.questions import NOBODY_TO_ASK, Asker, as_stored
 from ostler.core.run_state import CallState, StepState
 from ostler.core.tool import Tool, as_outcome, default_summary
 from ostler.schema import events
@@ -28,22 +27,15 @@ from ostler.schema.outcomes import Failed, NeedUser, Outcome, Pending, Settled, 
 class ToolRunner:
     """Runs the tool calls of a step."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        harness: Harness,
-        cancel: CancelToken,
-        questions: Questions,
-        over: HookScope,
-        budget: Budget,
-    ) -> None:
-        self._over = over
-        self._judging = CallGate(journal, harness, over)
-        self._budget = budget
-        self._journal = journal
-        self._harness = harness
+    def __init__(self, session: OpenSession, cancel: CancelToken, scope: HookScope, budget: Budget) -> None:
+        self._session = session
+        self._journal = session.journal
+        self._harness = session.harness
+        self._questions = session.questions
         self._cancel = cancel
-        self._questions = questions
+        self._scope = scope
+        self._budget = budget
+        self._gate = CallGate(session, scope)
         self._tokens: dict[str, CancelToken] = {}
         self._moved: set[str] = set()
         """Calls whose children waited, and do not any more."""
@@ -88,7 +80,7 @@ class ToolRunner:
         """Judges the calls in their order, commits the start of all that may begin, runs them together."""
         if "before_tool" in self._harness.hooks:
             await self._journal.commit()  # a hook may take its time: what is known is shown first
-        decisions = [(call, await self._judging.check(call, step)) for call in group]
+        decisions = [(call, await self._gate.check(call, step)) for call in group]
         running: list[tuple[CallState, ApprovedCall]] = []
         twins: list[tuple[CallState, ApprovedCall]] = []
         asking: list[tuple[CallState, events.QuestionAsked]] = []
@@ -104,7 +96,7 @@ class ToolRunner:
                     self._questions.expect(decision)
                 asking.append((call, decision))
             else:
-                await self._record_result(call, decision, None, commit=False)
+                await self.record_result(call, decision, None, commit=False)
         if not running and not asking:
             return  # only refusals: they are committed with what follows
         await self._journal.commit()
@@ -178,11 +170,11 @@ class ToolRunner:
         token = self._token(call)
         answer = await self._answer(asked, self._harness.asker, token)
         if answer is None or token.cancelled:
-            await self._record_result(call, _cancelled(token.reason), None)
+            await self.record_result(call, _cancelled(token.reason), None)
             return
-        decision = self._judging.resume(call, self._harness.tools[call.called.name], asked, answer)
+        decision = self._gate.resume(call, self._harness.tools[call.called.name], asked, answer)
         if not isinstance(decision, ApprovedCall):
-            await self._record_result(call, decision, None)
+            await self.record_result(call, decision, None)
             return
         await self._begin_and_execute(call, decision, step)
 
@@ -225,9 +217,7 @@ class ToolRunner:
         called, tool, token = call.called, ready.tool, self._token(call)
         journal = self._journal
         spool = OutputSpool(journal.store, journal.session, called.call, journal.publish, journal.fail)
-        context = CallContext(
-            journal, self._harness, self._questions, self._budget, call, step.number, spool, token
-        )
+        context = CallContext(self._session, self._budget, call, step.number, spool, token)
         context.answer, context.state = ready.answer, ready.state
         began = self._journal.world.now_ms()
         timeout = tool.spec.timeout
@@ -243,7 +233,7 @@ class ToolRunner:
         if status == "cancelled":
             outcome = _cancelled(token.reason, spool.tail)
         elif status == "timed_out":
-            outcome = _cut(
+            outcome = cut_short(
                 f"{called.name} took longer than {timeout:g} s and was stopped", spool.tail, "tool_timed_out"
             )
         else:
@@ -262,13 +252,13 @@ class ToolRunner:
         else:
             told = sum(len(block.text) for block in outcome.content if isinstance(block, Text))
             output = await spool.close(told)
-            await self._record_result(call, outcome, output, duration)
+            await self.record_result(call, outcome, output, duration)
 
     async def _defer(self, call: CallState, outcome: Pending) -> None:
         deferred = events.ToolDeferred(call.called.call, outcome.handle, outcome.note)
         problem = storage_problem(deferred)
         if problem:
-            await self._record_result(call, _unstorable(problem), None)
+            await self.record_result(call, _unstorable(problem), None)
             return
         self._journal.record(deferred)
         await self._journal.commit()
@@ -276,7 +266,7 @@ class ToolRunner:
     async def _need_user(self, call: CallState, outcome: NeedUser, duration: int) -> None:
         asker = self._harness.asker
         if asker is None and not self._harness.waits_for_answers:
-            await self._record_result(call, failed(NOBODY_TO_ASK, kind="call_refused"), None, duration)
+            await self.record_result(call, failed(NOBODY_TO_ASK, kind="call_refused"), None, duration)
             return
         asked = events.QuestionAsked(
             id=self._journal.world.new_id("q"),
@@ -288,7 +278,7 @@ class ToolRunner:
         )
         problem = storage_problem(asked)
         if problem:
-            await self._record_result(call, _unstorable(problem), None, duration)
+            await self.record_result(call, _unstorable(problem), None, duration)
             return
         self._journal.record(asked)
         if asker is None:
@@ -299,12 +289,12 @@ class ToolRunner:
         token = self._token(call)
         answer = await self._answer(asked, asker, token)
         if answer is None:
-            await self._record_result(call, _cancelled(token.reason), None, duration)
+            await self.record_result(call, _cancelled(token.reason), None, duration)
             return
         call.answered = answer  # the log has not got a secret; the tool must have it
         await self._journal.commit()
 
-    async def _record_result(
+    async def record_result(
         self,
         call: CallState,
         outcome: Settled,
@@ -327,7 +317,7 @@ class ToolRunner:
         if "after_tool" in self._harness.hooks:
             if told := self._journal.state.instructions:
                 finished = msgspec.structs.replace(finished, instructions=told)
-            finished = await self._harness.hooks.after_tool(finished, self._over)
+            finished = await self._harness.hooks.after_tool(finished, self._scope)
         result = events.ToolResultFact(
             call=called.call,
             name=called.name,
@@ -362,11 +352,11 @@ class ToolRunner:
 
     async def finish(self, call: CallState, outcome: Settled, request: str) -> None:
         """The outcome of a call that was left to finish later; the run goes on if it waited for that."""
-        await self._record_result(call, outcome, None, settles=request)
+        await self.record_result(call, outcome, None, settles=request)
 
     async def find_moved(self, step: StepState) -> bool:
         """Whether a call whose child waited can go on, because the child does not wait any more."""
-        children, run = self._harness.children, self._journal.state.run
+        children, run = self._session.children, self._journal.state.run
         if children is None or run is None:
             return False
         self._moved.clear()
@@ -381,7 +371,7 @@ class ToolRunner:
 
     async def _end_children(self, call: str) -> None:
         """No child outlives the call that it works for."""
-        run, children = self._journal.state.run, self._harness.children
+        run, children = self._journal.state.run, self._session.children
         for child in run.children_of(call) if run else ():
             if run and run.children[child].ended is None:
                 reason = "its call has ended"
@@ -389,22 +379,11 @@ class ToolRunner:
                 ended = ended or ChildResult(child, "", "cancelled", reason=reason)
                 record_child_end(self._journal, self._budget, ended)
 
-    async def close_interrupted(self, call: CallState) -> None:
-        """After a crash: the call had begun, and its effect may or may not have happened."""
-        store, session = self._journal.store, self._journal.session
-        blob = await store.blob(session, blob_of_call(call.called.call))
-        tail = ""
-        if blob is not None:
-            start = max(0, blob.size - 4096)
-            tail = (await store.read_blob(session, blob.id, start)).decode(errors="replace")
-        text = "The process ended while this call ran; its effect may have happened, in part or in whole."
-        await self._record_result(call, _cut(text, tail, "tool_interrupted"), blob)
-
     async def close_unrun(self, call: CallState, reason: str) -> None:
         """A call that will never run gets its outcome all the same."""
         if call.is_asking and call.question:
             self._journal.record(events.QuestionAnswered(call.question.id, "withdrawn"))
-        await self._record_result(call, failed(reason, kind="tool_cancelled"), None, commit=False)
+        await self.record_result(call, failed(reason, kind="tool_cancelled"), None, commit=False)
 
 
 async def _outcome_of(tool: Tool, ready: ApprovedCall, context: CallContext) -> Outcome:
@@ -424,8 +403,8 @@ async def _outcome_of(tool: Tool, ready: ApprovedCall, context: CallContext) -> 
     except ToolError as error:
         return failed(error.message)
     except (Exception, SystemExit, GeneratorExit, KeyboardInterrupt) as error:
-        if (attendant := context.harness.attendant) is not None:
-            attendant.on_tool_error(context.session, tool, error)
+        for listener in context.harness.listeners:
+            listener.on_tool_error(context.session, tool, error)
         return failed(_crash(error))
 
 
@@ -459,10 +438,10 @@ def _unstorable(problem: str) -> Failed:
 
 def _cancelled(reason: str, output: str = "") -> Failed:
     why = f": {reason}" if reason not in ("", "cancelled") else ""
-    return _cut(f"Cancelled{why}.", output, "tool_cancelled")
+    return cut_short(f"Cancelled{why}.", output, "tool_cancelled")
 
 
-def _cut(
+def cut_short(
     text: str, output: str, kind: Literal["tool_cancelled", "tool_timed_out", "tool_interrupted"]
 ) -> Failed:
     told = f"{text}\nOutput before that:\n{output}" if output.strip() else text

@@ -1,4 +1,4 @@
-"""Agents that speak the Agent Client Protocol, version 1, through its official package.
+"""Drives agents that speak the Agent Client Protocol, version 1, through its official package.
 
 We offer neither files nor terminals: the agent uses its own, and asks for permission where it must.
 """
@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ostler import __version__
+from ostler.drivers.agent_spec import AgentSpec
 from ostler.drivers.driver import (
     ConversationGone,
     ConversationUpdate,
@@ -17,14 +18,15 @@ from ostler.drivers.driver import (
     Option,
     PermissionRequest,
     PlanUpdate,
-    ProtocolAgentSpec,
+    ProtocolDriver,
     ReasoningUpdate,
+    SavedState,
     TextUpdate,
     ToolUpdate,
     TurnEnd,
     UsageUpdate,
 )
-from ostler.drivers.json_lines import LineProcess
+from ostler.drivers.json_lines import JsonProcess
 from ostler.schema.errors import OstlerError, UsageError
 from ostler.schema.events import TodoItem
 from ostler.schema.usage import Usage
@@ -46,42 +48,43 @@ _TODO = {"pending": "open", "in_progress": "active", "completed": "done"}
 _AUTH_REQUIRED = -32000
 
 
-class AcpDriver:
+class AcpDriver(ProtocolDriver):
     """See `Driver`."""
 
-    def __init__(self, agent: ProtocolAgentSpec, session: str, listener: DriverListener) -> None:
+    def __init__(
+        self, spec: AgentSpec, session: str, listener: DriverListener, saved: SavedState | None = None
+    ) -> None:
         try:
             from acp import connect_to_agent
         except ModuleNotFoundError:
             raise UsageError("an agent that speaks ACP needs `pip install 'ostler[acp]'`") from None
-        self._agent = agent
-        self._listener = listener
+        super().__init__(spec, listener)
         self._messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
-        self.process = LineProcess(agent, list(agent.command), session, self._messages.put_nowait)
+        self.process = JsonProcess(spec, list(spec.command), session, self._messages.put_nowait)
         self.process.ended.add_done_callback(lambda ended: self._messages.put_nowait(None))
         self._client = _Client(listener)
         self._connection: ClientSideConnection = connect_to_agent(self._client, _Pipes(self))  # type: ignore[arg-type]
         self._cancelling: asyncio.Future[None] | None = None
 
-    async def start(self) -> None:
+    async def _handshake(self) -> None:
         from acp import PROTOCOL_VERSION
         from acp.schema import ClientCapabilities, Implementation
 
         about = Implementation(name="ostler", title="Ostler", version=__version__)
-        greeted = await self._ask(
+        answer = await self._ask(
             self._connection.initialize(PROTOCOL_VERSION, ClientCapabilities(), about), "initialize"
         )
-        if greeted.protocol_version != PROTOCOL_VERSION:
+        if answer.protocol_version != PROTOCOL_VERSION:
             raise OstlerError(
-                f"the agent speaks version {greeted.protocol_version} of the Agent Client Protocol, "
+                f"the agent speaks version {answer.protocol_version} of the Agent Client Protocol, "
                 f"and only {PROTOCOL_VERSION} is known here"
             )
-        self._client.session = await self._open(greeted.agent_capabilities)
+        self._client.session = await self._open(answer.agent_capabilities)
         self._listener.update(ConversationUpdate(self._client.session))
 
     async def _open(self, capabilities: schema.AgentCapabilities | None) -> str:
-        """What it says again of an earlier conversation belongs to no turn, and so is not heard."""
-        cwd, conversation = str(self._agent.cwd.absolute()), self._agent.conversation
+        """Opens a session. What the agent repeats of an earlier one belongs to no turn, and is ignored."""
+        cwd, conversation = str(self._spec.cwd.absolute()), self._spec.conversation
         if not conversation:
             opened = await self._ask(self._connection.new_session(cwd, mcp_servers=[]), "session/new")
             return str(opened.session_id)
@@ -97,6 +100,8 @@ class AcpDriver:
     async def prompt(self, text: str) -> TurnEnd:
         from acp import text_block
 
+        if not await self._listener.begin_turn(text):
+            return TurnEnd("cancelled")
         self._client.begin_turn()
         try:
             ended = await self._ask(
@@ -113,7 +118,7 @@ class AcpDriver:
         try:
             await self._connection.cancel(self._client.session)
         except ConnectionError:
-            return  # it has ended, which is more
+            return  # the agent has ended
 
     async def close(self) -> None:
         await self._connection.close()
@@ -127,11 +132,11 @@ class AcpDriver:
         except RequestError as error:
             raise OstlerError(_in_words(error, method)) from None
         except ValidationError:
-            raise self.process.problem(
+            raise self.process.error(
                 f"the agent's answer to {method} does not fit the Agent Client Protocol"
             ) from None
         except ConnectionError:
-            raise self.process.problem(f"the agent ended before it answered {method}") from None
+            raise self.process.error(f"the agent ended before it answered {method}") from None
 
 
 def _in_words(error: Any, method: str) -> str:
@@ -142,7 +147,7 @@ def _in_words(error: Any, method: str) -> str:
 
 
 class _Pipes:
-    """The agent's process, as the package wants its transports."""
+    """The agent's process as a transport of the package."""
 
     def __init__(self, driver: AcpDriver) -> None:
         self._driver = driver
@@ -151,8 +156,8 @@ class _Pipes:
         self._driver.process.send(message)
 
     async def receive(self) -> dict[str, Any] | None:
-        """The package makes tracebacks of what it does not know, and some of it ends it. So it gets only what
-        it can handle, and what the agent tells is taken here: in its order, as the package would."""
+        """Passes on only what the package can handle: it prints tracebacks of unknown messages, and some end
+        it. Notifications are handled here, in order, as the package would."""
         while True:
             message = await self._driver._messages.get()
             if message is None or ("id" in message and _is_sound(message)):
@@ -173,7 +178,7 @@ def _is_sound(message: dict[str, Any]) -> bool:
 
 
 class _Client:
-    """What the agent tells, and may ask of us."""
+    """What the agent reports, and may ask of us."""
 
     def __init__(self, listener: DriverListener) -> None:
         self._listener = listener
@@ -186,14 +191,14 @@ class _Client:
         self.is_in_turn = True
         self._paid_before = self._paid
 
-    def take(self, told: Any) -> None:
+    def take(self, params: Any) -> None:
         from acp.schema import SessionNotification
         from pydantic import ValidationError
 
         try:
-            notification = SessionNotification.model_validate(told)
+            notification = SessionNotification.model_validate(params)
         except ValidationError:
-            return  # of a kind that is not known here
+            return  # an unknown kind
         update: Any = notification.update
         if notification.session_id != self.session:
             return
@@ -214,7 +219,7 @@ class _Client:
                 self._listener.update(self._used(update))
 
     def _used(self, update: schema.UsageUpdate) -> UsageUpdate:
-        """The agent tells its whole cost so far, and no tokens but those of its context."""
+        """The agent reports its whole cost so far, and only the tokens of its context."""
         if not update.cost or update.cost.currency != "USD":
             return UsageUpdate(context=update.used)
         return UsageUpdate(

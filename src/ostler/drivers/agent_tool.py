@@ -16,8 +16,7 @@ from ostler.core.cancellation import CancelToken, run_with_timeout
 from ostler.core.children import TASK_EXCERPT, ChildResult, child_session, record_child_end
 from ostler.core.function_tool import validate_arguments
 from ostler.core.tool import BeforeCall, ToolContext, ToolSpec
-from ostler.drivers.agent_spec import AgentCommand, detect
-from ostler.drivers.tracker import Timing
+from ostler.drivers.agent_spec import AgentCommand, Timing, detect
 from ostler.schema.errors import InvalidArguments, OstlerError, StoreError, ToolError, ToolFailed
 from ostler.schema.events import ChildStarted
 from ostler.schema.outcomes import Display, Failed, Ok, failed, ok

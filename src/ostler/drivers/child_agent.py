@@ -11,21 +11,19 @@ from typing import Any
 from ostler.core.call_context import CallContext
 from ostler.core.cancellation import Stopwatch
 from ostler.core.journal import Journal
-from ostler.drivers.agent_spec import AgentCommand
-from ostler.drivers.driver import DrivenAgent
-from ostler.drivers.lifecycle import Attend, start_screen_session
+from ostler.core.processes import describe_exit
+from ostler.drivers.agent_spec import AgentCommand, AgentSpec, Timing
+from ostler.drivers.lifecycle import start_agent_session
 from ostler.drivers.questions import ForwardedQuestions
-from ostler.drivers.screen_driver import ScreenAgentSpec
 from ostler.drivers.screen_stream import SCREEN
 from ostler.drivers.screen_text import is_ready
-from ostler.drivers.session import end_reason
-from ostler.drivers.tracker import Timing
+from ostler.drivers.session import AgentSession
 from ostler.schema.errors import OstlerError, SessionBusy, StoreError, ToolFailed
 from ostler.schema.events import Event, LiveValue, UsageReported
 from ostler.schema.facts import Fact
 from ostler.sessions.lease import own_agent
 
-OnStart = Callable[[DrivenAgent], None]
+OnStart = Callable[[AgentSession], None]
 """Told of each agent that is started, for a face that shows its screen."""
 
 
@@ -46,7 +44,7 @@ _SCREEN_LINES = 60
 class ChildAgent:
     """One call at a time works with it; what happens in it meanwhile is seen live under that call."""
 
-    def __init__(self, name: str, command: str, driven: DrivenAgent, trace: Trace, timing: Timing) -> None:
+    def __init__(self, name: str, command: str, driven: AgentSession, trace: Trace, timing: Timing) -> None:
         self.name = name
         self.command = command
         self._driven = driven
@@ -86,7 +84,7 @@ class ChildAgent:
 
     @property
     def end_status(self) -> str:
-        return end_reason(self._driven.ended.result())
+        return describe_exit(self._driven.ended.result())
 
     @contextmanager
     def working_for(self, context: CallContext) -> Iterator[Stopwatch]:
@@ -233,12 +231,26 @@ async def start_agent(
     trace.context = context
 
     def attend(journal: Journal) -> None:
-        if context.harness.attend is not None:
-            context.harness.attend(journal)
+        context.harness.on_journal(journal)
         journal.subscribe(trace.see)
 
     try:
-        driven = await _started(context, child, agent, timing, attend)
+        driven = await start_agent_session(
+            context.journal.store,
+            AgentSpec(
+                command=agent.command,
+                cwd=context.cwd,
+                transport=agent.transport,
+                agent_type=agent.type,
+                ready_after=timing.ready_after,  # an agent that starts with a question gets ready, too
+                timing=timing,
+            ),
+            child_of=context.session,
+            call=context.call,
+            session=child,
+            world=context.journal.world,
+            attend=attend,
+        )
         try:
             await own_agent(context.journal, child)
         except BaseException:
@@ -249,41 +261,3 @@ async def start_agent(
     if on_start is not None:
         on_start(driven)
     return ChildAgent(name, shlex.join(agent.command), driven, trace, timing)
-
-
-async def _started(
-    context: CallContext, child: str, agent: AgentCommand, timing: Timing, attend: Attend
-) -> DrivenAgent:
-    store, world = context.journal.store, context.journal.world
-    if agent.transport != "pty":
-        from ostler.drivers.driver import ProtocolAgentSpec
-        from ostler.drivers.lifecycle import start_protocol_session
-
-        structured = ProtocolAgentSpec(
-            command=agent.command, cwd=context.cwd, transport=agent.transport, agent_type=agent.type
-        )
-        return await start_protocol_session(
-            store,
-            structured,
-            child_of=context.session,
-            call=context.call,
-            session=child,
-            world=world,
-            attend=attend,
-        )
-    terminal = ScreenAgentSpec(
-        command=agent.command,
-        cwd=context.cwd,
-        agent_type=agent.type,
-        ready_after=timing.ready_after,  # also one that begins with a question comes to rest
-        timing=timing,
-    )
-    return await start_screen_session(
-        store,
-        terminal,
-        child_of=context.session,
-        call=context.call,
-        session=child,
-        world=world,
-        attend=attend,
-    )

@@ -1,293 +1,41 @@
-"""What drives an agent that speaks a protocol: the contract of a driver, and what it tells.
+"""The contract of a driver: how a session talks to another vendor's agent, whatever the transport.
 
-A further driver is a module with one class. It starts a `LineProcess`, makes `Update`s of what that writes,
-and asks its listener before it permits anything. `ProtocolSession` does the rest.
+A driver starts the agent's process, sends it messages, and reports what it does to its `DriverListener`, the
+`AgentSession`. A further transport is a module with one class, named in `DRIVERS`.
 """
-# MERGED: What a face can ask of another vendor's agent, however it is driven.
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from ostler.drivers.agent_spec import Transport, detect
-from ostler.schema.errors import OstlerError
+from ostler.core.processes import ProcessId
+from ostler.drivers.agent_spec import AgentSpec, Transport
+from ostler.schema.errors import OstlerError, UsageError
 from ostler.schema.events import TodoItem
 from ostler.schema.usage import Usage
 
 if TYPE_CHECKING:
-    from ostler.drivers.json_lines import LineProcess
+    from ostler.drivers.json_lines import JsonProcess
+    from ostler.drivers.screen import Screen
+    from ostler.drivers.screen_stream import ScreenSubscription
 
+Viewer = TypeVar("Viewer", bound="ScreenSubscription")
 
-StructuredTransport = Literal["acp", "stream-json"]
+NOT_WAITING = "message can only be sent when the agent is waiting for user input"
 
+STOPPED = "context canceled"
 
-class ProtocolAgentSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Which agent to start, and what it speaks."""
+_NO_KEYBOARD = "this agent has no terminal: send a message, or press escape to interrupt it"
 
-    command: Sequence[str]
-    cwd: Path
-    transport: StructuredTransport
-    agent_type: str = ""
-    """Empty: the command says it."""
-    environment: Mapping[str, str] = {}  # each struct gets its own
-    initial_prompt: str = ""
-    conversation: str = ""
-    """Of an earlier life, by the agent's own name for it: what it is to go on with."""
-    start_timeout: float = 60.0
-    """Seconds that it has to say that it is there: some update themselves first."""
-
-    @property
-    def type(self) -> str:
-        return detect(self.command, self.agent_type)
-
-
-# --- what a driver tells ----------------------------------------------------------------------------
-
-
-class TextUpdate(msgspec.Struct, frozen=True):
-    """A piece of the agent's answer."""
-
-    text: str
-
-
-class ReasoningUpdate(msgspec.Struct, frozen=True):
-    text: str
-
-
-class FileChange(msgspec.Struct, frozen=True):
-    """What a call makes of a file, or of a part of it; `old` is None for a new one."""
-
-    path: str
-    old: str | None
-    new: str
-
-
-ToolStatus = Literal["", "pending", "in_progress", "completed", "failed"]
-
-
-class ToolUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of the agent's own tools, or news of one: what is left out is as it was."""
-
-    id: str
-    begins: bool = False
-    """It is another call, also where one of that id has ended."""
-    name: str = ""
-    title: str = ""
-    kind: str = ""
-    """In the words of ACP: `read`, `edit`, `execute` and so on."""
-    status: ToolStatus = ""
-    input: dict[str, Any] | None = None
-    text: str | None = None
-    """All that it has printed so far."""
-    changes: tuple[FileChange, ...] | None = None
-
-
-class PlanUpdate(msgspec.Struct, frozen=True):
-    """The whole of its plan, as it is now."""
-
-    items: tuple[TodoItem, ...]
-
-
-class UsageUpdate(msgspec.Struct, frozen=True):
-    """What the present turn has used, as the agent counts; the last one of a turn holds."""
-
-    usage: Usage | None = None
-    context: int = 0
-    """Tokens of what its model is told."""
-    model: str = ""
-
-
-class ConversationUpdate(msgspec.Struct, frozen=True):
-    """By this name a later life of the agent can go on with what it remembers."""
-
-    conversation: str
-
-
-Update = TextUpdate | ReasoningUpdate | ToolUpdate | PlanUpdate | UsageUpdate | ConversationUpdate
-
-
-OptionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
-
-
-class Option(msgspec.Struct, frozen=True):
-    """One of the answers that the agent takes."""
-
-    id: str
-    name: str
-    kind: OptionKind
-
-    @property
-    def allows(self) -> bool:
-        return self.kind.startswith("allow")
-
-
-class PermissionRequest(msgspec.Struct, frozen=True):
-    """What the agent must not do before somebody has said so."""
-
-    call: ToolUpdate
-    options: tuple[Option, ...]
-    reason: str = ""
-
-
-class ChoiceRequest(msgspec.Struct, frozen=True):
-    """What the agent wants to know, and lets people choose from."""
-
-    call: ToolUpdate
-    text: str
-    choices: tuple[str, ...]
-    several: bool = False
-    reason: str = ""
-
-
-class TurnEnd(msgspec.Struct, frozen=True):
-    stop: Literal["end", "cancelled", "refusal", "limit"] = "end"
-    reason: str = ""
-
-
-class DriverListener(Protocol):
-    """Whom a driver tells."""
-
-    def update(self, update: Update) -> None:
-        """At once and in order; it neither waits nor raises."""
-        ...
-
-    async def permit(self, asked: PermissionRequest) -> str | None:
-        """The id of the chosen option; None when the turn was cancelled, or nobody can be asked any more.
-
-        A driver cancels it when the agent takes its question back.
-        """
-        ...
-
-    async def choose(self, asked: ChoiceRequest) -> tuple[str, ...] | None:
-        """What was chosen: nothing by who declined. None as for `permit`."""
-        ...
-
-
-class ConversationGone(OstlerError):
-    """The agent cannot go on with its earlier conversation. Another life of it may begin a new one."""
-
-
-class Driver(Protocol):
-    """Speaks with one agent, one turn at a time.
-
-    - The process is started when the driver is made, and ended by its owner. When it ends, an open turn
-      raises.
-    - `update` is called in the order in which the agent spoke, and for what belongs to a turn never after its
-      `prompt` returned. What the agent says again of an earlier life is left out.
-    - Nothing is permitted that `permit` did not choose.
-    """
-
-    process: LineProcess
-
-    async def start(self) -> None:
-        """Until the agent takes prompts, and remembers `agent.conversation` if there is one. Its owner bounds
-        the time. Raises `OstlerError`, or `ConversationGone`."""
-        ...
-
-    async def prompt(self, text: str) -> TurnEnd:
-        """One turn, to its end. Raises `OstlerError` when the agent says that it failed."""
-        ...
-
-    def cancel(self) -> None:
-        """Tells the agent to end the turn; `prompt` returns when it did."""
-        ...
-
-    async def close(self) -> None:
-        """After the process has ended: nothing of the driver's own is left."""
-        ...
-
-
-def open_driver(agent: ProtocolAgentSpec, session: str, listener: DriverListener) -> Driver:
-    """Starts the agent's process. Raises `UsageError`."""
-    if agent.transport == "acp":
-        from ostler.drivers.acp_driver import AcpDriver
-
-        return AcpDriver(agent, session, listener)
-    from ostler.drivers.stream_json_driver import StreamJsonDriver
-
-    return StreamJsonDriver(agent, session, listener)
-
-
-class Observer(Protocol):
-    """Told at once, on the event loop; it must neither wait nor raise."""
-
-    def changed(self) -> None:
-        """Status, messages or screen may be others now."""
-        ...
-
-    def warned(self, problem: str) -> None:
-        """Something went wrong that nobody is waiting to hear."""
-        ...
-
-
-class DrivenAgent(Protocol):
-    """A session whose agent is another vendor's: the one writer of its log, from its start to its end."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def agent_type(self) -> str: ...
-
-    @property
-    def transport(self) -> Transport: ...
-
-    @property
-    def status(self) -> Status:
-        """`stable`: it waits for the next message. What it said last is a fact by then."""
-        ...
-
-    @property
-    def messages(self) -> tuple[AgentMessage, ...]:
-        """The whole conversation. Only the last message changes, and only while it is the agent's."""
-        ...
-
-    @property
-    def shown(self) -> str:
-        """Its screen as text, each row padded; of an agent without a screen, what it says at present."""
-        ...
-
-    @property
-    def ended(self) -> asyncio.Future[int]:
-        """Done when nothing of it is left to do: the agent's exit status."""
-        ...
-
-    @property
-    def last_screen(self) -> str:
-        """What it showed at its end, for whoever asks why."""
-        ...
-
-    def subscribe(self, observer: Observer) -> Callable[[], None]:
-        """Until the function that is returned is called."""
-        ...
-
-    def to_save(self) -> SavedState:
-        """What a later life of the agent can be given."""
-        ...
-
-    async def send(self, text: str, *, request: str = "") -> None:
-        """Says something to it, now or not at all; returns when it was taken.
-
-        Raises `SessionBusy` or `UsageError` at once, and `OstlerError` when the agent does not react.
-        """
-        ...
-
-    def press(self, keys: bytes) -> None:
-        """Keys as a keyboard sends them, at any time. They are never stored. Raises `SessionBusy`."""
-        ...
-
-    def interrupt(self, request: str = "") -> bool:
-        """Makes it stop what it does; False when that was asked for before."""
-        ...
-
-    async def close(self) -> None:
-        """Ends the agent, and the session with it."""
-        ...
+DRIVERS: dict[Transport, str] = {
+    "pty": "ostler.drivers.screen_driver:ScreenDriver",
+    "acp": "ostler.drivers.acp_driver:AcpDriver",
+    "stream-json": "ostler.drivers.stream_json_driver:StreamJsonDriver",
+}
 
 
 class AgentMessage(msgspec.Struct, frozen=True):
@@ -303,8 +51,399 @@ Status = Literal["initializing", "changing", "stable"]
 
 
 class SavedState(msgspec.Struct, frozen=True):
-    """What an earlier process kept of a conversation."""
+    """What an earlier process saved of a conversation."""
 
     messages: Sequence[AgentMessage] = ()
     initial_prompt: str = ""
     initial_prompt_sent: bool = False
+
+
+# --- what a driver reports --------------------------------------------------------------------------
+
+
+class TextUpdate(msgspec.Struct, frozen=True):
+    """A piece of the agent's answer."""
+
+    text: str
+
+
+class ReasoningUpdate(msgspec.Struct, frozen=True):
+    text: str
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """What a call changes in a file, or in a part of it; `old` is None for a new one."""
+
+    path: str
+    old: str | None
+    new: str
+
+
+ToolStatus = Literal["", "pending", "in_progress", "completed", "failed"]
+
+
+class ToolUpdate(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of the agent's own tools, or a change of one; values left out stay as they were."""
+
+    id: str
+    begins: bool = False
+    """It is a new call, even if one with that id has ended."""
+    name: str = ""
+    title: str = ""
+    kind: str = ""
+    """As in ACP: `read`, `edit`, `execute` and so on."""
+    status: ToolStatus = ""
+    input: dict[str, Any] | None = None
+    text: str | None = None
+    """Its whole output so far."""
+    changes: tuple[FileChange, ...] | None = None
+
+
+class PlanUpdate(msgspec.Struct, frozen=True):
+    """The agent's whole plan."""
+
+    items: tuple[TodoItem, ...]
+
+
+class UsageUpdate(msgspec.Struct, frozen=True):
+    """The usage of the current turn, as the agent counts it; the last one of a turn counts."""
+
+    usage: Usage | None = None
+    context: int = 0
+    """Tokens in its model's context."""
+    model: str = ""
+
+
+class ConversationUpdate(msgspec.Struct, frozen=True):
+    """The agent's id of the conversation: a later process can continue it."""
+
+    conversation: str
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """A screen reacted to the message that the tracker gave this number."""
+
+    ticket: int
+
+
+class Undelivered(msgspec.Struct, frozen=True):
+    """It did not, and the message is not part of the conversation. `again`: it is tried once more."""
+
+    ticket: int
+    reason: str
+    again: bool = False
+
+
+Update = (
+    TextUpdate
+    | ReasoningUpdate
+    | ToolUpdate
+    | PlanUpdate
+    | UsageUpdate
+    | ConversationUpdate
+    | Delivered
+    | Undelivered
+)
+
+
+OptionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One of the answers that the agent accepts."""
+
+    id: str
+    name: str
+    kind: OptionKind
+
+    @property
+    def allows(self) -> bool:
+        return self.kind.startswith("allow")
+
+
+class PermissionRequest(msgspec.Struct, frozen=True):
+    """The agent asks whether it may do something."""
+
+    call: ToolUpdate
+    options: tuple[Option, ...]
+    reason: str = ""
+
+
+class ChoiceRequest(msgspec.Struct, frozen=True):
+    """The agent asks a question with choices."""
+
+    call: ToolUpdate
+    text: str
+    choices: tuple[str, ...]
+    several: bool = False
+    reason: str = ""
+
+
+class TurnEnd(msgspec.Struct, frozen=True):
+    stop: Literal["end", "cancelled", "refusal", "limit"] = "end"
+    reason: str = ""
+
+
+class DriverListener(Protocol):
+    async def begin_turn(self, text: str) -> bool:
+        """Awaited before the agent gets a message, so that it is a fact first: if this raises, nothing is
+        sent. False when the turn was cancelled in the meantime."""
+        ...
+
+    def update(self, update: Update) -> None:
+        """Called at once and in order; it neither blocks nor raises."""
+        ...
+
+    def screen_changed(self) -> None:
+        """The screen was read: status and messages may have changed."""
+        ...
+
+    async def permit(self, request: PermissionRequest) -> str | None:
+        """The id of the chosen option; None when the turn was cancelled, or nobody can answer any more.
+
+        A driver cancels it when the agent withdraws its question.
+        """
+        ...
+
+    async def choose(self, request: ChoiceRequest) -> tuple[str, ...] | None:
+        """The choices; empty when the question was declined, None as for `permit`."""
+        ...
+
+
+class ConversationGone(OstlerError):
+    """The agent cannot continue its earlier conversation. It can be started with a new one."""
+
+
+class AgentProcess(Protocol):
+    @property
+    def id(self) -> ProcessId: ...
+
+    @property
+    def ended(self) -> asyncio.Future[int]: ...
+
+    def kill(self) -> None: ...
+
+    async def stop(self) -> None:
+        """Afterwards nothing of it is running."""
+        ...
+
+
+class Driver(Protocol):
+    """Drives one agent, one turn at a time.
+
+    - The process is started when the driver is made, and stopped by its owner. An open turn raises when the
+      process ends.
+    - `update` is called in the order of the agent's output, and for a turn never after its `prompt` returned.
+      What the agent repeats of an earlier conversation is left out.
+    - Nothing is permitted that `permit` did not choose.
+    """
+
+    @property
+    def process(self) -> AgentProcess: ...
+
+    @property
+    def confirms(self) -> Literal["delivery", "turn"]:
+        """When a message counts as sent: a screen's on delivery, else at the end of the turn."""
+        ...
+
+    @property
+    def status(self) -> Status: ...
+
+    @property
+    def screen(self) -> Screen | None: ...
+
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        """The conversation as read from the screen."""
+        ...
+
+    async def start(self) -> None:
+        """Waits until the agent accepts prompts.
+
+        Raises `OstlerError`, or `ConversationGone` when it cannot continue `spec.conversation`.
+        """
+        ...
+
+    async def prompt(self, text: str) -> TurnEnd | None:
+        """One turn to its end; None where it ends once the screen is stable after `Delivered`.
+
+        Raises `OstlerError` when the agent reports that it failed.
+        """
+        ...
+
+    def cancel(self) -> None:
+        """Tells the agent to end the turn."""
+        ...
+
+    def press(self, keys: bytes) -> None: ...
+
+    def paste(self, text: str) -> None: ...
+
+    def resize(self, columns: int, rows: int) -> None: ...
+
+    def view(self, make: Callable[[Callable[[], bytes]], Viewer]) -> Viewer:
+        """Adds a viewer of the live screen, made from a function that returns the screen as bytes."""
+        ...
+
+    def pause(self) -> None:
+        """Stops reading the agent's output, where too much of it waits."""
+        ...
+
+    def resume(self) -> None: ...
+
+    def to_save(self) -> SavedState | None: ...
+
+    def last_output(self) -> str:
+        """Called once the process has ended: the last thing that it showed."""
+        ...
+
+    async def close(self) -> None:
+        """Called once the process is stopped: frees what the driver holds."""
+        ...
+
+
+DriverFactory = Callable[[AgentSpec, str, DriverListener, SavedState | None], Driver]
+"""Starts the agent's process in a session of that id. Raises `UsageError`."""
+
+
+class ProtocolDriver:
+    """The half of `Driver` that all agents without a terminal share."""
+
+    process: JsonProcess
+    is_started = False
+
+    def __init__(self, spec: AgentSpec, listener: DriverListener) -> None:
+        self._spec = spec
+        self._listener = listener
+
+    async def start(self) -> None:
+        spec = self._spec
+        try:
+            async with asyncio.timeout(spec.start_timeout):
+                await self._handshake()
+        except TimeoutError:
+            raise self.process.error(
+                f"{spec.command[0]} did not answer within {spec.start_timeout:g} s: "
+                f"perhaps it does not speak {spec.transport}, or wants another argument to do so"
+            ) from None
+        self.is_started = True
+
+    async def _handshake(self) -> None:
+        raise NotImplementedError
+
+    @property
+    def confirms(self) -> Literal["turn"]:
+        return "turn"
+
+    @property
+    def status(self) -> Status:
+        return "stable" if self.is_started else "initializing"
+
+    @property
+    def screen(self) -> None:
+        return None
+
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        return ()
+
+    def press(self, keys: bytes) -> None:
+        raise UsageError(_NO_KEYBOARD)
+
+    def paste(self, text: str) -> None:
+        raise UsageError(_NO_KEYBOARD)
+
+    def resize(self, columns: int, rows: int) -> None:
+        raise UsageError("this agent has no terminal that could have a size")
+
+    def view(self, make: Callable[[Callable[[], bytes]], Viewer]) -> Viewer:
+        raise UsageError("this agent has no terminal to view")
+
+    def pause(self) -> None:
+        self.process.pause()
+
+    def resume(self) -> None:
+        self.process.resume()
+
+    def to_save(self) -> SavedState | None:
+        return None
+
+    def last_output(self) -> str:
+        return self.process.last_stderr
+
+
+class Observer(Protocol):
+    """Called at once, on the event loop; it must neither block nor raise."""
+
+    def changed(self) -> None:
+        """The status, messages or screen may have changed."""
+        ...
+
+    def warned(self, problem: str) -> None:
+        """A problem that no caller is waiting for."""
+        ...
+
+
+class DrivenAgent(Protocol):
+    """What front ends use of an `AgentSession`."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def agent_type(self) -> str: ...
+
+    @property
+    def transport(self) -> Transport: ...
+
+    @property
+    def status(self) -> Status:
+        """`stable`: it waits for the next message, and its last answer is a fact."""
+        ...
+
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        """The whole conversation. Only the last message changes, and only while it is the agent's."""
+        ...
+
+    @property
+    def shown(self) -> str:
+        """Its screen as text, each row padded; without a screen, its answer so far."""
+        ...
+
+    @property
+    def ended(self) -> asyncio.Future[int]:
+        """The agent's exit status, set when the session is closed."""
+        ...
+
+    @property
+    def last_screen(self) -> str:
+        """What it showed at its end."""
+        ...
+
+    def subscribe(self, observer: Observer) -> Callable[[], None]:
+        """Calls the observer until the function returned is called."""
+        ...
+
+    def to_save(self) -> SavedState:
+        """What a later process of the agent can start with."""
+        ...
+
+    async def send(self, text: str, *, request: str = "") -> None:
+        """Sends a message now, or not at all; returns when the driver confirms it (see `Driver.confirms`).
+
+        Raises `SessionBusy` or `UsageError` at once, and `OstlerError` when the agent does not react.
+        """
+        ...
+
+    def press(self, keys: bytes) -> None:
+        """Sends keys as a keyboard does, at any time. They are never stored. Raises `SessionBusy`."""
+        ...
+
+    def interrupt(self, request: str = "") -> bool:
+        """Stops what it does; False when that was requested before."""
+        ...
+
+    async def close(self) -> None:
+        """Ends the agent, and the session with it."""
+        ...

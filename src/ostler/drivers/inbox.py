@@ -1,34 +1,52 @@
-"""The inbox of another vendor's agent: prompts wait their turn, the rest is done at once or refused."""
+"""The inbox of a driven session: prompts queue, every other request is done now or refused."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
 from ostler.core.harness import harness_without_model
 from ostler.core.journal import Journal
 from ostler.drivers.driver import Status
+from ostler.drivers.questions import AgentQuestions
 from ostler.drivers.screen import ASCII_WHITESPACE
 from ostler.schema import events, requests
-from ostler.schema.errors import SessionBusy, StoreError, UsageError
+from ostler.schema.errors import NotFound, SessionBusy, StoreError, UsageError
 from ostler.schema.messages import Text, text_of
-from ostler.sessions.inbox import InboxReader
+from ostler.sessions.session import Session
+from ostler.sessions.submit import submit_now
 
 _OF_ANY_SESSION = (
     requests.Rename,
     requests.Label,
     requests.ReleasePrompts,
     requests.TakeBack,
-    requests.Answer,
 )
 
 
-class AskedAgent(Protocol):
-    """What requests are asked of. What it cannot do it refuses with a `UsageError`."""
+async def release_journal(journal: Journal) -> None:
+    """Gives the lease back. Prompts wait for the agent's next process; other requests that came while it
+    ended do not: they would stop, or answer, something else."""
+    if not journal.failed:
+        with suppress(StoreError):  # else the lease expires by itself
+            await journal.store.release(journal.lease)
+    journal.close()
+    if journal.failed:
+        return
+    with suppress(StoreError, NotFound):  # another process has opened the session, or deleted it
+        for request in await journal.store.pending(journal.session):
+            if isinstance(request, (*requests.ALONE, *requests.OF_A_RUN)):
+                with suppress(UsageError):  # it was refused, and that is a fact
+                    await submit_now(journal.store, journal.session, request, journal.world)
+
+
+class RequestTarget(Protocol):
+    """What requests need of a session. It raises `UsageError` for what it cannot do."""
 
     journal: Journal
+    questions: AgentQuestions
 
     @property
     def status(self) -> Status: ...
@@ -45,33 +63,33 @@ class AskedAgent(Protocol):
 
 
 class AgentInbox:
-    """Reads for the session that holds the lease; `stir` is called when there is something to read."""
+    """Reads the requests of a session; calls `wake` when there is something to read."""
 
-    def __init__(self, session: AskedAgent, stir: Callable[[], None]) -> None:
+    def __init__(self, session: RequestTarget, wake: Callable[[], None]) -> None:
         self._session = session
         self._journal = session.journal
-        self._stir = stir
+        self._wake = wake
         self._is_full = False
         self._waiting: list[tuple[str, str]] = []
         self._seen: set[str] = set()
 
     @property
     def next_prompt(self) -> tuple[str, str] | None:
-        """The text and the request of the prompt whose turn it is."""
+        """The text and the request of the next prompt."""
         return self._waiting[0] if self._waiting and not self._journal.state.held else None
 
     def drop(self, request: str) -> None:
-        """That prompt is a fact now."""
+        """Removes a prompt that is a fact now."""
         self._waiting = [one for one in self._waiting if one[1] != request]
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        watching = asyncio.ensure_future(self._watch())
+        task = asyncio.ensure_future(self._watch())
         try:
             yield
         finally:
-            watching.cancel()
-            await asyncio.wait({watching})
+            task.cancel()
+            await asyncio.wait({task})
 
     async def _watch(self) -> None:
         seen = -1
@@ -79,7 +97,7 @@ class AgentInbox:
             while True:
                 seen = await self._journal.store.arrivals(self._journal.session, seen)
                 self._is_full = True
-                self._stir()
+                self._wake()
         except StoreError as error:
             self._journal.fail(error)
 
@@ -121,9 +139,11 @@ class AgentInbox:
                 self._refuse(request, f"the prompt {wanted} was taken up")
             case requests.Cancel():
                 self._refuse(request, "no run is open")
+            case requests.Answer():
+                await session.questions.answer(request)
             case _ if isinstance(request, _OF_ANY_SESSION):
                 harness = harness_without_model(journal.state.cwd)
-                await InboxReader(journal, harness).handle(request)
+                await Session(journal, harness).handle(request)
             case _:
                 name = type(request).__struct_config__.tag
                 self._refuse(request, f"a terminal agent cannot be asked to {str(name).replace('_', ' ')}")
@@ -159,7 +179,7 @@ class AgentInbox:
             self._note(request, "terminal.resize", columns=request.columns, rows=request.rows)
 
     def _note(self, request: requests.AnyRequest, what: str, **details: int) -> None:
-        """That it was done; never what was typed."""
+        """Records that it was done; never the keys."""
         about = {"actor": "user", "who": request.by, **details}
         self._journal.record(events.Audited(what, "somebody asked for it", about), settles=request.id)
 

@@ -1,4 +1,4 @@
-"""A program in a pseudo-terminal of its own, read and written through the event loop."""
+"""A program in a pseudo-terminal, read and written through the event loop."""
 
 from __future__ import annotations
 
@@ -8,30 +8,22 @@ import os
 import shutil
 import signal
 import struct
-import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ostler.core.processes import (
-    ProcessId,
-    kill_processes_of,
-    on_exit,
-    process_environment,
-    signal_group,
-    start_time,
-)
+from ostler.core.processes import OwnerPipe, ProcessId, kill_processes_of, on_exit, process_environment
 from ostler.schema.errors import SessionBusy, UsageError
 
 OWNED_AS = "terminal"
-"""Stands where the processes of tools name their call."""
+"""The call that an agent's processes name in their environment."""
 
 MOST_UNWRITTEN = 1024 * 1024
-"""Bytes that a program may leave unread before it is sent nothing more."""
+"""Bytes that a program may leave unread before it gets no more."""
 
-_READS_IN_A_TURN = 4  # of four kilobytes, as the kernel hands them out: all else waits half a millisecond
+_READS_IN_A_TURN = 4  # of 4 KB each, as the kernel returns them: everything else waits half a millisecond
 
 _READ_SIZE = 64 * 1024
 
@@ -41,9 +33,9 @@ _KILL_WAIT = 2.0
 
 _STRAY_INTERVAL = 0.02
 
-_ASKED_TO_END = ((signal.SIGINT, 2.0), (signal.SIGHUP, 1.0))
+_STOP_SIGNALS = ((signal.SIGINT, 2.0), (signal.SIGHUP, 1.0))
 
-# What tells of another terminal: the one that we were started in.
+# These describe another terminal: the one that we were started in.
 _NOT_INHERITED = {
     *("LINES", "COLUMNS", "TERM", "COLORTERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TERM_SESSION_ID"),
     *("TMUX", "TMUX_PANE", "STY", "ZELLIJ", "ZELLIJ_SESSION_NAME", "ZELLIJ_PANE_ID", "WINDOWID"),
@@ -63,7 +55,7 @@ _DEFAULT_SIGNALS = (
 _OWNER_PIPE = 3
 
 # `posix_spawn` opens the terminal after it has made the new session, so that it becomes the controlling one,
-# and runs no Python in the child; but it knows no directory.
+# and runs no Python in the child; but it cannot change the directory.
 _IN_DIRECTORY = 'cd -- "$0" && exec "$@"'
 
 _ON_TERMINAL = f'exec 0<>"$1" 1>&0 2>&0; shift; {_IN_DIRECTORY}'
@@ -72,13 +64,13 @@ _SESSION_WAIT = 1.0
 
 
 class PtyProcess:
-    """One program and whatever it starts, in a session and process group of their own.
+    """One program and everything it starts, in a session and process group of its own.
 
-    - `on_output` gets what it prints, in order, at most some 64 KB in a turn of the loop.
-    - `ended` is done when the program has ended and its last output was given out: its exit status, negative
-      for a signal. What it left of its group is killed.
-    - It does not outlive us: however we end, the terminal hangs up, and on Linux the kernel kills the group.
-      Those that left the group carry the session's name in their environment.
+    - `on_output` gets its output in order, at most some 64 KB per turn of the loop.
+    - `ended` is its exit status, negative for a signal, set once its last output was read. What is left of
+      its group is killed.
+    - It does not outlive us: the terminal hangs up, and on Linux the kernel kills the group. Processes that
+      left the group carry the session's name in their environment.
     """
 
     def __init__(
@@ -106,19 +98,19 @@ class PtyProcess:
             raise
         finally:
             os.close(terminal)
+        self._owner.attach(self._pid, self._terminal)
         self.id = ProcessId.of(self._pid)
-        self._hang_up_last()
         os.set_blocking(self._terminal, False)
         self._loop.add_reader(self._terminal, self._read)
         on_exit(self._pid, self._reap)
 
     @property
     def unwritten(self) -> int:
-        """Bytes that it has not taken yet."""
+        """The number of bytes that it has not read yet."""
         return len(self._unwritten)
 
     def write(self, data: bytes) -> None:
-        """In order, as fast as it reads. Raises `SessionBusy` when it has left too much unread."""
+        """Writes in order, as fast as it reads. Raises `SessionBusy` when it has left too much unread."""
         if self._terminal < 0 or not data:
             return
         if len(self._unwritten) > MOST_UNWRITTEN:
@@ -132,14 +124,14 @@ class PtyProcess:
             fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     async def stop(self) -> None:
-        """Asks it to end, as a person at the keyboard and then a terminal that is closed would, and then does
-        not ask. Afterwards nothing of it is left, wherever it went. A cancellation only hurries it."""
+        """Interrupts it, then hangs up, then kills it, and also the processes that left its group. A
+        cancellation skips the waiting."""
         try:
-            for number, patience in _ASKED_TO_END:
+            for number, seconds in _STOP_SIGNALS:
                 if self.ended.done():
                     break
-                self._signal(number)
-                await asyncio.wait([self.ended], timeout=patience)
+                self.id.signal_group(number)
+                await asyncio.wait([self.ended], timeout=seconds)
         finally:
             self.kill()
             await kill_strays(self._session)
@@ -147,40 +139,20 @@ class PtyProcess:
             self._close_terminal()
 
     def kill(self) -> None:
-        """Ends its group at once."""
-        self._signal(signal.SIGKILL)
-
-    # --- its life -------------------------------------------------------------------------------------
-
-    def _hang_up_last(self) -> None:
-        """Of our descriptors the one with the highest number closes first. If the terminal hung up before,
-        the program could leave at once, and nobody would be left to tell the rest of its group by."""
-        if self._owner >= 0:
-            first, self._owner = (
-                self._owner,
-                fcntl.fcntl(self._owner, fcntl.F_DUPFD_CLOEXEC, self._terminal + 1),
-            )
-            os.close(first)
+        self.id.kill_group()
 
     def _reap(self) -> None:
-        self._signal(signal.SIGKILL)  # before it is reaped: until then its number is nobody else's
+        self.id.kill_group()  # before it is reaped: until then no other process can get its pid
         _, status = os.waitpid(self._pid, 0)
         for _ in range(_READS_AT_THE_END):
             if self._terminal < 0 or not self._read():
                 break
         self._close_terminal()
-        if self._owner >= 0:
-            os.close(self._owner)
-            self._owner = -1
+        self._owner.close()
         if not self.ended.done():
             self.ended.set_result(os.waitstatus_to_exitcode(status))
 
-    def _signal(self, number: signal.Signals) -> None:
-        present = start_time(self._pid)
-        if not present or present == self.id.started:  # else the number is somebody else's by now
-            signal_group(self._pid, number)
-
-    # --- what it prints and is sent -------------------------------------------------------------------
+    # --- the terminal ---------------------------------------------------------------------------------
 
     def _read(self) -> bool:
         pieces = []
@@ -189,7 +161,7 @@ class PtyProcess:
                 piece = os.read(self._terminal, _READ_SIZE)
             except BlockingIOError:
                 break
-            except OSError:  # nobody has the terminal open any more
+            except OSError:  # no process has the terminal open any more
                 piece = b""
             if not piece:
                 self._loop.remove_reader(self._terminal)
@@ -204,7 +176,7 @@ class PtyProcess:
             written = os.write(self._terminal, self._unwritten[:_READ_SIZE])
         except BlockingIOError:
             written = 0
-        except OSError:  # nobody will read it any more
+        except OSError:  # no process will read it any more
             written = len(self._unwritten)
         del self._unwritten[:written]
         if self._unwritten:
@@ -223,19 +195,19 @@ class PtyProcess:
 
 def _spawn(
     command: Sequence[str], terminal: str, cwd: Path, session: str, environment: Mapping[str, str]
-) -> tuple[int, int]:
-    """The new process, and the descriptor that it dies with."""
+) -> tuple[int, OwnerPipe]:
+    """The new process, and the pipe that kills its group when we die."""
     variables = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     variables |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", **environment}
     variables |= process_environment(session, OWNED_AS)
-    program = _found(command, cwd, variables)
-    owned, owner = os.pipe()  # the writing end is ours: it closes when we end
+    program = _find(command, cwd, variables)
+    owner = OwnerPipe()
     file_actions = [
         (os.POSIX_SPAWN_OPEN, 0, terminal, os.O_RDWR, 0),
         (os.POSIX_SPAWN_DUP2, 0, 1),
         (os.POSIX_SPAWN_DUP2, 0, 2),
         *[(os.POSIX_SPAWN_CLOSE, number) for number in _inheritable()],
-        (os.POSIX_SPAWN_DUP2, owned, _OWNER_PIPE),
+        (os.POSIX_SPAWN_DUP2, owner.child_end, _OWNER_PIPE),
     ]
 
     def spawn(path: str, arguments: list[str], *, setsid: bool) -> int:
@@ -257,46 +229,41 @@ def _spawn(
             in_shell = ["setsid", "/bin/sh", "-c", _ON_TERMINAL, str(cwd), terminal, *words]
             pid = spawn(_setsid(), in_shell, setsid=False)
             _wait_for_session(pid)
-        die_together(owned, pid)
-    except OSError as error:
-        os.close(owner)
-        raise UsageError(f"cannot start {command[0]}: {error.strerror}") from None
-    except ValueError:
-        os.close(owner)
-        raise UsageError("the command contains a NUL character") from None
-    except BaseException:
-        os.close(owner)
+    except BaseException as error:
+        owner.close()
+        if isinstance(error, OSError):
+            raise UsageError(f"cannot start {command[0]}: {error.strerror}") from None
+        if isinstance(error, ValueError):
+            raise UsageError("the command contains a NUL character") from None
         raise
-    finally:
-        os.close(owned)
     return pid, owner
 
 
 def _setsid() -> str:
-    found = shutil.which("setsid")
-    if found is None:
+    path = shutil.which("setsid")
+    if path is None:
         raise UsageError("to start agents this Python needs the program setsid: install util-linux")
-    return found
+    return path
 
 
 def _wait_for_session(pid: int) -> None:
-    """Signals go to its group, which is there once its session is: within a millisecond or two."""
+    """Waits for the process group that signals go to: it exists once the session does, within 1 or 2 ms."""
     limit = time.monotonic() + _SESSION_WAIT
     while os.getsid(pid) != pid and time.monotonic() < limit:
         time.sleep(0.0005)
 
 
 def _inheritable() -> list[int]:
-    """Descriptors that we were given and did not ask for; our own are closed by themselves."""
-    found = []
+    """Descriptors that we inherited ourselves; those we opened are closed automatically."""
+    descriptors = []
     for number in [int(entry.name) for entry in Path("/dev/fd").iterdir()]:
-        with suppress(OSError):  # the one that was listed with
+        with suppress(OSError):  # the descriptor that listed the folder
             if number > 2 and os.get_inheritable(number):
-                found.append(number)
-    return found
+                descriptors.append(number)
+    return descriptors
 
 
-def _found(command: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> str:
+def _find(command: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> str:
     if not cwd.is_dir():
         raise UsageError(f"the working directory {cwd} does not exist")
     if not command or not command[0]:
@@ -309,30 +276,17 @@ def _found(command: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> s
         if not os.access(path, os.X_OK):
             raise UsageError(f"cannot start {name}: it may not be executed; `chmod +x` allows it")
         return str(path)
-    found = shutil.which(name, path=variables.get("PATH"))
-    if found is None:
+    program = shutil.which(name, path=variables.get("PATH"))
+    if program is None:
         raise UsageError(f"cannot start {name}: there is no such program on PATH")
-    return str(Path(found).absolute())
+    return str(Path(program).absolute())
 
 
 async def kill_strays(session: str) -> None:
-    """Those of an agent that left its group, until none is found: one may have started another meanwhile."""
+    """Kills the processes of an agent that left its group, until none is found: one may start another."""
     now = asyncio.get_running_loop().time
-    until = now() + _KILL_WAIT
+    deadline = now() + _KILL_WAIT
     while await asyncio.to_thread(kill_processes_of, session, OWNED_AS):
-        if now() >= until:
+        if now() >= deadline:
             break
         await asyncio.sleep(_STRAY_INTERVAL)
-
-
-def die_together(owned: int, pid: int) -> None:
-    """Linux sends a deadly signal to the group when our end of the pipe closes, also after `kill -9`.
-
-    Elsewhere the terminal hangs up, which ends all but those who do not listen.
-    """
-    if sys.platform == "linux":
-        with suppress(OSError):  # a sandbox that does not know it
-            fcntl.fcntl(owned, fcntl.F_SETOWN, -pid)
-            fcntl.fcntl(owned, fcntl.F_SETSIG, signal.SIGKILL)
-            flags = fcntl.fcntl(owned, fcntl.F_GETFL)
-            fcntl.fcntl(owned, fcntl.F_SETFL, flags | os.O_ASYNC)

@@ -1,33 +1,32 @@
-"""What a terminal agent shows at this moment: screen, status, and the message it is drawing."""
-# MERGED: Showing a live terminal to others: the screen as it is, and then the bytes as they come.
+"""What an agent shows now: status, screen and unfinished message as live values; raw bytes for viewers."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ostler.core.journal import Journal
 from ostler.drivers.driver import Status
+from ostler.drivers.screen import Screen
 from ostler.schema.events import LiveValue
-
-if TYPE_CHECKING:
-    from ostler.drivers.screen_driver import ScreenDriver
+from ostler.sessions.streams import Subscriber
 
 SCREEN, STATUS, MESSAGE = "terminal:screen", "terminal:status", "terminal:message"
 
 
 _INTERVAL = 0.1
-"""Seconds between two pictures of a screen that moves: more than that nobody can read."""
+"""Seconds between two pictures of a moving screen: nobody can read more."""
 
 
 class LiveValues:
-    """Publishes what has changed, and nothing else."""
+    """Publishes only what has changed."""
 
-    def __init__(self, journal: Journal, terminal: ScreenDriver) -> None:
+    def __init__(self, journal: Journal, agent_type: str, screen: Screen | None) -> None:
         self._journal = journal
-        self._terminal = terminal
+        self._agent_type = agent_type
+        self._screen = screen
         self._loop = asyncio.get_running_loop()
         self._shown: dict[str, Any] = {}
         self._message: dict[str, Any] | None = None
@@ -35,10 +34,10 @@ class LiveValues:
         self._timer: asyncio.TimerHandle | None = None
 
     def show_status(self, status: Status) -> None:
-        self._show(STATUS, {"status": status, "agent_type": self._terminal.tracker.agent_type})
+        self._show(STATUS, {"status": status, "agent_type": self._agent_type})
 
     def show_message(self, message: tuple[int, str] | None) -> None:
-        """Of a message that has become a fact nothing is left to show."""
+        """None once the message is a fact."""
         self._message = {"id": message[0], "text": message[1]} if message else None
         if message is None:
             self._show(MESSAGE, None)
@@ -49,7 +48,7 @@ class LiveValues:
         self._show_soon()
 
     def clear(self) -> None:
-        """Its terminal is gone."""
+        """Called when the agent has ended."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -63,7 +62,8 @@ class LiveValues:
     def _show_picture(self) -> None:
         self._timer = None
         self._next = self._loop.time() + _INTERVAL
-        screen = self._terminal.screen
+        screen = self._screen
+        assert screen is not None
         cursor = screen.cursor()
         self._show(
             SCREEN,
@@ -87,8 +87,8 @@ class LiveValues:
         self._journal.publish([LiveValue(name, value)])
 
 
-MOST_UNSEEN = 1024 * 1024
-"""Bytes that a viewer may leave unread: beyond, it gets the screen anew."""
+MAX_UNSEEN = 1024 * 1024
+"""A viewer that leaves more bytes unread gets the screen again instead."""
 
 _LONGEST_SEQUENCE = 64 * 1024
 
@@ -96,66 +96,45 @@ _START_OVER = b"\x1bc"
 
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|[PX\]^_][^\x07\x18\x1a\x1b]*|[ -/]*)\Z")
 
-_STRING = re.compile(rb"\x1b[PX\]^_][^\x07\x18\x1a\x1b]*\x1b\Z")  # half of what ends it is there
+_STRING = re.compile(rb"\x1b[PX\]^_][^\x07\x18\x1a\x1b]*\x1b\Z")  # the first half of its terminator
 
 _CHARACTER = re.compile(rb"(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z")
 
 
 def unfinished(data: bytes) -> bytes:
-    """The beginning of an escape sequence or a character at the end of what was printed so far."""
+    """The incomplete escape sequence or character at the end of the output so far."""
     data = data[-_LONGEST_SEQUENCE:]
     last = data.rfind(b"\x1b")
     before = data.rfind(b"\x1b", 0, last) if last == len(data) - 1 else -1
-    found = (
+    match = (
         (before >= 0 and _STRING.match(data, before))
         or (last >= 0 and _SEQUENCE.match(data, last))
         or _CHARACTER.search(data, max(len(data) - 3, 0))
     )
-    return found.group() if found else b""
+    return match.group() if match else b""
 
 
-class ScreenSubscription:
-    """Gives bytes for a terminal of the screen's size. Whoever has it must `leave`, also if it never read."""
+class ScreenSubscription(Subscriber[bytes]):
+    """Gives bytes for a terminal of the screen's size: first the screen, then what the program prints. A slow
+    reader gets the screen again."""
 
-    def __init__(self, snapshot: Callable[[], bytes], leave: Callable[[ScreenSubscription], None]) -> None:
+    limit = MAX_UNSEEN
+
+    def __init__(self, snapshot: Callable[[], bytes]) -> None:
+        super().__init__()
         self._snapshot = snapshot
-        self._leave = leave
-        self._unseen: list[bytes] = [snapshot()]
-        self._size = 0
-        self._is_behind = False
-        self._is_closed = False
-        self._woken = asyncio.Event()
-        self._woken.set()
-
-    def put(self, data: bytes) -> None:
-        self._woken.set()
-        if self._is_behind:
-            return
-        self._unseen.append(data)
-        self._size += len(data)
-        if self._size > MOST_UNSEEN:
-            self.start_over()
+        self._queue.append(snapshot())
 
     def start_over(self) -> None:
-        """What it has not seen is replaced by the screen as it is when it reads next."""
-        self._unseen, self._is_behind = [], True
-        self._woken.set()
+        """Replaces what is unread with the screen as it is at the next read."""
+        self._fall_behind()
 
-    def close(self) -> None:
-        self._is_closed = True
-        self._woken.set()
+    def _size_of(self, item: bytes) -> int:
+        return len(item)
 
-    def close_now(self) -> None:
-        self.close()
-        self._leave(self)
+    def _take(self) -> bytes:
+        return b"".join(self._drain())
 
-    async def next(self) -> bytes | None:
-        """All that there is; None at the end."""
-        while not self._is_closed or self._unseen or self._is_behind:
-            if self._unseen or self._is_behind:
-                seen = _START_OVER + self._snapshot() if self._is_behind else b"".join(self._unseen)
-                self._unseen, self._size, self._is_behind = [], 0, False
-                return seen
-            self._woken.clear()
-            await self._woken.wait()
-        return None
+    async def _catch_up(self) -> bytes:
+        self._is_behind = False
+        return _START_OVER + self._snapshot()

@@ -1,416 +1,555 @@
-"""A terminal agent as a session: what is said to it and what it shows become facts of a log."""
-# MERGED: What the lives of other vendors' agents have in common, however they are driven.
+"""Another vendor's agent as a session: its messages, calls and questions become facts of a log."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import Literal
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
 from ostler import __version__
-from ostler.core.journal import Journal
-from ostler.drivers.agent_messages import StoredMessage
-from ostler.drivers.driver import AgentMessage, Observer, SavedState, Status
-from ostler.drivers.inbox import AgentInbox
+from ostler.core.journal import Journal, Publisher
+from ostler.core.processes import describe_exit
+from ostler.core.recovery import close_interrupted_run
+from ostler.drivers.agent_messages import ProtocolConversation, stored_messages
+from ostler.drivers.agent_spec import AgentSpec, Transport
+from ostler.drivers.driver import (
+    NOT_WAITING,
+    STOPPED,
+    AgentMessage,
+    ChoiceRequest,
+    ConversationUpdate,
+    Delivered,
+    DriverFactory,
+    Observer,
+    PermissionRequest,
+    SavedState,
+    Status,
+    TurnEnd,
+    Undelivered,
+    Update,
+)
+from ostler.drivers.inbox import AgentInbox, release_journal
 from ostler.drivers.pty_process import OWNED_AS
-from ostler.drivers.screen import read_out
-from ostler.drivers.screen_driver import Outcome, ScreenAgentSpec, ScreenDriver, ScreenListener
+from ostler.drivers.questions import AgentQuestions
+from ostler.drivers.screen import ASCII_WHITESPACE, read_out
 from ostler.drivers.screen_stream import LiveValues, ScreenSubscription
-from ostler.drivers.tracker import INITIAL_PROMPT, NOT_WAITING, STOPPED, Delivered, Undelivered
+from ostler.drivers.turn import ScreenFacts, Turn
 from ostler.schema import events
-from ostler.schema.errors import NotFound, OstlerError, SessionBusy, StoreError, UsageError, failure_of
+from ostler.schema.errors import OstlerError, SessionBusy, StoreError, UsageError, failure_of
 from ostler.schema.events import RunStatus
-from ostler.schema.messages import Text
-from ostler.schema.requests import ALONE, OF_A_RUN
+from ostler.schema.facts import Fact
+from ostler.schema.messages import StopReason, Text
 from ostler.sessions.lease import renew_lease
-from ostler.sessions.submit import submit_now
 
+_ESCAPE = b"\x1b"
 
-class Observers:
-    """Those who are told of one agent."""
+_MOST_PENDING = 2_000
+"""Updates that may wait to become facts before the agent is read no further."""
 
-    def __init__(self) -> None:
-        self._observers: list[Observer] = []
+_TURN_END_WAIT = 2.0
 
-    def add(self, observer: Observer) -> Callable[[], None]:
-        self._observers.append(observer)
-        return lambda: self._observers.remove(observer)
+CONVERSATION_DECISION, CONVERSATION = "agent.conversation", "conversation"
+"""The decision of the fact that holds the agent's own id of the conversation, and its key in the details."""
 
-    def changed(self) -> None:
-        for observer in list(self._observers):
-            observer.changed()
+_STARTS_OVER = "the agent begins anew: it does not remember what was said here before"
 
-    def warned(self, problem: str) -> None:
-        for observer in list(self._observers):
-            observer.warned(problem)
+_RUN_STATUS: dict[str, RunStatus] = {"end": "completed", "refusal": "refused", "limit": "limit"}
 
-
-async def live(
-    journal: Journal,
-    inbox: AgentInbox,
-    stirred: asyncio.Event,
-    ended: asyncio.Future[int],
-    go_on: Callable[[], Awaitable[None]],
-    end: Callable[[], Awaitable[None]],
-) -> None:
-    """Whatever stirs it, `go_on` makes facts of, one after the other, until the process has ended."""
-    try:
-        async with renew_lease(journal):
-            async with inbox.watched():
-                while not ended.done():
-                    await stirred.wait()
-                    stirred.clear()
-                    await go_on()
-            await end()
-    except StoreError as error:
-        journal.fail(error)
-
-
-async def give_back(journal: Journal) -> None:
-    """The session is anybody's again. Prompts wait for the agent's next life; other requests that came while
-    it ended do not: they would stop, or answer, something else."""
-    if not journal.failed:
-        with suppress(StoreError):  # else the lease runs out by itself
-            await journal.store.release(journal.lease)
-    journal.close()
-    if journal.failed:
-        return
-    with suppress(StoreError, NotFound):  # somebody has taken the session up, or deleted it
-        for request in await journal.store.pending(journal.session):
-            if isinstance(request, (*ALONE, *OF_A_RUN)):
-                with suppress(UsageError):  # it was refused, and that is a fact
-                    await submit_now(journal.store, journal.session, request, journal.world)
-
-
-def outcome_for_a_sender() -> asyncio.Future[None]:
-    """Nobody may wait for it: then a failure is the run's alone."""
-    outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    outcome.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return outcome
+_STOP_REASON: dict[str, StopReason] = {
+    "end": "end",
+    "refusal": "refusal",
+    "limit": "length",
+    "cancelled": "cancelled",
+}
 
 
 class _Sent(msgspec.Struct):
-    """A message that the tracker has accepted."""
+    """A message, from its acceptance to the end of its run."""
 
-    ticket: int
+    text: str
     request: str
-    outcome: asyncio.Future[None]
-
-
-class _OpenRun(msgspec.Struct):
-    message: int
-    """The number of its user message."""
+    confirmed: asyncio.Future[None]
+    is_initial: bool = False
+    message: int = 0
+    """The number of its fact, once there is one: its run is open."""
+    turn: Turn | None = None
     delivered: bool = False
     cancelled: bool = False
     cancelled_by: str = ""
     """The request that did."""
 
+    @classmethod
+    def of(cls, text: str, request: str = "", *, is_initial: bool = False) -> _Sent:
+        confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # When no sender waits, a failure concerns only the run.
+        confirmed.add_done_callback(lambda future: future.cancelled() or future.exception())
+        return cls(text, request, confirmed, is_initial)
 
-class ScreenSession:
-    """The one writer of a terminal agent's session, from its start to its end.
+    def confirm(self, failure: OstlerError | None = None) -> None:
+        if self.confirmed.done():
+            return
+        if failure is None:
+            self.confirmed.set_result(None)
+        else:
+            self.confirmed.set_exception(OstlerError(failure.message))
 
-    - A message is a fact before its keys are written. Its run ends when the screen stands still again.
-    - What the agent draws is live. It is a fact once the screen stood still; what changes later revises it.
+
+class _Asked(msgspec.Struct, frozen=True):
+    request: PermissionRequest | ChoiceRequest
+    answer: asyncio.Future[Any]
+
+
+class _Withdrawn(msgspec.Struct, frozen=True):
+    answer: asyncio.Future[Any]
+
+
+_Pending = Update | _Asked | _Withdrawn | TurnEnd | OstlerError
+
+
+class AgentSession:
+    """The one writer of a driven agent's session, from its start to its end.
+
+    - A message is a fact before it is sent. Its run ends with the agent's turn: a screen's once it is stable.
+    - What the agent says is live first. It becomes a fact when it calls a tool or ends its turn; a screen
+      that changes later revises it.
+    - What it asks is a question that any front end may answer. Nothing is permitted without an answer, and an
+      interruption withdraws its questions.
     - It ends with its agent: an open run is interrupted, and the lease is given back.
 
-    Made with `start_screen_session`, or with `restart_screen_session`.
+    Made with `start_agent_session` or `restart_agent_session`.
     """
 
-    def __init__(self, journal: Journal, agent: ScreenAgentSpec, saved: SavedState | None = None) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        spec: AgentSpec,
+        driver: DriverFactory,
+        *,
+        earlier: Sequence[Fact] = (),
+        saved: SavedState | None = None,
+    ) -> None:
+        """`earlier`: the facts of earlier processes of the agent."""
         self.journal = journal
-        self.agent = agent
+        self.spec = spec
+        self.agent_type = spec.type
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        """Done when nothing of it is left to do: the agent's exit status."""
         self.last_screen = ""
-        """What the agent showed at its end."""
-        self._known: dict[int, tuple[int, str]] = {}
-        """Of the tracker's messages that are facts: the number and the text that the log has."""
-        self._run: _OpenRun | None = None
+        self.questions = AgentQuestions(journal, self.agent_type)
+        self._conversation = ProtocolConversation()
+        self._screen_facts: ScreenFacts | None = None
+        if spec.transport == "pty":
+            stored = stored_messages(earlier)
+            self._screen_facts = ScreenFacts(journal, stored)
+            saved = SavedState([one.message for one in stored]) if stored else saved
+        else:
+            self._conversation.recall(earlier)
+        self._conversation_id = spec.conversation
         self._sent: _Sent | None = None
-        self._outcomes: list[Outcome] = []
-        self._stirred = asyncio.Event()
-        self._inbox = AgentInbox(self, self._stirred.set)
-        watcher = ScreenListener(self._begin_run, self._take_outcome, self._see_screen)
-        self.terminal = ScreenDriver(agent, journal.session, watcher, saved)
-        self._live_values = LiveValues(journal, self.terminal)
+        self._turn_task: asyncio.Task[None] | None = None
+        self._pending: deque[_Pending] = deque()
+        self._wake = asyncio.Event()
+        self._inbox = AgentInbox(self, self._wake.set)
+        self._observers = Publisher[Observer]()
         self._life: asyncio.Task[None] | None = None
-        self._observers = Observers()
+        self.driver = driver(spec, journal.session, self, saved)
+        self._live_values = LiveValues(journal, self.agent_type, self.driver.screen)
 
     @property
     def id(self) -> str:
         return self.journal.session
 
     @property
-    def agent_type(self) -> str:
-        return self.terminal.tracker.agent_type
-
-    @property
-    def transport(self) -> Literal["pty"]:
-        return "pty"
-
-    @property
-    def messages(self) -> tuple[AgentMessage, ...]:
-        return self.terminal.tracker.messages
-
-    @property
-    def shown(self) -> str:
-        return self.last_screen if self.ended.done() else read_out(self.terminal.screen)
-
-    def to_save(self) -> SavedState:
-        return self.terminal.tracker.to_save()
-
-    def subscribe(self, observer: Observer) -> Callable[[], None]:
-        return self._observers.add(observer)
+    def transport(self) -> Transport:
+        return self.spec.transport
 
     @property
     def status(self) -> Status:
-        """`stable`: the agent waits, and nobody's message is before the next one."""
-        status = self.terminal.tracker.status
-        if status == "stable" and (self._run or self._sent or self._inbox.next_prompt):
+        status = self.driver.status
+        if status == "stable" and (self._sent or self._inbox.next_prompt):
             return "changing"
         return status
 
-    # --- asking ---------------------------------------------------------------------------------------
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        return self._conversation.messages if self.driver.screen is None else self.driver.messages
+
+    @property
+    def shown(self) -> str:
+        if self.driver.screen is None:
+            return self._conversation.answer
+        return self.last_screen if self.ended.done() else read_out(self.driver.screen)
+
+    def to_save(self) -> SavedState:
+        return self.driver.to_save() or SavedState(
+            self.messages, self.spec.initial_prompt, bool(self.messages)
+        )
+
+    def subscribe(self, observer: Observer) -> Callable[[], None]:
+        return self._observers.subscribe(observer)
+
+    def _notify(self) -> None:
+        self._observers.publish(lambda observer: observer.changed())
+
+    def _warn(self, problem: str) -> None:
+        self._observers.publish(lambda observer: observer.warned(problem))
+
+    # --- use ------------------------------------------------------------------------------------------
 
     async def send(self, text: str, *, request: str = "") -> None:
-        """Says something to the agent, now or not at all; returns when it was taken.
-
-        Raises `SessionBusy` or `UsageError` at once, and `OstlerError` when the agent does not react.
-        """
         if self.status != "stable":
             raise SessionBusy(NOT_WAITING)
-        await asyncio.shield(self._say(text, request).outcome)
+        if self.driver.process.ended.done():
+            raise SessionBusy("the agent has ended")
+        if text != text.strip(ASCII_WHITESPACE):
+            raise UsageError("message must be trimmed of leading and trailing whitespace")
+        if not text:
+            raise UsageError("message must not be empty")
+        await asyncio.shield(self._send(_Sent.of(text, request)).confirmed)
 
-    def _say(self, text: str, request: str = "") -> _Sent:
-        """Hands a message to the agent, which must be waiting for one."""
-        ticket = self.terminal.send(text)
-        sent = self._sent = _Sent(ticket, request, outcome_for_a_sender())
-        self._observers.changed()
+    def _send(self, sent: _Sent) -> _Sent:
+        """The agent must be waiting for a message."""
+        self._sent = sent
+        if self.driver.screen is None:
+            self._conversation.begin(sent.text, self.journal.world.now_ms() / 1000)
+        self._turn_task = asyncio.ensure_future(self._take_turn(sent.text))
+        self._live_values.show_status(self.status)
+        self._notify()
         return sent
 
-    def interrupt(self, request: str = "") -> bool:
-        """Presses the key that stops this agent; its run ends `cancelled` once the screen stands still.
+    async def _take_turn(self, text: str) -> None:
+        end: TurnEnd | OstlerError | None
+        try:
+            end = await self.driver.prompt(text)
+        except StoreError:
+            return  # nothing is done that the log does not have
+        except OstlerError as error:
+            end = error
+        if end is not None:
+            self._put(end)
 
-        False when it was pressed for that run before, by another request.
+    def interrupt(self, request: str = "") -> bool:
+        """Stops what the agent does and withdraws its questions; its run ends `cancelled` once it did.
+
+        False when that run was interrupted before, by another request.
         """
-        self.terminal.interrupt()
-        if self._run is None:
+        sent, has_screen = self._sent, self.driver.screen is not None
+        if has_screen or (sent is not None and sent.turn is not None):
+            self.driver.cancel()
+        if sent is None or (has_screen and not sent.message):
             return True
-        is_first = not self._run.cancelled
+        is_first = not sent.cancelled
         if is_first:
-            self._run.cancelled, self._run.cancelled_by = True, request
+            sent.cancelled, sent.cancelled_by = True, request
+        self.questions.withdraw()
+        if sent.turn is not None:
+            sent.turn.is_cancelled = True
+        self._wake.set()
         return is_first
 
     def is_taken_up(self, request: str) -> bool:
         """Whether a prompt is with the agent, although no fact says so yet."""
-        return self._sent is not None and self._sent.request == request
+        sent = self._sent
+        return sent is not None and sent.request == request and not sent.confirmed.done()
 
     def press(self, keys: bytes) -> None:
-        """Keys as a keyboard sends them, at any time. They are never stored."""
-        self.terminal.press(keys)
+        """Without a terminal only escape, which interrupts: keys never become a message."""
+        if self.driver.screen is None and keys == _ESCAPE:
+            self.interrupt()
+        else:
+            self.driver.press(keys)
 
     def paste(self, text: str) -> None:
-        self.terminal.paste(text)
+        self.driver.paste(text)
 
     def resize(self, columns: int, rows: int) -> None:
-        self.terminal.resize(columns, rows)
+        self.driver.resize(columns, rows)
 
     def view(self) -> ScreenSubscription:
-        """The live screen, for one more who watches it."""
-        return self.terminal.view()
+        """The live screen, for one more viewer."""
+        return self.driver.view(ScreenSubscription)
 
     async def close(self) -> None:
         """Ends the agent, and the session with it."""
-        await self.terminal.stop()
-        await asyncio.wait([self.ended])
-        if self._life is not None:
+        await self.driver.process.stop()
+        if self._life is None:
+            await self.driver.close()
+        else:
+            await asyncio.wait([self.ended])
             await self._life
 
-    # --- its life -------------------------------------------------------------------------------------
+    # --- what the driver reports ----------------------------------------------------------------------
 
-    async def begin(self, known: list[StoredMessage]) -> None:
-        self._known = {one.message.id: (one.seq, one.message.text) for one in known}
-        self.journal.on_failure = lambda error: self.terminal.process.kill()
-        self.terminal.process.ended.add_done_callback(lambda ended: self._stirred.set())
+    async def begin_turn(self, text: str) -> bool:
+        sent = self._sent = self._sent or _Sent.of(text, is_initial=True)
+        journal = self.journal
+        if self._screen_facts is not None:  # the screen is stable, or nothing would be sent
+            self._screen_facts.record(self.messages)
+        started = events.RunStarted(
+            version=__version__,
+            cwd=str(self.spec.cwd),
+            model=f"{self.spec.stored_driver}/{self.agent_type}",
+            request=sent.request,
+            agent=self.agent_type,
+        )
+        journal.record(started, run=journal.world.new_id("run"), settles=sent.request)
+        message = events.UserMessage((Text(text),), source="terminal", request=sent.request)
+        sent.message = journal.record(message, settles=sent.request).seq
+        self._inbox.drop(sent.request)
+        await journal.commit()
+        if self._screen_facts is None:
+            sent.turn = Turn(journal)
+        return not sent.cancelled
+
+    def update(self, update: Update) -> None:
+        self._put(update)
+
+    def screen_changed(self) -> None:
+        unsettled = self._unsettled
+        if self.driver.status == "stable" and (self._sent or unsettled or self._inbox.next_prompt):
+            self._wake.set()  # first the facts, then the status
+        else:
+            self._live_values.show_status(self.status)
+        self._live_values.show_message(unsettled)
+        self._live_values.show_screen()
+        self._notify()
+
+    async def permit(self, request: PermissionRequest) -> str | None:
+        chosen: str | None = await self._ask(request)
+        return chosen
+
+    async def choose(self, request: ChoiceRequest) -> tuple[str, ...] | None:
+        chosen: tuple[str, ...] | None = await self._ask(request)
+        return chosen
+
+    async def _ask(self, request: PermissionRequest | ChoiceRequest) -> Any:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._put(_Asked(request, answer))
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self._put(_Withdrawn(answer))
+            raise
+
+    def _put(self, item: _Pending) -> None:
+        self._pending.append(item)
+        if len(self._pending) > _MOST_PENDING:
+            self.driver.pause()
+        self._wake.set()
+
+    @property
+    def _unsettled(self) -> tuple[int, str] | None:
+        """The agent's message that is not a fact yet as it is on the screen."""
+        return self._screen_facts.unsettled(self.messages) if self._screen_facts is not None else None
+
+    # --- life -----------------------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Waits until the agent accepts prompts. If this raises, close the session."""
+        journal, process, spec = self.journal, self.driver.process, self.spec
+        journal.on_failure = lambda error: process.kill()
+        process.ended.add_done_callback(lambda ended: self._wake.set())
+        await journal.store.own_process(journal.lease, OWNED_AS, process.id)
+        async with renew_lease(journal):
+            await self.driver.start()
+        details: dict[str, Any] = {"agent_type": self.agent_type}
+        if self._screen_facts is not None:
+            details |= {"columns": spec.columns, "rows": spec.rows}
+        else:
+            details |= {"transport": spec.transport}
+        self._audit("started", "its agent was started", details)
+        if self._screen_facts is None and self.messages and not spec.conversation:
+            journal.record(events.Warned(_STARTS_OVER), run="")
+        await journal.commit()
         self._life = asyncio.ensure_future(self._live())
-        await self.journal.store.own_process(self.journal.lease, OWNED_AS, self.terminal.process.id)
-        size = {"columns": self.agent.columns, "rows": self.agent.rows}
-        about = {"agent_type": self.terminal.tracker.agent_type, **size}
-        self.journal.record(events.Audited("terminal.started", "its agent was started", about), run="")
-        await self.journal.commit()
+        if self._screen_facts is None:  # a screen's tracker sends it, when the agent is ready
+            if spec.initial_prompt:
+                self._send(_Sent.of(spec.initial_prompt, is_initial=True))
+            self._live_values.show_status(self.status)
+
+    def _audit(self, change: str, reason: str, details: dict[str, Any]) -> None:
+        subject = "agent" if self._screen_facts is None else "terminal"
+        self.journal.record(events.Audited(f"{subject}.{change}", reason, details), run="")
 
     async def _live(self) -> None:
-        """What becomes a fact does so here, one after the other; only the beginning of a run does not."""
-        process = self.terminal.process
+        """Facts are recorded here, one after the other; only the beginning of a run is not."""
+        journal, ended = self.journal, self.driver.process.ended
         try:
-            await live(self.journal, self._inbox, self._stirred, process.ended, self._go_on, self._end)
+            async with renew_lease(journal):
+                async with self._inbox.watched():
+                    while not ended.done():
+                        await self._wake.wait()
+                        self._wake.clear()
+                        await self._go_on()
+                await self._end(ended.result())
+        except StoreError as error:
+            journal.fail(error)
         finally:
             await self._leave()
 
     async def _go_on(self) -> None:
-        self._record_outcomes()
+        await self._take_pending()
         await self._inbox.read()
-        if self.terminal.tracker.status == "stable":
-            self._record_messages(self.terminal.tracker.messages)
-            if self._run is not None and self._run.delivered:
-                self._end_run("completed")
+        if self._screen_facts is not None and self.driver.status == "stable":
+            self._screen_facts.record(self.messages)
+            if self._sent is not None and self._sent.delivered:
+                await self._end_run(TurnEnd())
         await self.journal.commit()
-        if self.terminal.tracker.status == "stable" and not self._run and not self._sent:
-            self._say_next()
+        prompt = self._inbox.next_prompt
+        if prompt is not None and self._sent is None and self.driver.status == "stable":
+            self._send(_Sent.of(*prompt))
         self._live_values.show_status(self.status)
-        self._live_values.show_message(self._unsettled())
-        self._observers.changed()
+        self._live_values.show_message(self._unsettled)
+        self._notify()
 
-    def _say_next(self) -> None:
-        if (prompt := self._inbox.next_prompt) is not None:
-            self._say(*prompt)
-
-    async def _end(self) -> None:
-        """The agent has ended: what it showed at last is all that it said."""
-        exit_status = self.terminal.process.ended.result()
-        self.terminal.look()
-        self.last_screen = "\n".join(self.terminal.screen.lines()).strip()
-        self._record_outcomes()
-        self._record_messages(self.terminal.tracker.messages)
-        reason = f"the agent {end_reason(exit_status)}"
-        if self._run is not None:
-            self._end_run("interrupted", reason)
-        about = {"exit_status": exit_status}
-        self.journal.record(events.Audited("terminal.ended", reason, about), run="")
+    async def _end(self, exit_status: int) -> None:
+        if self._turn_task is not None:
+            await asyncio.wait({self._turn_task}, timeout=_TURN_END_WAIT)
+        self.last_screen = self.driver.last_output()
+        await self._take_pending()
+        reason = f"the agent {describe_exit(exit_status)}"
+        if self._screen_facts is None:
+            self.last_screen = self.last_screen or self.shown
+            await close_interrupted_run(self.journal)  # the driver may not have ended its turn
+        else:
+            self._screen_facts.record(self.messages)
+            if self._sent is not None and self._sent.message:
+                await self._end_run(OstlerError(reason))
+        details = {"exit_status": exit_status}
+        self._audit("ended", reason, details)
         await self.journal.commit()
 
     async def _leave(self) -> None:
-        await self.terminal.stop()
-        self.terminal.close()
+        process = self.driver.process
+        await process.stop()
+        if self._turn_task is not None:
+            self._turn_task.cancel()
+        self.questions.withdraw()
+        await self.driver.close()
         if self._sent is not None:
-            self._tell_sender(Undelivered(self._sent.ticket, STOPPED))
+            self._sent.confirm(OstlerError(STOPPED))
         self._live_values.clear()
-        await give_back(self.journal)
-        process = self.terminal.process
+        await release_journal(self.journal)
         self.ended.set_result(process.ended.result() if process.ended.done() else -signal.SIGKILL)
-
-    # --- what the terminal tells ----------------------------------------------------------------------
-
-    async def _begin_run(self, ticket: int, text: str) -> None:
-        sent = self._sent
-        request = sent.request if sent and sent.ticket == ticket != INITIAL_PROMPT else ""
-        self._record_messages(
-            self.terminal.tracker.messages
-        )  # the screen stands still, or none would be sent
-        agent_type = self.terminal.tracker.agent_type
-        started = events.RunStarted(
-            version=__version__,
-            cwd=str(self.agent.cwd),
-            model=f"terminal/{agent_type}",
-            request=request,
-            agent=agent_type,
-        )
-        self.journal.record(started, run=self.journal.world.new_id("run"), settles=request)
-        message = events.UserMessage((Text(text),), source="terminal", request=request)
-        self._run = _OpenRun(self.journal.record(message, settles=request).seq)
-        self._inbox.drop(request)
-        await self.journal.commit()
-
-    def _take_outcome(self, outcome: Outcome) -> None:
-        self._outcomes.append(outcome)
-        self._stirred.set()
-
-    def _see_screen(self) -> None:
-        tracker = self.terminal.tracker
-        if tracker.status == "stable" and (self._run or self._unsettled() or self._inbox.next_prompt):
-            self._stirred.set()  # first the facts, then the status that says they are there
-        else:
-            self._live_values.show_status(self.status)
-        self._live_values.show_message(self._unsettled())
-        self._live_values.show_screen()
-        self._observers.changed()
-
-    def _unsettled(self) -> tuple[int, str] | None:
-        """The agent's message that is not a fact as it is drawn now."""
-        messages = self.terminal.tracker.messages
-        if not messages or messages[-1].role == "user":
-            return None
-        last = messages[-1]
-        _, text = self._known.get(last.id, (0, ""))
-        return (last.id, last.text) if last.text.strip() and last.text != text else None
+        if self.driver.screen is None:
+            self._notify()
 
     # --- facts ----------------------------------------------------------------------------------------
 
-    def _record_outcomes(self) -> None:
-        outcomes, self._outcomes = self._outcomes, []
-        for outcome in outcomes:
-            if isinstance(outcome, Undelivered) and outcome.ticket == INITIAL_PROMPT:
-                self._warn_of_initial_prompt(outcome)
-            if isinstance(outcome, Delivered):
-                self._record_delivery()
-            elif self._run is not None and not self._run.delivered:
-                self._end_run("failed", outcome.reason, OstlerError(outcome.reason))
-            self._tell_sender(outcome)
+    async def _take_pending(self) -> None:
+        """Commits each before the next, so that nothing live is seen before the facts it follows."""
+        while self._pending:
+            await self._take(self._pending.popleft())
+            await self.journal.commit()
+        self.driver.resume()
 
-    def _warn_of_initial_prompt(self, outcome: Undelivered) -> None:
-        """Nobody waits for it, so whoever watches is told."""
-        then = "it is tried again" if outcome.again else "it is given up"
-        self._observers.warned(f"the initial prompt was not taken, {then}: {outcome.reason}")
+    async def _take(self, item: _Pending) -> None:
+        turn = self._sent.turn if self._sent else None
+        match item:
+            case Delivered():
+                self._note_delivery()
+            case Undelivered():
+                await self._fail_delivery(item)
+            case TurnEnd() | OstlerError():
+                await self._end_run(item)
+            case ConversationUpdate(conversation=conversation):
+                self._note_conversation(conversation)
+            case _Withdrawn(answer=answer):
+                self.questions.withdraw(answer)
+            case _Asked(answer=answer) if turn is None or turn.is_cancelled:
+                if not answer.done():
+                    answer.set_result(None)
+            case _Asked(request=request, answer=answer):
+                assert turn is not None
+                if not answer.done():
+                    self._note_delivery()
+                    self._conversation.take(request.call)
+                    question = self.questions.ask(request, turn, answer)
+                    self._conversation.ask(question, self.id)
+            case _ if turn is not None:
+                self._note_delivery()
+                self._conversation.take(item)
+                await turn.take(item)
 
-    def _record_delivery(self) -> None:
-        if self._run is None:
-            return
-        self._run.delivered = True
-        messages = self.terminal.tracker.messages
-        place = max(message.id for message in messages if message.role == "user")
-        self._known[place] = (self._run.message, messages[place].text)
-        self.journal.record(events.Delivered(self._run.message))
+    def _note_conversation(self, conversation: str) -> None:
+        """Recorded at once: a restart after a crash needs it."""
+        if conversation != self._conversation_id:
+            self._conversation_id = conversation
+            details = {CONVERSATION: conversation}
+            decision = events.Audited(CONVERSATION_DECISION, "its agent can go on with it", details)
+            self.journal.record(decision, run="")
 
-    def _tell_sender(self, outcome: Outcome) -> None:
+    def _note_delivery(self) -> None:
+        """Any reaction to a message shows that the agent has it."""
         sent = self._sent
-        if sent is None or sent.ticket != outcome.ticket:
+        if sent is None or sent.delivered or not sent.message:
             return
+        sent.delivered = True
+        if self._screen_facts is not None:
+            self._screen_facts.note_delivery(sent.message, self.messages)
+        self.journal.record(events.Delivered(sent.message))
+        if self.driver.confirms == "delivery":
+            sent.confirm()
+
+    async def _fail_delivery(self, outcome: Undelivered) -> None:
+        sent = self._sent
+        if sent is None:
+            return
+        if sent.is_initial:
+            then = "it is tried again" if outcome.again else "it is given up"
+            self._warn(f"the initial prompt was not taken, {then}: {outcome.reason}")
+        failure = OstlerError(outcome.reason)
+        if sent.message and not sent.delivered:
+            await self._end_run(failure, was_delivered=False)
         self._sent = None
-        if isinstance(outcome, Delivered):
-            sent.outcome.set_result(None)
-        else:
-            sent.outcome.set_exception(OstlerError(outcome.reason))
+        sent.confirm(failure)
 
-    def _record_messages(self, messages: tuple[AgentMessage, ...]) -> None:
-        for message in messages:
-            seq, text = self._known.get(message.id, (0, ""))
-            if message.text == text or not (seq or message.text.strip()):
-                continue
-            content = (Text(message.text),)
-            if seq:
-                self.journal.record(events.MessageRevised(seq, content))
-            elif message.role == "agent":
-                seq = self.journal.record(events.AssistantMessage("", content, "end")).seq
-            else:  # of an earlier conversation, that this one goes on with
-                seq = self.journal.record(events.UserMessage(content, source="terminal")).seq
-                self.journal.record(events.Delivered(seq))
-            self._known[message.id] = (seq, message.text)
-
-    def _end_run(self, status: RunStatus, reason: str = "", failure: OstlerError | None = None) -> None:
-        assert self._run is not None and self.journal.state.run is not None
-        run, self._run = self._run, None
-        if run.cancelled:
-            status, reason, failure = "cancelled", reason or "the agent was interrupted", None
-        duration = self.journal.world.now_ms() - self.journal.state.run.time_ms
+    async def _end_run(self, end: TurnEnd | OstlerError, *, was_delivered: bool = True) -> None:
+        sent, run, turn = self._sent, self.journal.state.run, self._sent.turn if self._sent else None
+        if sent is None or not sent.message:  # the driver refused it: there is no run
+            self._sent = None
+            if sent is not None and isinstance(end, OstlerError):
+                sent.confirm(end)
+            return
+        assert run is not None
+        self.questions.withdraw()
+        failure = end if isinstance(end, OstlerError) else None
+        has_died = was_delivered and failure is not None and self.driver.process.ended.done()
+        if turn is not None and not has_died:
+            self._note_delivery()
+        status: RunStatus = "interrupted" if has_died else "failed"
+        stop: StopReason = "other"
+        reason = failure.message if failure else ""
+        if isinstance(end, TurnEnd):
+            status, stop, reason = _RUN_STATUS.get(end.stop, "cancelled"), _STOP_REASON[end.stop], end.reason
+        if sent.cancelled or status == "cancelled":
+            status, stop, failure = "cancelled", "cancelled", None
+            reason = (reason if turn is None else "") or "the agent was interrupted"
+            if turn is not None:
+                turn.is_cancelled = True
+        own = await turn.end(stop) if turn is not None else events.Totals()
+        duration = max(0, self.journal.world.now_ms() - run.time_ms)
         ended = events.RunEnded(
             status,
             reason,
-            failure_of(failure) if failure else None,
-            own=events.Totals(duration_ms=max(0, duration)),
+            failure_of(failure) if failure and not has_died else None,
+            own=msgspec.structs.replace(own, duration_ms=duration),
             cumulative=self.journal.state.usage,
-            request=run.cancelled_by,
+            request=sent.cancelled_by,
+            context=turn.context if turn is not None else 0,
         )
-        self.journal.record(ended, settles=run.cancelled_by)
+        self.journal.record(ended, settles=sent.cancelled_by)
+        await self.journal.commit()
+        self._sent = None
+        if turn is not None:
+            self._confirm_turn(sent, failure)
 
-
-def end_reason(exit_status: int) -> str:
-    if exit_status >= 0:
-        return f"ended with exit status {exit_status}"
-    try:
-        return f"was ended by {signal.Signals(-exit_status).name}"
-    except ValueError:
-        return f"was ended by signal {-exit_status}"
+    def _confirm_turn(self, sent: _Sent, failure: OstlerError | None) -> None:
+        if failure is not None:
+            self._conversation.take_out_answer()
+            if sent.is_initial:
+                self._warn(f"the initial prompt failed: {failure.message}")
+        sent.confirm(failure)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
+from ostler.drivers.agent_spec import AgentSpec
 from ostler.drivers.driver import (
     ChoiceRequest,
     ConversationGone,
@@ -20,15 +21,16 @@ from ostler.drivers.driver import (
     FileChange,
     Option,
     PermissionRequest,
-    ProtocolAgentSpec,
+    ProtocolDriver,
     ReasoningUpdate,
+    SavedState,
     TextUpdate,
     ToolStatus,
     ToolUpdate,
     TurnEnd,
     UsageUpdate,
 )
-from ostler.drivers.json_lines import LineProcess
+from ostler.drivers.json_lines import JsonProcess
 from ostler.schema.errors import OstlerError
 from ostler.schema.usage import Usage
 
@@ -239,13 +241,13 @@ def _dicts_in(value: Any) -> list[Json]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-class StreamJsonDriver:
+class StreamJsonDriver(ProtocolDriver):
     """See `Driver`."""
 
-    def __init__(self, agent: ProtocolAgentSpec, session: str, listener: DriverListener) -> None:
-        self._agent = agent
-        self._listener = listener
-        self._is_greeted = False
+    def __init__(
+        self, spec: AgentSpec, session: str, listener: DriverListener, saved: SavedState | None = None
+    ) -> None:
+        super().__init__(spec, listener)
         self._numbers = count(1)
         self._asked: dict[str, asyncio.Future[None]] = {}
         """Our own control requests, until they are answered."""
@@ -258,20 +260,19 @@ class StreamJsonDriver:
         self._calls: set[str] = set()
         """Those of this turn that were told of. A subagent's are not, unless it asks for permission."""
         self._paid = 0.0
-        self.process = LineProcess(
-            agent, with_options(agent.command, agent.conversation), session, self._take
-        )
+        self.process = JsonProcess(spec, with_options(spec.command, spec.conversation), session, self._take)
         self.process.ended.add_done_callback(lambda ended: self._give_up())
 
-    async def start(self) -> None:
+    async def _handshake(self) -> None:
         await self._control({"subtype": "initialize", "hooks": None})
-        self._is_greeted = True
 
     async def prompt(self, text: str) -> TurnEnd:
+        if not await self._listener.begin_turn(text):
+            return TurnEnd("cancelled")
         self._turn = asyncio.get_running_loop().create_future()
         self._is_cancelled = False
         if self.process.ended.done():
-            raise self.process.problem("the agent has ended")
+            raise self.process.error("the agent has ended")
         message = {"role": "user", "content": text}
         self.process.send({"type": "user", "message": message, "parent_tool_use_id": None, "session_id": ""})
         try:
@@ -303,7 +304,7 @@ class StreamJsonDriver:
     def _give_up(self, problem: OstlerError | None = None) -> None:
         for waiting in (*self._asked.values(), self._turn):
             if waiting is not None and not waiting.done():
-                waiting.set_exception(problem or self.process.problem("the agent ended before it answered"))
+                waiting.set_exception(problem or self.process.error("the agent ended before it answered"))
                 waiting.exception()  # it may be nobody's: an interrupt's is not waited for
 
     # --- the control protocol -------------------------------------------------------------------------
@@ -377,7 +378,7 @@ class StreamJsonDriver:
                     self._asking[name].cancel()
             case {"type": "system", "subtype": "init", "session_id": str(conversation)}:
                 self._listener.update(ConversationUpdate(conversation))
-            case {"type": "result"} if self._agent.conversation and not self._is_greeted:
+            case {"type": "result"} if self._spec.conversation and not self.is_started:
                 self._give_up(ConversationGone(error_of(message)))
             case _ if self._turn is None or self._turn.done():
                 return  # what it does between turns, of itself, belongs to no run

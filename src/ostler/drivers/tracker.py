@@ -1,6 +1,4 @@
-"""What a terminal agent is doing and saying, from its screen and the time alone."""
-# MERGED: How long things take on a screen. All in seconds.
-# MERGED: One message on its way into a terminal: written, echoed, entered, taken up.
+"""What a terminal agent does and says, from its screen and the time alone; the delivery of one message."""
 
 from __future__ import annotations
 
@@ -10,34 +8,19 @@ from enum import Enum
 import msgspec
 
 from ostler.drivers.agent_messages import Conversation
-from ostler.drivers.driver import AgentMessage, SavedState, Status
+from ostler.drivers.agent_spec import Timing
+from ostler.drivers.driver import (
+    NOT_WAITING,
+    STOPPED,
+    AgentMessage,
+    Delivered,
+    SavedState,
+    Status,
+    Undelivered,
+)
 from ostler.drivers.screen import ASCII_WHITESPACE
 from ostler.drivers.screen_text import is_ready, only_blinks
 from ostler.schema.errors import SessionBusy, UsageError
-
-
-class Timing(msgspec.Struct, frozen=True):
-    look_interval: float = 0.025
-    # A frame is taken for complete when nothing more arrived for `quiet`, or after `longest_frame` in any
-    # case. A program that says when it begins and ends a frame gets more time.
-    quiet: float = 0.016
-    longest_frame: float = 0.048
-    longest_announced_frame: float = 0.150
-    stability: float = 2.0
-    # The echo of what was written: looked for at growing intervals, then it has to stand still.
-    echo_timeout: float = 2.0
-    echo_first_poll: float = 0.050
-    echo_longest_poll: float = 0.500
-    echo_settle: float = 1.0
-    # After Enter the screen has to change; Enter is repeated for programs that swallowed it.
-    processing_timeout: float = 15.0
-    processing_first_look: float = 0.025
-    enter_again: float = 3.0
-    # An accepted message may find the screen moving again; it is not kept for ever.
-    longest_queued: float = 15.0
-    # An agent whose input box is not known is ready when its screen has not changed for so long.
-    ready_after: float = 10.0
-
 
 _PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 
@@ -140,12 +123,6 @@ class Delivery:
         return []
 
 
-NOT_WAITING = "message can only be sent when the agent is waiting for user input"
-
-
-STOPPED = "context canceled"
-
-
 INITIAL_PROMPT = 0
 
 
@@ -160,20 +137,6 @@ class Write(msgspec.Struct, frozen=True):
     """Bytes for the terminal, in order."""
 
     data: bytes
-
-
-class Delivered(msgspec.Struct, frozen=True):
-    """The agent reacted to the message that `send` gave this number."""
-
-    ticket: int
-
-
-class Undelivered(msgspec.Struct, frozen=True):
-    """It did not; the message is not part of the conversation. `again`: it will be tried once more."""
-
-    ticket: int
-    reason: str
-    again: bool = False
 
 
 Event = Write | Delivered | Undelivered

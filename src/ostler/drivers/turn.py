@@ -15,6 +15,7 @@ with what. So its facts are those of our own runs without steps and model calls:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -22,7 +23,9 @@ import msgspec
 from ostler.core.call_context import bounded
 from ostler.core.journal import Journal
 from ostler.core.tool import ResultLimits
+from ostler.drivers.agent_messages import StoredMessage
 from ostler.drivers.driver import (
+    AgentMessage,
     FileChange,
     PlanUpdate,
     ReasoningUpdate,
@@ -259,3 +262,41 @@ def change_details(changes: tuple[FileChange, ...]) -> dict[str, Any]:
         "diff": "\n".join(one.text for one in diffs),
         "diff_truncated": any(one.truncated for one in diffs),
     }
+
+
+class ScreenFacts:
+    """The messages of a screen as facts: a new one is recorded, a changed one revised."""
+
+    def __init__(self, journal: Journal, stored: Iterable[StoredMessage]) -> None:
+        self._journal = journal
+        self._facts = {one.message.id: (one.seq, one.message.text) for one in stored}
+        """By the tracker's message id: the number and the text of the fact."""
+
+    def record(self, messages: Iterable[AgentMessage]) -> None:
+        """Called while the screen is stable."""
+        for message in messages:
+            seq, text = self._facts.get(message.id, (0, ""))
+            if message.text == text or not (seq or message.text.strip()):
+                continue
+            content = (Text(message.text),)
+            if seq:
+                self._journal.record(events.MessageRevised(seq, content))
+            elif message.role == "agent":
+                seq = self._journal.record(events.AssistantMessage("", content, "end")).seq
+            else:  # of an earlier conversation that this one continues
+                seq = self._journal.record(events.UserMessage(content, source="terminal")).seq
+                self._journal.record(events.Delivered(seq))
+            self._facts[message.id] = (seq, message.text)
+
+    def note_delivery(self, seq: int, messages: tuple[AgentMessage, ...]) -> None:
+        """The tracker's last user message is the fact of that number."""
+        place = max(message.id for message in messages if message.role == "user")
+        self._facts[place] = (seq, messages[place].text)
+
+    def unsettled(self, messages: tuple[AgentMessage, ...]) -> tuple[int, str] | None:
+        """The agent's last message, if the screen shows it other than its fact."""
+        if not messages or messages[-1].role == "user":
+            return None
+        last = messages[-1]
+        _, text = self._facts.get(last.id, (0, ""))
+        return (last.id, last.text) if last.text.strip() and last.text != text else None

@@ -15,15 +15,16 @@ from ostler.context.providers import ContextProvider, ProviderRequest
 from ostler.context.session_context import SessionContext
 from ostler.core.cancellation import CancelToken
 from ostler.core.context import Context
-from ostler.core.harness import Harness, OpenSession
-from ostler.core.hooks import Hook, HookFailed, PlannedSwitch, asked_in
-from ostler.core.journal import Journal, hook_scope
+from ostler.core.harness import Harness, OpenSession, SessionListener
+from ostler.core.hooks import Hook, HookFailed, HookScope, PlannedSwitch, hook_scope
+from ostler.core.journal import Journal
 from ostler.core.tool import Tool
 from ostler.extensions.event_channel import own_copy
 from ostler.extensions.executor import ExtensionError, call, call_within, described, place_of, wants_context
 from ostler.extensions.extension import Command, Extension, HookHandler, RegisteredProvider
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.extension_session import ExtensionSession
+from ostler.extensions.idle_host import set_host
 from ostler.extensions.ui.front_end import FrontEnd, Headless
 from ostler.extensions.ui.ui_host import COMMAND_SECONDS, UIHost
 from ostler.schema.errors import NotFound, OstlerError, SessionBusy, UsageError, describe_error
@@ -36,12 +37,14 @@ SWITCH_SECONDS = 600.0
 """How long a run is waited for before its session is left."""
 
 
-class ExtensionHost(UIHost):
+class ExtensionHost(UIHost, SessionListener):
     """Extensions in their order, for one harness and the harnesses of its children.
 
     The hooks of all extensions stand behind those of the host program, in the order of the extensions and,
     within one, in the order they were registered. A session is attended from its opening to its end.
     """
+
+    is_extension_host = True
 
     def __init__(
         self,
@@ -83,7 +86,7 @@ class ExtensionHost(UIHost):
     def install_into(self, harness: Harness) -> None:
         """From now on the extensions hold in every session of this harness, and in those of its children."""
         self._harness = harness
-        harness.attendant = self
+        set_host(harness, self)
         self.apply()
 
     def apply(self) -> None:
@@ -132,7 +135,9 @@ class ExtensionHost(UIHost):
             return
         from ostler.extensions.context_api.session_info import limited
 
-        limit = Hook("before_step", lambda plan: limited(self, asked_in.get(), plan), name="active tools")
+        limit = Hook(
+            "before_step", lambda plan, scope: limited(self, scope.session, plan), name="active tools"
+        )
         self._tool_limits = [limit]
         self._harness.hooks.add(limit)
 
@@ -182,7 +187,7 @@ class ExtensionHost(UIHost):
         roots = [
             one
             for one in self.sessions.values()
-            if one.session.harness.place is None and not one.session.journal.failed
+            if one.session.position is None and not one.session.journal.failed
         ]
         for attending in roots:
             attending.warn(text)
@@ -190,9 +195,9 @@ class ExtensionHost(UIHost):
             self.say(text)
 
     def _hook(self, extension: Extension, handler: HookHandler) -> Hook:
-        async def ask(subject: Any) -> Any:
+        async def ask(subject: Any, scope: HookScope) -> Any:
             await self._replaced.wait()
-            attending = self.sessions.get(asked_in.get())
+            attending = self.sessions.get(scope.session)
             channel = attending.channels.get(extension.name) if attending else None
             if channel is None and extension.name not in self.extensions:
                 return None  # removed a moment ago
@@ -307,8 +312,8 @@ class ExtensionHost(UIHost):
         if not isinstance(face, Headless):
             await _no_run_is_open(context.journal)
         hooks = context.session.harness.hooks
-        over = hook_scope(context.journal, CancelToken())
-        if refusal := await hooks.before_leaving(planned, over):
+        scope = hook_scope(context.journal, CancelToken())
+        if refusal := await hooks.before_leaving(planned, scope):
             raise UsageError(refusal.reason or "an extension does not want to leave the session")
         context.attending.channels[context.extension.name].abandon()
         return await face.switch("", planned.prompt)

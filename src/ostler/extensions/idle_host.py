@@ -10,14 +10,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ostler.context.files import folders_up_to
 from ostler.core.harness import Harness, OpenSession, SessionListener
 from ostler.core.tool import Tool
 from ostler.permissions.memory import project_folder
 from ostler.permissions.trust import EXTENSIONS
-from ostler.schema.errors import NotFound
 from ostler.store.paths import configuration_file, state_folder
 
 if TYPE_CHECKING:
@@ -112,14 +111,16 @@ def _content(path: str, folder: int) -> bytes:
         os.close(descriptor)
 
 
-class IdleHost:
+class IdleHost(SessionListener):
     """Goes along with sessions as a host would; when something appears, a host takes over."""
+
+    is_extension_host = True
 
     def __init__(self, harness: Harness, make_host: Callable[[], ExtensionHost]) -> None:
         self._harness = harness
         self._make_host = make_host
         self._sessions: dict[str, OpenSession] = {}
-        self._host: SessionListener | None = None
+        self._host: ExtensionHost | None = None
         """Also for children, whose harnesses know only us."""
         self._timer: asyncio.TimerHandle | None = None
         self._watch: FileWatcher | None = None
@@ -187,17 +188,21 @@ class IdleHost:
         if self._host:
             self._host.on_tool_error(session, tool, error)
 
-    async def run_command(self, session: OpenSession, name: str, arguments: str) -> str:
-        if self._host:
-            return await self._host.run_command(session, name, arguments)
-        raise NotFound(f"there is no command {name!r} here: no extension is loaded")
+    async def run_command(self, session: OpenSession, name: str, arguments: str) -> str | None:
+        return await self._host.run_command(session, name, arguments) if self._host else None
 
 
 def active_host(harness: Harness) -> ExtensionHost | None:
     """The host of a harness, if there are extensions; the first may come while it runs."""
-    attendant = harness.attendant
-    if attendant is None or isinstance(attendant, IdleHost):
-        return None
-    from ostler.extensions.host import ExtensionHost
+    host = _listener_of(harness)
+    return None if host is None or isinstance(host, IdleHost) else cast("ExtensionHost", host)
 
-    return attendant if isinstance(attendant, ExtensionHost) else None
+
+def set_host(harness: Harness, host: IdleHost | ExtensionHost) -> None:
+    """Makes it the listener of extensions, in place of another one."""
+    others = [one for one in harness.listeners if one is not _listener_of(harness)]
+    harness.listeners = [*others, host]
+
+
+def _listener_of(harness: Harness) -> SessionListener | None:
+    return next((one for one in harness.listeners if one.is_extension_host), None)

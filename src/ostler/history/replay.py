@@ -18,8 +18,10 @@ from typing import Any, Literal, cast, get_args
 
 import msgspec
 
+from ostler.core.budget import Budget
 from ostler.core.cancellation import CancelToken
-from ostler.core.harness import Harness
+from ostler.core.children import SpawnedChildren
+from ostler.core.harness import Children, Harness, TreePosition
 from ostler.core.hooks import (
     Allow,
     Ask,
@@ -54,7 +56,7 @@ from ostler.schema.events import RunEnded, RunWaiting
 from ostler.schema.facts import Fact
 from ostler.schema.ids import new_id
 from ostler.schema.outcomes import Failed, Ok, Pending, Settled, failed, ok
-from ostler.schema.requests import Steer
+from ostler.schema.requests import AnyRequest, Steer
 from ostler.store.memory import MemoryStore
 from ostler.tools.child_process import stop_background
 
@@ -212,9 +214,6 @@ class RunReplay:
         said = self._steers.pop(run.steps + 1, []) if run else []
         return [Steer(id=message.request, content=message.content) for message in said]
 
-    async def read(self) -> None:
-        pass
-
     async def answer(self, asked: events.QuestionAsked) -> Any:
         """The recorded answer to the next question about this call."""
         recorded = self.run.questions.get(asked.call, [])
@@ -349,9 +348,9 @@ class ReplayHooks(Hooks):
     def __contains__(self, point: Point) -> bool:
         return point in ("before_step", "after_tool", "after_failure") or point in self._own
 
-    async def before_step(self, plan: StepPlan, over: HookScope) -> StepPlan | Refuse:
+    async def before_step(self, plan: StepPlan, scope: HookScope) -> StepPlan | Refuse:
         run = self._replay.run
-        verdict = await self._own.before_step(plan, over)
+        verdict = await self._own.before_step(plan, scope)
         if not self._own_counts:
             if plan.number in run.refused_steps:
                 return Refuse(run.refused_steps[plan.number])
@@ -361,21 +360,21 @@ class ReplayHooks(Hooks):
             return verdict
         return msgspec.structs.replace(verdict, model=self._model)
 
-    async def context(self, draft: ContextDraft, over: HookScope) -> ContextDraft | Refuse:
-        return await self._own.context(draft, over)
+    async def context(self, draft: ContextDraft, scope: HookScope) -> ContextDraft | Refuse:
+        return await self._own.context(draft, scope)
 
     async def before_tool(
-        self, planned: PlannedCall, over: HookScope, *, last_guard: Hook | None = None
+        self, planned: PlannedCall, scope: HookScope, *, last_guard: Hook | None = None
     ) -> tuple[PlannedCall, Refuse | Ask | Allow | None]:
-        return await self._own.before_tool(planned, over, last_guard=last_guard)
+        return await self._own.before_tool(planned, scope, last_guard=last_guard)
 
-    async def after_tool(self, finished: FinishedCall, over: HookScope) -> FinishedCall:
-        return self._replay.settle(await self._own.after_tool(finished, over))
+    async def after_tool(self, finished: FinishedCall, scope: HookScope) -> FinishedCall:
+        return self._replay.settle(await self._own.after_tool(finished, scope))
 
-    async def before_message(self, draft: DraftMessage, over: HookScope) -> Suppress | Replace | None:
-        return await self._own.before_message(draft, over)
+    async def before_message(self, draft: DraftMessage, scope: HookScope) -> Suppress | Replace | None:
+        return await self._own.before_message(draft, scope)
 
-    async def after_failure(self, failed: FailedCall, over: HookScope) -> Retry | GiveUp | None:
+    async def after_failure(self, failed: FailedCall, scope: HookScope) -> Retry | GiveUp | None:
         return Retry() if self._replay.retries() else GiveUp()
 
 
@@ -406,6 +405,48 @@ class Stage(msgspec.Struct, frozen=True):
     which hooks there were: the tools are those that were offered, and what hooks did is the log's word."""
     before_run: Callable[[Harness, RecordedRun], None] | None = None
     """Makes the harness fit for a run."""
+    memory: dict[str, Any] = msgspec.field(default_factory=dict)
+    """What the tools keep between their calls, in all runs of the recording."""
+
+
+class ReplaySession:
+    """The session of a replayed run, as the loop sees it."""
+
+    def __init__(self, journal: Journal, harness: Harness, memory: dict[str, Any]) -> None:
+        self.journal = journal
+        self.harness = harness
+        self.memory = memory
+        self.questions = Questions()
+        self.position: TreePosition | None = None
+        self.children: Children | None = None
+        self.budget: Budget | None = None
+        self.loop: Loop | None = None
+        self.is_running = True
+
+    @property
+    def id(self) -> str:
+        return self.journal.session
+
+    @property
+    def spawned(self) -> SpawnedChildren:
+        return SpawnedChildren(self, None)
+
+    def cancel(self, reason: str = "") -> None:
+        pass
+
+    async def read_inbox(self) -> None:
+        pass
+
+    async def handle(self, request: AnyRequest) -> None:
+        pass
+
+
+class ReplayLoop(Loop):
+    """Takes its steers from the recording."""
+
+    def __init__(self, session: ReplaySession, cancel: CancelToken, replay: RunReplay) -> None:
+        super().__init__(session, cancel)
+        self.take_steers = replay.take  # type: ignore[method-assign]
 
 
 class _Tape(MemoryStore):
@@ -434,7 +475,7 @@ async def replay(recording: Recording, stage: Stage) -> ReplayResult:
             if replayed.difference:
                 return ReplayResult(run.number, requests, exact, results, replayed.difference)
     finally:
-        await stop_background(stage.harness.memory)
+        await stop_background(stage.memory)
         if stage.live:
             World().kill_processes_of(session)
     return ReplayResult(len(runs), requests, exact, results)
@@ -460,12 +501,12 @@ async def _replay_run(run: RecordedRun, tape: _Tape, session: str, stage: Stage)
         reasoning=_reasoning(then) or own.reasoning,
         asker=replaying.answer if run.questions else None,
         waits_for_answers=False,
+        listeners=[],
     )
     offered = {name for step in run.steps.values() for name in step.tools}
     names = own.tools if stage.own else offered
     harness.set_tools([ReplayedTool(name, own.tools.get(name), replaying, live=stage.live) for name in names])
-    loop = Loop(journal, harness, cancel=cancel, questions=Questions())
-    loop.steering = replaying
+    loop = ReplayLoop(ReplaySession(journal, harness, stage.memory), cancel, replaying)
     replaying.finish(await loop.advance())
     return replaying
 

@@ -16,6 +16,7 @@ from typing import Literal
 
 import msgspec
 
+from ostler.core.files import write_atomically
 from ostler.core.model import Model, ModelDone, ModelFailure, ModelRequest
 from ostler.core.transcript import Transcript
 from ostler.models.providers import Provider
@@ -202,20 +203,9 @@ def forget_key(path: Path, provider: str) -> None:
 
 
 def write_privately(path: Path, content: bytes) -> None:
-    """Replaces the file in one step. Nobody else can read it, at no moment."""
-    beside = path.with_name(f".{new_id('tmp')}")
+    """Replaces a file that only its owner can read. Raises `ConfigurationError`."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
+        write_atomically(path, content, private=True)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
 

@@ -14,6 +14,7 @@ from secrets import token_urlsafe
 import msgspec
 
 from ostler.core.model import ModelEvent, ModelFailure, ModelRequest
+from ostler.core.processes import OwnedGroup
 from ostler.models.catalogue import ModelProfile
 from ostler.models.gguf_server import Order, Served
 from ostler.models.http_client import DirectTransport
@@ -79,15 +80,15 @@ class GgufModel:
     async def _load(self) -> _Serving:
         key = token_urlsafe(32)
         order = Order(str(self._path.absolute()), key, self._template(), self._context or 0)
-        process = _started()
+        server = _start()
         try:
             async with asyncio.timeout(LOAD_SECONDS):
-                served = await asyncio.to_thread(_served, process, order)
+                served = await asyncio.to_thread(_served, server.process, order)
         except TimeoutError:
-            _end(process)
+            server.kill()
             raise InvalidRequest(f"{self._path} was not loaded within {LOAD_SECONDS:g} s") from None
         except BaseException:
-            _end(process)
+            server.kill()
             raise
         transport = DirectTransport()
         chat = ChatModel(
@@ -99,7 +100,7 @@ class GgufModel:
             provider="gguf",
             dialect=DIALECTS["llamacpp"],
         )
-        return _Serving(process, transport, chat, served.knows_tools)
+        return _Serving(server, transport, chat, served.knows_tools)
 
     @property
     def _template_file(self) -> Path:
@@ -124,19 +125,19 @@ class _Serving:
     """A server that answers."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], transport: DirectTransport, chat: ChatModel, knows_tools: bool
+        self, server: OwnedGroup, transport: DirectTransport, chat: ChatModel, knows_tools: bool
     ) -> None:
         self.chat = chat
         self.knows_tools = knows_tools
-        self._process = process
+        self._server = server
         self._transport = transport
 
     def is_alive(self) -> bool:
-        return self._process.poll() is None
+        return self._server.process.poll() is None
 
     async def stop(self) -> None:
         await self._transport.aclose()
-        _end(self._process)
+        self._server.kill()
 
 
 def _is_spent(loading: asyncio.Task[_Serving]) -> bool:
@@ -146,15 +147,10 @@ def _is_spent(loading: asyncio.Task[_Serving]) -> bool:
     return loading.cancelled() or loading.exception() is not None or not loading.result().is_alive()
 
 
-def _started() -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        # Without -P, a directory named like a module of ours would be imported from where we work.
-        [sys.executable, "-P", "-m", "ostler.models.gguf_server"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,  # Ctrl-C is meant for us
-    )
+def _start() -> OwnedGroup:
+    # Without -P, a directory named like a module of ours would be imported from where we work.
+    command = [sys.executable, "-P", "-m", "ostler.models.gguf_server"]
+    return OwnedGroup(command, cwd=Path.cwd(), stdin=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def _served(process: subprocess.Popen[bytes], order: Order) -> Served:
@@ -178,15 +174,6 @@ def _cause(said: Iterable[str]) -> str:
     lines = [line for line in said if line]
     named = [line.partition(_CAUSE)[2] for line in lines if _CAUSE in line]
     return next(iter([*named, *lines[-1:]]), "")
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with suppress(BrokenPipeError):  # what was still to be written
-                pipe.close()
 
 
 def _checked(path: Path) -> Path:

@@ -7,7 +7,6 @@ gets what went wrong or, once the model can be asked, a `Served`. Run it with `p
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 from http.client import HTTPConnection
@@ -42,7 +41,6 @@ class Properties(msgspec.Struct, frozen=True):
 
 def main() -> None:
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
-    _die_with_owner()
     xllamacpp = import_module("xllamacpp")  # which has no types
     parameters = xllamacpp.CommonParams()
     parameters.model.path = order.path
@@ -62,16 +60,6 @@ def main() -> None:
         os.dup2(nowhere, descriptor)
     sys.stdin.buffer.read()
     os._exit(0)
-
-
-def _die_with_owner() -> None:
-    """Lets the end of standard input be a signal that is deadly on Linux, even while a model is loaded.
-
-    On other systems it is noticed when the model has been loaded.
-    """
-    owner = sys.stdin.fileno()
-    fcntl.fcntl(owner, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(owner, fcntl.F_SETFL, fcntl.fcntl(owner, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def _cores() -> int:

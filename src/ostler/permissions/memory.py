@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from ostler.core.files import write_atomically
 from ostler.permissions.rules import Effect, Rule, parse_rule
 from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.store.paths import permissions_file
@@ -100,14 +101,12 @@ def _put(memory: Memory, project: Path | None, rules: list[Remembered]) -> None:
 def _changing() -> Iterator[Memory]:
     """The memory, written back at the end; two processes that change it wait for each other."""
     path = permissions_file()
-    new = path.with_suffix(".new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with path.with_suffix(".lock").open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             memory = read_memory()
             yield memory
-            new.write_bytes(msgspec.json.format(msgspec.json.encode(memory)))
-            new.replace(path)
+            write_atomically(path, msgspec.json.format(msgspec.json.encode(memory)), private=True)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ostler.core.files import write_atomically
 from ostler.schema.errors import ConfigurationError
 from ostler.store.paths import trust_file
 
@@ -161,10 +162,7 @@ def _read() -> dict[str, str]:
 
 def _write(trusted: dict[str, str]) -> None:
     path = trust_file()
-    new = path.with_suffix(".new")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        new.write_bytes(msgspec.json.encode(trusted))
-        new.replace(path)
+        write_atomically(path, msgspec.json.encode(trusted), private=True)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None

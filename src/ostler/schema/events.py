@@ -1,21 +1,18 @@
 """Every event there is, as one tagged union.
 
-An event is an *entry* (has a parent, forms the session's tree, may be told to the model), a *record*
-(belongs to the whole session, does not rewind), a *delta* (live only; the fact that follows holds or
-names the whole) or a *live value* (present state without history, replaced whole). Entries and records
-are facts: stored, numbered, committed before anybody sees them. `governance.py` says what becomes of
-each. Fields that have their default are left out of the JSON.
-
-`seq`, `session`, `run`, `time`, `parent` and `origin` belong to the envelope of a fact (`facts.py`); no
-event has a field of that name.
+An event is an *entry* (has a parent, forms the session's tree, may be sent to the model), a *record* (belongs
+to the whole session, does not rewind), a *delta* (live only; the fact that follows has the whole) or a *live
+value* (current state without history). Entries and records are facts: stored, numbered, committed before
+anything sees them. `visibility.py` decides who gets each event. Fields with their default are left out of the
+JSON. No event has a field that `facts.py` puts into the envelope (`seq`, `session`, `run` …).
 """
-# MERGED: Facts that extensions make: entries of their own, state that they keep, commands that people ran.
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ostler.schema.errors import Failure
 from ostler.schema.live_events import CaughtUp as CaughtUp
@@ -44,7 +41,7 @@ from ostler.schema.usage import Usage
 
 
 class ExtensionEntry(Entry, frozen=True):
-    """An extension's own entry on the tree. `told` is what the model is told of it, if anything."""
+    """An extension's own entry on the tree. `told` is what the model gets of it, if anything."""
 
     extension: str
     name: str
@@ -62,7 +59,7 @@ class ExtensionState(Record, frozen=True):
 
 
 class CommandRan(Record, frozen=True):
-    """Somebody ran an extension's command. `text` is what it said, or why it failed."""
+    """A user ran an extension's command. `text` is its output, or why it failed."""
 
     name: str
     arguments: str = ""
@@ -73,8 +70,6 @@ class CommandRan(Record, frozen=True):
 
 
 # --- the session ------------------------------------------------------------------------------------
-
-
 class SessionStarted(Record, frozen=True):
     """The first fact of every session."""
 
@@ -89,7 +84,7 @@ class SessionStarted(Record, frozen=True):
 
 
 class SessionRenamed(Record, frozen=True):
-    """The session has this title from now on."""
+    """The session has a new title."""
 
     title: str
     request: str = ""
@@ -111,7 +106,7 @@ class LeafMoved(Record, frozen=True):
 
 
 class SettingsChanged(Record, frozen=True):
-    """Settings that hold from the next step on; only those that changed are present."""
+    """Settings that apply from the next step on; only those that changed are present."""
 
     model: str = ""
     reasoning: str = ""
@@ -122,57 +117,55 @@ class SettingsChanged(Record, frozen=True):
 
 
 class RequestRefused(Record, frozen=True):
-    """A request from the inbox that was taken up and declined."""
+    """A request from the inbox was refused."""
 
     request: str
     reason: str
 
 
 class PromptsHeld(Record, frozen=True):
-    """Prompts in the inbox wait until someone releases them."""
+    """Prompts in the inbox wait until a user releases them."""
 
     reason: str
 
 
 class PromptsReleased(Record, frozen=True):
-    """The prompts that were held may start."""
+    """The held prompts may start."""
 
     request: str = ""
 
 
 # --- a run, in order --------------------------------------------------------------------------------
-
-
 RunStatus = Literal["completed", "cancelled", "refused", "limit", "interrupted", "failed"]
+Purpose = Literal["step", "compaction", "summary", "title", "extension", "aside"]
+WaitReason = Literal["question", "pending", "paused"]
 
 
 class RunStarted(Record, frozen=True):
-    """A run begins: by which version, where, with which model and under which limits."""
+    """A run starts, with its version, folder, model and limits."""
 
     version: str
     cwd: str
     model: str
     request: str = ""
-    """The request that caused it, for one that came through the inbox."""
+    """The request that started it, if it came through the inbox."""
     permissions: str = ""
     limits: Limits = Limits()
     extensions: tuple[str, ...] = ()
     continues: bool = False
-    """No new message: the run goes on with the transcript as it is."""
+    """No new message: the run continues the transcript as it is."""
     root: str = ""
-    """The run at the root of the tree of children, when it is not this one."""
+    """The run at the root of the tree of children, if it is not this one."""
     parent_run: str = ""
     depth: int = 0
-    """How many runs are above it."""
     trace: str = ""
-    """The host's id of the work that this run is a part of."""
+    """The host's id of the work that this run belongs to."""
     tags: dict[str, str | int | float | bool] = {}  # noqa: RUF012  # each struct gets its own
     agent: str = ""
-    """The named agent that works here."""
 
 
 class UserMessage(Entry, frozen=True):
-    """What a person, a steer, a reminder or a host says to the model. `hidden`: told, but not shown."""
+    """A message to the model from a user, a steer, a reminder or a host. `hidden`: sent, but not shown."""
 
     content: tuple[PlainBlock, ...]
     source: Literal["prompt", "steer", "reminder", "hook", "terminal"] = "prompt"
@@ -181,13 +174,10 @@ class UserMessage(Entry, frozen=True):
 
 
 class StepStarted(Record, frozen=True):
-    """A step begins, with these tools on offer. Steps count from 1 in each run."""
+    """A step starts, with these tools. Steps count from 1 in each run."""
 
     number: int
     tools: tuple[str, ...] = ()
-
-
-Purpose = Literal["step", "compaction", "summary", "title", "extension", "aside"]
 
 
 class ModelCalled(Record, frozen=True):
@@ -196,7 +186,7 @@ class ModelCalled(Record, frozen=True):
     id: str
     model: str
     digest: str
-    """Of the request in the vocabulary's terms: what was sent, not how its wire spells it."""
+    """Of the request in this schema's terms, not in the vendor's."""
     attempt: int = 1
     purpose: Purpose = "step"
     messages: int = 0
@@ -205,7 +195,7 @@ class ModelCalled(Record, frozen=True):
 
 
 class UsageReported(Record, frozen=True, tag="usage"):
-    """Exactly one for each `model_called`, also when it failed or was cut."""
+    """Exactly one for each `model_called`, even if it failed or was interrupted."""
 
     call: str
     model: str
@@ -215,37 +205,35 @@ class UsageReported(Record, frozen=True, tag="usage"):
 
 
 class AssistantMessage(Entry, frozen=True):
-    """What the model answered. `content` is told to the model; `shown`, where a hook replaced it, to people.
-
-    `suppressed`: a hook withheld it from people altogether.
-    """
+    """The model's answer. The model gets `content`; users see `shown` if a hook replaced it, and nothing if a
+    hook set `suppressed`."""
 
     call: str
     """The `model_called` that it answers."""
     content: tuple[Block, ...]
     stop_reason: StopReason
     model: str = ""
-    """As the vendor reported it, where that differs from what was asked for."""
+    """As the vendor reported it, if it differs from the requested one."""
     shown: tuple[Block, ...] | None = None
     suppressed: bool = False
     request_id: str = ""
 
 
 class ModelFailed(Record, frozen=True):
-    """A model call that brought no message. `partial` is what had been streamed, for people only."""
+    """A model call without a message. `partial` is what had been streamed, for users only."""
 
     call: str
     failure: Failure
     attempt: int = 1
     retry_in: float | None = None
-    """Seconds until it is tried again; absent when it is not."""
+    """Seconds until the retry; absent if there is none."""
     rescue: str = ""
-    """The other model that is asked then, and for the rest of the run."""
+    """The fallback model, used for the rest of the run."""
     partial: tuple[Block, ...] = ()
 
 
 class ToolCalled(Entry, frozen=True):
-    """What the model asked for, as it asked. `malformed` says why the arguments are not usable."""
+    """A tool call as the model wrote it. `malformed` says why its arguments are unusable."""
 
     call: str
     name: str
@@ -254,40 +242,37 @@ class ToolCalled(Entry, frozen=True):
     kind: str = "other"
     malformed: str = ""
     display: Display | None = None
-    """How the tool wants to be shown."""
 
 
 class ToolStarted(Record, frozen=True):
-    """The intent to run a tool, committed before it begins. A refused call has none."""
+    """The intent to run a tool, committed before it starts. A refused call has none."""
 
     call: str
     name: str
     attempt: int = 1
     arguments: dict[str, Any] | None = None
-    """After hooks, where they rewrote what the model asked."""
+    """After hooks, if they changed the model's arguments."""
     key: str = ""
-    """Idempotency key."""
     child: str = ""
-    """The session of the child run that this call is."""
+    """The session of the child run behind this call."""
     allowed_by: str = ""
     """The rule or the profile that permitted it."""
 
 
 class ChildStarted(Record, frozen=True):
-    """A call has a child: a run in a session of its own. Or an extension has: then `call` is empty."""
+    """A call or, with an empty `call`, an extension started a child: a run in its own session `child`."""
 
     call: str
     child: str
-    """The child's session."""
     agent: str = ""
     task: str = ""
-    """The beginning of what it was asked."""
+    """The first words of its prompt."""
     extension: str = ""
-    """The one that spawned it. Outside of a run its child belongs to no run either."""
+    """The extension that spawned it. A child spawned outside a run belongs to no run."""
 
 
 class ChildUsed(Record, frozen=True):
-    """What another vendor's agent says that it used for this call. It counts as its parent's children's."""
+    """Usage that another vendor's agent reports for this call; it counts toward the parent's `children`."""
 
     call: str
     child: str
@@ -295,15 +280,13 @@ class ChildUsed(Record, frozen=True):
 
     @property
     def totals(self) -> Totals:
-        """What it adds to those. A price that is not told is not known, and no limit of cost asks for it."""
+        """Without a price the cost is unknown, which no cost limit refuses."""
         usage = self.usage
-        if usage.cost is None:
-            usage = msgspec.structs.replace(usage, source="unknown")
-        return Totals(usage=usage)
+        return Totals(usage=usage if usage.cost is not None else replace(usage, source="unknown"))
 
 
 class ChildEnded(Record, frozen=True):
-    """A child's run is over, and its use counts as its parent's children's."""
+    """A child's run has ended; its usage counts toward the parent's `children`."""
 
     call: str
     child: str
@@ -314,7 +297,7 @@ class ChildEnded(Record, frozen=True):
 
 
 class ToolDeferred(Record, frozen=True):
-    """The tool said `pending`: the call stays open until a request finishes it."""
+    """The tool returned `pending`: the call stays open until a request finishes it."""
 
     call: str
     handle: str = ""
@@ -322,7 +305,7 @@ class ToolDeferred(Record, frozen=True):
 
 
 class ToolResultFact(Entry, frozen=True, tag="tool_result"):
-    """What came of a call; exactly one for each. `content` is told to the model, `details` to people."""
+    """The result of a call; exactly one for each. The model gets `content`, users see `details`."""
 
     call: str
     name: str
@@ -331,41 +314,41 @@ class ToolResultFact(Entry, frozen=True, tag="tool_result"):
     details: dict[str, Any] | None = None
     summary: str = ""
     output: BlobRef | None = None
-    """The whole output, where `content` holds a part of it."""
+    """The whole output, if `content` contains only a part."""
     duration_ms: int = 0
     key: str = ""
-    """Of an idempotent tool: under it the result is found again."""
+    """The idempotency key, by which the result can be reused."""
     repeats: int = 0
     """The number of the result that this one reuses."""
     ends_run: bool = False
 
 
 class StepEnded(Record, frozen=True):
-    """A step is over, and every call in it has its result."""
+    """A step has ended, and every call in it has its result."""
 
     number: int
     refused: str = ""
-    """Why a hook did not let it begin."""
+    """Why a hook did not let it start."""
     trace: Any = None
-    """How the context was built, when it cannot be made to fit and no model was asked."""
+    """How the context was built, if it does not fit and no model was called."""
 
 
 class QuestionAsked(Record, frozen=True):
-    """Something is asked of a person; any face may answer it, once."""
+    """A question to the user; any front end may answer it, once."""
 
     id: str
     question: Question
     call: str = ""
-    """The tool call that it stops, if it stops one."""
+    """The tool call that waits for the answer, if any."""
     asked_by: Literal["permission", "tool", "hook", "extension", "mcp"] = "permission"
     durable: bool = True
-    """It outlives the process; one that a handler awaits in Python does not."""
+    """It outlives the process; a question that a Python handler awaits does not."""
     state: Any = None
     resume: ResumeStrategy = ""
 
 
 class QuestionAnswered(Record, frozen=True):
-    """The one answer to a question. A `secret` question's answer is not in it."""
+    """The one answer to a question, without the answer itself if the question is `secret`."""
 
     id: str
     outcome: Literal["answered", "declined", "withdrawn"]
@@ -375,31 +358,24 @@ class QuestionAnswered(Record, frozen=True):
 
 
 class PermissionRemembered(Record, frozen=True):
-    """A person's answer that holds for longer than one call: a rule, and the scope that was shown for it.
-
-    One for the session holds in the session that `where` names and in no copy of it.
-    """
+    """A user's answer that applies to more than one call: a rule and its scope. `where` is the session or the
+    project's folder; a rule for a session does not apply to copies of it."""
 
     rule: str
     effect: Literal["allow", "ask", "deny", "revoked"]
     scope: Literal["session", "project", "user"]
     where: str = ""
-    """The session, or the project's folder."""
     by: str = ""
     request: str = ""
 
 
-WaitReason = Literal["question", "pending", "paused"]
-
-
 class RunWaiting(Record, frozen=True):
-    """Nothing can move until something arrives. The process may end; the run has not."""
+    """The run waits for something to arrive. The process may end; the run has not."""
 
     reason: WaitReason
     questions: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     request: str = ""
-    """The request that paused it."""
 
 
 class RunResumed(Record, frozen=True):
@@ -417,29 +393,25 @@ class RunEnded(Record, frozen=True):
     own: Totals = Totals()
     children: Totals = Totals()
     cumulative: Usage = Usage(cost=0.0)
-    """Of the session so far."""
     request: str = ""
     """The request that cancelled it."""
     context: int = 0
-    """Tokens of what the model was told at last, and of its answer, as its vendor counted them."""
+    """Tokens of the last request and its answer as the vendor counted them; below, the number of messages."""
     context_messages: int = 0
-    """How many messages those were."""
 
 
-# --- between and beside -----------------------------------------------------------------------------
-
-
+# --- between runs, or at any time -------------------------------------------------------------------
 class HistoryReplaced(Entry, frozen=True):
-    """From here on the model is told `messages` in place of all that came before on this path."""
+    """From here on the model gets `messages` instead of everything before on this path."""
 
     messages: tuple[Message, ...]
     usage: Usage | None = None
-    """A seed for the cumulative usage, when the history comes from elsewhere."""
+    """The initial cumulative usage, if the history comes from elsewhere."""
     by: str = "host"
 
 
 class Compacted(Entry, frozen=True):
-    """The model is told `summary` in place of the entries in `replaces`."""
+    """The model gets `summary` instead of the entries in `replaces`."""
 
     summary: str
     replaces: tuple[int, ...]
@@ -452,14 +424,14 @@ class Compacted(Entry, frozen=True):
 
 
 class CompactionUndone(Entry, frozen=True):
-    """The model is told again what that compaction had replaced."""
+    """The model gets again what that compaction replaced."""
 
     compaction: int
     request: str = ""
 
 
 class BranchCollapsed(Entry, frozen=True):
-    """A branch that was left, told in a summary."""
+    """The summary of a branch that was left."""
 
     summary: str
     leaf: int
@@ -473,14 +445,14 @@ class TodoItem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TodoUpdated(Entry, frozen=True):
-    """The whole of a to-do list, as it is now."""
+    """A to-do list, complete."""
 
     items: tuple[TodoItem, ...]
     list: str = "main"
 
 
 class SourceCited(Record, frozen=True):
-    """The model named a source for what it says."""
+    """The model named a source."""
 
     call: str
     url: str = ""
@@ -489,7 +461,7 @@ class SourceCited(Record, frozen=True):
 
 
 class Warned(Record, frozen=True):
-    """Something a person should know: a vendor's warning, a limit that is near, a hook that failed."""
+    """A warning for the user: from a vendor, of a limit that is near, of a hook that failed."""
 
     text: str
     about: Literal["model", "hook", "limit", "tool", "store", "extension"] = "model"
@@ -498,7 +470,7 @@ class Warned(Record, frozen=True):
 
 
 class Audited(Record, frozen=True):
-    """Why something was decided: model choice, refusal, fallback, permission, budget."""
+    """The reason for a decision: model choice, refusal, fallback, permission, budget."""
 
     decision: str
     reason: str
@@ -506,13 +478,13 @@ class Audited(Record, frozen=True):
 
 
 class Delivered(Record, frozen=True):
-    """A terminal agent has taken the message with that number."""
+    """A terminal agent accepted the message with that number."""
 
     message: int
 
 
 class MessageRevised(Record, frozen=True):
-    """A terminal agent redrew a message after it had become a fact."""
+    """A terminal agent redrew a message after it became a fact."""
 
     message: int
     content: tuple[Block, ...]

@@ -1,5 +1,4 @@
-"""The agents of other vendors that this process drives, by the ids of their sessions."""
-# MERGED: Another vendor's agent, as it is asked for on the wire.
+"""The agents of other vendors that this process drives, by session, and the API's shape of a new one."""
 
 from __future__ import annotations
 
@@ -11,101 +10,80 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from ostler.core.journal import Journal
+from ostler.core.lazy import lazy_module
 from ostler.core.store import Store
 from ostler.schema.errors import NotFound, UsageError
 
-if TYPE_CHECKING:
-    from ostler.drivers.driver import ProtocolAgentSpec
-    from ostler.drivers.screen_driver import ScreenAgentSpec
-
-
 if TYPE_CHECKING:  # loaded when an agent is started
-    from ostler.drivers.driver import DrivenAgent, ProtocolAgentSpec
-    from ostler.drivers.screen_driver import ScreenAgentSpec
-    from ostler.drivers.tracker import Timing
-
-    Startable = ScreenAgentSpec | ProtocolAgentSpec
+    from ostler.drivers import agent_spec, lifecycle
+    from ostler.drivers.agent_spec import AgentSpec, Timing
+    from ostler.drivers.session import AgentSession
+else:
+    agent_spec = lazy_module("ostler.drivers.agent_spec")
+    lifecycle = lazy_module("ostler.drivers.lifecycle")
 
 
 CLOSED_WITHIN = 8.0
-"""Seconds that all agents have to end, together: then they are not asked any more."""
+"""Seconds that all agents together have to end before they are killed."""
 
 
 class AgentRegistry:
-    """What is in here is at work: an agent that has ended is taken out.
+    """The running agents: one that has ended is removed.
 
-    `attend` is told of the journal of each session before its agent is started, so that whoever follows the
-    session misses nothing: it is also for those who start an agent themselves, and `add` it.
+    `attend` gets the journal of each session before its agent is started, so that subscribers miss nothing.
+    Code that starts an agent itself uses it too, and then calls `add`.
     """
 
     def __init__(self, store: Store, attend: Callable[[Journal], None]) -> None:
         self.attend = attend
         self.timing: Timing | None = None
-        """Of the agents that are started here, where it is not the usual one."""
+        """Of the agents started here, unless None."""
         self._store = store
-        self._agents: dict[str, DrivenAgent] = {}
-        self._started_as: dict[str, Startable] = {}
-        """By session, what was started in it last: never stored, since there may be secrets in it."""
+        self._agents: dict[str, AgentSession] = {}
+        self._started_as: dict[str, AgentSpec] = {}
+        """By session, the last spec: never stored, since it may contain secrets."""
         self._is_closing = False
 
-    def __iter__(self) -> Iterator[DrivenAgent]:
+    def __iter__(self) -> Iterator[AgentSession]:
         return iter(tuple(self._agents.values()))
 
     def __len__(self) -> int:
         return len(self._agents)
 
-    def get(self, session: str) -> DrivenAgent | None:
+    def get(self, session: str) -> AgentSession | None:
         return self._agents.get(session)
 
-    def started_as(self, session: str) -> Startable | None:
-        """What was started in that session last, if that was here."""
+    def started_as(self, session: str) -> AgentSpec | None:
+        """The last agent started in that session, if it was started here."""
         return self._started_as.get(session)
 
     def forget(self, session: str) -> None:
-        """How an agent was started in it: the session is gone."""
+        """Called when the session is deleted."""
         self._started_as.pop(session, None)
 
-    def add(self, agent: DrivenAgent) -> None:
-        """An agent that was started elsewhere in this process, with `attend`. It ends with the others."""
+    def add(self, agent: AgentSession) -> None:
+        """Adds an agent that was started elsewhere in this process, with `attend`."""
         self._agents[agent.id] = agent
-        agent.ended.add_done_callback(lambda ended: self._take_out(agent))
+        agent.ended.add_done_callback(lambda ended: self._remove(agent))
 
-    def _take_out(self, agent: DrivenAgent) -> None:
+    def _remove(self, agent: AgentSession) -> None:
         if self._agents.get(agent.id) is agent:
             del self._agents[agent.id]
 
-    async def start(self, agent: Startable, *, session: str = "") -> DrivenAgent:
-        """In a new session, of that id if one is given. Where the agent cannot be started there is none."""
-        from ostler.drivers.lifecycle import start_screen_session
-        from ostler.drivers.screen_driver import ScreenAgentSpec
-
+    async def start(self, spec: AgentSpec, *, session: str = "") -> AgentSession:
+        """Starts it in a new session, of that id if one is given; without a session when that fails."""
         self._refuse_when_closing()
-        started: DrivenAgent
-        if isinstance(agent, ScreenAgentSpec):
-            agent = self._timed(agent)
-            started = await start_screen_session(self._store, agent, session=session, attend=self.attend)
-        else:
-            from ostler.drivers.lifecycle import start_protocol_session
+        spec = self._timed(spec)
+        agent = await lifecycle.start_agent_session(self._store, spec, session=session, attend=self.attend)
+        return await self._keep(agent, spec)
 
-            started = await start_protocol_session(self._store, agent, session=session, attend=self.attend)
-        return await self._take_in(started, agent)
-
-    async def restart(self, session: str, agent: Startable) -> DrivenAgent:
-        """Once more in the session of such an agent. Raises `SessionHeld` while one is at work in it, and
-        `UsageError` where the agent was driven in another way."""
-        from ostler.drivers.lifecycle import restart_screen_session
-        from ostler.drivers.screen_driver import ScreenAgentSpec
-
+    async def restart(self, session: str, spec: AgentSpec) -> AgentSession:
+        """Starts it again in its session. Raises `SessionHeld` while an agent runs in it, and `UsageError` if
+        the agent was driven in another way."""
         self._refuse_when_closing()
-        started: DrivenAgent
-        if isinstance(agent, ScreenAgentSpec):
-            agent = self._timed(agent)
-            started = await restart_screen_session(self._store, session, agent, attend=self.attend)
-        else:
-            from ostler.drivers.lifecycle import restart_protocol_session
-
-            started = await restart_protocol_session(self._store, session, agent, attend=self.attend)
-        return await self._take_in(started, agent)
+        spec = self._timed(spec)
+        agent = await lifecycle.restart_agent_session(self._store, session, spec, attend=self.attend)
+        return await self._keep(agent, spec)
 
     async def end(self, session: str) -> None:
         """Ends the agent, and waits until nothing of it is left. Raises `NotFound` if none is driven here."""
@@ -125,16 +103,16 @@ class AgentRegistry:
         if late:
             await asyncio.wait(late, timeout=CLOSED_WITHIN)
 
-    async def _take_in(self, started: DrivenAgent, agent: Startable) -> DrivenAgent:
+    async def _keep(self, agent: AgentSession, spec: AgentSpec) -> AgentSession:
         if self._is_closing:
-            await started.close()
+            await agent.close()
             self._refuse_when_closing()
-        self._started_as[started.id] = agent
-        self.add(started)
-        return started
+        self._started_as[agent.id] = spec
+        self.add(agent)
+        return agent
 
-    def _timed(self, agent: ScreenAgentSpec) -> ScreenAgentSpec:
-        return msgspec.structs.replace(agent, timing=self.timing) if self.timing else agent
+    def _timed(self, spec: AgentSpec) -> AgentSpec:
+        return msgspec.structs.replace(spec, timing=self.timing) if self.timing else spec
 
     def _refuse_when_closing(self) -> None:
         if self._is_closing:
@@ -165,39 +143,19 @@ class NewAgent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Or when its screen has not changed for so many seconds."""
 
 
-def agent_to_start(wanted: NewAgent, cwd: Path) -> ScreenAgentSpec | ProtocolAgentSpec:
+def agent_to_start(agent: NewAgent, cwd: Path) -> AgentSpec:
     """Raises `UsageError`."""
-    return _in_terminal(wanted, cwd) if wanted.transport == "pty" else _structured(wanted, cwd)
-
-
-def _structured(wanted: NewAgent, cwd: Path) -> ProtocolAgentSpec:
-    from ostler.drivers.driver import ProtocolAgentSpec
-
-    assert wanted.transport != "pty"
-    return ProtocolAgentSpec(
-        command=wanted.command,
+    return agent_spec.AgentSpec(
+        command=agent.command,
         cwd=cwd,
-        transport=wanted.transport,
-        agent_type=wanted.type,
-        environment=_checked(wanted.environment),
-        initial_prompt=wanted.initial_prompt,
-    )
-
-
-def _in_terminal(wanted: NewAgent, cwd: Path) -> ScreenAgentSpec:
-    """Raises `UsageError`."""
-    from ostler.drivers.screen_driver import ScreenAgentSpec
-
-    return ScreenAgentSpec(
-        command=wanted.command,
-        cwd=cwd,
-        agent_type=wanted.type,
-        columns=wanted.columns,
-        rows=wanted.rows,
-        environment=_checked(wanted.environment),
-        initial_prompt=wanted.initial_prompt,
-        ready_regex=wanted.ready_regex,
-        ready_after=wanted.ready_after,
+        transport=agent.transport,
+        agent_type=agent.type,
+        columns=agent.columns,
+        rows=agent.rows,
+        environment=_checked(agent.environment),
+        initial_prompt=agent.initial_prompt,
+        ready_regex=agent.ready_regex,
+        ready_after=agent.ready_after,
     )
 
 

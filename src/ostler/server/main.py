@@ -23,7 +23,7 @@ from ostler.app.harness import build_harness, rules_of, settings_for, terminal_a
 from ostler.app.session_choice import enable_gc
 from ostler.app.settings import Settings, working_directory
 from ostler.app.stores import open_store
-from ostler.core.harness import Harness
+from ostler.core.harness import Harness, JournalListener
 from ostler.core.journal import Journal
 from ostler.core.model import AbsentModel, Model
 from ostler.models.factory import ModelFactory
@@ -98,17 +98,14 @@ class HarnessFactory:
 
     def _tell_in_log(self, harness: Harness, notices: tuple[str, ...]) -> None:
         """Whoever looks at the session is not whoever reads the server's standard error."""
-        own = harness.attend
 
         def attend(journal: Journal) -> None:
-            if own is not None:
-                own(journal)
             if not journal.state.child_of:
                 telling = asyncio.ensure_future(_record_news(journal, notices))
                 self._telling.add(telling)
                 telling.add_done_callback(self._telling.discard)
 
-        harness.attend = attend
+        harness.listeners = [*harness.listeners, JournalListener(attend)]
 
 
 async def _record_news(journal: Journal, notices: tuple[str, ...]) -> None:

@@ -18,7 +18,7 @@ from ostler.app.console import print_stderr
 from ostler.app.default_model import ModelChoice, ModelProbe, choose_model
 from ostler.app.project_files import FileMatch, ProjectFiles
 from ostler.app.settings import Settings, load_settings
-from ostler.core.harness import Harness, harness_without_model
+from ostler.core.harness import Harness, JournalListener, harness_without_model
 from ostler.core.journal import Journal, World
 from ostler.core.store import Store
 from ostler.extensions.idle_host import active_host
@@ -216,14 +216,7 @@ class ServerState:
 
     async def _equipped(self, cwd: Path) -> Harness:
         harness = await self._equip(cwd)
-        own = harness.attend
-
-        def attend(journal: object) -> None:
-            if own is not None:
-                own(journal)  # type: ignore[arg-type]
-            self.watch.attend(journal)  # type: ignore[arg-type]
-
-        harness.attend = attend
+        harness.listeners = [*harness.listeners, JournalListener(self.watch.attend)]
         return harness
 
     async def switch(self, cwd: Path, session: str, prompt: str) -> str:
@@ -239,7 +232,7 @@ class ServerState:
 
     def _is_followed(self, session: str) -> bool:
         """Then it stays open: what extensions show in it is seen."""
-        return any(hub.session == session and hub.followers for hub in self.watch.hubs())
+        return any(stream.session == session and stream.subscribers for stream in self.watch.streams())
 
     def _audit(self, journal: Journal) -> None:
         """What is taken up without a harness is told to the sinks as well."""
@@ -285,11 +278,11 @@ class ServerState:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(SIGN_OF_LIFE)
-            for hub in self.watch.hubs():
-                for follower in hub.followers:
-                    follower.keep_alive()
-            for one in self.everything.followers:
-                one.keep_alive()
+            for stream in self.watch.streams():
+                for subscriber in stream.subscribers:
+                    subscriber.keep_alive()
+            for reader in self.everything.subscribers:
+                reader.keep_alive()
             self.terminal_streams.keep_alive()
 
     def close_streams(self) -> None:

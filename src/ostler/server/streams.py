@@ -1,35 +1,28 @@
-"""Server-sent events: how facts and live events are written, and a response that streams them."""
-# MERGED: The live bytes of a terminal, as server-sent events.
-# MERGED: event: size data: {"columns":80,"rows":1000}
-# MERGED: event: bytes data: G1tIaGVsbG8=
-# MERGED: event: end data: {"exit_status":0}
-# MERGED: `size` comes first and after each resize. `bytes` are base64, for a terminal of that size; the
-# MERGED: first ones draw the screen as it is, those that begin with `ESC c` draw it anew. `end` says that
-# MERGED: the agent has ended: a stream that ends without it can be opened again. A line with `:` is a sign
-# MERGED: of life.
-# MERGED: A subscription as an answer that does not end.
+"""Server-sent events: frames of facts, live events and terminal bytes, and the response that streams them."""
 
 from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from msgspec.json import encode as encode_json
 from starlette.types import Receive, Scope, Send
 
+from ostler.drivers.screen_stream import ScreenSubscription
 from ostler.schema.errors import OstlerError
 from ostler.schema.events import Event
 from ostler.schema.facts import Fact, encode_event
-from ostler.server.agentapi.events import Emitter, Subscription
 from ostler.sessions.streams import Subscriber
 
 if TYPE_CHECKING:
-    from ostler.drivers.session import ScreenSession
+    from ostler.drivers.session import AgentSession
 
 
-SIGN_OF_LIFE = b":\n\n"
+KEEP_ALIVE_COMMENT = b":\n\n"
 
 
 HEADERS = [
@@ -89,39 +82,107 @@ def as_caught_up_of_all(cursor: str) -> bytes:
 
 
 class EventStreamResponse:
-    """Sends what a follower gives, until it ends or whoever listens has left."""
+    """Sends what a subscriber gives until it ends, the client disconnects, or a write takes too long."""
 
-    def __init__(self, follower: Subscriber) -> None:
-        self._follower = follower
+    def __init__(
+        self,
+        subscriber: Subscriber[Any],
+        headers: Sequence[tuple[bytes, bytes]] = HEADERS,
+        keep_alive: float | None = None,
+        write_timeout: float | None = None,
+    ) -> None:
+        """`keep_alive` is in seconds; without it, the owner of the streams calls `Subscriber.keep_alive`."""
+        self._subscriber = subscriber
+        self._headers = headers
+        self._keep_alive = keep_alive
+        self._write_timeout = write_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         mark_stream(scope)
+        disconnect = asyncio.ensure_future(self._close_on_disconnect(receive))
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+            await send({"type": "http.response.start", "status": 200, "headers": self._headers})
             if scope["method"] != "HEAD":
-                await self._stream(receive, send)
-            await send({"type": "http.response.body", "body": b""})
+                await self._stream(send)
+            await self._write(send, b"", more=False)
+        except TimeoutError:
+            abort(scope)
+            await asyncio.wait({disconnect}, timeout=1)
         finally:
-            self._follower.close_now()
+            disconnect.cancel()
+            self._subscriber.unsubscribe()
 
-    async def _stream(self, receive: Receive, send: Send) -> None:
-        leaving = asyncio.ensure_future(self._notice_leaving(receive))
+    async def _stream(self, send: Send) -> None:
+        with suppress(OstlerError):  # the session is deleted or the log unreadable: the next request says so
+            while (data := await self._next()) is not None:
+                await self._write(send, data or KEEP_ALIVE_COMMENT)
+
+    async def _next(self) -> bytes | None:
+        if self._keep_alive is None:
+            return await self._subscriber.next()
+        timer = asyncio.get_running_loop().call_later(self._keep_alive, self._subscriber.keep_alive)
         try:
-            while (data := await self._follower.next()) is not None:
-                await send({"type": "http.response.body", "body": data or SIGN_OF_LIFE, "more_body": True})
-        except OstlerError:
-            return  # the session is gone, or the log cannot be read: whoever comes again is told
+            return await self._subscriber.next()
         finally:
-            leaving.cancel()
+            timer.cancel()
 
-    async def _notice_leaving(self, receive: Receive) -> None:
+    async def _write(self, send: Send, data: bytes, *, more: bool = True) -> None:
+        async with asyncio.timeout(self._write_timeout):
+            await send({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def _close_on_disconnect(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             continue
-        self._follower.close()
+        self._subscriber.close()
+
+
+_ABORT = "ostler.abort"
+
+
+def abort(scope: Scope) -> None:
+    """Drops the connection of a client that does not read: an orderly end would wait for it."""
+    if _ABORT in scope:
+        scope[_ABORT]()
+
+
+class ScreenFollower(ScreenSubscription):
+    """The live bytes of a terminal as server-sent events:
+
+        event: size    data: {"columns":80,"rows":1000}
+        event: bytes   data: G1tIaGVsbG8=
+        event: end     data: {"exit_status":0}
+
+    `size` comes first and after each resize. `bytes` are base64, for a terminal of that size: the first ones
+    draw the screen, and those that begin with `ESC c` draw it again. `end` means that the agent has ended; a
+    stream that ends without it can be opened again.
+    """
+
+    def __init__(self, session: AgentSession, snapshot: Callable[[], bytes]) -> None:
+        super().__init__(snapshot)
+        assert session.driver.screen is not None
+        self._process, self._screen = session.driver.process, session.driver.screen
+        self._dimensions = (0, 0)
+
+    def _take(self) -> bytes:
+        return self._frames(super()._take())
+
+    async def _catch_up(self) -> bytes:
+        return self._frames(await super()._catch_up())
+
+    def _last(self) -> bytes:
+        return b'event: end\ndata: {"exit_status":%d}\n\n' % self._process.ended.result()
+
+    def _frames(self, data: bytes) -> bytes:
+        frame = b"event: bytes\ndata: %b\n\n" % b64encode(data) if data else b""
+        dimensions = (self._screen.columns, self._screen.rows)
+        if self._dimensions == dimensions:
+            return frame
+        self._dimensions = dimensions
+        return b'event: size\ndata: {"columns":%d,"rows":%d}\n\n' % dimensions + frame
 
 
 class TerminalStreams:
-    """All that are open in this process: they are kept alive, and end, together."""
+    """All open streams of terminals in this process, to keep them alive and to end them together."""
 
     def __init__(self) -> None:
         self._open: set[ScreenFollower] = set()
@@ -130,8 +191,9 @@ class TerminalStreams:
     def __len__(self) -> int:
         return len(self._open)
 
-    def follow(self, session: ScreenSession) -> ScreenFollower:
-        follower = ScreenFollower(session, self._open.discard)
+    def subscribe(self, session: AgentSession) -> ScreenFollower:
+        follower = session.driver.view(partial(ScreenFollower, session))
+        follower.on_unsubscribe.append(self._open.discard)
         self._open.add(follower)
         if self._is_closed:
             follower.close()
@@ -142,142 +204,13 @@ class TerminalStreams:
             follower.keep_alive()
 
     def close(self) -> None:
-        """All of them end at once, and no new one begins."""
+        """Ends all streams; a later subscriber gets nothing."""
         self._is_closed = True
         for follower in self._open:
             follower.close()
 
 
-def terminal_stream(session: ScreenSession, streams: TerminalStreams) -> EventStreamResponse:
-    """The answer to whoever wants to watch. `streams` are those of the server: `server.terminal_streams`.
-
-    It ends with the agent, and with the server. It is an ASGI application, and can be returned by a function
-    that Starlette calls for a route.
-    """
-    return EventStreamResponse(streams.follow(session))
-
-
-class ScreenFollower(Subscriber):
-    """One who watches. Whoever reads slowly gets the screen anew."""
-
-    def __init__(self, session: ScreenSession, leave: Callable[[ScreenFollower], None]) -> None:
-        super().__init__()
-        self._session = session
-        self._screen = session.terminal.screen
-        self._viewer = session.view()
-        self._size = (0, 0)
-        self._has_ended = False
-        self._leave = leave
-
-    async def next(self) -> bytes | None:
-        if self._is_closed or self._has_ended:
-            return None
-        seen = await self._viewer.next()
-        if self._is_closed:
-            return None
-        if seen is None:
-            self._has_ended = True
-            return b'event: end\ndata: {"exit_status":%d}\n\n' % self._exit_status()
-        frame = b"event: bytes\ndata: %b\n\n" % b64encode(seen) if seen else b""
-        if self._size == (size := (self._screen.columns, self._screen.rows)):
-            return frame
-        self._size = size
-        return b'event: size\ndata: {"columns":%d,"rows":%d}\n\n' % size + frame
-
-    def _exit_status(self) -> int:
-        return self._session.terminal.process.ended.result()
-
-    def keep_alive(self) -> None:
-        self._viewer.put(b"")
-
-    def close(self) -> None:
-        super().close()
-        self._viewer.close()
-
-    def close_now(self) -> None:
-        self._viewer.close_now()
-        self._leave(self)
-
-
-KEEP_ALIVE = 15.0
-"""Seconds without an event until a comment is sent: proxies cut what is silent."""
-
-
-LONGEST_WRITE = 5.0
-"""Seconds that a subscriber may take until it reads on."""
-
-
-WRITTEN_AT_ONCE = 64 * 1024
-
-
-AGENTAPI_STREAM_HEADERS = [
-    (b"cache-control", b"no-cache, no-store, must-revalidate"),
-    (b"connection", b"keep-alive"),
-    (b"content-type", b"text/event-stream"),
-    (b"expires", b"0"),
-    (b"pragma", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-    (b"x-proxy-buffering", b"no"),
-]
-
-
-class SubscriptionStream:
-    """Sends the state, then what comes, until the subscription ends or its reader leaves or stops reading."""
-
-    def __init__(self, emitter: Emitter, subscription: Subscription) -> None:
-        self._emitter = emitter
-        self._subscription = subscription
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        mark_stream(scope)
-        leaving = asyncio.ensure_future(self._notice_leaving(receive))
-        try:
-            await send({"type": "http.response.start", "status": 200, "headers": AGENTAPI_STREAM_HEADERS})
-            for pieces in _joined(self._subscription.state):
-                await _write(send, pieces)
-            while (piece := await self._next()) is not None:
-                await _write(send, piece)
-            await _write(send, b"", more=False)
-        except TimeoutError:
-            abort(scope)
-            await asyncio.wait({leaving}, timeout=1)
-        finally:
-            leaving.cancel()
-            self._emitter.unsubscribe(self._subscription.id)
-
-    async def _next(self) -> bytes | None:
-        try:
-            async with asyncio.timeout(KEEP_ALIVE):
-                return await self._subscription.next()
-        except TimeoutError:
-            return SIGN_OF_LIFE
-
-    async def _notice_leaving(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            continue
-        self._emitter.unsubscribe(self._subscription.id)
-
-
-async def _write(send: Send, piece: bytes, *, more: bool = True) -> None:
-    async with asyncio.timeout(LONGEST_WRITE):
-        await send({"type": "http.response.body", "body": piece, "more_body": more})
-
-
-def _joined(frames: Iterable[bytes]) -> Iterable[bytes]:
-    piece = b""
-    for frame in frames:
-        piece += frame
-        if len(piece) >= WRITTEN_AT_ONCE:
-            yield piece
-            piece = b""
-    if piece:
-        yield piece
-
-
-_ABORT = "ostler.abort"
-
-
-def abort(scope: Scope) -> None:
-    """Ends the connection of a request whose sender does not read: an orderly end would wait for that."""
-    if _ABORT in scope:
-        scope[_ABORT]()
+def terminal_stream(session: AgentSession, streams: TerminalStreams) -> EventStreamResponse:
+    """The response for a client that watches the terminal; `streams` are the server's `terminal_streams`. It
+    is an ASGI application, so a Starlette endpoint can return it."""
+    return EventStreamResponse(streams.subscribe(session))

@@ -77,10 +77,10 @@ def submit_quietly(server: ServerState, session: str, meant: Meant) -> None:
     if meant.expansion is None:
         return
     if (opened := server.supervisor.get(session)) is not None:
-        record_read_files(opened.harness, meant.expansion)
-    for hub in server.watch.hubs():
-        if hub.session == session and meant.expansion.notices:
-            hub.publish([Printed(notice, "info") for notice in meant.expansion.notices])
+        record_read_files(opened.memory, meant.expansion)
+    for stream in server.watch.streams():
+        if stream.session == session and meant.expansion.notices:
+            stream.publish([Printed(notice, "info") for notice in meant.expansion.notices])
 
 
 PATIENCE = 10.0

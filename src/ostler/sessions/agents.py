@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from ostler.context.files import Unusable, entries_in, folders_up_to, quoted_path
+from ostler.context.files import FileSearch, Unusable, quoted_path, read_bytes
 from ostler.core.children import ChildRequest, ExecutionPolicy, HistoryPolicy
 from ostler.core.function_tool import validate_arguments
+from ostler.core.lazy import lazy_module
 from ostler.core.tool import ToolContext, ToolSpec
 from ostler.permissions.memory import project_folder
 from ostler.permissions.trust import is_trusted
@@ -26,6 +27,14 @@ from ostler.schema.messages import as_content
 from ostler.schema.outcomes import Display, Failed, Ok
 from ostler.store.paths import configuration_file
 from ostler.tools import BUILTIN_TOOLS
+
+if TYPE_CHECKING:
+    from ostler.context import markdown, policy
+    from ostler.core import validation
+else:
+    markdown = lazy_module("ostler.context.markdown")
+    policy = lazy_module("ostler.context.policy")
+    validation = lazy_module("ostler.core.validation")
 
 AGENT_FOLDERS = (".ostler/agents", ".agents/agents")
 """In a project's folders; the first one wins."""
@@ -108,17 +117,10 @@ def find_agents(cwd: Path, tools: Collection[str] = tuple(BUILTIN_TOOLS)) -> Age
 
     `tools` are the names that an agent's tools are looked for in.
     """
-    search = _Search(tools)
-    users = configuration_file().parent / "agents"
-    own = users.resolve()
+    search = _AgentSearch(tools)
     cwd = cwd.resolve()
-    root = project_folder(cwd)
-    for folder in folders_up_to(root, cwd):
-        for place in AGENT_FOLDERS:
-            if folder / place != own:
-                search.look_into(folder / place, root)
-    search.look_into(users, None)
-    return Agents(search.found, tuple(search.problems), tuple(search.models_to_trust))
+    search.search(cwd, project_folder(cwd), (configuration_file().parent / "agents",))
+    return Agents(search.agents, tuple(search.problems), tuple(search.models_to_trust))
 
 
 def project_of(path: Path) -> Path:
@@ -126,42 +128,22 @@ def project_of(path: Path) -> Path:
     return path.parent.parent.parent
 
 
-class _Search:
+class _AgentSearch(FileSearch):
     def __init__(self, tools: Collection[str]) -> None:
+        super().__init__("agent", AGENT_FOLDERS)
         self._tools = {name.lower(): name for name in tools}
-        self.found: dict[str, AgentSpec] = {}
-        self.problems: list[str] = []
+        self.agents: dict[str, AgentSpec] = {}
         self.models_to_trust: list[ModelToTrust] = []
 
-    def look_into(self, folder: Path, project: Path | None) -> None:
-        try:
-            paths = entries_in(folder)
-        except Unusable as error:
-            self.problems.append(f"{folder}: cannot be read: {error}")
-            return
-        for path in paths:
-            if path.suffix == ".md":
-                self._read(path, project)
-
-    def _read(self, path: Path, project: Path | None) -> None:
-        problems: list[str] = []
-        try:
-            self._add(path, project, problems)
-        except Unusable as error:
-            problems.append(f"{error}; the agent is left out")
-        except OSError as error:
-            problems.append(f"cannot be read: {error.strerror}; the agent is left out")
-        shown = str(path).encode(errors="replace").decode()
-        self.problems += [f"{shown}: {problem}" for problem in problems]
-
-    def _add(self, path: Path, project: Path | None, problems: list[str]) -> None:
+    def add(self, path: Path, project: Path | None, problems: list[str]) -> None:
         content = _content(path, project)
-        values, system = _parsed(content)
+        document = markdown.read_document(content)
+        values = document.fields
         fields = _checked(values)
         name = _name(fields.name, path.stem, problems)
-        if known := self.found.get(name):
-            if Path(known.source).parent == path.parent:
-                raise Unusable(f"{known.source} has the name {name}, too")
+        if other := self.agents.get(name):
+            if Path(other.source).parent == path.parent:
+                raise Unusable(f"{other.source} has the name {name}, too")
             return
         if not fields.description.strip():
             raise Unusable("it has no `description`, which says when to ask for it")
@@ -171,12 +153,12 @@ class _Search:
             for key in _NOT_FOLLOWED
             if key in values
         ]
-        self.found[name] = AgentSpec(
+        self.agents[name] = AgentSpec(
             name=name,
             description=fields.description.strip(),
             model=self._model(fields.model.strip(), path, content, project, problems),
             tools=tools,
-            system=system.strip(),
+            system=document.body.strip(),
             judge=self._judge(fields.judge, tools, problems),
             limits=_limits(fields),
             history=fields.history,
@@ -234,11 +216,9 @@ class _Search:
     ) -> dict[str, dict[str, Any]]:
         if value is None:
             return {}
-        from ostler.context.policy import merged, rules_in
-
         try:
-            rules = rules_in(value)
-            merged(rules, places=("this file",))
+            rules = policy.rules_in(value)
+            policy.merged(rules, places=("this file",))
         except ConfigurationError as error:
             raise Unusable(error.message) from None
         summaries = rules.get("summaries", {})
@@ -252,14 +232,9 @@ class _Search:
 def _content(path: Path, project: Path | None) -> bytes:
     if not _is_text(str(path)):
         raise Unusable("its path is not valid UTF-8")
-    if not path.is_file():
+    content = read_bytes(path, project, LARGEST_FILE)
+    if content is None:
         raise Unusable("it is not a file")
-    if project is not None and not path.resolve().is_relative_to(project):
-        raise Unusable("it is a link that leads out of the project")
-    with path.open("rb") as file:
-        content = file.read(LARGEST_FILE + 1)
-    if len(content) > LARGEST_FILE:
-        raise Unusable(f"it is larger than {LARGEST_FILE // 1024} KiB")
     return content
 
 
@@ -271,26 +246,12 @@ def _is_text(path: str) -> bool:
     return True
 
 
-def _parsed(content: bytes) -> tuple[dict[str, Any], str]:
-    from ostler.context.markdown import InvalidFrontMatter, read_front_matter
-
-    try:
-        document = read_front_matter(content.decode())
-    except UnicodeDecodeError:
-        raise Unusable("it is not UTF-8") from None
-    except InvalidFrontMatter as error:
-        raise Unusable(str(error)) from None
-    return document.fields, document.body
-
-
 def _checked(values: dict[str, Any]) -> _Fields:
     known = {name: values[name] for name in _Fields.__struct_fields__ if values.get(name) is not None}
     try:
         return msgspec.convert(known, _Fields, strict=False)
     except msgspec.ValidationError:
-        from ostler.core.validation import describe_mismatch
-
-        raise Unusable(describe_mismatch(known, _Fields, strict=False)) from None
+        raise Unusable(validation.describe_mismatch(known, _Fields, strict=False)) from None
 
 
 def _name(named: str, stem: str, problems: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""The facts of all sessions as one stream, with a cursor of its own that says exactly where it stands."""
+"""The facts of all sessions as one stream, with a cursor that marks an exact position in it."""
 
 from __future__ import annotations
 
@@ -14,34 +14,28 @@ from ostler.core.store import Store
 from ostler.schema.errors import StoreError, UsageError
 from ostler.schema.events import Event
 from ostler.schema.facts import Fact
-from ostler.sessions.streams import Deadlines, Subscriber
+from ostler.sessions.streams import MAX_UNREAD_FRAMES, Deadlines, Subscriber
 
 WINDOW_MS = 600_000
-"""A cursor names the sessions in which something happened so lately. The others need no place in it: what
-happens in them from now on is newer. Clocks of processes on one store may differ by less than this."""
-
-MOST_BYTES = 1_000_000
-"""That a follower has not read: beyond, it reads from the log."""
-
-FEW = 32
-"""Frames that a follower has not read: beyond, it gets no deltas."""
+"""A cursor names only the sessions with facts this recent: new facts of the others are newer anyway. The
+clocks of processes that share a store may differ by less than this."""
 
 PAGE = 100
 
 
 EncodeFact = Callable[[Fact, str], bytes]
-"""With the cursor behind it."""
+"""Encodes a fact with the cursor after it."""
 
 EncodeLive = Callable[[str, Sequence[Event]], bytes]
-"""Of the session with that id."""
+"""Encodes live events of the session with this id."""
 
 EncodeCaughtUp = Callable[[str], bytes]
-"""With the cursor behind everything that was sent."""
+"""Encodes `caught_up` with the cursor after everything that was sent."""
 
 
 class Positions(msgspec.Struct, array_like=True):
-    """Up to where the log of each session was seen: in those that are named, up to a number; in all
-    others, what is older than `since_ms`."""
+    """How far each session's log was read: for the sessions in `seqs` up to that number, for all others up to
+    the time `since_ms`."""
 
     since_ms: int
     seqs: dict[bytes, int]
@@ -51,7 +45,7 @@ class Positions(msgspec.Struct, array_like=True):
         try:
             return msgspec.msgpack.decode(base64.urlsafe_b64decode(cursor.encode()), type=cls)
         except (ValueError, msgspec.MsgspecError):
-            raise UsageError("that is no cursor of the stream of all sessions") from None
+            raise UsageError("this is not a cursor of the stream of all sessions") from None
 
     def cursor(self) -> str:
         return base64.urlsafe_b64encode(msgspec.msgpack.encode(self)).decode()
@@ -71,20 +65,21 @@ def _short(session: str) -> bytes:
     return hashlib.sha256(session.encode()).digest()[:8]
 
 
-async def present(store: Store, now_ms: int) -> Positions:
-    """Everything there is has been seen."""
+async def current_positions(store: Store, now_ms: int) -> Positions:
+    """The end of every log."""
     since = now_ms - WINDOW_MS
-    return Positions(since, {_short(one.id): one.last_seq for one in await store.sessions(since_ms=since)})
+    sessions = await store.sessions(since_ms=since)
+    return Positions(since, {_short(session.id): session.last_seq for session in sessions})
 
 
 async def facts_after(store: Store, positions: Positions) -> list[Fact]:
-    """In order of time; those of one session in their own order, also where a clock went back."""
+    """Sorted by time; the facts of one session stay in their order, even if a clock went back."""
     timed: list[tuple[int, Fact]] = []
-    for one in await store.sessions(since_ms=positions.since_ms):
-        seen = positions.seqs.get(_short(one.id), 0)
-        if one.last_seq > seen:
+    for session in await store.sessions(since_ms=positions.since_ms):
+        after = positions.seqs.get(_short(session.id), 0)
+        if session.last_seq > after:
             latest = 0
-            for fact in await store.read(one.id, seen):
+            for fact in await store.read(session.id, after):
                 if not positions.has(fact):
                     latest = max(latest, fact.time_ms)
                     timed.append((latest, fact))
@@ -92,7 +87,7 @@ async def facts_after(store: Store, positions: Positions) -> list[Fact]:
 
 
 class AllSessionsStream:
-    """Reads once for all who follow; deltas come from the sessions that are driven in this process."""
+    """Reads the log once for all subscribers. Deltas come from the sessions driven in this process."""
 
     def __init__(
         self,
@@ -101,46 +96,47 @@ class AllSessionsStream:
         encode_live: EncodeLive,
         now_ms: Callable[[], int],
         encode_caught_up: EncodeCaughtUp,
-        patience: Deadlines | None = None,
+        deadlines: Deadlines | None = None,
     ) -> None:
         self.store = store
         self.encode = encode
         self.encode_caught_up = encode_caught_up
         self._encode_live = encode_live
         self._now_ms = now_ms
-        self._patience = Deadlines() if patience is None else patience
+        self._deadlines = Deadlines() if deadlines is None else deadlines
         self.positions = Positions(0, {})
-        """What was read, and handed to all followers."""
-        self.followers: set[AllSessionsSubscriber] = set()
-        self._reading: asyncio.Task[None] | None = None
-        self._turn = asyncio.Lock()
+        """What was read and put into the queues of all subscribers."""
+        self.subscribers: set[AllSessionsSubscriber] = set()
+        self._reader: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
         self._is_closed = False
 
-    async def follow(self, cursor: str = "", *, live: bool = False) -> AllSessionsSubscriber:
-        """Behind that cursor; without one, from now on."""
-        given = Positions.of_cursor(cursor) if cursor else None
-        async with self._turn:
-            if self._reading is None or self._reading.done():
-                self.positions = await present(self.store, self._now_ms())
-                self._reading = asyncio.ensure_future(self._read())
-        await self._read_once()  # a cursor may know more than was read so far
-        follower = AllSessionsSubscriber(self, given or self.positions.copy(), live)
-        self.followers.add(follower)
+    async def subscribe(self, cursor: str = "", *, live: bool = False) -> AllSessionsSubscriber:
+        """After that cursor; without one, from now on."""
+        after = Positions.of_cursor(cursor) if cursor else None
+        async with self._lock:
+            if self._reader is None or self._reader.done():
+                self.positions = await current_positions(self.store, self._now_ms())
+                self._reader = asyncio.ensure_future(self._read_forever())
+        await self._read()  # the cursor may be ahead of what was read so far
+        subscriber = AllSessionsSubscriber(self, after or self.positions.copy(), live)
+        subscriber.on_unsubscribe.append(self._remove)
+        self.subscribers.add(subscriber)
         if self._is_closed:
-            follower.close()
-        return follower
+            subscriber.close()
+        return subscriber
 
     async def page(self, cursor: str, wait: float) -> tuple[list[Fact], str]:
-        """The facts behind a cursor, waited for so many seconds, and the cursor behind them."""
+        """The facts after a cursor and the cursor after them; waits up to `wait` seconds for the first."""
         if not cursor:
-            return [], (await present(self.store, self._now_ms())).cursor()
+            return [], (await current_positions(self.store, self._now_ms())).cursor()
         positions = Positions.of_cursor(cursor)
         facts: list[Fact] = []
         with suppress(TimeoutError):
-            async with self._patience.of(wait or None):
-                seen = -1
+            async with self._deadlines.of(wait or None):
+                change = -1
                 while not facts:
-                    seen = await self.store.changes(seen)
+                    change = await self.store.changes(change)
                     facts = await facts_after(self.store, positions)
                     if not wait:
                         break
@@ -148,147 +144,113 @@ class AllSessionsStream:
             positions.advance(fact)
         return facts, positions.cursor()
 
-    async def _read(self) -> None:
-        seen = -1
+    async def _read_forever(self) -> None:
+        change = -1
         try:
             while True:
-                seen = await self.store.changes(seen)
-                await self._read_once()
-                await self._forget_the_old()
-        except StoreError:  # whoever comes again is told why
-            for follower in tuple(self.followers):
-                follower.close()
+                change = await self.store.changes(change)
+                await self._read()
+                await self._forget_old_sessions()
+        except StoreError:  # the next subscriber gets the error
+            for subscriber in tuple(self.subscribers):
+                subscriber.close()
 
-    async def _read_once(self) -> None:
-        async with self._turn:
+    async def _read(self) -> None:
+        async with self._lock:
             for fact in await facts_after(self.store, self.positions):
                 self.positions.advance(fact)
                 data = self.encode(fact, self.positions.cursor())
-                for follower in tuple(self.followers):
-                    follower.put(fact, data)
+                for subscriber in tuple(self.subscribers):
+                    subscriber.put((fact, data))
 
-    async def _forget_the_old(self) -> None:
+    async def _forget_old_sessions(self) -> None:
         if self._now_ms() - self.positions.since_ms < 2 * WINDOW_MS:
             return
-        async with self._turn:
-            recent = await present(self.store, self._now_ms())
-            kept = {name: seq for name, seq in self.positions.seqs.items() if name in recent.seqs}
-            self.positions = Positions(recent.since_ms, kept)
+        async with self._lock:
+            current = await current_positions(self.store, self._now_ms())
+            seqs = {name: seq for name, seq in self.positions.seqs.items() if name in current.seqs}
+            self.positions = Positions(current.since_ms, seqs)
 
     def publish_live(self, session: str, events: Sequence[Event]) -> None:
-        listening = [follower for follower in self.followers if follower.takes_live]
-        if listening and events:
+        subscribers = [subscriber for subscriber in self.subscribers if subscriber.accepts_live]
+        if subscribers and events:
             data = self._encode_live(session, events)
-            for follower in listening:
-                follower.put(None, data)
+            for subscriber in subscribers:
+                subscriber.put((None, data))
 
     def publish(self, session: str, event: Event) -> None:
-        """Something that everybody must know, and that no fact says."""
+        """Sends an event that no fact stands for to every subscriber."""
         data = self._encode_live(session, [event])
-        for follower in tuple(self.followers):
-            follower.put(None, data)
+        for subscriber in tuple(self.subscribers):
+            subscriber.put((None, data))
 
-    def remove(self, follower: AllSessionsSubscriber) -> None:
-        self.followers.discard(follower)
-        if not self.followers and self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
+    def _remove(self, subscriber: AllSessionsSubscriber) -> None:
+        self.subscribers.discard(subscriber)
+        if not self.subscribers and self._reader is not None:
+            self._reader.cancel()
+            self._reader = None
 
     def close(self) -> None:
-        """All streams end, and no new one begins."""
+        """Ends all streams; a later subscriber gets nothing."""
         self._is_closed = True
-        for follower in tuple(self.followers):
-            follower.close()
-        if self._reading is not None:
-            self._reading.cancel()
+        for subscriber in tuple(self.subscribers):
+            subscriber.close()
+        if self._reader is not None:
+            self._reader.cancel()
 
 
-class AllSessionsSubscriber(Subscriber):
-    """Gives encoded bytes: the facts behind a cursor, `caught_up`, and then each fact once.
+class AllSessionsSubscriber(Subscriber[tuple[Fact | None, bytes]]):
+    """Gives the facts after a cursor, `caught_up`, and then each new fact once."""
 
-    Whoever has it must `leave`, also if it never read.
-    """
-
-    def __init__(self, everything: AllSessionsStream, positions: Positions, live: bool) -> None:
+    def __init__(self, stream: AllSessionsStream, positions: Positions, live: bool) -> None:
         super().__init__()
-        self._everything = everything
+        self._stream = stream
         self._positions = positions
         self._wants_live = live
-        self._queue: list[tuple[Fact | None, bytes]] = []
-        self._bytes = 0
         self._is_behind = True
         self._missed: list[Fact] = []
-        """From the log, to be sent before what is in the queue."""
+        """From the log, to be sent before the queue."""
 
     @property
     def cursor(self) -> str:
         return self._positions.cursor()
 
     @property
-    def takes_live(self) -> bool:
-        return self._wants_live and not self._is_behind and len(self._queue) < FEW
+    def accepts_live(self) -> bool:
+        return self._wants_live and not self._is_behind and len(self._queue) < MAX_UNREAD_FRAMES
 
-    def put(self, fact: Fact | None, data: bytes) -> None:
-        if self._is_behind:
-            return  # it is in the log
-        self._queue.append((fact, data))
-        self._bytes += len(data)
-        if self._bytes > MOST_BYTES:
-            self._is_behind = True
-            self._queue = []
-            self._bytes = 0
-        self._wake()
-
-    def close_now(self) -> None:
-        self._is_closed = True
-        self._everything.remove(self)
-
-    async def next(self) -> bytes | None:
-        while not self._is_closed:
-            if self._missed:
-                return self._next_missed()
-            if self._is_behind:
-                await self._look_into_log()
-                continue
-            if data := self._take():
-                return data
-            if self._is_due:
-                self._is_due = False
-                return b""
-            await self._until_woken()
-        return None
+    def _size_of(self, item: tuple[Fact | None, bytes]) -> int:
+        return len(item[1])
 
     def _take(self) -> bytes:
-        queue, self._queue, self._bytes = self._queue, [], 0
-        ready: list[bytes] = []
-        for fact, data in queue:
+        if self._missed:
+            return self._take_missed()
+        parts: list[bytes] = []
+        for fact, data in self._drain():
             if fact is None:
-                ready.append(data)
+                parts.append(data)
             elif not self._positions.has(fact):
                 self._positions.advance(fact)
-                ready.append(data)
-        if ready:
-            self._is_due = False
-        return b"".join(ready)
+                parts.append(data)
+        return b"".join(parts)
 
-    def _next_missed(self) -> bytes:
-        everything, part = self._everything, self._missed[:PAGE]
-        self._missed = self._missed[PAGE:]
-        ready: list[bytes] = []
-        for fact in part:
+    def _take_missed(self) -> bytes:
+        page, self._missed = self._missed[:PAGE], self._missed[PAGE:]
+        parts: list[bytes] = []
+        for fact in page:
             self._positions.advance(fact)
-            ready.append(everything.encode(fact, self.cursor))
+            parts.append(self._stream.encode(fact, self.cursor))
         if not self._missed and not self._is_behind:
-            ready.append(everything.encode_caught_up(self.cursor))
-        return b"".join(ready)
+            parts.append(self._stream.encode_caught_up(self.cursor))
+        return b"".join(parts)
 
-    async def _look_into_log(self) -> None:
-        """For what was handed to all before this moment, and only that: what is handed out from now on comes
-        through the queue, and its cursors have all of this behind them."""
+    async def _catch_up(self) -> bytes:
+        """Reads from the log what was put into the queues before this moment, and only that: everything later
+        comes through the queue, with cursors after all of this."""
+        if self._missed:
+            return self._take_missed()
         self._is_behind = False
-        everything = self._everything
-        handed_out = everything.positions.copy()
-        facts = await facts_after(everything.store, self._positions)
-        self._missed = [fact for fact in facts if handed_out.has(fact)]
-        if not self._missed:
-            self._queue.insert(0, (None, everything.encode_caught_up(self.cursor)))
+        published = self._stream.positions.copy()
+        facts = await facts_after(self._stream.store, self._positions)
+        self._missed = [fact for fact in facts if published.has(fact)]
+        return self._take_missed()

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ostler.core.cancellation import CancelToken
-from ostler.core.completion import INTERRUPTED, complete, record_failure
+from ostler.core.completion import complete
 from ostler.core.harness import Harness
-from ostler.core.hooks import PlannedFork
-from ostler.core.journal import Journal, hook_scope
-from ostler.core.model import ModelFailure
+from ostler.core.hooks import PlannedFork, hook_scope
+from ostler.core.journal import Journal
+from ostler.core.recovery import close_interrupted_calls
 from ostler.core.state import path_of
 from ostler.core.transcript import Transcript
 from ostler.schema import events
@@ -143,20 +143,6 @@ async def collapse(journal: Journal, harness: Harness, request: CollapseBranch) 
     if reason:
         journal.record(events.RequestRefused(request.id, reason), settles=request.id)
     await journal.commit()
-
-
-def close_interrupted_calls(journal: Journal, facts: Sequence[Fact]) -> None:
-    """A process that ended while it asked a model between two runs has left a call without its usage."""
-    cut: dict[str, events.ModelCalled] = {}
-    for fact in facts:
-        match fact.event:
-            case events.ModelCalled(id=call, purpose="summary" | "extension" | "aside") as called:
-                cut[call] = called
-            case events.UsageReported(call=call):
-                cut.pop(call, None)
-    for call, called in cut.items():
-        if call not in journal.side_calls:
-            record_failure(journal, called, ModelFailure(INTERRUPTED))
 
 
 def _left_branch(facts: Sequence[Fact], leaf: int) -> list[Fact]:

@@ -112,9 +112,9 @@ class ChildRuns:
         return result_of(await self._store.read(state.id), judge) if state.last_run else None
 
     async def _open(self, child: str, request: ChildRequest, parent: ParentCall) -> Session:
-        harness = child_harness(request, parent)
+        harness, position = child_harness(request, parent), child_position(parent)
         try:
-            session = await open_session(self._store, child, harness, world=self._world)
+            session = await open_session(self._store, child, harness, world=self._world, position=position)
         except NotFound:
             session = await create_session(
                 self._store,
@@ -123,6 +123,7 @@ class ChildRuns:
                 session=child,
                 child_of=parent.session,
                 call=parent.call,
+                position=position,
             )
         seed = await self._seed(request, parent)
         if seed and session.state.run is None and not session.state.leaf:  # also if a process died in between
@@ -183,7 +184,6 @@ class ChildRuns:
         return await self.end(child, "its process ended", harness)
 
     async def _open_to_end(self, child: str, harness: Harness) -> Session:
-        harness = msgspec.structs.replace(harness, memory={}, place=None)
         return await open_session(self._store, child, harness, world=self._world)
 
     async def _take_up_cancel(self, child: str, harness: Harness) -> None:
@@ -219,15 +219,7 @@ def child_harness(request: ChildRequest, parent: ParentCall) -> Harness:
         answer_schema=None,
         waits_for_answers=harness.waits_for_answers and parent.call != "",
         context=_context(request, harness),
-        memory={},
         agent=request.agent,
-        place=TreePosition(
-            root=parent.root_run,
-            parent=parent.run,
-            depth=parent.depth + 1,
-            budget=parent.budget,
-            permissions=lambda: _remembered(parent),
-        ),
     )
     child.set_tools(tool for name, tool in harness.tools.items() if name in allowed)
     if isinstance(child.context, SessionContext):
@@ -251,9 +243,12 @@ def _context(request: ChildRequest, harness: Harness) -> Context | None:
         raise CallRefused(f"The child cannot be told by its rules: {error.message}") from None
 
 
-def _remembered(parent: ParentCall) -> dict[str, str]:
-    place = parent.harness.place
-    return {**(place.permissions() if place else {}), **parent.journal.state.permissions}
+def child_position(parent: ParentCall) -> TreePosition:
+    def permissions() -> dict[str, str]:
+        inherited = parent.position.permissions() if parent.position else {}
+        return {**inherited, **parent.journal.state.permissions}
+
+    return TreePosition(parent.root_run, parent.run, parent.depth + 1, parent.budget, permissions)
 
 
 def inherited_history(transcript: Transcript, policy: HistoryPolicy) -> tuple[Message, ...]:

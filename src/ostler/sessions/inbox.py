@@ -1,19 +1,19 @@
-"""Taking up requests: each becomes facts that carry its id, or a refusal."""
+"""The inbox: each request becomes facts that carry its id, or a refusal."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ostler.core.cancellation import CancelToken
 from ostler.core.context import CompactionRequest, context_input
-from ostler.core.harness import Harness, OpenSession, SessionListener
-from ostler.core.journal import Journal
+from ostler.core.harness import OpenSession
+from ostler.core.lazy import load
 from ostler.core.questions import as_stored, run_of
-from ostler.core.run_state import RunState
 from ostler.schema import events
 from ostler.schema.errors import NotFound, OstlerError, StoreError
 from ostler.schema.outcomes import Question
@@ -53,298 +53,348 @@ SECRET_NEEDS_ITS_CALL = (
     "a secret is not put into the inbox, which is a file: it must be answered where the run is driven"
 )
 
-
 TAKEN_BACK = "the prompt was taken back before its turn"
-
 
 NOBODY_WAITS = "whoever asked that has ended: nobody waits for the answer any more"
 
+NO_RUN = "no run is open"
+
+Refusal = str | None
+"""What a handler returns: why it refuses; "" when it recorded facts; None when it recorded nothing, because
+the loop or a command will."""
+
 
 class InboxReader:
-    """Reads one session's inbox for its lease holder. It is also where the loop finds its steering.
+    """Reads a session's inbox for the process that holds its lease.
 
-    With an open run it is given the loop that drives it; without one, only requests that need no run
-    are taken up, and the rest is refused.
+    While a run is driven, `reset` gives it the run's loop. Without one it handles only requests that need no
+    run, and refuses the others.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        harness: Harness,
-        loop: Loop | None = None,
-        cancel: CancelToken | None = None,
-        session: OpenSession | None = None,
-    ) -> None:
-        self._journal = journal
-        self._harness = harness
-        self._loop = loop
-        self._cancel = cancel
+    def __init__(self, session: OpenSession) -> None:
         self._session = session
-        self._questions = session.questions if session else None
+        self._journal = session.journal
+        self._loop: Loop | None = None
         self._commands: set[asyncio.Future[None]] = set()
-        self._steers: list[Steer] = []
         self._seen: set[str] = set()
+        """Requests that the loop has, or had: they are in the inbox until a fact settles them."""
 
-    def take(self) -> list[Steer]:
-        steers, self._steers = self._steers, []
-        return steers
+    def reset(self, loop: Loop | None = None) -> None:
+        """Starts over for a run, or without one: requests that came too late for a run are read again."""
+        self._loop = loop
+        self._seen = set()
 
     def withdraw(self, request: str) -> bool:
-        """Keeps a steer from the loop, for whoever has thought again; False if the loop has taken it."""
-        kept = [steer for steer in self._steers if steer.id != request]
-        is_here = len(kept) < len(self._steers) or request not in self._seen
-        self._steers = kept
+        """Keeps a steer from the loop; False if the loop has told the model."""
+        steers = self._loop.steers if self._loop else []
+        is_waiting = any(steer.id == request for steer in steers) or request not in self._seen
+        steers[:] = [steer for steer in steers if steer.id != request]
         self._seen.add(request)
-        return is_here
+        return is_waiting
 
     async def read(self, *, is_cut: bool = False) -> None:
-        """Takes up what is there. Prompts wait their turn: the session starts them one by one.
+        """Handles what is in the inbox, but no prompts: the session starts those one by one.
 
-        When a run that was cut is about to go on, `resume` has asked for that.
+        `is_cut` says that an interrupted run is about to continue: `resume` may have asked for that.
         """
+        if self._loop is None:
+            self._seen = set()
         for request in await self._journal.store.pending(self._journal.session):
             if request.id not in self._seen and not isinstance(request, Prompt | Continue):
                 self._seen.add(request.id)
                 await self.handle(request, is_cut=is_cut)
 
-    async def follow(self) -> None:
-        """Takes up requests as they arrive, until it is cancelled."""
-        seen = -1
+    @asynccontextmanager
+    async def follow(self) -> AsyncIterator[None]:
+        """Handles requests as they arrive, for as long as the block runs."""
+        task = asyncio.ensure_future(self._follow())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _follow(self) -> None:
+        arrivals = -1
         try:
             while True:
-                seen = await self._journal.store.arrivals(self._journal.session, seen)
+                arrivals = await self._journal.store.arrivals(self._journal.session, arrivals)
                 await self.read()
         except StoreError as error:
             self._journal.fail(error)
 
     async def handle(self, request: AnyRequest, *, is_cut: bool = False) -> None:
-        """Makes facts of one request, or of its refusal."""
-        journal, run = self._journal, self._journal.state.run
-        if request.id in journal.handed_over and isinstance(request, Answer):
-            request = msgspec.structs.replace(request, answer=journal.handed_over[request.id])
-        match request:
-            case Steer() if run and self._loop:
-                self._steers.append(request)
-                return
-            case Cancel(call="") if run and self._cancel:
-                self._cancel.cancel(f"cancelled by {request.by}" if request.by else "cancelled", request.id)
-                return
-            case Cancel(call=call) if call and self._loop and self._loop.calls.cancel_call(call):
-                journal.record(_cancelled(request), settles=request.id)
-            case Pause() if run and run.waiting and run.waiting.reason != "paused":
-                paused = events.RunWaiting("paused", run.waiting.questions, run.waiting.calls, request.id)
-                journal.record(events.RunResumed(request.id))
-                journal.record(paused, settles=request.id)
-            case Pause() if run and self._loop and not run.waiting:
-                self._loop.pause(request.id)
-                return  # recorded by the loop, before its next step
-            case Resume() if run and run.is_paused:
-                journal.record(events.RunResumed(request.id), settles=request.id)
-            case Resume() if is_cut:
-                about = {"actor": "user", "who": request.by}
-                resumed = events.Audited("run.resume", "it was cut, and somebody let it go on", about)
-                journal.record(resumed, settles=request.id)
-            case Answer() if self._questions and not self._questions.take(request.id):
-                return
-            case Answer(question=question) if (asked := journal.state.questions.get(question)) and (
-                problem := answer_problem(request, asked.question)
-            ):
-                journal.record(events.RequestRefused(request.id, problem), settles=request.id)
-            case Answer(question=question) if self._questions and self._questions.expects(question):
-                if self._questions.deliver(outcome_of(request)):
-                    return  # recorded by the call that asked
-                refused = events.RequestRefused(request.id, self._reason_against(request))
-                journal.record(refused, settles=request.id)
-            case Answer(question=question) if (
-                question in journal.state.questions and not journal.state.questions[question].durable
-            ):
-                # We hold the session, and nobody here has asked it: whoever waited for the answer is gone.
-                asked = journal.state.questions[question]
-                journal.record(events.QuestionAnswered(question, "withdrawn"), run=run_of(asked))
-                refused = events.RequestRefused(request.id, NOBODY_WAITS)
-                journal.record(refused, settles=request.id)
-            case Answer(question=question) if question in journal.state.questions:
-                asked = journal.state.questions[question]
-                stopped = run.step.calls.get(asked.call) if run and run.step else None
-                is_told = stopped is not None and request.id in journal.handed_over
-                if asked.question.secret and not request.declined and not is_told:
-                    refused = events.RequestRefused(request.id, SECRET_NEEDS_ITS_CALL)
-                    journal.record(refused, settles=request.id)
-                    await journal.commit()
-                    return
-                answered = as_stored(asked, outcome_of(request))
-                journal.record(answered, run=run_of(asked), settles=request.id)
-                if stopped is not None and asked.question.secret:
-                    stopped.answered = outcome_of(request)
-                self._resume(run, request)
-            case FinishCall() if run and self._loop and self._is_pending(run, request.call):
-                assert run.step is not None
-                await self._loop.calls.finish(run.step.calls[request.call], request.outcome, request.id)
-            case FinishCall() if run and self._is_pending(run, request.call):
-                return  # left for whoever drives the run on
-            case SetModel():
-                self._set_model(request)
-            case Rename() | Label() | Navigate():
-                await branches.handle_tree_request(journal, request)
-                return
-            case Compact() if self._harness.context and run and self._loop and not run.waiting:
-                self._loop.compaction = CompactionRequest("user", request.instructions, request.id)
-                return  # recorded by the loop, before its next call
-            case Compact() if self._harness.context and not run:
-                await self._compact(request)
-                return
-            case UndoCompaction() if not run:
-                await branches.undo_compaction(journal, request)
-                return
-            case RunCommand() if self._questions and not self._questions.take(request.id):
-                return  # it runs beside the run, and may outlive it
-            case RunCommand() if self._session and (attendant := self._harness.attendant):
-                running = asyncio.ensure_future(self._run_command(attendant, request))
-                if self._loop is None:
-                    async with renew_lease(journal):
-                        await running
-                    return
-                self._commands.add(running)  # a command may ask people, and their answers are read here
-                running.add_done_callback(self._commands.discard)
-                return
-            case Fork():
-                await branches.fork_here(journal, self._harness, request)
-                return
-            case CollapseBranch():
-                from ostler.sessions.branches import collapse
-
-                await collapse(journal, self._harness, request)
-                return
-            case TakeBack():
-                await self._take_back(request)
-                return
-            case RevokePermission(rule=rule) if rule in journal.state.permissions:
-                revoked = events.PermissionRemembered(
-                    rule, "revoked", "session", journal.session, request.by, request.id
-                )
-                journal.record(revoked, settles=request.id)
-            case ReleasePrompts() if run and self._cancel and self._cancel.cancelled:
-                return  # taken up when the run has ended, which holds the prompts once more
-            case ReleasePrompts(drop=drop):
-                dropped = await self._prompts_before(request) if drop else []
-                journal.record(events.PromptsReleased(request.id), settles=request.id)
-                for waiting in dropped:
-                    refused = events.RequestRefused(waiting.id, "a prompt was dropped before its turn")
-                    journal.record(refused, settles=waiting.id)
-            case _:
-                refused = events.RequestRefused(request.id, self._reason_against(request))
-                journal.record(refused, settles=request.id)
-        await journal.commit()
-
-    async def _run_command(self, attendant: SessionListener, request: RunCommand) -> None:
-        """What an extension's command says, or why it failed, becomes a fact."""
-        assert self._session is not None
-        failed = False
-        try:
-            text = await attendant.run_command(self._session, request.name, request.arguments)
-        except NotFound as error:
-            refused = events.RequestRefused(request.id, error.message)
-            self._journal.record(refused, settles=request.id)
+        """Records the facts that a request asks for, or its refusal."""
+        handler = _HANDLERS.get(type(request))
+        if is_cut and isinstance(request, Resume):
+            handler = InboxReader._resume_interrupted
+        reason: Refusal = f"{type(request).__name__} requests cannot be taken up by this version"
+        if handler is not None:
+            reason = await handler(self, request)
+        if reason:
+            self._journal.record(events.RequestRefused(request.id, reason), settles=request.id)
+        if reason is not None:
             await self._journal.commit()
-            return
-        except OstlerError as error:
-            text, failed = error.message, True
-        ran = events.CommandRan(request.name, request.arguments, text, failed, request=request.id)
-        self._journal.record(ran, settles=request.id)
-        await self._journal.commit()
 
-    async def _compact(self, request: Compact) -> None:
-        """Between two runs it is done at once."""
-        journal, harness = self._journal, self._harness
+    # --- the run --------------------------------------------------------------------------------------
+
+    async def _steer(self, request: Steer) -> Refusal:
+        if self._journal.state.run is None or self._loop is None:
+            return NO_RUN
+        self._loop.steers.append(request)
+        return None
+
+    async def _cancel(self, request: Cancel) -> Refusal:
+        if request.call:
+            return self._cancel_call(request)
+        if self._journal.state.run is None or self._loop is None:
+            return NO_RUN
+        reason = f"cancelled by {request.by}" if request.by else "cancelled"
+        self._loop.cancel.cancel(reason, request.id)
+        return None
+
+    def _cancel_call(self, request: Cancel) -> Refusal:
+        if self._loop is None or not self._loop.tool_runner.cancel_call(request.call):
+            return f"the call {request.call} is not running"
+        about = {"call": request.call, "actor": "user", "who": request.by}
+        cancelled = events.Audited("tool.cancel", "somebody asked for it", about)
+        self._journal.record(cancelled, settles=request.id)
+        return ""
+
+    async def _pause(self, request: Pause) -> Refusal:
+        run = self._journal.state.run
+        if run is None:
+            return NO_RUN
+        if run.waiting is None:
+            if self._loop is None:
+                return "nobody works on the run"
+            self._loop.pause_request = request.id
+            return None  # the loop records it before its next step
+        if run.waiting.reason == "paused":
+            return "the run is paused already"
+        paused = events.RunWaiting("paused", run.waiting.questions, run.waiting.calls, request.id)
+        self._journal.record(events.RunResumed(request.id))
+        self._journal.record(paused, settles=request.id)
+        return ""
+
+    async def _resume(self, request: Resume) -> Refusal:
+        run = self._journal.state.run
+        if run is None or not run.is_paused:
+            return "no run is paused"
+        self._journal.record(events.RunResumed(request.id), settles=request.id)
+        return ""
+
+    async def _resume_interrupted(self, request: Resume) -> Refusal:
+        if (run := self._journal.state.run) is not None and run.is_paused:
+            return await self._resume(request)
+        about = {"actor": "user", "who": request.by}
+        resumed = events.Audited("run.resume", "it was cut, and somebody let it go on", about)
+        self._journal.record(resumed, settles=request.id)
+        return ""
+
+    async def _finish_call(self, request: FinishCall) -> Refusal:
+        run = self._journal.state.run
+        call = run.step.calls.get(request.call) if run and run.step else None
+        if call is None or not call.is_open or not call.deferred:
+            return f"the call {request.call} is not pending"
+        if self._loop is None:
+            return None  # left for the process that drives the run on
+        await self._loop.tool_runner.finish(call, request.outcome, request.id)
+        return ""
+
+    async def _compact(self, request: Compact) -> Refusal:
+        harness, run = self._session.harness, self._journal.state.run
+        order = CompactionRequest("user", request.instructions, request.id)
+        if harness.context is None and run is None:
+            return "this session tells everything: nothing is compacted"
+        if run is not None:
+            if harness.context is None or self._loop is None or run.waiting:
+                return "the run waits: answer it, resume it or cancel it first"
+            self._loop.compaction = order
+            return None  # the loop records it before its next call
         assert harness.context is not None
         offers = harness.tool_offers(tuple(sorted(harness.tools)))
-        told = context_input(journal, harness, harness.model, offers)
-        async with renew_lease(journal):
-            order = CompactionRequest("user", request.instructions, request.id)
-            problem = await harness.context.compact(journal, harness, told, order)
-        if problem:
-            journal.record(events.RequestRefused(request.id, problem), settles=request.id)
-            await journal.commit()
+        content = context_input(self._journal, harness, harness.model, offers)
+        async with renew_lease(self._journal):
+            return await harness.context.compact(self._journal, harness, content, order) or None
 
-    def _set_model(self, request: SetModel) -> None:
-        """Swaps the model from the next step on; one that cannot be made is refused with the reason."""
+    # --- answers --------------------------------------------------------------------------------------
+
+    async def _answer(self, request: Answer) -> Refusal:
+        journal, questions = self._journal, self._session.questions
+        if not questions.take(request.id):
+            return None
+        if request.id in journal.handed_over:
+            request = msgspec.structs.replace(request, answer=journal.handed_over[request.id])
+        asked = journal.state.questions.get(request.question)
+        if asked and (problem := answer_problem(request, asked.question)):
+            return problem
+        if questions.expects(request.question) and questions.deliver(outcome_of(request)):
+            return None  # recorded by the call that asked
+        if asked is None or questions.expects(request.question):
+            return f"the question {request.question} is not open"
+        if asked.durable:
+            return self._record_answer(request, asked)
+        # We hold the session, and nothing here has asked it: the code that waited for the answer is gone.
+        journal.record(events.QuestionAnswered(request.question, "withdrawn"), run=run_of(asked))
+        return NOBODY_WAITS
+
+    def _record_answer(self, request: Answer, asked: events.QuestionAsked) -> Refusal:
+        journal, run = self._journal, self._journal.state.run
+        call = run.step.calls.get(asked.call) if run and run.step else None
+        has_secret = call is not None and request.id in journal.handed_over
+        if asked.question.secret and not request.declined and not has_secret:
+            return SECRET_NEEDS_ITS_CALL
+        answer = outcome_of(request)
+        journal.record(as_stored(asked, answer), run=run_of(asked), settles=request.id)
+        if call is not None and asked.question.secret:
+            call.answered = answer
+        if run and run.waiting and run.waiting.reason != "paused":
+            journal.record(events.RunResumed(request.id))
+        return ""
+
+    # --- commands -------------------------------------------------------------------------------------
+
+    async def _command(self, request: RunCommand) -> Refusal:
+        if not self._session.questions.take(request.id):
+            return None  # it runs beside the run, and may outlive it
+        if not self._session.harness.listeners:
+            return _no_command(request)
+        running = asyncio.ensure_future(self._run_command(request))
+        if self._loop is None:
+            async with renew_lease(self._journal):
+                await running
+        else:  # a command may ask people, and their answers are read here
+            self._commands.add(running)
+            running.add_done_callback(self._commands.discard)
+        return None
+
+    async def _run_command(self, request: RunCommand) -> None:
+        """Records the output of an extension's command, or its error."""
+        event: events.CommandRan | events.RequestRefused
         try:
-            self._harness.set_model(request.model, request.reasoning)
+            output = await self._command_output(request)
+            event = events.CommandRan(request.name, request.arguments, output, request=request.id)
+        except NotFound as error:
+            event = events.RequestRefused(request.id, error.message)
         except OstlerError as error:
-            self._journal.record(events.RequestRefused(request.id, error.message), settles=request.id)
-            return
+            event = events.CommandRan(
+                request.name, request.arguments, error.message, True, request=request.id
+            )
+        self._journal.record(event, settles=request.id)
+        await self._journal.commit()
+
+    async def _command_output(self, request: RunCommand) -> str:
+        for listener in self._session.harness.listeners:
+            output = await listener.run_command(self._session, request.name, request.arguments)
+            if output is not None:
+                return output
+        raise NotFound(_no_command(request))
+
+    # --- the session ----------------------------------------------------------------------------------
+
+    async def _set_model(self, request: SetModel) -> Refusal:
+        harness = self._session.harness
+        try:
+            harness.set_model(request.model, request.reasoning)
+        except OstlerError as error:
+            return error.message
         changed = events.SettingsChanged(
-            model=self._harness.model.name, reasoning=request.reasoning, by=request.by, request=request.id
+            model=harness.model.name, reasoning=request.reasoning, by=request.by, request=request.id
         )
         self._journal.record(changed, settles=request.id)
+        return ""
 
-    def _resume(self, run: RunState | None, request: AnyRequest) -> None:
-        if run and run.waiting and run.waiting.reason != "paused":
-            self._journal.record(events.RunResumed(request.id))
+    async def _tree(self, request: branches.TreeRequest) -> Refusal:
+        await branches.handle_tree_request(self._journal, request)
+        return None
 
-    def _is_pending(self, run: RunState, call: str) -> bool:
-        found = run.step.calls.get(call) if run.step else None
-        return found is not None and found.is_open and found.deferred
+    async def _undo_compaction(self, request: UndoCompaction) -> Refusal:
+        if self._journal.state.run is not None:
+            return "a compaction cannot be undone while a run is open"
+        await branches.undo_compaction(self._journal, request)
+        return None
+
+    async def _fork(self, request: Fork) -> Refusal:
+        await branches.fork_here(self._journal, self._session.harness, request)
+        return None
+
+    async def _collapse(self, request: CollapseBranch) -> Refusal:
+        await branches.collapse(self._journal, self._session.harness, request)
+        return None
+
+    async def _revoke_permission(self, request: RevokePermission) -> Refusal:
+        journal = self._journal
+        if request.rule not in journal.state.permissions:
+            return f"the rule {request.rule} is not remembered in this session"
+        revoked = events.PermissionRemembered(
+            request.rule, "revoked", "session", journal.session, request.by, request.id
+        )
+        journal.record(revoked, settles=request.id)
+        return ""
+
+    async def _release_prompts(self, request: ReleasePrompts) -> Refusal:
+        if self._journal.state.run and self._loop and self._loop.cancel.cancelled:
+            return None  # handled when the run has ended, which holds the prompts once more
+        dropped = await self._prompts_before(request) if request.drop else []
+        self._journal.record(events.PromptsReleased(request.id), settles=request.id)
+        for prompt in dropped:
+            refused = events.RequestRefused(prompt.id, "a prompt was dropped before its turn")
+            self._journal.record(refused, settles=prompt.id)
+        return ""
 
     async def _prompts_before(self, request: AnyRequest) -> list[AnyRequest]:
-        """Without the one whose run has just begun, once that is committed."""
+        """The prompts ahead of a request, without the one whose run has just begun."""
         await self._journal.commit()
         pending = await self._journal.store.pending(self._journal.session)
-        earlier = takewhile(lambda waiting: waiting.id != request.id, pending)
-        return [waiting for waiting in earlier if isinstance(waiting, Prompt | Continue)]
+        earlier = takewhile(lambda one: one.id != request.id, pending)
+        return [one for one in earlier if isinstance(one, Prompt | Continue)]
 
-    async def _take_back(self, request: TakeBack) -> None:
-        """Also settled is what it takes back: its refusal says why nothing came of it."""
-        journal = self._journal
+    async def _take_back(self, request: TakeBack) -> Refusal:
+        """Settles both requests: the refusal of the one that is taken back says why nothing came of it."""
+        journal, wanted = self._journal, request.request
         await journal.commit()  # a prompt whose run has just begun is in the inbox no more
         pending = {one.id: one for one in await journal.store.pending(journal.session)}
-        match pending.get(request.request):
-            case Prompt() | Continue():
-                can_be = True
-            case Steer(id=steer):
-                can_be = self.withdraw(steer)
-            case _:
-                can_be = False
-        if can_be:
-            refused = events.RequestRefused(request.request, TAKEN_BACK)
-            journal.record(refused, settles=request.request)
-            about = {"request": request.request, "actor": "user", "who": request.by}
-            taken = events.Audited("request.take_back", "somebody asked for it", about)
-            journal.record(taken, settles=request.id)
-        else:
-            refused = events.RequestRefused(request.id, self._reason_against(request))
-            journal.record(refused, settles=request.id)
-        await journal.commit()
+        target = pending.get(wanted)
+        is_steer = isinstance(target, Steer) and self.withdraw(wanted)
+        if not is_steer and not isinstance(target, Prompt | Continue):
+            return f"no prompt and no steer {wanted} waits: it was taken up, or was never there"
+        journal.record(events.RequestRefused(wanted, TAKEN_BACK), settles=wanted)
+        about = {"request": wanted, "actor": "user", "who": request.by}
+        taken = events.Audited("request.take_back", "somebody asked for it", about)
+        journal.record(taken, settles=request.id)
+        return ""
 
-    def _reason_against(self, request: AnyRequest) -> str:
-        match request:
-            case TakeBack(request=wanted):
-                return f"no prompt and no steer {wanted} waits: it was taken up, or was never there"
-            case Answer(question=question):
-                return f"the question {question} is not open"
-            case RevokePermission(rule=rule):
-                return f"the rule {rule} is not remembered in this session"
-            case FinishCall(call=call):
-                return f"the call {call} is not pending"
-            case Cancel(call=call) if call:
-                return f"the call {call} is not running"
-            case RunCommand(name=name):
-                return f"there is no command {name!r} here: no extension is loaded"
-            case Keys() | Resize():
-                return "no terminal agent is at work in this session"
-            case Compact() if self._journal.state.run:
-                return "the run waits: answer it, resume it or cancel it first"
-            case Compact():
-                return "this session tells everything: nothing is compacted"
-            case UndoCompaction():
-                return "a compaction cannot be undone while a run is open"
-            case Resume():
-                return "no run is paused"
-            case Pause() if (run := self._journal.state.run) is not None:
-                return "the run is paused already" if run.waiting else "nobody works on the run"
-            case Cancel() | Steer() | Pause():
-                return "no run is open"
-        return f"{type(request).__name__} requests cannot be taken up by this version"
+    async def _press(self, request: Keys | Resize) -> Refusal:
+        return "no terminal agent is at work in this session"
+
+
+_HANDLERS: dict[type, Callable[[InboxReader, Any], Awaitable[Refusal]]] = {
+    Answer: InboxReader._answer,
+    Cancel: InboxReader._cancel,
+    CollapseBranch: InboxReader._collapse,
+    Compact: InboxReader._compact,
+    FinishCall: InboxReader._finish_call,
+    Fork: InboxReader._fork,
+    Keys: InboxReader._press,
+    Label: InboxReader._tree,
+    Navigate: InboxReader._tree,
+    Pause: InboxReader._pause,
+    ReleasePrompts: InboxReader._release_prompts,
+    Rename: InboxReader._tree,
+    Resize: InboxReader._press,
+    Resume: InboxReader._resume,
+    RevokePermission: InboxReader._revoke_permission,
+    RunCommand: InboxReader._command,
+    SetModel: InboxReader._set_model,
+    Steer: InboxReader._steer,
+    TakeBack: InboxReader._take_back,
+    UndoCompaction: InboxReader._undo_compaction,
+}
+
+
+def _no_command(request: RunCommand) -> str:
+    return f"there is no command {request.name!r} here: no extension is loaded"
 
 
 def outcome_of(request: Answer) -> events.QuestionAnswered:
@@ -357,21 +407,14 @@ def outcome_of(request: Answer) -> events.QuestionAnswered:
     )
 
 
-def _cancelled(request: Cancel) -> events.Audited:
-    about = {"call": request.call, "actor": "user", "who": request.by}
-    return events.Audited("tool.cancel", "somebody asked for it", about)
-
-
 def answer_problem(request: Answer, question: Question) -> str:
-    """Why it is no answer to the question: none of the choices, or not what the form asks for."""
+    """Why the answer does not fit the question: none of its choices, or not what its form asks for."""
     if request.declined:
         return ""
     if question.kind == "choice" and question.choices and request.answer not in question.choices:
         return f"the answer must be one of: {', '.join(question.choices)}"
     if question.kind == "form" and question.form is not None:
-        from ostler.core.json_schema import schema_error
-
-        problem = schema_error(request.answer, question.form)
+        problem = load("ostler.core.json_schema:schema_error")(request.answer, question.form)
         if problem and question.secret:  # it may quote the answer
             return "the answer does not fit the form"
         return f"the answer does not fit the form: {problem}" if problem else ""

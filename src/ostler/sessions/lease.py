@@ -14,10 +14,9 @@ from ostler.core.cancellation import CLOCK_SLACK
 from ostler.core.children import ChildResult
 from ostler.core.journal import Journal, World, open_journal
 from ostler.core.processes import ProcessId, sessions_with_processes
+from ostler.core.recovery import PROCESS_ENDED, close_interrupted_run
 from ostler.core.store import Lease, Store
-from ostler.schema import events
 from ostler.schema.errors import LeaseLost, NotFound, SessionHeld, StoreBusy, StoreError
-from ostler.schema.messages import Text
 from ostler.store import rules
 
 OWNED_AGENT = "agent:"
@@ -122,11 +121,6 @@ def _look_at(late: asyncio.Task[Lease]) -> None:
         late.exception()
 
 
-CUT = "the process that ran it ended"
-
-_UNKNOWN_EFFECT = "The process ended while this call ran; its effect may have happened, in part or in whole."
-
-
 async def own_agent(parent: Journal, child: str) -> None:
     """Whoever takes the parent's session over after a crash ends the agent, also between two calls."""
     for _, process in await parent.store.owned_processes(child):
@@ -143,7 +137,7 @@ async def close_dead_agent(store: Store, child: str, world: World) -> ChildResul
             await close_interrupted_run(journal)
         finally:
             await store.release(journal.lease)
-        return ChildResult(child, "", "interrupted", reason=CUT)
+        return ChildResult(child, "", "interrupted", reason=PROCESS_ENDED)
     return None
 
 
@@ -158,30 +152,3 @@ async def close_dead_agents(store: Store, world: World) -> list[str]:
         if is_other and is_open and await close_dead_agent(store, summary.id, world) is not None:
             ended.append(summary.id)
     return ended
-
-
-async def close_interrupted_run(journal: Journal) -> None:
-    """Nothing more will come of it: nobody is to answer its questions, and its calls were interrupted."""
-    run, last_ms = journal.state.run, journal.state.last_time_ms
-    if run is None:
-        return
-    for question in tuple(journal.state.questions):
-        journal.record(events.QuestionAnswered(question, "withdrawn"))
-    if run.waiting is not None:
-        journal.record(events.RunResumed())
-    facts = await journal.store.read(journal.session, run.first_seq - 1)
-    calls = [fact.event for fact in facts if isinstance(fact.event, events.ToolCalled)]
-    results = [fact.event for fact in facts if isinstance(fact.event, events.ToolResultFact)]
-    closed = {result.call for result in results}
-    for call in calls:
-        if call.call not in closed:
-            said = (Text(_UNKNOWN_EFFECT),)
-            journal.record(events.ToolResultFact(call.call, call.name, said, "tool_interrupted"))
-    own = events.Totals(
-        tool_calls=len(calls),
-        refused_calls=sum(result.failed == "call_refused" for result in results),
-        usage=run.usage,
-        duration_ms=max(0, last_ms - run.time_ms),
-    )
-    journal.record(events.RunEnded("interrupted", CUT, own=own, cumulative=journal.state.usage))
-    await journal.commit()

@@ -1,9 +1,4 @@
-"""What every follower is: bytes as they come, signs of life, and an end."""
-# MERGED: Limits of time for those who wait for something new, which end together when nothing more will
-# MERGED: come.
-# MERGED: A hub: one session's events, encoded once for all who follow it, however slowly they read.
-# MERGED: Hubs for sessions, wherever they are driven: here, in another process of this machine, or by
-# MERGED: nobody.
+"""Publish/subscribe for sessions: one stream for each session, read by subscribers with bounded queues."""
 
 from __future__ import annotations
 
@@ -11,133 +6,212 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from ostler.core.journal import Journal
 from ostler.core.store import Store
-from ostler.schema import events
 from ostler.schema.errors import NotFound, StoreError, UsageError
 from ostler.schema.events import CaughtUp, Event, StreamIncomplete
 from ostler.schema.facts import Fact
 from ostler.sessions.live_socket import Relay
 from ostler.sessions.live_tail import Key, LiveTail, key_of
 
+MAX_UNREAD_BYTES = 1_000_000
+"""A subscriber that leaves more unread falls behind: it drops its queue and catches up from the source."""
 
-class Subscriber(ABC):
-    """Whoever has one must `leave`, also if it never read."""
+
+Item = TypeVar("Item")
+
+
+class Subscriber(ABC, Generic[Item]):
+    """One reader of a stream: a bounded queue, keep-alives, and catching up after it fell behind.
+
+    The stream calls `put`, and `finish` or `close` at its end. The reader calls `next` until it returns None,
+    and always `unsubscribe`, even if it never read. Subclasses say how items become bytes (`_take`) and how
+    to catch up (`_catch_up`).
+    """
+
+    limit = MAX_UNREAD_BYTES
 
     def __init__(self) -> None:
+        self.on_unsubscribe: list[Callable[[Any], None]] = []
+        self._queue: list[Item] = []
+        self._size = 0
+        self._is_behind = False
+        self._is_finished = False
         self._is_closed = False
-        self._is_due = False
-        """A sign of life, because nothing was sent for a while."""
-        self._woken: asyncio.Future[None] | None = None
+        self._needs_keep_alive = False
+        self._wake_up: asyncio.Future[None] | None = None
 
-    @abstractmethod
+    # --- for the stream -------------------------------------------------------------------------------
+
+    def put(self, item: Item) -> None:
+        if not self._is_behind:
+            self._queue.append(item)
+            self._size += self._size_of(item)
+            if self._size > self.limit:
+                self._fall_behind()
+        self._wake()
+
+    def keep_alive(self) -> None:
+        """Makes `next` return empty bytes, unless there is something to send."""
+        self._needs_keep_alive = True
+        self._wake()
+
+    def finish(self) -> None:
+        """The stream has ended: the reader gets what is in the queue, then None."""
+        self._is_finished = True
+        self._wake()
+
+    def close(self) -> None:
+        """The reader gets None next, even if the queue is not empty."""
+        self._is_closed = True
+        self._wake()
+
+    # --- for the reader -------------------------------------------------------------------------------
+
     async def next(self) -> bytes | None:
-        """Empty bytes when it is time for a sign of life; None at the end."""
-
-    @abstractmethod
-    def close_now(self) -> None: ...
+        """The next bytes; empty for a keep-alive; None at the end."""
+        while not self._is_closed:
+            data = await self._catch_up() if self._is_behind else self._take()
+            if data:
+                self._needs_keep_alive = False
+                return data
+            if self._is_behind:
+                continue
+            if self._is_finished:
+                self._is_closed = True
+                return self._last()
+            if self._needs_keep_alive:
+                self._needs_keep_alive = False
+                return b""
+            self._wake_up = asyncio.get_running_loop().create_future()
+            await self._wake_up
+        return None
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
-        """To its end, or until the reader leaves."""
+        """Everything until the end, or until the reader stops."""
         try:
             while (data := await self.next()) is not None:
                 yield data
         finally:
-            self.close_now()
+            self.unsubscribe()
 
-    def keep_alive(self) -> None:
-        self._is_due = True
+    def unsubscribe(self) -> None:
+        self.close()
+        self._leave()
+
+    # --- for subclasses -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _size_of(self, item: Item) -> int: ...
+
+    @abstractmethod
+    def _take(self) -> bytes:
+        """Empties the queue into bytes; empty if there is nothing."""
+
+    async def _catch_up(self) -> bytes:
+        """Called while the subscriber is behind; clears `_is_behind` when it no longer is."""
+        self._is_behind = False
+        return b""
+
+    def _last(self) -> bytes | None:
+        """What a finished stream ends with."""
+        return None
+
+    def _fall_behind(self) -> None:
+        self._is_behind = True
+        self._drain()
         self._wake()
 
-    def close(self) -> None:
-        self._is_closed = True
-        self._wake()
+    def _leave(self) -> None:
+        callbacks, self.on_unsubscribe = self.on_unsubscribe, []
+        for callback in callbacks:
+            callback(self)
+
+    def _drain(self) -> list[Item]:
+        items, self._queue, self._size = self._queue, [], 0
+        return items
 
     def _wake(self) -> None:
-        if self._woken is not None and not self._woken.done():
-            self._woken.set_result(None)
-
-    async def _until_woken(self) -> None:
-        self._woken = asyncio.get_running_loop().create_future()
-        await self._woken
+        if self._wake_up is not None and not self._wake_up.done():
+            self._wake_up.set_result(None)
 
 
 class Deadlines:
-    """After `end` nobody waits any more."""
+    """Timeouts that all expire together at `end`, when nothing more will come."""
 
     def __init__(self) -> None:
-        self._limits: set[asyncio.Timeout] = set()
-        self._is_over = False
+        self._timeouts: set[asyncio.Timeout] = set()
+        self._has_ended = False
 
     def __len__(self) -> int:
-        """How many wait."""
-        return len(self._limits)
+        """How many are waiting."""
+        return len(self._timeouts)
 
     @asynccontextmanager
     async def of(self, seconds: float | None) -> AsyncIterator[None]:
         """Raises `TimeoutError`, as `asyncio.timeout` does."""
-        async with asyncio.timeout(0 if self._is_over else seconds) as limit:
-            self._limits.add(limit)
+        async with asyncio.timeout(0 if self._has_ended else seconds) as timeout:
+            self._timeouts.add(timeout)
             try:
                 yield
             finally:
-                self._limits.discard(limit)
+                self._timeouts.discard(timeout)
 
     def end(self) -> None:
-        self._is_over = True
-        for limit in self._limits:
-            if not limit.expired():
-                limit.reschedule(asyncio.get_running_loop().time())
+        self._has_ended = True
+        for timeout in self._timeouts:
+            if not timeout.expired():
+                timeout.reschedule(asyncio.get_running_loop().time())
 
 
 Batch = list[Fact | Event]
 
 Encode = Callable[[Sequence[Fact | Event]], bytes]
 
-
-COALESCED_FROM = 32
-"""Batches that a follower has not read: beyond, deltas are not kept for it, and come joined when it reads."""
-
-MOST_BYTES = 1_000_000
-"""Of facts that a follower has not read: beyond, it reads them from the log."""
+MAX_UNREAD_FRAMES = 32
+"""With more unread frames, a subscriber gets no single deltas: they come joined when it reads."""
 
 PAGE = 500
 
-MOST_SAID = 100
-"""Events that stand by themselves, kept for a follower that catches up."""
+MAX_MISSED_EVENTS = 100
+"""Live events without a key that are stored for a subscriber while it catches up."""
 
 
 class Frame(msgspec.Struct, eq=False):
-    """A batch as all followers get it."""
+    """A batch, encoded once for all subscribers."""
 
     batch: Batch
     data: bytes
     first_seq: int
     """Of its facts; 0 if it has none."""
     last_seq: int
-    _kept: tuple[Batch, dict[Key, int]] | None = None
+    _split: tuple[Batch, dict[Key, int]] | None = None
 
     def without_deltas(self) -> tuple[Batch, dict[Key, int]]:
-        """What remains of it for those who get deltas joined, and from which offset on they miss what."""
-        if self._kept is None:
-            kept: Batch = []
-            missed: dict[Key, int] = {}
-            for one in self.batch:
-                if key := () if isinstance(one, Fact) else key_of(one):
-                    offset = getattr(one, "offset", 0)
-                    missed[key] = min(missed.get(key, offset), offset)
+        """The rest of the batch, and the lowest offset of the deltas left out, by key."""
+        if self._split is None:
+            rest: Batch = []
+            offsets: dict[Key, int] = {}
+            for item in self.batch:
+                if key := () if isinstance(item, Fact) else key_of(item):
+                    offset = getattr(item, "offset", 0)
+                    offsets[key] = min(offsets.get(key, offset), offset)
                 else:
-                    kept.append(one)
-            self._kept = kept, missed
-        return self._kept
+                    rest.append(item)
+            self._split = rest, offsets
+        return self._split
 
 
 class SessionStream:
-    """Whoever drives the session, or relays it, lets the hub `see` each batch, without a gap behind
-    `last_seq`. Facts that it has seen are passed over, so two sources that overlap are one stream."""
+    """The events of one session, for any number of subscribers.
+
+    Its source, the journal or a relay, publishes batches without a gap after `last_seq`. Facts that were
+    published before are skipped, so sources may overlap.
+    """
 
     def __init__(self, session: str, store: Store, encode: Encode, last_seq: int) -> None:
         self.session = session
@@ -146,295 +220,267 @@ class SessionStream:
         self.tail = LiveTail()
         self.last_seq = last_seq
         self.notices: list[Event] = []
-        """What everybody is told who comes: that deltas cannot be had, for instance."""
-        self.followers: set[SessionSubscriber] = set()
+        """Sent to every new subscriber, for instance that no deltas are available."""
+        self.subscribers: set[SessionSubscriber] = set()
         self.on_idle: Callable[[], None] = lambda: None
-        """The last follower left."""
+        """Called when the last subscriber has left."""
 
     def publish(self, batch: Sequence[Fact | Event]) -> None:
         fresh: Batch = []
         first = 0
-        for one in batch:
-            if isinstance(one, Fact):
-                if one.seq <= self.last_seq:
+        for item in batch:
+            if isinstance(item, Fact):
+                if item.seq <= self.last_seq:
                     continue
-                self.last_seq = one.seq
-                first = first or one.seq
-            fresh.append(one)
+                self.last_seq = item.seq
+                first = first or item.seq
+            fresh.append(item)
         if not fresh:
             return
         self.tail.see(fresh)
-        if self.followers:
+        if self.subscribers:
             frame = Frame(fresh, self.encode(fresh), first, self.last_seq if first else 0)
-            for follower in tuple(self.followers):
-                follower.put(frame)
+            for subscriber in tuple(self.subscribers):
+                subscriber.put(frame)
 
     def lose_source(self) -> None:
-        """Nobody drives the session any more: what it showed live is gone."""
-        if gone := self.tail.clear():
-            self.publish(gone)
+        """Nothing drives the session any more: its open live values are gone."""
+        if removed := self.tail.clear():
+            self.publish(removed)
 
-    def follow(self, after: int = 0) -> SessionSubscriber:
-        follower = SessionSubscriber(self, after)
-        self.followers.add(follower)
-        return follower
+    def subscribe(self, after: int = 0) -> SessionSubscriber:
+        subscriber = SessionSubscriber(self, after)
+        subscriber.on_unsubscribe.append(self._remove)
+        self.subscribers.add(subscriber)
+        return subscriber
 
-    def remove(self, follower: SessionSubscriber) -> None:
-        self.followers.discard(follower)
-        if not self.followers:
+    def _remove(self, subscriber: SessionSubscriber) -> None:
+        self.subscribers.discard(subscriber)
+        if not self.subscribers:
             self.on_idle()
 
     def close(self) -> None:
-        """All streams end."""
-        for follower in tuple(self.followers):
-            follower.close()
+        """Ends all streams."""
+        for subscriber in tuple(self.subscribers):
+            subscriber.close()
 
 
-class SessionSubscriber(Subscriber):
-    """Gives encoded bytes: the facts after a number, the open tail, `caught_up`, and then what happens.
+class SessionSubscriber(Subscriber[Frame]):
+    """Gives the facts after a number, the open tail, `caught_up`, and then what happens.
 
-    - Each fact comes exactly once, in order; the deltas of what is open join to the whole.
-    - One that reads slowly gets deltas joined, then its facts from the log, and the tail again.
-    - Whoever has it must `leave`, also if it never read.
+    - Each fact comes exactly once, in order; the deltas of an open message join to the whole message.
+    - A slow reader gets deltas joined, then its facts from the log and the tail again.
     """
 
-    def __init__(self, hub: SessionStream, after: int) -> None:
+    def __init__(self, stream: SessionStream, after: int) -> None:
         super().__init__()
-        self._hub = hub
+        self._stream = stream
         self._seq = after
-        self._queue: list[Frame] = []
-        self._bytes = 0
-        self._missed: dict[Key, int] = {}
-        """Deltas that were not kept: from which offset on."""
-        self._said: Batch = []
-        """What came while it was behind, and is neither in the log nor in the tail."""
         self._is_behind = True
+        self._skipped: dict[Key, int] = {}
+        """Deltas that were not queued: from which offset on."""
+        self._missed: Batch = []
+        """Events that came while it was behind, and are neither in the log nor in the tail."""
 
     def put(self, frame: Frame) -> None:
         if self._is_behind:
-            alone = [one for one in frame.without_deltas()[0] if not isinstance(one, Fact)]
-            self._said = [*self._said, *alone][-MOST_SAID:]
-            return
-        if self._missed or len(self._queue) >= COALESCED_FROM:
-            self._keep_facts(frame)
+            live = [item for item in frame.without_deltas()[0] if not isinstance(item, Fact)]
+            self._missed = [*self._missed, *live][-MAX_MISSED_EVENTS:]
+        elif not self._skipped and len(self._queue) < MAX_UNREAD_FRAMES:
+            super().put(frame)
         else:
-            self._keep(frame)
-        self._wake()
+            self._put_without_deltas(frame)
 
-    def _keep(self, frame: Frame) -> None:
-        self._queue.append(frame)
-        self._bytes += len(frame.data)
-        if self._bytes > MOST_BYTES:
-            self._fall_behind()
+    def _put_without_deltas(self, frame: Frame) -> None:
+        rest, offsets = frame.without_deltas()
+        for key, offset in offsets.items():
+            self._skipped[key] = min(self._skipped.get(key, offset), offset)
+        if not offsets:
+            super().put(frame)
+        elif rest:
+            super().put(Frame(rest, self._stream.encode(rest), frame.first_seq, frame.last_seq))
+        else:
+            self._wake()
 
-    def _keep_facts(self, frame: Frame) -> None:
-        kept, missed = frame.without_deltas()
-        for key, offset in missed.items():
-            self._missed[key] = min(self._missed.get(key, offset), offset)
-        if not missed:
-            self._keep(frame)
-        elif kept:
-            self._keep(Frame(kept, self._hub.encode(kept), frame.first_seq, frame.last_seq))
+    def _size_of(self, item: Frame) -> int:
+        return len(item.data)
 
     def _fall_behind(self) -> None:
-        self._is_behind = True
-        self._queue = []
-        self._bytes = 0
-        self._missed = {}
-
-    def close_now(self) -> None:
-        self._is_closed = True
-        self._hub.remove(self)
-
-    async def next(self) -> bytes | None:
-        while not self._is_closed:
-            if self._is_behind:
-                return await self._catch_up()
-            if data := self._take():
-                return data
-            if self._is_behind:
-                continue
-            if self._is_due:
-                self._is_due = False
-                return b""
-            await self._until_woken()
-        return None
+        self._skipped = {}
+        super()._fall_behind()
 
     def _take(self) -> bytes:
-        """Everything that came since, at once."""
-        frames, self._queue, self._bytes = self._queue, [], 0
-        ready: list[bytes] = []
-        for frame in frames:
+        parts: list[bytes] = []
+        for frame in self._drain():
             if not frame.first_seq or frame.first_seq == self._seq + 1:
-                ready.append(frame.data)
-            elif frame.first_seq > self._seq:  # there is a gap: whatever lies in it is in the log
+                parts.append(frame.data)
+            elif frame.first_seq > self._seq:  # the facts in this gap are in the log
                 self._fall_behind()
-                return b"".join(ready)
-            elif rest := self._not_seen(frame.batch):
-                ready.append(self._hub.encode(rest))
+                return b"".join(parts)
+            elif rest := [item for item in frame.batch if not isinstance(item, Fact) or item.seq > self._seq]:
+                parts.append(self._stream.encode(rest))
             self._seq = max(self._seq, frame.last_seq)
-        if self._missed:
-            missed, self._missed = self._missed, {}
-            ready.append(self._hub.encode(self._hub.tail.since(missed)))
-        if ready:
-            self._is_due = False
-        return b"".join(ready)
-
-    def _not_seen(self, batch: Batch) -> Batch:
-        return [one for one in batch if not isinstance(one, Fact) or one.seq > self._seq]
+        if self._skipped:
+            skipped, self._skipped = self._skipped, {}
+            parts.append(self._stream.encode(self._stream.tail.since(skipped)))
+        return b"".join(parts)
 
     async def _catch_up(self) -> bytes:
-        """Facts from the log as far as the hub has seen them, and then the tail as it is at that moment:
-        whatever came meanwhile is in either of them."""
-        hub = self._hub
-        if self._seq < hub.last_seq:
-            facts = await hub.store.read(hub.session, self._seq, min(PAGE, hub.last_seq - self._seq))
+        """Reads facts from the log up to the stream's last one, then the tail as it is at that moment:
+        everything that came meanwhile is in one of them."""
+        stream = self._stream
+        if self._seq < stream.last_seq:
+            facts = await stream.store.read(stream.session, self._seq, min(PAGE, stream.last_seq - self._seq))
             self._seq = facts[-1].seq
-            return hub.encode(facts)
+            return stream.encode(facts)
         self._is_behind = False
-        said, self._said = [one for one in self._said if one not in hub.notices], []
-        return hub.encode([*said, *hub.tail.events(), *hub.notices, events.CaughtUp(self._seq)])
+        missed, self._missed = [event for event in self._missed if event not in stream.notices], []
+        return stream.encode([*missed, *stream.tail.events(), *stream.notices, CaughtUp(self._seq)])
 
 
 class SessionStreams:
-    """One hub for each session that is followed or driven here.
+    """One stream for each session that has subscribers or is driven in this process.
 
-    - A session that is driven here feeds its hub itself: `attend` is for whoever opens it.
-    - Any other is relayed while somebody follows: from the socket of its owner; from the log if there is no
-      owner, or none that can be reached (then followers are told that they see facts only).
+    - A session that is driven here publishes to its stream itself; call `attend` when it is opened.
+    - Any other is relayed while it has subscribers: from its owner's socket, or from the log if there is no
+      owner or its socket cannot be reached (subscribers are told that they see facts only).
     """
 
     def __init__(self, store: Store, encode: Encode) -> None:
         self.store = store
         self._encode = encode
-        self._hubs: dict[str, SessionStream] = {}
-        self._driven: dict[str, Journal] = {}
+        self._streams: dict[str, SessionStream] = {}
+        self._journals: dict[str, Journal] = {}
         self._relays: dict[str, asyncio.Task[None]] = {}
         self._is_closed = False
         self.on_live: Callable[[str, Sequence[Event]], None] = lambda session, events: None
-        """Sees the live events of sessions that are driven here."""
+        """Receives the live events of sessions that are driven here."""
 
     @property
-    def followers(self) -> int:
-        return sum(len(hub.followers) for hub in self._hubs.values())
+    def subscriber_count(self) -> int:
+        return sum(len(stream.subscribers) for stream in self._streams.values())
 
-    def hubs(self) -> list[SessionStream]:
-        return list(self._hubs.values())
+    def streams(self) -> list[SessionStream]:
+        return list(self._streams.values())
 
-    async def follow(self, session: str, after: int = 0) -> SessionSubscriber:
+    async def subscribe(self, session: str, after: int = 0) -> SessionSubscriber:
         """Raises `NotFound`, and `UsageError` if there is no fact `after` yet."""
-        hub = self._hubs.get(session)
-        if hub is None:
+        stream = self._streams.get(session)
+        if stream is None:
             last_seq = await self.store.last_seq(session)
-            hub = self._hubs.get(session) or self._new_hub(session, last_seq)
-        if after > hub.last_seq:
-            await self._learn_from_log(hub)
-        if after > hub.last_seq:
-            self._forget_idle(hub)
-            raise no_such_fact(after, hub.last_seq)
-        follower = hub.follow(after)
+            stream = self._streams.get(session) or self._new_stream(session, last_seq)
+        if after > stream.last_seq:
+            await self._read_log(stream)
+        if after > stream.last_seq:
+            self._remove_idle(stream)
+            raise no_such_fact(after, stream.last_seq)
+        subscriber = stream.subscribe(after)
         if self._is_closed:
-            follower.close()
-        self._relay_where_needed(hub)
-        return follower
+            subscriber.close()
+        self._start_relay(stream)
+        return subscriber
 
-    async def _learn_from_log(self, hub: SessionStream) -> None:
-        """Whoever read the log may know more than the hub. A relay begins anew: what its owner's stream tells
-        next may be older."""
-        hub.publish(await self.store.read(hub.session, hub.last_seq))
-        if (relay := self._relays.pop(hub.session, None)) is not None:
-            relay.cancel()
-            hub.lose_source()
+    async def _read_log(self, stream: SessionStream) -> None:
+        """A caller that read the log may know more than the stream. A relay is started again, because the
+        owner's next events may be older than the log."""
+        stream.publish(await self.store.read(stream.session, stream.last_seq))
+        if self._cancel_relay(stream.session):
+            stream.lose_source()
 
-    def _new_hub(self, session: str, last_seq: int) -> SessionStream:
-        hub = self._hubs[session] = SessionStream(session, self.store, self._encode, last_seq)
-        hub.on_idle = lambda: self._forget_idle(hub)
-        return hub
+    def _new_stream(self, session: str, last_seq: int) -> SessionStream:
+        stream = self._streams[session] = SessionStream(session, self.store, self._encode, last_seq)
+        stream.on_idle = lambda: self._remove_idle(stream)
+        return stream
 
-    # --- driven here ----------------------------------------------------------------------------------
+    def _remove_idle(self, stream: SessionStream) -> None:
+        if stream.subscribers or stream.session in self._journals:
+            return
+        if self._streams.get(stream.session) is stream:
+            del self._streams[stream.session]
+        self._cancel_relay(stream.session)
+
+    # --- sessions driven in this process --------------------------------------------------------------
 
     def attend(self, journal: Journal) -> None:
-        """From now on this journal's session is driven here, until it is given back."""
+        """Publishes what this journal records, until it is closed."""
         session = journal.session
-        hub = self._hubs.get(session) or self._new_hub(session, journal.state.last_seq)
-        self._driven[session] = journal
-        if (relay := self._relays.pop(session, None)) is not None:
-            relay.cancel()
-            hub.lose_source()
-        hub.notices.clear()
+        stream = self._streams.get(session) or self._new_stream(session, journal.state.last_seq)
+        self._journals[session] = journal
+        if self._cancel_relay(session):
+            stream.lose_source()
+        stream.notices.clear()
 
-        def see(batch: Sequence[Fact | Event]) -> None:
-            if self._driven.get(session) is journal:
-                hub.publish(batch)
-                if live := [one for one in batch if not isinstance(one, Fact)]:
+        def publish(batch: Sequence[Fact | Event]) -> None:
+            if self._journals.get(session) is journal:
+                stream.publish(batch)
+                if live := [item for item in batch if not isinstance(item, Fact)]:
                     self.on_live(session, live)
 
-        journal.subscribe(see)
-        journal.on_close.append(lambda: self._leave(journal))
+        journal.subscribe(publish)
+        journal.on_close.append(lambda: self._detach(journal))
 
-    def _leave(self, journal: Journal) -> None:
+    def _detach(self, journal: Journal) -> None:
         session = journal.session
-        if self._driven.get(session) is not journal:
+        if self._journals.get(session) is not journal:
             return
-        del self._driven[session]
-        hub = self._hubs[session]
-        hub.lose_source()
-        self._relay_where_needed(hub)
-        self._forget_idle(hub)
+        del self._journals[session]
+        stream = self._streams[session]
+        stream.lose_source()
+        self._start_relay(stream)
+        self._remove_idle(stream)
 
-    def _forget_idle(self, hub: SessionStream) -> None:
-        if hub.followers or hub.session in self._driven:
-            return
-        if self._hubs.get(hub.session) is hub:
-            del self._hubs[hub.session]
-        if (relay := self._relays.pop(hub.session, None)) is not None:
-            relay.cancel()
+    # --- sessions driven elsewhere --------------------------------------------------------------------
 
-    # --- driven elsewhere -----------------------------------------------------------------------------
+    def _start_relay(self, stream: SessionStream) -> None:
+        session = stream.session
+        if stream.subscribers and session not in self._journals and session not in self._relays:
+            relay = self._relays[session] = asyncio.ensure_future(self._relay(stream))
+            relay.add_done_callback(lambda task: self._relay_ended(stream, task))
 
-    def _relay_where_needed(self, hub: SessionStream) -> None:
-        session = hub.session
-        if hub.followers and session not in self._driven and session not in self._relays:
-            relay = self._relays[session] = asyncio.ensure_future(self._relay(hub))
-            relay.add_done_callback(lambda task: self._relay_ended(hub, task))
+    def _cancel_relay(self, session: str) -> bool:
+        """False if there was none."""
+        if (relay := self._relays.pop(session, None)) is None:
+            return False
+        relay.cancel()
+        return True
 
-    def _relay_ended(self, hub: SessionStream, task: asyncio.Task[None]) -> None:
-        if self._relays.get(hub.session) is task:
-            del self._relays[hub.session]
+    def _relay_ended(self, stream: SessionStream, task: asyncio.Task[None]) -> None:
+        if self._relays.get(stream.session) is task:
+            del self._relays[stream.session]
         if task.cancelled():
             return
         error = task.exception()
-        hub.close()  # the session is gone, or the log cannot be read: whoever comes again is told
+        stream.close()  # the session is deleted or the log unreadable: the next subscriber gets the error
         if error is not None and not isinstance(error, StoreError | NotFound):
             raise error
 
-    async def _relay(self, hub: SessionStream) -> None:
-        relay = Relay(self.store, hub.session, hub.last_seq)
+    async def _relay(self, stream: SessionStream) -> None:
+        relay = Relay(self.store, stream.session, stream.last_seq)
         owner = None
         async with aclosing(relay.batches()) as batches:
             async for batch in batches:
                 if batch:
-                    hub.publish(batch)
-                elif self._relays.get(hub.session) is asyncio.current_task():
-                    hub.lose_source()
-                self._say_incomplete(hub, relay.problem)
-                if owner is not None and relay.owner is None:  # its run may have been cut: no fact says so
-                    hub.publish([CaughtUp(hub.last_seq)])
+                    stream.publish(batch)
+                elif self._relays.get(stream.session) is asyncio.current_task():
+                    stream.lose_source()
+                self._publish_problem(stream, relay.problem)
+                if owner is not None and relay.owner is None:  # its run may have died without a fact
+                    stream.publish([CaughtUp(stream.last_seq)])
                 owner = relay.owner
 
-    def _say_incomplete(self, hub: SessionStream, reason: str) -> None:
-        """Once: to those who are there, and to whoever comes."""
+    def _publish_problem(self, stream: SessionStream, reason: str) -> None:
+        """Once to the present subscribers, and to each new one."""
         if not reason:
-            hub.notices.clear()
-        elif not hub.notices:
-            hub.notices.append(StreamIncomplete(reason))
-            hub.publish(hub.notices)
+            stream.notices.clear()
+        elif not stream.notices:
+            stream.notices.append(StreamIncomplete(reason))
+            stream.publish(stream.notices)
 
     def close(self) -> None:
-        """All streams end, and no new one begins."""
+        """Ends all streams; a later subscriber gets nothing."""
         self._is_closed = True
-        for hub in self.hubs():
-            hub.close()
+        for stream in self.streams():
+            stream.close()
         for relay in self._relays.values():
             relay.cancel()
 

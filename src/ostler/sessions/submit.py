@@ -9,15 +9,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import Any
 
-from ostler.core.harness import Harness
+from ostler.core.harness import Harness, JournalListener, harness_without_model
 from ostler.core.journal import Journal, World, open_journal
 from ostler.core.state import SessionState
 from ostler.core.store import Store
 from ostler.schema.errors import SessionBusy, SessionHeld, UsageError
 from ostler.schema.events import RequestRefused
-from ostler.schema.requests import Answer, AnyRequest, Cancel
+from ostler.schema.requests import ALONE, OF_A_RUN, Answer, AnyRequest, Cancel
 from ostler.sessions.inbox import SECRET_NEEDS_ITS_CALL
-from ostler.sessions.lease import kill_orphans, new_owner
+from ostler.sessions.lease import close_dead_agent, kill_orphans, new_owner
 from ostler.sessions.run_tree import OpenQuestion
 from ostler.sessions.session import RunOutcome, Session
 
@@ -73,22 +73,18 @@ async def _take_up(
     harness: Harness | None,
     attend: Callable[[Journal], None] | None,
 ) -> None:
-    from ostler.core.harness import harness_without_model
-    from ostler.sessions.inbox import InboxReader
-    from ostler.sessions.session import Session
-
     if harness is None:
         harness = harness_without_model(journal.state.cwd)
-        harness.attend = attend
+        harness.listeners = [JournalListener(attend)] if attend else []
     session = Session(journal, harness)
     try:
         if isinstance(request, Cancel) and not request.call and journal.state.run is not None:
             await session.cancel_idle_run(request)
         else:
-            await InboxReader(journal, harness, session=session).handle(request)
+            await session.handle(request)
     finally:
-        if harness.attendant is not None:
-            await harness.attendant.on_close(session)
+        for listener in harness.listeners:
+            await listener.on_close(session)
 
 
 async def _is_taken_up(store: Store, session: str, request: str, after: int) -> bool:
@@ -122,7 +118,7 @@ async def answer_question(
         raise UsageError(SECRET_NEEDS_ITS_CALL)
     world = session.journal.world
     request = Answer(id=world.new_id("req"), by=by, question=one.asked.id, answer=answer, declined=declined)
-    await submit_now(session.journal.store, one.session, request, world, attend=session.harness.attend)
+    await submit_now(session.journal.store, one.session, request, world, attend=session.harness.on_journal)
     return await session.advance()
 
 
@@ -135,9 +131,6 @@ async def submit_to_agent(
 ) -> bool:
     """Into its inbox, for whoever drives the agent. Where nobody does, its run is closed, and only what the
     log is enough for is taken up: the rest raises `SessionBusy`."""
-    from ostler.schema.requests import ALONE, OF_A_RUN
-    from ostler.sessions.lease import close_dead_agent
-
     needs_no_agent = isinstance(request, (*ALONE, *OF_A_RUN))
     if await store.holder(state.id) is not None:
         is_new = await store.submit(state.id, request)

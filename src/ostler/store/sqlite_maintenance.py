@@ -1,17 +1,14 @@
-"""Looking whether a SQLite store is sound: its sessions, and what it keeps of them beside the facts.
+"""Maintenance of a SQLite store: check it, repair what is derived from the facts, and free space.
 
-Everything is read in one transaction, so what other processes write meanwhile is not seen half.
+A check reads everything in one transaction. A repair never changes facts, and each of its changes is a
+transaction that reads the facts it depends on, so other processes can go on working.
 """
-# MERGED: Putting right what a SQLite store keeps beside the facts. The facts are never touched.
-# MERGED: Every change is a transaction of its own that reads the facts it follows from, so other processes
-# MERGED: may go on working meanwhile.
-# MERGED: Room in the SQLite file: output that no fact names, and what deleted sessions have left.
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,17 +18,11 @@ import msgspec
 from ostler.core.journal import World
 from ostler.core.processes import ProcessId
 from ostler.core.store import Lease, SessionSummary
-from ostler.schema import events
 from ostler.schema.errors import StoreError
 from ostler.schema.facts import Fact
 from ostler.schema.messages import BlobRef
 from ostler.schema.visibility import is_opening
-from ostler.store.invariants import (
-    TOLD_OF_TREES,
-    broken_invariants,
-    broken_tree_invariants,
-    facts_can_be_read,
-)
+from ostler.store.invariants import broken_invariants, broken_tree_invariants, facts_can_be_read, is_at_rest
 from ostler.store.rules import blobs_named_by, living_holder, new_summary, outputs_named_by, updated_summary
 from ostler.store.sqlite_connection import SCHEMA, connect, connect_again, copy_store, translate_errors
 from ostler.store.sqlite_rows import (
@@ -45,20 +36,20 @@ from ostler.store.sqlite_rows import (
     update_index,
     words_in,
 )
+from ostler.store.tree_invariants import TREE_FACTS
 
 STORE_INVARIANTS = {
-    "S1": "SQLite finds its own file sound.",
-    "S2": "The row of a session in the list says what its facts add up to.",
+    "S1": "SQLite's integrity check passes.",
+    "S2": "The row of a session in the list agrees with its facts.",
     "S3": "Opening a session reads the facts that it needs.",
-    "S4": "The search index holds the messages of the log, as far as it says it goes.",
-    "S5": "The output that a result names is kept, as long as it was.",
-    "S6": "Everything that is kept belongs to a session.",
+    "S4": "The search index contains the messages of the log, up to the fact it was built to.",
+    "S5": "The output that a result names is stored in full.",
+    "S6": "Everything stored belongs to a session.",
 }
-"""What must hold for a store beside the invariants of each log. The numbers stay for ever."""
-
+"""What must hold for a store, in addition to the invariants of each log. The numbers never change."""
 
 MENDABLE = frozenset({"S1", "S2", "S3", "S4", "S6"})
-"""What `repair` sets about: S1 is put right where only an index is damaged."""
+"""What `repair` can fix; S1 only if an index is damaged."""
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -67,37 +58,40 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     number: str
     problem: str
     session: str = ""
-    """None, when the whole file is meant."""
+    """Empty if it is about the whole file."""
 
     def __str__(self) -> str:
         return f"{self.session or 'the store'}: {self.number}: {self.problem}"
 
 
 def check(path: Path, sessions: Sequence[str] | None = None) -> list[Problem]:
-    """What is wrong with these sessions; without any, with all of them and with the file."""
+    """Checks these sessions; without any, all of them and the file."""
     with translate_errors(path), closing(connect_again(path)) as db:
         if sessions is None:
             problems = list(_search_problems(db))
-            return problems + _checked(db, None, has_index=not problems)
-        return _checked(db, sessions, has_index=True)
+            return problems + _check(db, None, has_index=not problems)
+        return _check(db, sessions, has_index=True)
 
 
-def _checked(db: sqlite3.Connection, sessions: Sequence[str] | None, *, has_index: bool) -> list[Problem]:
+def _check(db: sqlite3.Connection, sessions: Sequence[str] | None, *, has_index: bool) -> list[Problem]:
     db.execute("begin")
     index = _index(db) if has_index else None
     if sessions is not None:
-        problems = [problem for one in sessions for problem in _found(_session_problems(db, one, index), one)]
-        return [*problems, *_found(_tree_problems(db, sessions))]
-    known = [id for (id,) in db.execute("select id from sessions order by id")]
-    problems = [*_found(_file_problems(db)), *_found(_orphans(db))]
-    problems += [problem for one in known for problem in _found(_session_problems(db, one, index), one)]
-    problems += _found(_tree_problems(db, known))
-    astray = sorted((index or {}).keys() - set(known))
-    return problems + [Problem("S4", f"the search index knows {one}, which is gone") for one in astray]
+        return list(_problems_of(db, sessions, index))
+    ids = [id for (id,) in db.execute("select id from sessions order by id")]
+    problems = [*_readable(_file_problems(db)), *_readable(_orphans(db)), *_problems_of(db, ids, index)]
+    deleted = sorted((index or {}).keys() - set(ids))
+    return problems + [Problem("S4", f"the search index has {id}, which is deleted") for id in deleted]
 
 
-def _found(problems: Iterator[Problem], session: str = "") -> Iterator[Problem]:
-    """Those problems, and the damage that kept us from looking for more."""
+def _problems_of(db: sqlite3.Connection, sessions: Sequence[str], index: Index | None) -> Iterator[Problem]:
+    for session in sessions:
+        yield from _readable(_session_problems(db, session, index), session)
+    yield from _readable(_tree_problems(db, sessions))
+
+
+def _readable(problems: Iterator[Problem], session: str = "") -> Iterator[Problem]:
+    """The problems, and the damage that stopped the check."""
     try:
         yield from problems
     except sqlite3.DatabaseError as error:
@@ -107,14 +101,14 @@ def _found(problems: Iterator[Problem], session: str = "") -> Iterator[Problem]:
 
 
 def _file_problems(db: sqlite3.Connection) -> Iterator[Problem]:
-    for (found,) in db.execute("pragma integrity_check(20)").fetchall():
-        if found != "ok":
-            yield Problem("S1", " ".join(str(found).split()))
+    for (message,) in db.execute("pragma integrity_check(20)").fetchall():
+        if message != "ok":
+            yield Problem("S1", " ".join(str(message).split()))
 
 
 def _search_problems(db: sqlite3.Connection) -> Iterator[Problem]:
     try:
-        # SQLite asks for the right to write before it looks at its index of words. It writes nothing.
+        # SQLite requires write access to check its full-text index, but writes nothing.
         db.execute("insert into messages (messages) values ('integrity-check')")
         db.execute("select count(*) from messages where session = ''").fetchone()
     except sqlite3.DatabaseError as error:
@@ -128,33 +122,30 @@ def is_damage(error: sqlite3.DatabaseError) -> bool:
 
 
 def _orphans(db: sqlite3.Connection) -> Iterator[Problem]:
-    """Rows whose session, or whose blob, does not exist."""
+    """Rows whose session or blob does not exist."""
     for table in ("facts", "inbox", "processes", "blobs"):
-        gone = f"select session from {table} where session not in (select key from sessions)"
-        (count,) = db.execute(f"select count(*) from ({gone})").fetchone()
-        if count:
-            yield Problem("S6", f"{count} rows of {table} belong to no session")
-    gone = "select blob from blob_parts where blob not in (select key from blobs)"
-    (count,) = db.execute(f"select count(*) from ({gone})").fetchone()
-    if count:
-        yield Problem("S6", f"{count} pieces of output belong to none")
+        count = f"select count(*) from {table} where session not in (select key from sessions)"
+        if rows := db.execute(count).fetchone()[0]:
+            yield Problem("S6", f"{rows} rows of {table} belong to no session")
+    count = "select count(*) from blob_parts where blob not in (select key from blobs)"
+    if rows := db.execute(count).fetchone()[0]:
+        yield Problem("S6", f"{rows} pieces of output belong to none")
 
 
 # --- parents and children ---------------------------------------------------------------------------
 
 
 def _tree_problems(db: sqlite3.Connection, sessions: Sequence[str]) -> Iterator[Problem]:
-    """Between these sessions and all below them. Of those above only the parents' logs are looked at."""
-    rows = "select id, key, child_of from sessions"
+    """Between these sessions and all below them; of those above, only the parents' logs are read."""
     keys, parents = {}, {}
-    for session, key, parent in db.execute(rows).fetchall():
+    for session, key, parent in db.execute("select id, key, child_of from sessions").fetchall():
         keys[session], parents[session] = key, parent
     below = set(sessions)
-    while added := {one for one, parent in parents.items() if parent in below} - below:
+    while added := {session for session, parent in parents.items() if parent in below} - below:
         below |= added
-    related = {one for child in below if (parent := parents.get(child)) for one in (child, parent)}
-    logs = {one: _tree_facts(db, one, keys[one]) for one in sorted(related & keys.keys())}
-    readable = {one: facts for one, facts in logs.items() if not any(facts_can_be_read(facts))}
+    related = {session for child in below if (parent := parents.get(child)) for session in (child, parent)}
+    logs = {session: _tree_facts(db, session, keys[session]) for session in sorted(related & keys.keys())}
+    readable = {session: facts for session, facts in logs.items() if not any(facts_can_be_read(facts))}
     for violation in broken_tree_invariants(readable):
         if violation.session in below:
             yield Problem(violation.number, violation.problem, violation.session)
@@ -163,8 +154,8 @@ def _tree_problems(db: sqlite3.Connection, sessions: Sequence[str]) -> Iterator[
 def _tree_facts(db: sqlite3.Connection, session: str, key: int) -> list[Fact]:
     rows = db.execute(
         "select seq, type, parent, run, time, origin, body from facts where session = ?"
-        f" and type in ({', '.join('?' * len(TOLD_OF_TREES))}) order by seq",
-        (key, *TOLD_OF_TREES),
+        f" and type in ({', '.join('?' * len(TREE_FACTS))}) order by seq",
+        (key, *TREE_FACTS),
     )
     return [fact_of(session, row) for row in rows.fetchall()]
 
@@ -172,19 +163,19 @@ def _tree_facts(db: sqlite3.Connection, session: str, key: int) -> list[Fact]:
 # --- one session ------------------------------------------------------------------------------------
 
 Index = dict[str, dict[int, str]]
-"""What the search index holds: of each session the words of its messages by their number."""
+"""The content of the search index: for each session the words of its messages by their number."""
 
 
 def _index(db: sqlite3.Connection) -> Index:
-    found: Index = {}
+    index: Index = {}
     for session, seq, words in db.execute("select session, seq, words from messages"):
-        known = found.setdefault(session, {})
-        known[seq] = f"{known[seq]}\n{words}" if seq in known else words  # one is one too many
-    return found
+        messages = index.setdefault(session, {})
+        messages[seq] = f"{messages[seq]}\n{words}" if seq in messages else words  # a duplicate is an error
+    return index
 
 
 def _session_problems(db: sqlite3.Connection, session: str, index: Index | None) -> Iterator[Problem]:
-    """`index` is None when nothing can be said of it."""
+    """`index` is None if it is damaged."""
     row = db.execute(
         f"select {SUMMARY_COLUMNS}, key, tail_seq, indexed_seq from sessions where id = ?", (session,)
     ).fetchone()
@@ -197,51 +188,34 @@ def _session_problems(db: sqlite3.Connection, session: str, index: Index | None)
         " order by seq",
         (key,),
     ).fetchall()
-    facts = [fact_of(session, one[:-1]) for one in rows]
-    asked = "select 1 from inbox where session = ? and settled is null limit 1"
-    at_rest = not _is_driven(facts) and not _is_asked(facts) and db.execute(asked, (key,)).fetchone() is None
-    found = list(broken_invariants(facts, at_rest=at_rest))
-    for violation in found:
+    facts = [fact_of(session, row[:-1]) for row in rows]
+    pending = "select 1 from inbox where session = ? and settled is null limit 1"
+    at_rest = is_at_rest(facts) and db.execute(pending, (key,)).fetchone() is None
+    violations = list(broken_invariants(facts, at_rest=at_rest))
+    for violation in violations:
         yield Problem(violation.number, violation.problem, session)
-    if any(violation.number in ("L1", "L2") for violation in found):
-        return  # nothing can be made of such facts that the rest could be compared with
-    yield from _of_row(summary, facts)
-    yield from _of_opening(session, facts, tail, [bool(one[-1]) for one in rows])
+    if any(violation.number in ("L1", "L2") for violation in violations):
+        return  # there is nothing to compare the other rows with
+    yield from _row_problems(summary, facts)
+    yield from _opening_problems(session, facts, tail, [bool(row[-1]) for row in rows])
     if index is not None:
-        yield from _of_index(session, facts, indexed, index.get(session, {}))
-    yield from _of_outputs(db, session, key, facts)
+        yield from _index_problems(session, facts, indexed, index.get(session, {}))
+    for output in outputs_named_by(facts):
+        if problem := _output_problem(db, key, output):
+            yield Problem("S5", problem, session)
 
 
-def _is_driven(facts: Sequence[Fact]) -> bool:
-    """Whether a run is under way, or was cut: whoever drives it on brings it to rest."""
-    bounds = ("run_started", "run_waiting", "run_resumed", "run_ended")
-    last = next((fact.type for fact in reversed(facts) if fact.type in bounds), "")
-    return last in ("run_started", "run_resumed")
-
-
-def _is_asked(facts: Sequence[Fact]) -> bool:
-    """Whether an extension's question is open: whoever asked it answers or withdraws it."""
-    asked: set[str] = set()
-    for fact in facts:
-        if fact.type not in ("question_asked", "question_answered"):
-            continue
-        match fact.event:
-            case events.QuestionAsked(id=question, asked_by="extension"):
-                asked.add(question)
-            case events.QuestionAnswered(id=question):
-                asked.discard(question)
-    return bool(asked)
-
-
-def _of_row(summary: SessionSummary, facts: Sequence[Fact]) -> Iterator[Problem]:
+def _row_problems(summary: SessionSummary, facts: Sequence[Fact]) -> Iterator[Problem]:
     expected = updated_summary(new_summary(facts[0]), facts[1:])
     for name in SessionSummary.__struct_fields__:
-        said, meant = getattr(summary, name), getattr(expected, name)
-        if said != meant:
-            yield Problem("S2", f"the list has {name} {said!r}, but its facts say {meant!r}", summary.id)
+        value, right = getattr(summary, name), getattr(expected, name)
+        if value != right:
+            yield Problem("S2", f"the list has {name} {value!r}, but its facts say {right!r}", summary.id)
 
 
-def _of_opening(session: str, facts: Sequence[Fact], tail: int, marks: Sequence[bool]) -> Iterator[Problem]:
+def _opening_problems(
+    session: str, facts: Sequence[Fact], tail: int, marks: Sequence[bool]
+) -> Iterator[Problem]:
     if tail != tail_of(facts, default=1):
         text = f"opening reads all facts from {tail} on, instead of from {tail_of(facts, default=1)}"
         yield Problem("S3", text, session)
@@ -255,60 +229,54 @@ def _of_opening(session: str, facts: Sequence[Fact], tail: int, marks: Sequence[
         yield Problem("S3", f"{len(wrong)} facts are marked wrongly for opening, first {wrong[0]}", session)
 
 
-def _of_index(session: str, facts: Sequence[Fact], indexed: int, found: dict[int, str]) -> Iterator[Problem]:
-    messages = [fact for fact in facts if fact.seq <= indexed and fact.type in SEARCHED]
-    expected = {fact.seq: words for fact in messages if (words := words_in(fact.body)) is not None}
+def _index_problems(
+    session: str, facts: Sequence[Fact], indexed: int, messages: dict[int, str]
+) -> Iterator[Problem]:
+    searched = [fact for fact in facts if fact.seq <= indexed and fact.type in SEARCHED]
+    expected = {fact.seq: words for fact in searched if (words := words_in(fact.body)) is not None}
     if indexed > facts[-1].seq:
         yield Problem("S4", f"the search index goes to {indexed}, but the log to {facts[-1].seq}", session)
-    if found != expected:
-        differing = {seq for seq, _ in found.items() ^ expected.items()}
-        text = f"the search index is wrong about {len(differing)} messages, first {min(differing)}"
+    if messages != expected:
+        wrong = {seq for seq, _ in messages.items() ^ expected.items()}
+        text = f"the search index is wrong about {len(wrong)} messages, first {min(wrong)}"
         yield Problem("S4", text, session)
 
 
-def _of_outputs(db: sqlite3.Connection, session: str, key: int, facts: Sequence[Fact]) -> Iterator[Problem]:
-    for named in outputs_named_by(facts):
-        if problem := _output_problem(db, key, named):
-            yield Problem("S5", problem, session)
-
-
-def _output_problem(db: sqlite3.Connection, key: int, named: BlobRef) -> str:
+def _output_problem(db: sqlite3.Connection, key: int, output: BlobRef) -> str:
     row: tuple[Any, ...] | None = db.execute(
-        "select key, size from blobs where session = ? and id = ?", (key, named.id)
+        "select key, size from blobs where session = ? and id = ?", (key, output.id)
     ).fetchone()
     if row is None:
-        return f"the output {named.id} is lost"
+        return f"the output {output.id} is lost"
     blob, size = row
-    if size < named.size:
-        return f"the output {named.id} has {size} of {named.size} bytes"
+    if size < output.size:
+        return f"the output {output.id} has {size} of {output.size} bytes"
     end = 0
     parts = "select start, length(data) from blob_parts where blob = ? order by start"
     for start, length in db.execute(parts, (blob,)).fetchall():
         if start != end:
             break
         end += length
-    return "" if end == size else f"the output {named.id} has a hole at byte {end} of {size}"
+    return "" if end == size else f"the output {output.id} has a hole at byte {end} of {size}"
 
 
 _FACTS = "select seq, type, parent, run, time, origin, body from facts where session = ? order by seq"
 
 _SEARCH_TABLE = SCHEMA[SCHEMA.index("create virtual table messages") :].rstrip(";\n")
 
-_BELONGING = ("inbox", "processes", "blobs")
-
 
 class Repair(msgspec.Struct, frozen=True):
-    """What a repair did."""
+    """The result of a repair."""
 
     mended: tuple[Problem, ...]
     left: tuple[Problem, ...]
-    """What is still wrong: it cannot be put right from the facts."""
+    """Problems that cannot be fixed from the facts."""
     copy: Path | None = None
-    """The store as it was before; None when nothing was changed."""
+    """The store before the repair; None if nothing was changed."""
 
 
 def repair(path: Path, world: World) -> Repair:
-    """Mends what can be mended without losing a fact, after a copy of the whole file."""
+    """Copies the file, and fixes what can be fixed without losing a fact."""
     before = check(path)
     numbers = {problem.number for problem in before}
     if not numbers & MENDABLE:
@@ -326,35 +294,41 @@ def repair(path: Path, world: World) -> Repair:
 
 def _mend(db: sqlite3.Connection, problems: list[Problem], numbers: set[str], world: World) -> None:
     if "S1" in numbers:
-        _in_transaction(db, lambda: db.execute("reindex"))
+        with _transaction(db):
+            db.execute("reindex")
     if "S6" in numbers:
-        _in_transaction(db, lambda: _take_in_orphans(db, world))
+        with _transaction(db):
+            _adopt_orphans(db, world)
     for session in {problem.session for problem in problems if problem.number in ("S2", "S3")}:
-        _in_transaction(db, lambda session=session: _renew_row(db, session))  # type: ignore[misc]
+        with _transaction(db):
+            _rebuild_row(db, session)
     if numbers & {"S4", "S6"}:
-        _in_transaction(db, lambda: _empty_index(db))
+        with _transaction(db):
+            _empty_index(db)
         while is_index_stale(db):
-            _in_transaction(db, lambda: update_index(db))
+            with _transaction(db):
+                update_index(db)
 
 
-def _in_transaction(db: sqlite3.Connection, work: Callable[[], object]) -> None:
-    """What meets damage changes nothing; the check that follows reports the damage."""
+@contextmanager
+def _transaction(db: sqlite3.Connection, *, ignore_damage: bool = True) -> Iterator[None]:
+    """Where the file is damaged nothing is changed; the check after a repair reports the damage."""
     db.execute("begin immediate")
     try:
-        work()
+        yield
         db.execute("commit")
     except BaseException as error:
         if db.in_transaction:
             db.execute("rollback")
-        if not (isinstance(error, sqlite3.DatabaseError) and is_damage(error)):
+        if not (ignore_damage and isinstance(error, sqlite3.DatabaseError) and is_damage(error)):
             raise
 
 
-def _renew_row(db: sqlite3.Connection, session: str) -> None:
+def _rebuild_row(db: sqlite3.Connection, session: str) -> None:
     row = db.execute("select key from sessions where id = ?", (session,)).fetchone()
     if row is None:
         return  # deleted meanwhile
-    facts = [fact_of(session, one) for one in db.execute(_FACTS, row).fetchall()]
+    facts = [fact_of(session, fact) for fact in db.execute(_FACTS, row).fetchall()]
     summary = updated_summary(new_summary(facts[0]), facts[1:])
     columns = {"created": summary.created_ms, "updated": summary.updated_ms, "tail_seq": tail_of(facts, 1)}
     for name in SessionSummary.__struct_fields__:
@@ -368,8 +342,8 @@ def _renew_row(db: sqlite3.Connection, session: str) -> None:
     )
 
 
-def _take_in_orphans(db: sqlite3.Connection, world: World) -> None:
-    """Facts whose session has lost its row get a new one, under a new id; what has no facts is deleted."""
+def _adopt_orphans(db: sqlite3.Connection, world: World) -> None:
+    """Facts without a session get a new one, under a new id; rows without facts are deleted."""
     lost = "select distinct session from facts where session not in (select key from sessions)"
     for (key,) in db.execute(lost).fetchall():
         session = world.new_id("ses")
@@ -377,8 +351,8 @@ def _take_in_orphans(db: sqlite3.Connection, world: World) -> None:
         try:
             insert_row(db, facts, None, key)
         except StoreError:
-            continue  # without a beginning they are no session: they stay as they are, and are reported
-    for table in _BELONGING:
+            continue  # they do not begin with session_started: they stay, and are reported
+    for table in ("inbox", "processes", "blobs"):
         db.execute(
             f"delete from {table} where session not in (select key from sessions)"
             " and session not in (select session from facts)"
@@ -393,7 +367,7 @@ def _empty_index(db: sqlite3.Connection) -> None:
 
 
 SMALL = 256 * 1024 * 1024
-"""A file that is written anew within a second or two: those who want to write meanwhile are patient."""
+"""Bytes of a file that is rewritten within two seconds: other writers wait that long."""
 
 
 _RESULTS = (
@@ -403,7 +377,7 @@ _RESULTS = (
 
 
 class Unnamed(msgspec.Struct, frozen=True):
-    """Output that no fact names, and that none will: its run has ended."""
+    """Output that no fact names; its run has ended, so none will."""
 
     session: str
     blob: str
@@ -412,41 +386,36 @@ class Unnamed(msgspec.Struct, frozen=True):
 
 def unnamed_output(path: Path, world: World) -> list[Unnamed]:
     with translate_errors(path), closing(connect_again(path)) as db:
-        return [one for key, _ in _sessions_with_output(db) for _, one in _unnamed_in(db, key, world)]
+        return [output for key in _sessions_with_output(db) for _, output in _unnamed_in(db, key, world)]
 
 
 def collect_output(path: Path, world: World) -> list[Unnamed]:
-    """Deletes output that no fact names; returns what it was."""
+    """Deletes output that no fact names, and returns it."""
     collected: list[Unnamed] = []
     with translate_errors(path), closing(connect(path)) as db:
-        for key, _ in _sessions_with_output(db):
-            db.execute("begin immediate")
-            try:
-                found = _unnamed_in(db, key, world)
-                for blob, _ in found:
+        for key in _sessions_with_output(db):
+            with _transaction(db, ignore_damage=False):
+                unnamed = _unnamed_in(db, key, world)
+                for blob, _ in unnamed:
                     db.execute("delete from blob_parts where blob = ?", (blob,))
                     db.execute("delete from blobs where key = ?", (blob,))
-                db.execute("commit")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("rollback")
-                raise
-            collected += [one for _, one in found]
+            collected += [output for _, output in unnamed]
     return collected
 
 
-def _sessions_with_output(db: sqlite3.Connection) -> list[tuple[int, str]]:
-    return db.execute("select key, id from sessions where key in (select session from blobs)").fetchall()
+def _sessions_with_output(db: sqlite3.Connection) -> list[int]:
+    rows = db.execute("select key from sessions where key in (select session from blobs)").fetchall()
+    return [key for (key,) in rows]
 
 
 def _unnamed_in(db: sqlite3.Connection, key: int, world: World) -> list[tuple[int, Unnamed]]:
-    """None of a session that is held, or whose run is open: that one may still name it."""
+    """Empty for a session that is held or whose run is open, because that run may still name it."""
     row = db.execute(
         "select id, status, owner, generation, expires from sessions where key = ?", (key,)
     ).fetchone()
     if row is None or row[1] in ("running", "waiting") or _is_held(world, row[0], *row[2:]):
         return []
-    named = blobs_named_by(fact_of(row[0], one) for one in db.execute(_RESULTS, (key,)).fetchall())
+    named = blobs_named_by(fact_of(row[0], fact) for fact in db.execute(_RESULTS, (key,)).fetchall())
     blobs = db.execute("select key, id, size from blobs where session = ?", (key,)).fetchall()
     return [(blob, Unnamed(row[0], name, size)) for blob, name, size in blobs if name not in named]
 
@@ -454,14 +423,14 @@ def _unnamed_in(db: sqlite3.Connection, key: int, world: World) -> list[tuple[in
 def _is_held(world: World, session: str, owner: bytes | None, generation: int, expires: int) -> bool:
     if owner is None:
         return False
-    held = Lease(session, generation, msgspec.json.decode(owner, type=ProcessId), expires)
-    return living_holder(held, world.now_ms()) is not None
+    lease = Lease(session, generation, msgspec.json.decode(owner, type=ProcessId), expires)
+    return living_holder(lease, world.now_ms()) is not None
 
 
 def shrink(path: Path, world: World) -> int | None:
-    """Writes the file anew without the room that nobody uses; returns how much smaller it is.
+    """Rewrites the file without unused pages; returns how many bytes that saves.
 
-    None, and nothing done, when a large file is in use: whoever works there would have to wait too long.
+    Does nothing and returns None if a large file is in use: other processes would wait too long.
     """
     with translate_errors(path), closing(connect(path)) as db:
         if not db.execute("pragma freelist_count").fetchone()[0]:
@@ -476,7 +445,5 @@ def shrink(path: Path, world: World) -> int | None:
 
 
 def _is_in_use(db: sqlite3.Connection, world: World) -> bool:
-    held = db.execute(
-        "select id, owner, generation, expires from sessions where owner is not null"
-    ).fetchall()
-    return any(_is_held(world, *row) for row in held)
+    leases = "select id, owner, generation, expires from sessions where owner is not null"
+    return any(_is_held(world, *row) for row in db.execute(leases).fetchall())

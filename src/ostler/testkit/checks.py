@@ -244,8 +244,7 @@ async def replay_recording(
         recorded = Recording(tuple(recording))
     if agent is None:
         return await replay(recorded, Stage(Harness(RecordedModel(recorded.facts))))
-    own = msgspec.structs.replace(agent._harness, memory={})
-    return await replay(recorded, Stage(own, live=live, own=True))
+    return await replay(recorded, Stage(agent._harness, live=live, own=True))
 
 
 def _lines(file: Path) -> list[bytes]:

@@ -17,7 +17,7 @@ from typing import Any
 from ostler.core import hooks
 from ostler.core.cancellation import CancelToken
 from ostler.core.harness import Harness
-from ostler.core.journal import hook_scope
+from ostler.core.hooks import hook_scope
 from ostler.core.tool import Tool, ToolContext, ToolSpec
 from ostler.extensions.executor import ExtensionError
 from ostler.extensions.extension import Extension

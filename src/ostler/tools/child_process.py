@@ -1,33 +1,30 @@
 """A command in its own process group, its merged output read through the event loop.
 
-It is started with `subprocess.Popen` and watched through a pidfd: asyncio's own subprocesses cost several
-times as much to start, and wait for the end of the output, which a daemon can hold open for ever.
+- It is started with `subprocess.Popen` and watched through a pidfd: asyncio's own subprocesses cost several
+  times as much to start, and wait for the end of the output, which a daemon can hold open forever.
+- Processes that a call leaves in the background, such as a server started with `&`, may run as long as the
+  session is open: whoever closes it calls `stop_background`.
 """
-# MERGED: What calls left in the background, such as a server started with `&`, or an agent that waits for
-# MERGED: more.
-# MERGED: It may live as long as its session is open. Whoever closes the session calls `stop_background`.
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import subprocess
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from ostler.core.processes import ProcessId, kill_processes_of, process_environment, signal_group, start_time
+from ostler.core.processes import OwnedGroup, kill_processes_of, on_exit, process_environment
 from ostler.core.tool import ToolContext
-from ostler.schema.errors import ToolFailed
+from ostler.schema.errors import ToolFailed, UsageError
 
 READ_SIZE = 64 * 1024
 
 GRACE = 3.0
-"""Seconds between asking a group to end and making it."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 _KILL_WAIT = 1.0
 
@@ -40,7 +37,7 @@ _MAX_DRAIN = 1.0
 async def child_process(
     command: Sequence[str], *, context: ToolContext, cwd: Path, on_output: Callable[[bytes], None]
 ) -> AsyncIterator[ChildProcess]:
-    """Runs a command. Whatever ends the block early, cancellation above all, ends the whole group first."""
+    """Runs a command. Whatever ends the block early, such as a cancellation, ends the whole group first."""
     child = ChildProcess(command, session=context.session, call=context.call, cwd=cwd, on_output=on_output)
     try:
         await context.own_process(child.id)
@@ -53,8 +50,8 @@ async def child_process(
 
 
 class ChildProcess:
-    """See `child_process`. `on_output` gets pieces of at most `READ_SIZE` bytes, one in each turn of the
-    loop, so that a command which prints without end starves nobody."""
+    """See `child_process`. `on_output` gets pieces of at most `READ_SIZE` bytes, one per turn of the loop, so
+    that a command which prints without end does not block everything else."""
 
     def __init__(
         self,
@@ -70,39 +67,38 @@ class ChildProcess:
         self._call = call
         self._on_output = on_output
         self._bytes_read = 0
-        self._kept = False
+        self._is_kept = False
         self._problem: Exception | None = None
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._output_ended: asyncio.Future[None] = self._loop.create_future()
-        self._pidfd = -1
-        self._output, writing = os.pipe()
+        self._output, output = os.pipe()
         try:
             os.set_blocking(self._output, False)
-            self._child = _spawn(command, process_environment(session, call), cwd, writing)
+            self._group = _start(command, process_environment(session, call), cwd, output)
         except BaseException:
             os.close(self._output)
             raise
         finally:
-            os.close(writing)
-        self.id = ProcessId.of(self._child.pid)
+            os.close(output)
+        self._child, self.id = self._group.process, self._group.id
         self._loop.add_reader(self._output, self._read)
-        self._watch()
+        self._unwatch = on_exit(self.id.pid, self._reap)
 
     @property
     def returncode(self) -> int | None:
-        """As `subprocess` has it: negative for a signal."""
+        """Negative for a signal, as in `subprocess`."""
         return self._child.returncode
 
     @property
     def is_running(self) -> bool:
-        """Whether something that the command started lives on."""
+        """Whether something that the command started is still running."""
         return not self._output_ended.done() or group_is_alive(self.id.pid)
 
     async def wait(self) -> None:
-        """Until the command itself has ended, or `on_output` raised: that is raised here.
+        """Waits until the command itself has exited; raises what `on_output` raised.
 
-        What it left in the background may hold the output open: it is read until it has been quiet for a
-        moment, not to its end."""
+        Its background processes may hold the output open, so it is read until nothing arrives for a moment,
+        not to its end."""
         await asyncio.wait([self._ended])
         if self._problem:
             raise self._problem
@@ -114,66 +110,43 @@ class ChildProcess:
                 return
 
     async def end(self) -> None:
-        """Ends the group: asks, and after a grace does not ask. A cancellation meanwhile only hurries it."""
+        """Terminates the group, and kills it after a grace period. A cancellation skips the waiting."""
         try:
-            self._signal(signal.SIGTERM)
+            self.id.signal_group(signal.SIGTERM)
             await self._until_group_is_gone(GRACE)
         finally:
             if group_is_alive(self.id.pid):
-                self._signal(signal.SIGKILL)
-            # Those that left the group still carry the call's name in their environment.
+                self.id.kill_group()
+            # Processes that left the group still carry the call's name in their environment.
             await asyncio.to_thread(kill_processes_of, self._session, self._call)
             await self._until_group_is_gone(_KILL_WAIT)
             self._drain_now()
 
     def keep_reading(self) -> None:
-        """Goes on taking what the left processes print, for nobody: with the pipe closed they would die of
-        it, with the pipe full they would hang."""
-        self._kept = True
+        """Keeps reading and drops what background processes print: a closed pipe would kill them, a full one
+        would block them."""
+        self._is_kept = True
         self._on_output = _ignore
 
     def close(self) -> None:
+        """Stops watching. On Linux this kills what is left of the group."""
         self._close_output()
         self._unwatch()
+        self._group.close()
         self._child.poll()
 
     def close_unless_kept(self) -> None:
-        if not self._kept:
+        if not self._is_kept:
             self.close()
 
-    def _watch(self) -> None:
-        if sys.platform == "linux" and hasattr(os, "pidfd_open"):  # Pythons for every Linux, as uv's, lack it
-            with suppress(OSError):  # an old kernel, or a sandbox that does not know it
-                self._pidfd = os.pidfd_open(self._child.pid)
-                self._loop.add_reader(self._pidfd, self._reap)
-                return
-        threading.Thread(target=self._wait_in_thread, daemon=True).start()
-
-    def _unwatch(self) -> None:
-        if self._pidfd >= 0:
-            self._loop.remove_reader(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = -1
-
-    def _wait_in_thread(self) -> None:
-        self._child.wait()
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._reap)
-
     def _reap(self) -> None:
-        self._unwatch()
         self._child.wait()
         self._drain_now()
         if not self._ended.done():
             self._ended.set_result(None)
 
-    def _signal(self, number: signal.Signals) -> None:
-        present = start_time(self.id.pid)
-        if not present or present == self.id.started:  # else the pid is somebody else's by now
-            signal_group(self.id.pid, number)
-
     def _drain_now(self) -> None:
-        """What lies in the pipe at this moment, and no more: others may be writing into it."""
+        """Reads what is in the pipe now, and no more: others may be writing into it."""
         for _ in range(16):
             if self._output_ended.done() or not self._read():
                 return
@@ -211,7 +184,7 @@ class ChildProcess:
 
 
 def group_is_alive(group: int) -> bool:
-    """Whether a process group has a living member; one that only waits to be reaped is not living."""
+    """Whether a process group has a running member; a zombie does not count."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -226,29 +199,19 @@ def group_is_alive(group: int) -> bool:
         try:
             fields = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         except OSError:
-            continue  # it ended meanwhile
+            continue  # it exited in the meantime
         if int(fields[2]) == group and fields[0] not in "ZX":
             return True
     return False
 
 
-def _spawn(command: Sequence[str], marks: dict[str, str], cwd: Path, output: int) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], variables: dict[str, str], cwd: Path, output: int) -> OwnedGroup:
     try:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd=cwd,
-            env={**os.environ, **marks},
-            start_new_session=True,
+        return OwnedGroup(
+            command, cwd=cwd, stdout=output, stderr=output, environment={**os.environ, **variables}
         )
-    except OSError as error:
-        if not cwd.is_dir():
-            raise ToolFailed(f"the working directory {cwd} does not exist any more") from None
-        raise ToolFailed(f"cannot start {command[0]}: {error.strerror}") from None
-    except ValueError:
-        raise ToolFailed("the command contains a NUL character") from None
+    except UsageError as error:
+        raise ToolFailed(error.message) from None
 
 
 def _ignore(piece: bytes) -> None:
@@ -259,43 +222,40 @@ _MEMORY_KEY = "ostler.tools.child_process"
 
 
 class BackgroundProcess(Protocol):
-    """Something that outlives its call."""
+    """A process that outlives its call."""
 
     @property
-    def is_running(self) -> bool:
-        """Whether there is still something to end."""
-        ...
+    def is_running(self) -> bool: ...
 
     async def end(self) -> None: ...
 
     def close(self) -> None:
-        """Nothing of it runs any more."""
+        """Called when nothing of it runs any more."""
 
 
 def keep_in_background(memory: dict[str, Any], child: ChildProcess) -> None:
-    """Keeps a command's background processes going after its call has ended."""
+    """Keeps a command's background processes running after its call has ended."""
     child.keep_reading()
     keep_running(memory, child)
 
 
-def keep_running(memory: dict[str, Any], one: BackgroundProcess) -> None:
-    """It is ended with the session."""
-    kept: list[BackgroundProcess] = memory.setdefault(_MEMORY_KEY, [])
-    ended = [other for other in kept if not other.is_running]
-    for other in ended:
+def keep_running(memory: dict[str, Any], process: BackgroundProcess) -> None:
+    """Keeps a process until the session ends."""
+    processes: list[BackgroundProcess] = memory.setdefault(_MEMORY_KEY, [])
+    for other in [other for other in processes if not other.is_running]:
         other.close()
-        kept.remove(other)
-    kept.append(one)
+        processes.remove(other)
+    processes.append(process)
 
 
 async def stop_background(memory: dict[str, Any]) -> None:
-    """Ends all of them, with their groups."""
-    kept: list[BackgroundProcess] = memory.pop(_MEMORY_KEY, [])
-    await asyncio.gather(*(_end(one) for one in kept))
+    """Ends all background processes, with their groups."""
+    processes: list[BackgroundProcess] = memory.pop(_MEMORY_KEY, [])
+    await asyncio.gather(*(_end(process) for process in processes))
 
 
-async def _end(one: BackgroundProcess) -> None:
+async def _end(process: BackgroundProcess) -> None:
     try:
-        await one.end()
+        await process.end()
     finally:
-        one.close()
+        process.close()

@@ -14,8 +14,7 @@ import msgspec
 from ostler.app.remote_sessions import RemoteSessions
 from ostler.core.cancellation import CancelToken
 from ostler.core.harness import Harness
-from ostler.core.hooks import PlannedSwitch
-from ostler.core.journal import hook_scope
+from ostler.core.hooks import PlannedSwitch, hook_scope
 from ostler.core.store import Store
 from ostler.extensions.idle_host import IdleHost, active_host
 from ostler.schema.errors import OstlerError, SessionBusy, UsageError
@@ -165,7 +164,7 @@ class SessionSwitch:
         """A new session goes on with the model that the one before was given."""
         left, kept = leaving.harness, leaving.session.state.settings
         context = left.context.for_child() if left.context else None
-        harness = msgspec.structs.replace(left, memory={}, context=context)
+        harness = msgspec.structs.replace(left, context=context)
         _equip(harness)
         try:
             if isinstance(store, RemoteSessions):
@@ -201,7 +200,8 @@ class SessionSwitch:
 
 def _equip(harness: Harness) -> None:
     """Extensions hold in the sessions of this harness from now on."""
-    if isinstance(harness.attendant, IdleHost):
-        harness.attendant.equip(harness)
-    elif (host := active_host(harness)) is not None:
+    for listener in harness.listeners:
+        if isinstance(listener, IdleHost):
+            listener.equip(harness)
+    if (host := active_host(harness)) is not None:
         host.install_into(harness)

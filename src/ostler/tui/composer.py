@@ -296,7 +296,7 @@ class Composer:
                 from ostler.tools.files import remember
 
                 for path, digest in content.digests.items():
-                    remember(harness.memory, Path(path), digest)
+                    remember(conversation.session.memory, Path(path), digest)
             if content.notices:
                 self._notice("; ".join(content.notices))
             if steers and conversation.is_working:

@@ -150,7 +150,7 @@ async def _run_shell(session: Session, command: str, take: Callable[[bytes], Non
         await journal.store.own_process(journal.lease, call, child.id)
         await child.wait()
         if child.is_running:
-            keep_in_background(harness.memory, child)
+            keep_in_background(session.memory, child)
     except asyncio.CancelledError:
         await child.end()
         return "[stopped]"

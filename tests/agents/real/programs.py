@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from ostler.drivers.screen_driver import ScreenAgentSpec
+from ostler.drivers.agent_spec import AgentSpec
 from ostler.testkit.vendors import Turn, call, turn
 from tests.agents.real.answers import COMMAND, PLANTED
 from tests.agents.real.installing import (
@@ -69,7 +69,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
         if not is_installed(FOLDER / programs.relative_to(FOLDER).parts[0], pins):
             pytest.skip(f"{self.package} is not installed; `make real-agents` installs it")
 
-    def agent(self, place: Place) -> ScreenAgentSpec:
+    def agent(self, place: Place) -> AgentSpec:
         place.orchard.mkdir()
         environment = dict.fromkeys((name for name in os.environ if name.startswith(_NOT_INHERITED)), "")
         environment |= {
@@ -77,7 +77,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
             "HOME": str(place.home),
             "PATH": os.pathsep.join([str(NPM_PROGRAMS), str(AIDER_PROGRAMS), os.environ["PATH"]]),
         }
-        return ScreenAgentSpec(
+        return AgentSpec(
             command=self.command, cwd=place.orchard, environment=environment | self.prepare(place)
         )
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ostler.drivers import format_message, is_ready, new_text, split_tool_calls
-from ostler.drivers.lifecycle import start_screen_session
-from ostler.drivers.session import ScreenSession
+from ostler.drivers.lifecycle import start_agent_session
+from ostler.drivers.session import AgentSession
 from ostler.store.memory import MemoryStore
 from ostler.testkit.vendors import FakeVendor
 from tests.agents.real.answers import AFTER_THE_TOOL, FIRST, LINES, PLANT, PLANTED, SECOND, SLOW, answering
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(480)]
 class Driven:
     """A real program at work, and what was seen of it."""
 
-    def __init__(self, program: Program, place: Place, session: ScreenSession) -> None:
+    def __init__(self, program: Program, place: Place, session: AgentSession) -> None:
         self.program = program
         self.place = place
         self.session = session
@@ -148,7 +148,7 @@ class Stirring:
 async def driven(program: Program, home: Path) -> AsyncIterator[Driven]:
     async with FakeVendor(answering(program.acts, program.tool)) as vendor:
         place = Place(home, vendor)
-        session = await start_screen_session(MemoryStore(), program.agent(place))
+        session = await start_agent_session(MemoryStore(), program.agent(place))
         try:
             yield Driven(program, place, session)
         finally:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 
-from ostler.drivers.screen_driver import ScreenAgentSpec
+from ostler.drivers.agent_spec import AgentSpec
 from ostler.main import main
 from ostler.server.agentapi import serve
 from tests.drivers.screen_agents import QUICK
 
 if __name__ == "__main__":
-    serve.ScreenAgentSpec = functools.partial(ScreenAgentSpec, timing=QUICK)  # type: ignore[misc, assignment]
+    serve.AgentSpec = functools.partial(AgentSpec, timing=QUICK)  # type: ignore[misc, assignment]
     main()

@@ -65,11 +65,13 @@ class Room:
         return await create_session(MemoryStore(), self.harness)
 
     async def says(self, session: Session, name: str = "say") -> str:
-        assert self.harness.attendant is not None
-        return await self.harness.attendant.run_command(session, name, "")
+        (listener,) = self.harness.listeners
+        output = await listener.run_command(session, name, "")
+        assert output is not None
+        return output
 
     async def comes_to_say(self, session: Session, what: str, name: str = "say") -> None:
-        assert self.harness.attendant is not None
+        assert self.harness.listeners
 
         async def said() -> bool:
             try:
@@ -305,7 +307,8 @@ async def test_a_child_gets_what_changed_as_far_as_it_may_have_it(room: Room) ->
     harnesses = {name: Harness(room.harness.model, hooks=room.harness.hooks) for name in ("all", "none")}
     children = []
     for name, harness in harnesses.items():
-        harness.attendant = room.host
+        assert room.host is not None
+        harness.listeners = [room.host]
         harness.set_tools(room.harness.tools.values() if name == "all" else ())
         children.append(await create_session(MemoryStore(), harness))
     room.write(

@@ -400,8 +400,8 @@ async def test_a_crashed_extension_comes_back_registers_again_and_is_told_what_i
     await session.prompt(as_content("go"))
     results = await facts_of(session, "tool_result")
     assert {result.failed for result in results} == {"tool_failed"}
-    assert "it exited with status 3" in results[0].content[0].text
-    assert "it is started again in 0.01 s" in await watch.until_warned("its process: it exited with status 3")
+    assert "it ended with exit status 3" in results[0].content[0].text
+    assert "it is started again in 0.01 s" in await watch.until_warned("it ended with exit status 3")
     restarted = await watch.until(
         lambda: [one for one in watch.told if one.get("data", {}).get("reason") == "restart"]
     )

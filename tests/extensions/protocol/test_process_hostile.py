@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ostler.core import line_process
 from ostler.core.line_process import LineSplitter
 from ostler.extensions.protocol import client, frames, process
 from ostler.extensions.protocol.client import Limits
@@ -47,7 +48,7 @@ _SILENT = "time.sleep(60)"
         (_SILENT, "it did not say hello within 0.05 s; see "),
         ("print('Welcome!', flush=True); time.sleep(60)", "its first line is no hello: a line is not JSON"),
         ("send('ready'); time.sleep(60)", "its first line is no hello: it is another frame"),
-        ("sys.exit(4)", "it exited with status 4 before it said hello"),
+        ("sys.exit(4)", "it ended with exit status 4 before it said hello"),
         ("send('hello', name='script', capabilities=['ready']); read(); sys.exit(5)", "before it was ready"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", "it was ended by SIGSEGV before"),
         ("print('x' * 5_000_000, flush=True); time.sleep(60)", "longer than 4194304 bytes"),
@@ -214,7 +215,7 @@ async def _run_guarded(
     ("answer", "limits", "problem"),
     [
         ("pass", Limits(intercept=0.05), "did not answer within 0.05 s"),
-        ("os._exit(9)", LONG, "it exited with status 9"),
+        ("os._exit(9)", LONG, "it ended with exit status 9"),
         ("os.kill(os.getpid(), 9)", LONG, "it was ended by SIGKILL"),
         ('send("event_intercept_response", id=asked["id"], block="no")', LONG, "malformed"),
         ('send("event_intercept_response", id=asked["id"], modified_args=[])', LONG, "malformed"),
@@ -259,7 +260,7 @@ async def test_guards_refuse_while_their_process_is_down(tmp_path: Path) -> None
         ended = await session.prompt(as_content("go"))
         assert isinstance(ended, events.RunEnded)
         assert ended.status == "refused"
-        assert "it exited with status 2" in ended.reason
+        assert "it ended with exit status 2" in ended.reason
         assert str(found.client.log.path) not in ended.reason
         await watch.until_warned(f"it is started again in 30 s; see {found.client.log.path}")
     await session.close()
@@ -303,7 +304,7 @@ async def test_a_flood_of_output_does_not_stop_a_run(tmp_path: Path) -> None:
     assert ended.status == "cancelled"
     await session.close()
     sizes = [path.stat().st_size for path in found.client.log.path.parent.iterdir()]
-    assert max(sizes) <= process.MAX_LOG_BYTES + process.READ_SIZE
+    assert max(sizes) <= process.MAX_LOG_BYTES + process.ExtensionProcess.read_size
     assert len(sizes) <= 2
 
 
@@ -337,7 +338,7 @@ async def test_an_extension_that_does_not_read_is_restarted_and_told_of_the_gap(
 async def test_an_extension_without_an_output_is_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "_KILL_WAIT", 0.01)
+    monkeypatch.setattr(line_process, "_EXIT_WAIT", 0.01)
     script = """
         hello()
         send("subscribe", events=["session_start"])
@@ -420,7 +421,7 @@ async def test_what_an_extension_started_ends_with_it(tmp_path: Path) -> None:
     )
     pids = [int(one) for one in (tmp_path / "script" / "pids").read_text().split()]
     session, host = await session_with(ScriptedModel([]), found)
-    with pytest.raises(Exception, match="it exited with status 0"):
+    with pytest.raises(Exception, match="it ended with exit status 0"):
         await host.run_command(session, "end", "")
     for pid in pids:
         await asyncio.to_thread(_wait_for_end, pid)

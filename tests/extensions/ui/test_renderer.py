@@ -113,7 +113,7 @@ async def test_what_a_function_raises_is_reported_once_and_the_default_is_drawn(
         assert "fallback" in await face.screen()
     (warned,) = await facts_of(session, "warned")
     assert "the extension demo failed in widget:demo/one" in warned.text
-    assert "ValueError: no (test_rendering.py:" in warned.text
+    assert "ValueError: no (test_renderer.py:" in warned.text
     await session.close()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ostler.drivers.screen_driver import ScreenAgentSpec
+from ostler.drivers.agent_spec import AgentSpec
 from tests.drivers.screen_agents import QUICK, AtWork, at_work, echo_agent
 from tests.server.agentapi.readers import EventSourceLike
 from tests.server.agentapi.served_agent import ServedAgent, serving
@@ -95,7 +95,7 @@ while got := os.read(0, 65536):
 
 
 @asynccontextmanager
-async def served_agent(agent: ScreenAgentSpec, folder: Path) -> AsyncIterator[tuple[ServedAgent, AtWork]]:
+async def served_agent(agent: AgentSpec, folder: Path) -> AsyncIterator[tuple[ServedAgent, AtWork]]:
     async with at_work(agent) as work:
         uploads = folder / "served"
         uploads.mkdir()
@@ -103,10 +103,10 @@ async def served_agent(agent: ScreenAgentSpec, folder: Path) -> AsyncIterator[tu
             yield served, work
 
 
-def script(code: str, folder: Path, *arguments: str, **options: Any) -> ScreenAgentSpec:
+def script(code: str, folder: Path, *arguments: str, **options: Any) -> AgentSpec:
     command = (sys.executable, "-S", "-E", "-c", code, *arguments)
     settings = {"agent_type": "custom", "rows": 100, "timing": QUICK, **options}
-    return ScreenAgentSpec(command=command, cwd=folder, **settings)
+    return AgentSpec(command=command, cwd=folder, **settings)
 
 
 async def until(served: ServedAgent, holds: Callable[[list[str]], object]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.server import streams
+from ostler.server.agentapi import events
 from tests.server.agentapi.readers import EventSourceLike, GaveUp, attached, events_of, go_client
 from tests.server.agentapi.served_agent import FakeAgent, ServedAgent, serving, take
 
@@ -24,7 +24,7 @@ async def agent() -> FakeAgent:
 async def served(
     agent: FakeAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[ServedAgent]:
-    monkeypatch.setattr(streams, "KEEP_ALIVE", 0.02)  # so that comments are among what they read
+    monkeypatch.setattr(events, "KEEP_ALIVE", 0.02)  # so that comments are among what they read
     async with serving(agent, tmp_path) as served:
         yield served
 

@@ -14,7 +14,6 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from ostler.server import streams
 from ostler.server.agentapi import events
 from tests.server.agentapi.served_agent import BEGAN, FakeAgent, ServedAgent, serving, take
 from tests.server.raw_http import connected
@@ -157,8 +156,8 @@ async def test_screens_that_follow_each_other_at_once_become_one(
 async def test_a_silent_stream_has_a_sign_of_life(
     agent: FakeAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert streams.KEEP_ALIVE == 15.0
-    monkeypatch.setattr(streams, "KEEP_ALIVE", 0.05)
+    assert events.KEEP_ALIVE == 15.0
+    monkeypatch.setattr(events, "KEEP_ALIVE", 0.05)
     async with serving(agent, tmp_path) as served, served.frames() as frames:
         await take(frames, 2)
         assert await take(frames, 2) == [b":\n\n"] * 2
@@ -180,8 +179,8 @@ async def test_whoever_leaves_is_forgotten(served: ServedAgent, agent: FakeAgent
 async def test_a_subscriber_that_stops_reading_is_cut_off_and_nobody_else_notices(
     agent: FakeAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert streams.LONGEST_WRITE == 5.0
-    monkeypatch.setattr(streams, "LONGEST_WRITE", 0.1)
+    assert events.WRITE_TIMEOUT == 5.0
+    monkeypatch.setattr(events, "WRITE_TIMEOUT", 0.1)
     async with serving(agent, tmp_path) as served, served.events() as others:
         await take(others, 2)
         at = urlsplit(served.base_url)

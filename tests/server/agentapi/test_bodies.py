@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ostler.drivers.driver import AgentMessage
-from ostler.drivers.tracker import NOT_WAITING, STOPPED, TIMED_OUT
+from ostler.drivers.driver import NOT_WAITING, STOPPED, AgentMessage
+from ostler.drivers.tracker import TIMED_OUT
 from ostler.schema.errors import OstlerError, SessionBusy
 from ostler.server.agentapi import bodies
 from tests.server.agentapi.served_agent import FakeAgent, ServedAgent, serving

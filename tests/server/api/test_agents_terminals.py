@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.drivers.screen_stream import MOST_UNSEEN
+from ostler.drivers.screen_stream import MAX_UNSEEN
 from ostler.server import auth
 from ostler.store.sqlite import SqliteStore
 from tests.drivers.screen_agents import at_work, echo_agent
@@ -80,7 +80,7 @@ async def test_a_viewer_that_reads_slowly_gets_the_screen_anew(tmp_path: Path) -
         await until(served, session)
         async with watching(served.http, session) as slow:
             await slow.until(lambda: slow.text)
-            await ask(served, session, f"/flood {MOST_UNSEEN * 12}")  # more than the system holds for it
+            await ask(served, session, f"/flood {MAX_UNSEEN * 12}")  # more than the system holds for it
             await slow.until(lambda: slow.drawn_anew)
             await slow.until(lambda: "flooded" in slow.text)
 
@@ -155,7 +155,7 @@ async def test_of_an_agent_of_another_process_the_screen_is_seen_and_keys_and_si
             ):
                 settled = await served.ask(session, type, **wanted)
                 assert settled["state"] == "settled"
-            assert agent.session.terminal.screen.columns == 90
+            assert agent.session.driver.screen.columns == 90
             assert (await served.http.delete(f"sessions/{session}/agent")).status_code == 409
             again = await served.http.post(f"sessions/{session}/agent", json={"agent": agents_served.ECHO})
             assert again.status_code == 409

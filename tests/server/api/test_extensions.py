@@ -274,11 +274,11 @@ async def test_a_followed_session_stays_open_and_is_left_when_nobody_looks(
 ) -> None:
     async with extended_server(tmp_path, monkeypatch, code=ASKING) as served:
         supervisor = served.server.supervisor
-        monkeypatch.setattr(supervisor, "_keep_open", 0.05)
+        monkeypatch.setattr(supervisor, "keep_open", 0.05)
         session = await served.new_session()
         looks: list[bool] = []
         twice = asyncio.Event()
-        is_wanted = supervisor._is_wanted
+        is_wanted = supervisor.is_wanted
 
         def look(session: str) -> bool:
             looks.append(is_wanted(session))
@@ -286,7 +286,7 @@ async def test_a_followed_session_stays_open_and_is_left_when_nobody_looks(
                 twice.set()
             return looks[-1]
 
-        monkeypatch.setattr(supervisor, "_is_wanted", look)
+        monkeypatch.setattr(supervisor, "is_wanted", look)
         async with served.stream(f"sessions/{session}/events") as events:
             await until(events, "caught_up")
             await served.ask(session, "run_command", name="show", arguments="still here")

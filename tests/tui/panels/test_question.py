@@ -128,7 +128,7 @@ async def test_a_change_is_asked_about_as_a_diff_of_the_file(tmp_path: Path) -> 
         Call("write", {"path": "new/b.py", "content": "y = 1\n"}),
     ]
     async with shown(answers=[*calls, "ok"], **guarded(tmp_path, "edit", "write"), rows=40) as at:
-        remember(at.tui.conversation.harness.memory, file, file_digest(file))
+        remember(at.tui.conversation.session.memory, file, file_digest(file))
         await begin(at)
         await at.see(
             "May it change a.py?", "41 - x40 = 40", "41 + x40 = 41", "yes, and for this session: any change"

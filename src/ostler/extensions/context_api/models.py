@@ -15,6 +15,7 @@ from ostler.core.completion import OnText, complete_message, text_in
 from ostler.core.harness import ONE_MODEL_ONLY, Harness
 from ostler.core.hooks import TIME_LIMIT
 from ostler.core.model import Model, ModelDone, ReasoningLevel
+from ostler.core.recovery import close_interrupted_calls
 from ostler.core.transcript import Transcript
 from ostler.extensions.executor import ExtensionError, call_within
 from ostler.models.catalogue import ASSUMED_CONTEXT_WINDOW, FREE, Catalogue, Modality, ModelInfo, Prices
@@ -24,7 +25,6 @@ from ostler.schema.errors import ERRORS, Failure, ModelError, OstlerError, Usage
 from ostler.schema.events import Purpose, SettingsChanged
 from ostler.schema.messages import Message, PlainBlock, StopReason, Text, as_content, user
 from ostler.schema.usage import Usage
-from ostler.sessions.branches import close_interrupted_calls
 from ostler.sessions.lease import hold_lease, renew_lease
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ostler.context.files import Unusable, printable_path, quoted_path
 from ostler.core.harness import Harness
-from ostler.extensions.idle_host import IdleHost
+from ostler.extensions.idle_host import IdleHost, set_host
 from ostler.extensions.loader.code_files import CodeFiles, ProjectExtension
 from ostler.extensions.loader.discovery import (
     DiscoveredExtension,
@@ -213,7 +213,7 @@ async def load_into(
     check_named(search)
     if not find_extensions(search):
         if search.automatic:
-            harness.attendant = IdleHost(harness, lambda: empty_host(search, say, options, face))
+            set_host(harness, IdleHost(harness, lambda: empty_host(search, say, options, face)))
         return None
 
     assembly = ExtensionLoader(search, say, consent)

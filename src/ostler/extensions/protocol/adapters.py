@@ -101,13 +101,13 @@ class EventTranslator:
         yield from self._of(_TAGS[type(event)], session, event)
 
     def session_start(self, context: ExtensionContext, reason: str) -> Iterator[frames.Event]:
-        harness = context.session.harness
+        position = context.session.position
         started = {
             "session": context.session_id,
             "reason": reason,
             "cwd": str(context.cwd),
             "model": context.model,
-            "parent_run": harness.place.parent if harness.place else "",
+            "parent_run": position.parent if position else "",
         }
         yield from self._of("session_start", context.session_id, started)
 

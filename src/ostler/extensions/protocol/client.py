@@ -102,7 +102,7 @@ class Client:
     @property
     def pid(self) -> int:
         """Of the process that runs, or ran last; 0 before the first."""
-        return self._process.pid if self._process is not None else 0
+        return self._process.id.pid if self._process is not None else 0
 
     # --- its life -------------------------------------------------------------------------------------
 
@@ -139,14 +139,14 @@ class Client:
         try:
             await _first_of(self._hello, process.ended, self.limits.hello)
             if not self._hello.done() and process.ended.done():
-                raise ExtensionError(f"{process.ended.result()} before it said hello{self._see_log}")
+                raise ExtensionError(f"{process.end_reason} before it said hello{self._see_log}")
             if not self._hello.done():
                 raise ExtensionError(f"it did not say hello within {self.limits.hello:g} s{self._see_log}")
             await self._until_ready(process, self._hello.result())
             if process.ended.done():
-                raise ExtensionError(f"{process.ended.result()} before it was ready{self._see_log}")
+                raise ExtensionError(f"{process.end_reason} before it was ready{self._see_log}")
         except BaseException:
-            process.fail("it was given up")
+            process.kill("it was given up")
             await asyncio.wait([process.ended])
             raise
         self.problem = ""
@@ -194,7 +194,8 @@ class Client:
         began = loop.time()
         while True:
             assert self._process is not None
-            problem = await asyncio.shield(self._process.ended)
+            await asyncio.shield(self._process.ended)
+            problem = self._process.end_reason
             self._lost += self._process.unsent
             if loop.time() - began >= self.limits.steady:
                 failures = 0

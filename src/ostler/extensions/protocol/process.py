@@ -1,16 +1,8 @@
-"""The process of an extension: lines in, lines out, and an end that is noticed at once."""
-# MERGED: What waits to be written to an extension: bounded, and never out of order.
-# MERGED: The log of one extension: its standard error, and what went wrong between it and us.
-# MERGED: `extension.json`: what an extension in another language is called, and how it is started.
+"""The process of an extension: its manifest, its bounded outbox and its log file."""
 
 from __future__ import annotations
 
-import asyncio
-import fcntl
 import os
-import signal
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,29 +13,29 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ostler.core.line_process import LineSplitter
-from ostler.core.processes import on_exit, signal_group
+from ostler.core.line_process import LineProcess
+from ostler.core.processes import describe_exit
 from ostler.extensions.protocol.frames import MAX_LINE, Gap, Shutdown, line_of
-from ostler.schema.errors import ConfigurationError
+from ostler.schema.errors import ConfigurationError, UsageError
 
 LIVE_FRAMES, LIVE_BYTES = 1_000, 1024 * 1024
-"""With this much waiting, deltas and live values are left out."""
+"""Beyond this, deltas and live values are dropped."""
 
 MAX_FRAMES, MAX_BYTES = 10_000, 32 * 1024 * 1024
-"""With this much waiting, the extension does not read any more."""
+"""Beyond this, the extension does not read any more."""
 
 
 class FellBehind(Exception):
-    """More waits than an extension that reads would ever let wait."""
+    """More frames wait than an extension that reads would leave."""
 
 
 class Outbox:
-    """Lines in their order. Live ones give way first; where some are missing, a `gap` says so."""
+    """Lines in order, bounded. Live lines are dropped first; a `gap` replaces them."""
 
     def __init__(self) -> None:
         self._lines: deque[tuple[bytes, bool]] = deque()
         self._bytes = 0
-        self._lost = 0
+        self._dropped = 0
 
     def __bool__(self) -> bool:
         return bool(self._lines)
@@ -53,16 +45,16 @@ class Outbox:
         return sum(not live for _, live in self._lines)
 
     def put(self, line: bytes, *, live: bool = False) -> None:
-        """Raises `FellBehind` when there is no room for what may not be lost."""
+        """Raises `FellBehind` when there is no room for a line that must not be dropped."""
         if live and (len(self._lines) >= LIVE_FRAMES or self._bytes + len(line) > LIVE_BYTES):
-            self._lost += 1
+            self._dropped += 1
             return
-        if self._lost:
-            self._append(line_of(Gap("live", self._lost)), False)
-            self._lost = 0
+        if self._dropped:
+            self._append(line_of(Gap("live", self._dropped)), False)
+            self._dropped = 0
         self._append(line, live)
         if len(self._lines) > MAX_FRAMES or self._bytes > MAX_BYTES:
-            self._leave_out_live()
+            self._drop_live()
             if len(self._lines) > MAX_FRAMES or self._bytes > MAX_BYTES:
                 raise FellBehind
 
@@ -75,37 +67,28 @@ class Outbox:
         self._lines.append((line, live))
         self._bytes += len(line)
 
-    def _leave_out_live(self) -> None:
-        waiting, self._lines, self._bytes = self._lines, deque(), 0
-        missing = 0
-        for line, live in waiting:
+    def _drop_live(self) -> None:
+        lines, self._lines, self._bytes = self._lines, deque(), 0
+        dropped = 0
+        for line, live in lines:
             if live:
-                missing += 1
+                dropped += 1
                 continue
-            if missing:
-                self._append(line_of(Gap("live", missing)), False)
-                missing = 0
+            if dropped:
+                self._append(line_of(Gap("live", dropped)), False)
+                dropped = 0
             self._append(line, False)
-        self._lost += missing
+        self._dropped += dropped
 
-
-READ_SIZE = 16 * 1024
-"""In one turn of the loop: thousands of short lines may be in it, and others wait."""
 
 _WRITE_SIZE = 64 * 1024
 
-_PIECES_AT_THE_END = 64
 
-_KILL_WAIT = 2.0
+class ExtensionProcess(LineProcess):
+    """One run of an extension's program. `on_line` gets its lines, None for one that is too long."""
 
-
-class ExtensionProcess:
-    """One life of an extension, in a process group of its own.
-
-    - `on_line` gets its lines, None for one that was too long; `on_stderr` what it says beside them.
-    - `ended` holds why it ended, once it has: then its whole group is gone.
-    - It dies with us, however we end: its input ends, and on Linux the kernel kills its group.
-    """
+    max_line = MAX_LINE
+    read_size = 16 * 1024  # thousands of short lines may be in it, and everything else waits for them
 
     def __init__(
         self,
@@ -115,202 +98,70 @@ class ExtensionProcess:
         on_line: Callable[[bytes | None], None],
         on_stderr: Callable[[bytes], None],
     ) -> None:
-        self._loop = asyncio.get_running_loop()
         self._on_line = on_line
         self._on_stderr = on_stderr
-        self._splitter = LineSplitter(MAX_LINE)
         self._outbox = Outbox()
-        self._buffer = b""
-        self._is_closing_input = False
-        self._problem = ""
-        self._owned, self._owner = os.pipe()  # the writing end is ours: it closes when we end
-        self.ended: asyncio.Future[str] = self._loop.create_future()
         try:
-            self._child = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=cwd,
-                start_new_session=True,
-                pass_fds=(self._owned,),
-            )
-        except (OSError, ValueError) as error:
-            os.close(self._owned)
-            os.close(self._owner)
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise ConfigurationError(f"{command[0]} cannot be started: {reason}") from None
-        self.pid = self._child.pid
-        self._die_together()
-        assert self._child.stdin and self._child.stdout and self._child.stderr
-        self._input = self._child.stdin.fileno()
-        self._output = self._child.stdout.fileno()
-        self._errors = self._child.stderr.fileno()
-        for descriptor in (self._input, self._output, self._errors):
-            os.set_blocking(descriptor, False)
-        self._loop.add_reader(self._output, self._read)
-        self._loop.add_reader(self._errors, self._read_errors)
-        on_exit(self.pid, self._reap)
+            super().__init__(command, cwd=cwd)
+        except UsageError as error:
+            raise ConfigurationError(error.message) from None
 
     @property
     def unsent(self) -> int:
-        """Frames that it has not been sent, but for live ones."""
+        """The number of frames that were not sent, live ones not counted."""
         return self._outbox.facts
 
+    @property
+    def end_reason(self) -> str:
+        """Why it ended."""
+        return self.problem or f"it {describe_exit(self.ended.result())}"
+
     def send(self, line: bytes, *, live: bool = False) -> None:
-        """Lines are written in the order they are sent, each as a whole."""
-        if self._input < 0 or self._problem or self._is_closing_input:
+        """Sends lines in order, each as a whole."""
+        if self._input < 0 or self.problem or self._is_closing_input:
             return
         try:
             self._outbox.put(line, live=live)
         except FellBehind:
-            self.fail("it does not read what it is sent")
-            return
-        if not self._buffer:
-            self._write()
+            self.kill("it does not read what it is sent")
+        else:
+            self.write()
 
-    def fail(self, problem: str) -> None:
-        """Ends it: it cannot be worked with any more."""
-        if not self.ended.done():
-            self._problem = self._problem or problem
-            signal_group(self.pid, signal.SIGKILL)
-
-    async def stop(self, patience: float, after_asking: float) -> None:
-        """Asks it to shut down, then asks its group to terminate, then does not ask."""
+    async def stop(self, exits_alone: float, exits_when_terminated: float) -> None:
+        """Asks it to shut down, then terminates its group, then kills it."""
         if self.ended.done():
             return
-        self._problem = ""
+        self.problem = ""
         self.send(line_of(Shutdown()))
         self._is_closing_input = True
-        self._write()
-        try:
-            await asyncio.wait([self.ended], timeout=patience)
-            if not self.ended.done():
-                signal_group(self.pid, signal.SIGTERM)
-                await asyncio.wait([self.ended], timeout=after_asking)
-        finally:
-            if not self.ended.done():
-                signal_group(self.pid, signal.SIGKILL)
-                await asyncio.wait([self.ended], timeout=_KILL_WAIT)
+        self.write()
+        await self.stop_within(exits_alone, exits_when_terminated)
 
-    # --- its life -------------------------------------------------------------------------------------
+    def take_line(self, line: bytes | None) -> None:
+        self._on_line(line)
 
-    def _die_together(self) -> None:
-        """Linux sends a deadly signal to the group when our end of a pipe closes, also after `kill -9`.
+    def take_stderr(self, piece: bytes) -> None:
+        self._on_stderr(piece)
 
-        Elsewhere it has to notice that its input has ended.
-        """
-        if sys.platform == "linux":
-            with suppress(OSError):  # a sandbox that does not know it
-                fcntl.fcntl(self._owned, fcntl.F_SETOWN, -self.pid)
-                fcntl.fcntl(self._owned, fcntl.F_SETSIG, signal.SIGKILL)
-                flags = fcntl.fcntl(self._owned, fcntl.F_GETFL)
-                fcntl.fcntl(self._owned, fcntl.F_SETFL, flags | os.O_ASYNC)
-            # What has the highest number closes first. If its input ended before, it could leave at once,
-            # and nobody would be left to tell the rest of the group by.
-            assert self._child.stdin and self._child.stdout and self._child.stderr
-            pipes = (self._child.stdin, self._child.stdout, self._child.stderr)
-            highest = max(pipe.fileno() for pipe in pipes)
-            first, self._owner = self._owner, fcntl.fcntl(self._owner, fcntl.F_DUPFD_CLOEXEC, highest + 1)
-            os.close(first)
-        os.close(self._owned)
+    def more_to_write(self) -> bytes:
+        lines = bytearray()
+        while self._outbox and len(lines) < _WRITE_SIZE:
+            lines += self._outbox.take()
+        return bytes(lines)
 
-    def _reap(self) -> None:
-        signal_group(self.pid, signal.SIGKILL)  # what it leaves behind, as long as the number is its own
-        status = self._child.wait()
-        for read in (self._read, self._read_errors):
-            for _ in range(_PIECES_AT_THE_END):
-                if not read():
-                    break
-        for descriptor in (self._output, self._errors):
-            self._loop.remove_reader(descriptor)
-        self._close_input()
-        assert self._child.stdout and self._child.stderr
-        self._child.stdout.close()
-        self._child.stderr.close()
-        os.close(self._owner)
-        self.ended.set_result(self._problem or _described(status))
-
-    # --- its pipes ------------------------------------------------------------------------------------
-
-    def _read(self) -> bool:
-        piece = _piece_of(self._output)
-        if piece is None:
-            return False
-        if not piece:
-            self._loop.remove_reader(self._output)
-            self._give_up_soon("it closed its standard output")
-            return False
-        for line in self._splitter.feed(piece):
-            self._on_line(line)
-        return True
-
-    def _give_up_soon(self, problem: str) -> None:
-        """A pipe has ended: usually because it exits, which is waited for."""
-        if not self.ended.done() and not self._is_closing_input:
-            self._loop.call_later(_KILL_WAIT, self.fail, problem)
-
-    def _read_errors(self) -> bool:
-        piece = _piece_of(self._errors)
-        if piece:
-            self._on_stderr(piece)
-        elif piece == b"":
-            self._loop.remove_reader(self._errors)
-        return bool(piece)
-
-    def _write(self) -> None:
-        while self._input >= 0:
-            while self._outbox and len(self._buffer) < _WRITE_SIZE:
-                self._buffer += self._outbox.take()
-            if not self._buffer:
-                self._loop.remove_writer(self._input)
-                if self._is_closing_input:
-                    self._close_input()
-                return
-            try:
-                written = os.write(self._input, self._buffer)
-            except BlockingIOError:
-                self._loop.add_writer(self._input, self._write)
-                return
-            except OSError:
-                self._close_input()
-                self._give_up_soon("it closed its standard input")
-                return
-            self._buffer = self._buffer[written:]
-
-    def _close_input(self) -> None:
-        if self._input >= 0:
-            self._loop.remove_writer(self._input)
-            self._input = -1
-            assert self._child.stdin
-            self._child.stdin.close()
-
-
-def _piece_of(descriptor: int) -> bytes | None:
-    """None when there is nothing to read now, empty when there never will be."""
-    try:
-        return os.read(descriptor, READ_SIZE)
-    except BlockingIOError:
-        return None
-    except OSError:
-        return b""
-
-
-def _described(status: int) -> str:
-    if status < 0:
-        try:
-            return f"it was ended by {signal.Signals(-status).name}"
-        except ValueError:
-            return f"it was ended by signal {-status}"
-    return f"it exited with status {status}"
+    def input_closed(self) -> None:
+        self.kill_soon("it closed its standard input")
 
 
 MAX_LOG_BYTES = 1024 * 1024
-"""A file that has grown so large becomes the previous one; of those one is kept."""
+"""A file of this size is rotated; one older file is kept."""
 
 
 class ExtensionLog:
-    """Appends to a file that stays small. That it cannot be written never stops an extension."""
+    """The log file of an extension: its standard error, and the problems we had with it.
+
+    An extension goes on when its log cannot be written.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -318,14 +169,14 @@ class ExtensionLog:
 
     def write(self, piece: bytes) -> None:
         with suppress(OSError):
-            size = os.fstat(self._opened()).st_size
+            size = os.fstat(self._descriptor()).st_size
             if size and size + len(piece) > MAX_LOG_BYTES:
                 self.close()
                 self.path.replace(self.path.with_suffix(".log.1"))
-            os.write(self._opened(), piece)
+            os.write(self._descriptor(), piece)
 
     def note(self, text: str, level: str = "ostler") -> None:
-        """A line of its own, with the time."""
+        """Writes one line, with the time."""
         moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         self.write(f"{moment} [{level}] {' '.join(text.splitlines())}\n".encode(errors="replace"))
 
@@ -334,7 +185,7 @@ class ExtensionLog:
             os.close(self._file)
             self._file = -1
 
-    def _opened(self) -> int:
+    def _descriptor(self) -> int:
         if self._file < 0:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -345,6 +196,8 @@ MANIFEST = "extension.json"
 
 
 class Manifest(msgspec.Struct, frozen=True):
+    """`extension.json`: the name of an extension in another language, and how to start it."""
+
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
     exec: Annotated[str, Meta(min_length=1)]
     args: tuple[str, ...] = ()
@@ -355,7 +208,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Raises `ConfigurationError` for one that is missing or wrong."""
+    """Raises `ConfigurationError` when it is missing or invalid."""
     path = folder / MANIFEST
     try:
         return msgspec.json.decode(path.read_bytes(), type=Manifest)
@@ -368,23 +221,19 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def command_of(manifest: Manifest, folder: Path) -> list[str]:
-    """The program and its arguments: an absolute path, one from the manifest's folder, or a name in PATH.
-
-    Raises `ConfigurationError` where there is no such program.
-    """
+    """The program and its arguments. The manifest names an absolute path, one relative to its folder, or a
+    program on PATH. Raises `ConfigurationError` when there is no such program."""
     from shutil import which  # only for extensions that are there
 
-    named = manifest.exec
-    if os.sep in named:
-        program = str(folder / named)
+    name = manifest.exec
+    if os.sep in name:
+        program = str(folder / name)
         if not os.access(program, os.X_OK) or Path(program).is_dir():
             raise ConfigurationError(f"{program} is no program: is it there, and executable (chmod +x)?")
     else:
-        program = which(named) or ""
+        program = which(name) or ""
         if not program:
-            raise ConfigurationError(
-                f"there is no program {named!r} in PATH; write ./{named} for a file here"
-            )
+            raise ConfigurationError(f"there is no program {name!r} in PATH; write ./{name} for a file here")
     return [program, *manifest.args]
 
 

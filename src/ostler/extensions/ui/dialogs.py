@@ -31,7 +31,6 @@ from ostler.schema.events import QuestionAnswered, QuestionAsked
 from ostler.schema.facts import storage_problem
 from ostler.schema.outcomes import Question
 from ostler.schema.requests import Answer
-from ostler.sessions.inbox import InboxReader
 from ostler.sessions.lease import hold_lease, renew_lease
 
 if TYPE_CHECKING:
@@ -199,14 +198,13 @@ class Dialogs:
     async def _read_answers(self, question: str) -> None:
         """Between two runs nobody else reads the inbox."""
         session, journal = self._context.session, self._context.journal
-        inbox = InboxReader(journal, session.harness, session=session)
         seen = -1
         try:
             while True:
                 seen = await journal.store.arrivals(session.id, seen)
                 for request in await journal.store.pending(session.id):
                     if isinstance(request, Answer) and request.question == question:
-                        await inbox.handle(request)
+                        await session.handle(request)
         except StoreError as error:
             journal.fail(error)
 

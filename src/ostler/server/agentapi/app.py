@@ -16,9 +16,8 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as AsgiMessage
 
-from ostler.drivers.driver import DrivenAgent
+from ostler.drivers.driver import NOT_WAITING, STOPPED, DrivenAgent
 from ostler.drivers.screen import ASCII_WHITESPACE
-from ostler.drivers.tracker import NOT_WAITING, STOPPED
 from ostler.schema.errors import OstlerError, UsageError
 from ostler.server.agentapi.access import ANY, AllowedHosts, Cors, parse_allowed_hosts, parse_allowed_origins
 from ostler.server.agentapi.bodies import (
@@ -34,11 +33,10 @@ from ostler.server.agentapi.bodies import (
     read_message,
     refusal_answer,
 )
-from ostler.server.agentapi.events import Emitter, EmitterFeed, Kind, timestamp, wire_status
+from ostler.server.agentapi.events import Emitter, EmitterFeed, Kind, event_stream, timestamp, wire_status
 from ostler.server.agentapi.openapi import documents, schema_answer
 from ostler.server.agentapi.uploads import take_upload
 from ostler.server.pages import MOUNT, Chat
-from ostler.server.streams import SubscriptionStream
 
 _EVENTS: tuple[Kind, ...] = ("message_update", "status_change", "agent_error")
 
@@ -111,11 +109,11 @@ class AgentWire:
 
     async def events(self, request: Request) -> ASGIApp:
         self._following.changed()
-        return SubscriptionStream(self._emitter, self._emitter.subscribe(_EVENTS))
+        return event_stream(self._emitter.subscribe(_EVENTS))
 
     async def screen(self, request: Request) -> ASGIApp:
         self._following.show_screen()
-        return SubscriptionStream(self._emitter, self._emitter.subscribe(_SCREEN))
+        return event_stream(self._emitter.subscribe(_SCREEN))
 
 
 def _answer(request: Request, body: msgspec.Struct) -> Response:

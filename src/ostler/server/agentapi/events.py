@@ -1,7 +1,7 @@
-"""What subscribers are told of an agent: its state when they come, and each change from then on."""
-# MERGED: JSON as this wire has it: spelled like Go's encoder does, because some clients compare bytes.
-# MERGED: Events as server-sent events. None is larger than what the wire's own clients can read.
-# MERGED: From a driven agent to the emitter.
+"""The agent's state and its changes as server-sent events, in JSON byte for byte as Go's encoder writes it.
+
+No event is larger than agentapi's own clients can read.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal
@@ -18,6 +18,8 @@ import msgspec
 
 from ostler.drivers.driver import AgentMessage, DrivenAgent, Status
 from ostler.drivers.screen import ASCII_WHITESPACE
+from ostler.server.streams import EventStreamResponse
+from ostler.sessions.streams import Subscriber
 
 _LINE_SEPARATORS = (("\u2028".encode(), rb"\u2028"), ("\u2029".encode(), rb"\u2029"))
 
@@ -142,6 +144,25 @@ MOST_QUEUED = 1024
 
 MOST_ERRORS = 100
 
+KEEP_ALIVE = 15.0
+"""Seconds without an event until a comment is sent, because proxies close silent connections."""
+
+WRITE_TIMEOUT = 5.0
+"""Seconds that a subscriber may leave a write unread."""
+
+WRITE_SIZE = 64 * 1024
+"""The state is written in pieces of about this size."""
+
+STREAM_HEADERS = [
+    (b"cache-control", b"no-cache, no-store, must-revalidate"),
+    (b"connection", b"keep-alive"),
+    (b"content-type", b"text/event-stream"),
+    (b"expires", b"0"),
+    (b"pragma", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+    (b"x-proxy-buffering", b"no"),
+]
+
 
 class _Message(msgspec.Struct):
     message: AgentMessage
@@ -169,8 +190,7 @@ class Emitter:
         self._status: WireStatus = "running"
         self._screen = ""
         self._errors: deque[bytes] = deque(maxlen=MOST_ERRORS)
-        self._subscriptions: dict[int, Subscription] = {}
-        self._next_id = 0
+        self._subscriptions: set[Subscription] = set()
 
     # --- what happens ---------------------------------------------------------------------------------
 
@@ -186,52 +206,48 @@ class Emitter:
             self._messages.append(new)
             changed.append(new)
         for new in changed:
-            self._tell("message_update", partial(_frame_of, new))
+            self._publish("message_update", partial(_frame_of, new))
 
     def emit_status(self, status: Status) -> None:
         shown = wire_status(status)
         if shown == self._status:
             return
         self._status = shown
-        self._tell("status_change", self._status_frame)
+        self._publish("status_change", self._status_frame)
 
     def emit_screen(self, text: str) -> None:
         if text == self._screen:
             return
         self._screen = text
-        self._tell("screen_update", lambda: screen_frame(text))
+        self._publish("screen_update", lambda: screen_frame(text))
 
     def emit_error(self, message: str, level: Level = "error") -> None:
         frame = error_frame(message, level, self._now())
         self._errors.append(frame)
-        self._tell("agent_error", lambda: frame)
+        self._publish("agent_error", lambda: frame)
 
     def warn(self, message: str) -> None:
         self.emit_error(message, "warning")
 
-    # --- who is told ----------------------------------------------------------------------------------
+    # --- subscriptions ----------------------------------------------------------------------------------
 
     def wants(self, kind: Kind) -> bool:
-        return any(kind in one.kinds for one in self._subscriptions.values())
+        return any(kind in subscription.kinds for subscription in self._subscriptions)
 
     def subscribe(self, kinds: Collection[Kind] = EVERYTHING) -> Subscription:
-        subscription = Subscription(self._next_id, kinds, self._state(kinds), self._most_queued)
-        self._next_id += 1
-        self._subscriptions[subscription.id] = subscription
+        subscription = Subscription(kinds, self._state(kinds), self._most_queued)
         if self.closed.is_set():
-            self.unsubscribe(subscription.id)
+            subscription.finish()
+        else:
+            self._subscriptions.add(subscription)
+            subscription.on_unsubscribe.append(self._subscriptions.discard)
         return subscription
 
-    def unsubscribe(self, id: int) -> None:
-        """Also of one that was dropped, or has left before."""
-        if (subscription := self._subscriptions.pop(id, None)) is not None:
-            subscription.close()
-
     def close_streams(self) -> None:
-        """All of them end, and a message that is on its way is given up."""
+        """Ends all streams; a message that is being sent is abandoned."""
         self.closed.set()
-        for id in list(self._subscriptions):
-            self.unsubscribe(id)
+        while self._subscriptions:
+            self._subscriptions.pop().finish()
 
     def _state(self, kinds: Collection[Kind]) -> list[bytes]:
         frames: list[bytes] = []
@@ -248,14 +264,13 @@ class Emitter:
     def _status_frame(self) -> bytes:
         return status_frame(self._status, self.agent_type)
 
-    def _tell(self, kind: Kind, make: Callable[[], bytes]) -> None:
-        told = [one for one in self._subscriptions.values() if kind in one.kinds]
-        if not told:
+    def _publish(self, kind: Kind, make: Callable[[], bytes]) -> None:
+        subscriptions = [one for one in self._subscriptions if kind in one.kinds]
+        if not subscriptions:
             return
         frame = make()
-        for subscription in told:
-            if not subscription.put(frame):
-                self.unsubscribe(subscription.id)
+        for subscription in subscriptions:
+            subscription.put(frame)
 
 
 def _is_same(known: AgentMessage, message: AgentMessage) -> bool:
@@ -268,38 +283,45 @@ def _frame_of(one: _Message) -> bytes:
     return one.frame
 
 
-class Subscription:
-    """One who is told. `state` comes before what can be read with `next`."""
+class Subscription(Subscriber[bytes]):
+    """Gives the state, then each change. One that is too far behind gets what is queued, and then its end."""
 
-    def __init__(self, id: int, kinds: Collection[Kind], state: list[bytes], most: int) -> None:
-        self.id = id
+    def __init__(self, kinds: Collection[Kind], state: Iterable[bytes], limit: int) -> None:
+        super().__init__()
         self.kinds = kinds
-        self.state = state
-        self._most = most
-        self._queue: deque[bytes] = deque()
-        self._is_closed = False
-        self._woken = asyncio.Event()
+        self.state = list(_join(state))
+        self.limit = limit
 
-    def put(self, frame: bytes) -> bool:
-        """False when there is no room."""
-        if len(self._queue) >= self._most:
-            return False
-        self._queue.append(frame)
-        self._woken.set()
-        return True
+    def _size_of(self, item: bytes) -> int:
+        return 1
 
-    def close(self) -> None:
-        self._is_closed = True
-        self._woken.set()
+    def _take(self) -> bytes:
+        if self.state:
+            return self.state.pop(0)
+        if not self._queue:
+            return b""
+        self._size -= 1
+        return self._queue.pop(0)
 
-    async def next(self) -> bytes | None:
-        """The next event, when there is one; None at the end. One that is not waited for is not lost."""
-        while not self._queue:
-            if self._is_closed:
-                return None
-            self._woken.clear()
-            await self._woken.wait()
-        return self._queue.popleft()
+    def _fall_behind(self) -> None:
+        self._queue.pop()
+        self.finish()
+        self._leave()
+
+
+def _join(frames: Iterable[bytes]) -> Iterator[bytes]:
+    piece = b""
+    for frame in frames:
+        piece += frame
+        if len(piece) >= WRITE_SIZE:
+            yield piece
+            piece = b""
+    if piece:
+        yield piece
+
+
+def event_stream(subscription: Subscription) -> EventStreamResponse:
+    return EventStreamResponse(subscription, STREAM_HEADERS, KEEP_ALIVE, WRITE_TIMEOUT)
 
 
 SCREEN_INTERVAL = 0.025

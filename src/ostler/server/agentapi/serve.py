@@ -22,11 +22,10 @@ from starlette.types import ASGIApp
 
 from ostler.app.console import piped_in, print_stderr
 from ostler.app.harness import settings_for
-from ostler.drivers.agent_spec import detect
-from ostler.drivers.driver import DrivenAgent, SavedState, StructuredTransport
-from ostler.drivers.lifecycle import start_screen_session
-from ostler.drivers.screen_driver import ScreenAgentSpec
-from ostler.drivers.session import ScreenSession
+from ostler.drivers.agent_spec import AgentSpec, detect
+from ostler.drivers.driver import SavedState
+from ostler.drivers.lifecycle import start_agent_session
+from ostler.drivers.session import AgentSession
 from ostler.schema.errors import UsageError
 from ostler.server.agentapi.access import parse_allowed_hosts, parse_allowed_origins
 from ostler.server.agentapi.app import create_agent_app
@@ -84,7 +83,7 @@ class AgentServer(HttpServer):
         self,
         config: uvicorn.Config,
         server: ServerState,
-        agent: DrivenAgent,
+        agent: AgentSession,
         emitter: Emitter,
         state: StateFile | None,
     ) -> None:
@@ -231,12 +230,11 @@ def _plain(names: list[str]) -> list[str]:
     return [one for one in names if "*" not in one]
 
 
-async def _started(plan: AgentPlan, server: ServerState, saved: SavedState | None) -> DrivenAgent:
-    if plan.transport != "pty":
-        return await _started_without_screen(plan, server, plan.transport)
-    agent = ScreenAgentSpec(
+async def _started(plan: AgentPlan, server: ServerState, saved: SavedState | None) -> AgentSession:
+    spec = AgentSpec(
         command=plan.command,
         cwd=plan.cwd,
+        transport=plan.transport,
         agent_type=plan.agent_type,
         columns=plan.columns,
         rows=plan.rows,
@@ -245,27 +243,11 @@ async def _started(plan: AgentPlan, server: ServerState, saved: SavedState | Non
         ready_after=plan.ready_timeout,
         emulator=plan.emulator,
     )
-    return await start_screen_session(server.store, agent, saved=saved, attend=server.driven.attend)
+    return await start_agent_session(server.store, spec, saved=saved, attend=server.driven.attend)
 
 
-async def _started_without_screen(
-    plan: AgentPlan, server: ServerState, transport: StructuredTransport
-) -> DrivenAgent:
-    from ostler.drivers.driver import ProtocolAgentSpec
-    from ostler.drivers.lifecycle import start_protocol_session
-
-    agent = ProtocolAgentSpec(
-        command=plan.command,
-        cwd=plan.cwd,
-        transport=transport,
-        agent_type=plan.agent_type,
-        initial_prompt=plan.initial_prompt,
-    )
-    return await start_protocol_session(server.store, agent, attend=server.driven.attend)
-
-
-def _routes(agent: DrivenAgent, server: ServerState) -> list[Route]:
-    if not isinstance(agent, ScreenSession):
+def _routes(agent: AgentSession, server: ServerState) -> list[Route]:
+    if agent.transport != "pty":
         return []
 
     async def live(request: Request) -> ASGIApp:
@@ -274,7 +256,7 @@ def _routes(agent: DrivenAgent, server: ServerState) -> list[Route]:
     return [Route("/internal/terminal", live)]
 
 
-def _welcome(plan: AgentPlan, agent: DrivenAgent, address: Address, port: int, code: str) -> None:
+def _welcome(plan: AgentPlan, agent: AgentSession, address: Address, port: int, code: str) -> None:
     print_stderr(
         f"{plan.command[0]} is driven as {detect(plan.command, plan.agent_type)}, in session {agent.id}"
     )
@@ -310,7 +292,7 @@ class _Kept(msgspec.Struct, frozen=True):
             print_stderr(f"the state file {path} is not gone on with: {error.message}")
             return cls(plan, problem=error.message)
 
-    def file_of(self, agent: DrivenAgent) -> StateFile | None:
+    def file_of(self, agent: AgentSession) -> StateFile | None:
         path = self.plan.state_file
         if path is None or not self.plan.save_state:
             return None

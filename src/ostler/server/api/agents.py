@@ -86,11 +86,10 @@ async def show_terminal(server: ServerState, session: str, request: Request) -> 
     changes; `end` with the exit status when the agent has ended. It is there where this server drives the
     agent; the screen itself also where another process does."""
     from ostler.drivers.screen_stream import SCREEN
-    from ostler.drivers.session import ScreenSession
 
     await _require_others(server, session)
     agent = server.driven.get(session)
-    if agent is not None and not isinstance(agent, ScreenSession):
+    if agent is not None and agent.transport != "pty":
         raise Conflict(f"the agent of session {session} speaks {agent.transport}, and has no terminal")
     if not asks_for_stream(request.scope):
         shown = (await show_live(server, session)).values.get(SCREEN)

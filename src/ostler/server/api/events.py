@@ -51,7 +51,7 @@ async def read_events(server: ServerState, session: str, query: EventsQuery, req
     session does not have yet is refused."""
     if asks_for_stream(request.scope):
         after = _last_id(request) or query.after
-        return EventStreamResponse(await server.watch.follow(session, after))
+        return EventStreamResponse(await server.watch.subscribe(session, after))
     facts = await server.store.read(session, query.after, query.limit)
     last = await server.store.last_seq(session)
     if query.after > last:
@@ -93,7 +93,7 @@ async def read_all_events(server: ServerState, query: EverythingQuery, request: 
     `after`; the number of a fact in its session is its `seq`."""
     if asks_for_stream(request.scope):
         after = request.headers.get("last-event-id", "") or query.after
-        return EventStreamResponse(await server.everything.follow(after, live=query.deltas))
+        return EventStreamResponse(await server.everything.subscribe(after, live=query.deltas))
     facts, cursor = await server.everything.page(query.after, query.wait)
     return json_response(EverythingPage([msgspec.Raw(fact.line()) for fact in facts], cursor))
 
@@ -113,9 +113,9 @@ async def show_live(server: ServerState, session: str) -> LiveValues:
     """The live values of a session; a stream begins with them, and tells of their changes"""
     owner = await server.store.holder(session)
     is_open = owner is not None or server.supervisor.get(session) is not None
-    for hub in server.watch.hubs():
-        if hub.session == session:
-            return LiveValues(_values(hub.tail.events()), is_open)
+    for stream in server.watch.streams():
+        if stream.session == session:
+            return LiveValues(_values(stream.tail.events()), is_open)
     heard = await listen(session, server.store.socket_folder, owner) if owner else ""
     if not isinstance(heard, LiveConnection):
         return LiveValues({}, is_open)

@@ -144,6 +144,7 @@ class WebFrontEnd(Headless):
 
     def _wish(self, name: str, value: dict[str, Any]) -> None:
         self._wishes += 1
-        for attending in getattr(self._harness.attendant, "sessions", {}).values():
+        host = active_host(self._harness)
+        for attending in host.sessions.values() if host else ():
             if attending.session.harness is self._harness:
                 attending.session.journal.publish([LiveValue(name, {**value, "number": self._wishes})])

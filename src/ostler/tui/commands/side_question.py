@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from ostler.core.completion import complete_message, text_in
+from ostler.core.recovery import close_interrupted_calls
 from ostler.core.state import path_of
 from ostler.core.transcript import Transcript
 from ostler.history.costs import dollars
 from ostler.schema.errors import Failure, UsageError
 from ostler.schema.messages import user
-from ostler.sessions.branches import branch_text, close_interrupted_calls
+from ostler.sessions.branches import branch_text
 from ostler.sessions.lease import hold_lease, renew_lease
 from ostler.sessions.session import Session
 from ostler.tui.commands.registry import Command

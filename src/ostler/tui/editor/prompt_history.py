@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ostler.app import completion
+from ostler.core.files import write_atomically
 from ostler.schema.errors import ConfigurationError
 from ostler.schema.text import cells, cut, printable
 from ostler.store.paths import state_folder
@@ -203,11 +204,7 @@ def _shorten(path: Path) -> None:
         if size > MOST_BYTES // 2:
             break
         kept.append(line + b"\n")
-    new = path.with_suffix(".new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.writelines(reversed(kept))
-    new.replace(path)
+    write_atomically(path, b"".join(reversed(kept)), private=True)
 
 
 MOST_ROWS = 8

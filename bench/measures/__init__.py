@@ -1,0 +1,1 @@
+"""The measures: each is a function that takes the environment and returns rows."""

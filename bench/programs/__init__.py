@@ -1,0 +1,1 @@
+"""What the measures start, each in a process of its own."""
