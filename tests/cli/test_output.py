@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ostler.cli.output import NoticePrinter, print_waiting
+from ostler.cli.output import ConsoleOutput, print_waiting
 from ostler.schema import events
 from ostler.schema.events import Event, QuestionAsked, RunWaiting, Totals
 from ostler.schema.facts import Fact
 from ostler.schema.outcomes import Display, Question
 from ostler.schema.usage import Usage
 from ostler.sessions.run_tree import OpenQuestion
-
-
-class Working(NoticePrinter):
-    shows_work = True
 
 
 def facts(*told: Event) -> list[Fact]:
@@ -27,7 +23,7 @@ def facts(*told: Event) -> list[Fact]:
 def test_a_child_is_told_of_when_it_begins_and_when_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
     cheap = Totals(steps=4, usage=Usage(cost=0.0021))
     unknown = Totals(steps=1, usage=Usage())
-    Working().see(
+    ConsoleOutput("notices", shows_work=True).see(
         facts(
             events.ToolCalled("call_1", "delegate", {"task": "look"}, 1, kind="agent"),
             events.ChildStarted("call_1", "ses_2", task="look\naround"),

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from ostler.cli.runs import _Transcript
+from ostler.cli.output import ConsoleOutput
 from ostler.schema import events
 from ostler.schema.facts import Fact
 from ostler.schema.messages import Text
@@ -162,7 +162,7 @@ def test_forever_goes_on_with_the_runs_that_follow_until_it_is_interrupted(
 def test_what_an_agent_draws_of_its_answer_later_is_told_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shown = _Transcript()
+    shown = ConsoleOutput("everything")
     said = [
         events.AssistantMessage("", (Text("One"),), "end"),
         events.MessageRevised(1, (Text("One\nand two"),)),

@@ -34,7 +34,7 @@ def test_a_configured_chain_goes_on_without_asking(ostler: Ostler, serve: Serve)
     assert ran.err == (
         "ostler: openai answered 402: the credit is used up; "
         "check that this model takes what was asked of it; "
-        "going on with acme/big in place of openai/fake\n"
+        "continuing with acme/big in place of openai/fake\n"
     )
     assert said(working.requests[0].json) == [("user", "hello")]
     assert working.requests[0].headers["authorization"] == f"Bearer {KEY}-of-acme"

@@ -221,13 +221,22 @@ async def test_who_begins_to_follow_the_parent_meanwhile_sees_what_the_agent_say
 
 
 async def test_the_terminal_shows_the_last_line_of_what_the_agent_draws() -> None:
-    from ostler.tui.call_items import Child
+    from ostler.history.item_builder import ItemBuilder
+    from ostler.history.items import ChildItem
 
-    child = Child("echo", "hello")
-    child.see(ChildEvent("call", "ses_1", LiveValue("terminal:message", {"id": 2, "text": "one\ntwo\n"})))
-    assert (child.said().line, child.said().is_growing) == ("two", True)
-    child.see(ChildEvent("call", "ses_1", LiveValue("terminal:message")))
-    assert child.said().line == "two"
+    builder = ItemBuilder("open")
+
+    def child() -> ChildItem:
+        (item,) = builder.open_items()
+        assert isinstance(item, ChildItem)
+        return item
+
+    builder.apply([events.ChildStarted("call", "ses_1", "echo", "hello")])
+    message = LiveValue("terminal:message", {"id": 2, "text": "one\ntwo\n"})
+    builder.apply([ChildEvent("call", "ses_1", message)])
+    assert (child().activity, child().talking) == ("two", True)
+    builder.apply([ChildEvent("call", "ses_1", LiveValue("terminal:message"))])
+    assert child().activity == "two"
 
 
 # --- when the agent asks ----------------------------------------------------------------------------

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from ostler.core.store import SessionSummary
-from ostler.history.export import markdown_page, transcript
+from ostler.history.export import clean, markdown_page, transcript
 from ostler.history.export_html import PICTURES, html_page
-from ostler.history.item_builder import clean
 from ostler.schema import events
 from ostler.schema.errors import Failure
 from ostler.schema.facts import Fact

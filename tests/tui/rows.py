@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 from unicodedata import bidirectional, category
 
 from rich.cells import cell_len
 
 from ostler.extensions.ui.themes import SLOTS, ThemeColors
+from ostler.history.items import CallItem, CallResult, CallStage
+from ostler.schema.messages import Image, Text
 from ostler.tui.render.spans import fitted, path_spans
 
 _STYLES = re.compile("\x1b\\[[0-9;]*m|\x1b]8;;[!-~]*\x1b\\\\")
@@ -53,3 +56,26 @@ def _assert_harmless(rows: Sequence[str]) -> None:
         assert not row.count("\x1b[") % 2 and not re.search("\x1b\\[0m[^\x1b]*\x1b\\[0m", row), (
             f"{row!r} leaves a style"
         )
+
+
+def call_item(
+    name: str,
+    stage: CallStage,
+    arguments: dict[str, Any],
+    tool_kind: str = "other",
+    *,
+    result: str = "",
+    summary: str = "",
+    images: tuple[Image, ...] = (),
+) -> CallItem:
+    """A call with this result."""
+    content = (*([Text(result)] if result else []), *images)
+    return CallItem(
+        "call:c",
+        call="c",
+        name=name,
+        stage=stage,
+        arguments=arguments,
+        tool_kind=tool_kind,
+        result=CallResult(content=content, summary=summary),
+    )

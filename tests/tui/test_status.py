@@ -12,6 +12,7 @@ from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.model import ModelRequest
 from ostler.core.tool import ToolContext
+from ostler.history.items import NoticeItem, UserItem
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events
 from ostler.schema.facts import Fact
@@ -19,10 +20,9 @@ from ostler.schema.messages import Text
 from ostler.schema.usage import Totals, Usage
 from ostler.sessions.session import Session, create_session, open_session
 from ostler.store.memory import MemoryStore
-from ostler.tui.item_builder import Transcript
-from ostler.tui.items import NoticeItem, UserItem
+from ostler.tui.render.items import notice
 from ostler.tui.status import Activity, MeterReader, Meters, activity_parts, branch_of, status_parts
-from ostler.tui.transcript import FACTS, last_rows, restored_facts, visible_facts
+from ostler.tui.transcript import FACTS, TranscriptView, last_rows, restored_facts, visible_facts
 
 
 def test_the_branch_is_read_from_gits_own_file(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def used(tokens: int, cost: float) -> Usage:
 
 
 async def test_children_count_and_what_is_left_is_said(session: Session) -> None:
-    activity = Activity(Transcript())
+    activity = Activity(TranscriptView())
     meter = MeterReader(session, activity)
     journal = session.journal
     journal.record(events.ChildStarted("", "ses_c", extension="x"), run="")
@@ -87,13 +87,13 @@ async def test_what_another_vendors_agent_tells_counts_once_live_and_later(tmp_p
     harness = Harness(ScriptedModel([Turn(calls=(Call("ask_agent"),), usage=used(10, 0.5)), answer]))
     harness.set_tools([ask_agent])
     session = await create_session(MemoryStore(), harness)
-    meter = MeterReader(session, Activity(Transcript()))
+    meter = MeterReader(session, Activity(TranscriptView()))
     session.subscribe(
         lambda batch: [meter.take(one.event) for one in batch if isinstance(one, Fact)] and None
     )
     await session.prompt((Text("go"),))
     assert live == [((1010, 0.75), 0.75)]
-    later = MeterReader(session, Activity(Transcript()))
+    later = MeterReader(session, Activity(TranscriptView()))
     await later.look_back()
     assert told(meter) == told(later) == (1020, 1.25)
 
@@ -153,7 +153,7 @@ async def test_only_the_end_of_a_long_session_is_read(
     facts, has_more = await restored_facts(session.journal, 40)
     assert has_more
     assert reads == [FACTS]
-    blocks = Transcript().take(facts)
+    blocks = TranscriptView().take(facts)
     assert [block.text for block in blocks if isinstance(block, UserItem)][-1] == "prompt 99"
 
 
@@ -161,7 +161,7 @@ async def test_a_branch_that_was_left_is_not_seen(session: Session) -> None:
     await grown(session, 3)
     facts = await session.journal.history()
     first_answer = next(fact for fact in facts if fact.type == "assistant_message")
-    shown = Transcript().take(visible_facts(facts, first_answer.seq))
+    shown = TranscriptView().take(visible_facts(facts, first_answer.seq))
     assert [block.text for block in shown if isinstance(block, UserItem)] == ["prompt 0"]
     store, id, harness = session.journal.store, session.id, session.harness
     session.journal.record(events.LeafMoved(first_answer.seq), run="")
@@ -170,7 +170,7 @@ async def test_a_branch_that_was_left_is_not_seen(session: Session) -> None:
     again = await open_session(store, id, harness)
     facts, has_more = await restored_facts(again.journal, 40)
     assert not has_more
-    texts = [block.text for block in Transcript().take(facts) if isinstance(block, UserItem)]
+    texts = [block.text for block in TranscriptView().take(facts) if isinstance(block, UserItem)]
     assert texts == ["prompt 0"]
 
 
@@ -182,6 +182,6 @@ def test_no_more_blocks_are_drawn_than_fill_the_rows() -> None:
         drawn.append(block.text)
         return [block.text] * 2
 
-    rows = last_rows([NoticeItem(str(number)) for number in range(100)], draw, 5, width=80)
+    rows = last_rows([notice(str(number)) for number in range(100)], draw, 5, width=80)
     assert drawn == ["99", "98", "97"]
     assert rows == ["97", "97", "98", "98", "99", "99"]

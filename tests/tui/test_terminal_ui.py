@@ -14,14 +14,12 @@ from ostler.schema.events import RequestRefused, ToolCalled, ToolResultFact, Use
 from ostler.schema.facts import Fact, encode_event
 from ostler.schema.messages import Image, Text, as_content
 from ostler.testkit.vendors import call, turn
-from ostler.tui.item_builder import Transcript
-from ostler.tui.items import CallItem
 from ostler.tui.render.items import ItemRenderer
-from ostler.tui.transcript import visible_facts
+from ostler.tui.transcript import TranscriptView, visible_facts
 from tests.support.command import Ostler, use
 from tests.support.fixtures import Open, Serve
 from tests.tui.in_process import shown
-from tests.tui.rows import plain
+from tests.tui.rows import call_item, plain
 
 
 def test_a_conversation_that_goes_on_is_on_the_screen(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
@@ -56,7 +54,7 @@ def test_a_file_that_is_mentioned_is_named_and_not_read_out(tmp_path: Path) -> N
     mentions = with_mentions("see @src/long.py and @src/", tmp_path)
     picture = Image("image/png", b"")
     content = as_content((mentions.text, picture, *mentions.blocks, "plan.png (image/png, 3 B)", picture))
-    (block,) = Transcript().take([UserMessage(content)])
+    (block,) = TranscriptView().take([UserMessage(content)])
     rows = plain(ItemRenderer().closed(block, 80))
     assert [row for row in rows if row] == [
         "▌ see @src/long.py and @src/",
@@ -70,7 +68,7 @@ def test_a_file_that_is_mentioned_is_named_and_not_read_out(tmp_path: Path) -> N
 @pytest.mark.parametrize("reason", ["The person declined.", "The file is not there. " * 12])
 def test_why_a_call_was_refused_is_said_once(reason: str) -> None:
     summary = default_summary([Text(reason)])
-    block = CallItem("c1", "bash", "refused", {"command": "make"}, result=reason, summary=summary)
+    block = call_item("bash", "refused", {"command": "make"}, result=reason, summary=summary)
     _, heading, *rows, _ = plain(ItemRenderer().closed(block, 80))
     assert heading == "╭─ bash make · refused"
     assert " ".join(row.removeprefix("│ ") for row in rows).split() == reason.split()
@@ -78,7 +76,7 @@ def test_why_a_call_was_refused_is_said_once(reason: str) -> None:
 
 def test_a_call_that_was_stopped_did_not_fail() -> None:
     ended = ToolResultFact("c1", "bash", (Text("half of it\n\nCancelled."),), failed="tool_cancelled")
-    (block,) = Transcript().take([ToolCalled("c1", "bash", {"command": "make"}, 1), ended])
+    (block,) = TranscriptView().take([ToolCalled("c1", "bash", {"command": "make"}, 1), ended])
     assert plain(ItemRenderer().closed(block, 80))[1].startswith("╭─ bash make · stopped")
 
 

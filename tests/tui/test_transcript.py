@@ -10,22 +10,22 @@ from typing import Any
 import msgspec
 import pytest
 
+from ostler.history.items import CallItem, NoticeItem, ReasoningItem, RunEndItem, UserItem
 from ostler.schema import events
 from ostler.schema.errors import Failure
 from ostler.schema.live_events import Event
 from ostler.schema.messages import Reasoning, Text
 from ostler.schema.outcomes import Question
 from ostler.schema.usage import Totals, Usage
-from ostler.tui.call_items import OpenCall
-from ostler.tui.item_builder import Transcript
-from ostler.tui.items import CallItem, Item, NoticeItem, ReasoningItem, RunEndItem, UserItem
-from ostler.tui.render.items import ItemRenderer
+from ostler.tui.plain.items import child_line
+from ostler.tui.render.items import ItemRenderer, OpenCallView, PrintableItem, notice
 from ostler.tui.status import Activity
-from tests.tui.rows import plain
+from ostler.tui.transcript import TranscriptView
+from tests.tui.rows import call_item, plain
 
 
-def thought(text: str, message: str = "m1") -> events.ReasoningDelta:
-    return events.ReasoningDelta(message, 0, 0, text)
+def thought(text: str, message: str = "m1", offset: int = 0) -> events.ReasoningDelta:
+    return events.ReasoningDelta(message, 0, offset, text)
 
 
 def text(text: str, message: str = "m1") -> events.TextDelta:
@@ -36,13 +36,13 @@ def answer(text: str, stop: Any = "end", call: str = "m1") -> events.AssistantMe
     return events.AssistantMessage(call, (Text(text),), stop)
 
 
-def notices(blocks: list[Item]) -> list[str]:
+def notices(blocks: list[PrintableItem]) -> list[str]:
     return [block.text for block in blocks if isinstance(block, NoticeItem)]
 
 
 @pytest.mark.parametrize(("stop", "status"), [("length", "completed"), ("refusal", "refused")])
 def test_why_an_answer_is_not_whole_is_said_once(stop: str, status: events.RunStatus) -> None:
-    transcript = Transcript()
+    transcript = TranscriptView()
     ends: list[tuple[events.RunStatus, str]] = [(status, ""), ("limit", "no more steps")]
     for end, reason in ends:
         said = transcript.take([answer("It is", stop), events.RunEnded(end, "no more steps")])
@@ -53,32 +53,34 @@ def test_why_an_answer_is_not_whole_is_said_once(stop: str, status: events.RunSt
 def test_why_a_call_was_stopped_is_said_once() -> None:
     text = "Cancelled: the terminal was closed."
     for result in (text, f"{text}\nOutput before that:\none"):
-        stopped = CallItem("c", "bash", "stopped", {"command": "make"}, result=result, summary=text)
+        stopped = call_item("bash", "cancelled", {"command": "make"}, result=result, summary=text)
         rows = plain(ItemRenderer().closed(stopped, 80))
         assert sum(text in row for row in rows) == 1
         assert "make · stopped" in rows[1]
 
 
 def test_an_answer_that_was_cut_says_why() -> None:
-    said = notices(Transcript().take([answer("It is", "length")]))
+    said = notices(TranscriptView().take([answer("It is", "length")]))
     assert len(said) == 1 and "max_output_tokens" in said[0]
-    assert "declined" in notices(Transcript().take([answer("", "refusal")]))[0]
-    assert notices(Transcript().take([answer("It is so.")])) == []
+    assert "declined" in notices(TranscriptView().take([answer("", "refusal")]))[0]
+    assert notices(TranscriptView().take([answer("It is so.")])) == []
 
 
 def test_sources_are_listed_once_below_the_answer() -> None:
     cited = events.SourceCited("m1", "https://a.example/x", "A page")
-    blocks = Transcript().take([cited, events.SourceCited("m1", "https://b.example"), cited, answer("So.")])
+    blocks = TranscriptView().take(
+        [cited, events.SourceCited("m1", "https://b.example"), cited, answer("So.")]
+    )
     assert notices(blocks) == ["sources:\nA page https://a.example/x\nhttps://b.example"]
-    assert blocks[-1] == NoticeItem(notices(blocks)[0])
+    assert blocks[-1] == notice(notices(blocks)[0])
 
 
 def test_what_is_said_while_it_works_is_told_from_a_prompt() -> None:
-    transcript, rows = Transcript(), ItemRenderer()
+    transcript, rows = TranscriptView(), ItemRenderer()
     prompt, steer = transcript.take(
         [events.UserMessage((Text("go"),)), events.UserMessage((Text("left"),), source="steer")]
     )
-    assert isinstance(steer, UserItem) and steer.is_steer
+    assert isinstance(steer, UserItem) and steer.source == "steer"
     assert len(rows.closed(steer, 80)) == len(rows.closed(prompt, 80)) + 1
 
 
@@ -86,7 +88,7 @@ def test_an_answer_given_elsewhere_is_said_and_a_secret_is_not() -> None:
     def asked(id: str, **more: Any) -> events.QuestionAsked:
         return events.QuestionAsked(id, Question(text="Go on?", **more))
 
-    transcript = Transcript()
+    transcript = TranscriptView()
     transcript.take([asked("a", kind="permission"), asked("b", kind="permission"), asked("c", kind="text")])
     assert transcript.take([events.QuestionAnswered("a", "answered", "yes")]) == []
     elsewhere = transcript.take([events.QuestionAnswered("b", "answered", "yes", by="ana")])
@@ -99,11 +101,11 @@ def test_an_answer_given_elsewhere_is_said_and_a_secret_is_not() -> None:
 
 
 def test_reasoning_is_folded_and_the_last_one_is_kept() -> None:
-    transcript = Transcript()
+    transcript = TranscriptView()
     blocks = transcript.take(
         [
             thought("One "),
-            thought("way."),
+            thought("way.", offset=4),
             text("So."),
         ]
     )
@@ -115,7 +117,7 @@ def test_reasoning_is_folded_and_the_last_one_is_kept() -> None:
 
 def test_that_nobody_counted_tokens_is_said() -> None:
     ended = events.RunEnded("completed", own=Totals(model_calls=1, usage=Usage(cost=None)))
-    (receipt,) = Transcript().take([ended])
+    (receipt,) = TranscriptView().take([ended])
     assert plain(ItemRenderer().closed(receipt, 50))[-1] == "✓ completed · tokens unknown"
 
 
@@ -128,11 +130,13 @@ def test_thoughts_are_told_from_prompts_also_without_colours() -> None:
 
 
 def said(block: CallItem) -> tuple[str, ...]:
-    return tuple(f"{child.name}: {child.line}".removesuffix(": ") for child in block.children)
+    return tuple(
+        f"{child.agent or 'child'}: {child_line(child)}".removesuffix(": ") for child in block.children
+    )
 
 
 def test_of_what_a_child_says_the_newest_words_are_seen() -> None:
-    transcript = Transcript(lambda: 0.0)
+    transcript = TranscriptView(lambda: 0.0)
     transcript.take([events.ToolCalled("c1", "delegate", {}, 1), events.ToolStarted("c1", "delegate")])
     transcript.take([events.ChildStarted("c1", "s1", "reviewer", "Read it")])
     words = " ".join(f"word{number}" for number in range(60))
@@ -145,7 +149,7 @@ def test_of_what_a_child_says_the_newest_words_are_seen() -> None:
 
 
 def test_children_are_seen_under_their_call_and_say_what_they_cost() -> None:
-    transcript = Transcript(lambda: 0.0)
+    transcript = TranscriptView(lambda: 0.0)
     transcript.take(
         [events.ToolCalled("c1", "delegate", {"task": "look"}, 1), events.ToolStarted("c1", "delegate")]
     )
@@ -155,8 +159,8 @@ def test_children_are_seen_under_their_call_and_say_what_they_cost() -> None:
 
     def lines() -> tuple[str, ...]:
         (call,) = transcript.tail()
-        assert isinstance(call, OpenCall)
-        return said(call.block)
+        assert isinstance(call, OpenCallView)
+        return said(call.item)
 
     assert lines() == ("reviewer: Read it all", "child")
 
@@ -172,12 +176,13 @@ def test_children_are_seen_under_their_call_and_say_what_they_cost() -> None:
     assert lines()[0] == "reviewer: completed · 2 calls · $0.50"
     (closed,) = transcript.take([events.ToolResultFact("c1", "delegate", (Text("Fine."),))])
     assert isinstance(closed, CallItem)
-    assert said(closed) == ("reviewer: completed · 2 calls · $0.50",)
-    assert any("$0.50" in row for row in ItemRenderer().closed(closed, 80))
+    assert said(closed)[0] == "reviewer: completed · 2 calls · $0.50"
+    (row,) = [row for row in plain(ItemRenderer().closed(closed, 80)) if "⚙" in row]
+    assert "$0.50" in row
 
 
 def test_another_vendors_agent_says_under_its_call_what_it_cost() -> None:
-    transcript = Transcript(lambda: 0.0)
+    transcript = TranscriptView(lambda: 0.0)
     transcript.take([events.ToolCalled("c1", "agent", {}, 1), events.ToolStarted("c1", "agent")])
     transcript.take([events.ChildStarted("c1", "s1", "claude", "Read it")])
     transcript.take([events.ChildUsed("c1", "s1", Usage(input_tokens=10, cost=0.5))])
@@ -201,7 +206,7 @@ class Clock:
 def follow() -> Callable[..., str]:
     """The words for what goes on after these events."""
     clock = Clock()
-    transcript = Transcript(clock)
+    transcript = TranscriptView(clock)
     activity = Activity(transcript, clock)
 
     def take(*batch: Event, later: float = 0.0) -> str:
@@ -245,7 +250,7 @@ def test_every_stage_of_a_run_has_its_words(follow: Callable[..., str]) -> None:
 
 
 def test_what_is_closed_takes_no_memory() -> None:
-    transcript = Transcript()
+    transcript = TranscriptView()
 
     def step(number: int) -> None:
         message, call = f"m{number}", f"c{number}"

@@ -8,21 +8,19 @@ from pathlib import Path
 import pytest
 from prompt_toolkit.output import ColorDepth
 
+from ostler.history.items import CallItem
 from ostler.schema import events
 from ostler.schema.messages import Text
 from ostler.schema.outcomes import Question
 from ostler.testkit.vendors import call, say, turn
-from ostler.tui.call_items import OpenCall
 from ostler.tui.inline_app import PushedRows, breaks_rows, with_depth
-from ostler.tui.item_builder import Transcript
-from ostler.tui.items import CallItem
 from ostler.tui.render.call_arguments import EditStream, arguments_stream, text_before
-from ostler.tui.render.items import ItemRenderer
+from ostler.tui.render.items import ItemRenderer, OpenCallView
 from ostler.tui.render.spans import apart
-from ostler.tui.transcript import tail_rows
+from ostler.tui.transcript import TranscriptView, tail_rows
 from tests.support.command import Ostler
 from tests.support.fixtures import Open, Serve
-from tests.tui.rows import plain
+from tests.tui.rows import call_item, plain
 from tests.tui.screens import check
 from tests.tui.test_terminal_ui_screens import held, pieces, prompt
 
@@ -178,12 +176,12 @@ def test_a_command_of_several_lines_is_seen_while_it_is_written() -> None:
 # --- calls that wait and run ----------------------------------------------------------------------------
 
 
-def seen(transcript: Transcript, most: int = 20) -> list[str]:
+def seen(transcript: TranscriptView, most: int = 20) -> list[str]:
     return plain(tail_rows(transcript.tail(), ItemRenderer(), 60, most, after_blank=False))
 
 
 def test_what_was_written_is_seen_until_there_is_a_result() -> None:
-    transcript = Transcript()
+    transcript = TranscriptView()
     arguments = {"path": "a.py", "content": "one = 1\ntwo = 2\n"}
     transcript.take(
         [
@@ -202,7 +200,7 @@ def test_what_was_written_is_seen_until_there_is_a_result() -> None:
 
 
 def test_a_call_that_was_not_streamed_is_seen_as_well() -> None:
-    transcript = Transcript()
+    transcript = TranscriptView()
     transcript.take(
         [events.ToolCalled("c1", "write", {"path": "a.py", "content": "one = 1\n"}, 1, kind="edit")]
     )
@@ -210,7 +208,7 @@ def test_a_call_that_was_not_streamed_is_seen_as_well() -> None:
 
 
 def test_calls_that_run_share_the_room_and_those_behind_them_have_a_line() -> None:
-    transcript = Transcript()
+    transcript = TranscriptView()
     for number in range(7):
         called = events.ToolCalled(f"c{number}", "bash", {"command": f"job {number}"}, 1, kind="execute")
         transcript.take([called])
@@ -233,7 +231,7 @@ def test_calls_that_run_share_the_room_and_those_behind_them_have_a_line() -> No
 
 
 def test_a_call_is_closed_in_the_place_where_it_was_open() -> None:
-    draw, transcript = ItemRenderer(), Transcript()
+    draw, transcript = ItemRenderer(), TranscriptView()
     arguments = {"command": "ls"}
     transcript.take(
         [events.ToolCalled("c1", "bash", arguments, 1, kind="execute"), events.ToolStarted("c1", "it")]
@@ -250,10 +248,10 @@ def test_a_call_is_closed_in_the_place_where_it_was_open() -> None:
     ("block", "row"),
     [
         (
-            CallItem("c", "read", "done", {"path": "a.py"}, "read", summary="9 lines"),
+            call_item("read", "done", {"path": "a.py"}, "read", summary="9 lines"),
             "╶─ read a.py · 9 lines",
         ),
-        (CallItem("c", "fetch", "failed", {"url": "x"}, result="no"), "╭─ fetch x · failed"),
+        (call_item("fetch", "failed", {"url": "x"}, result="no"), "╭─ fetch x · failed"),
     ],
 )
 def test_a_call_says_how_it_went_without_colours(block: CallItem, row: str) -> None:
@@ -262,7 +260,7 @@ def test_a_call_says_how_it_went_without_colours(block: CallItem, row: str) -> N
 
 def test_a_long_result_is_seen_by_its_beginning_and_its_end() -> None:
     lines = "".join(f"line {number}\n" for number in range(1, 3001))
-    rows = plain(ItemRenderer().closed(CallItem("c", "bash", "done", {"command": "x"}, result=lines), 60))
+    rows = plain(ItemRenderer().closed(call_item("bash", "done", {"command": "x"}, result=lines), 60))
     assert rows[2] == "│ line 1" and rows[-2] == "│ line 3000"
     assert "│ … 2989 more rows · ctrl+o shows all" in rows
 
@@ -292,13 +290,14 @@ def test_what_is_printed_and_what_grows_keep_their_distance(open_tui: Open, serv
 
 
 def test_a_call_that_has_printed_nothing_yet_is_a_line_with_its_time() -> None:
-    call = OpenCall(CallItem("c", "bash", "running", {"command": "make"}), 0.0)
+    item = CallItem("call:c", name="bash", stage="running", arguments={"command": "make"})
+    call = OpenCallView(item, 0.0)
     rows = plain(tail_rows([call], ItemRenderer(), 60, 10, after_blank=True))
     assert rows == ["╶─ bash make · 0 s"]
 
 
 def test_thoughts_are_seen_by_their_end_while_there_are_more() -> None:
-    transcript = Transcript()
+    transcript = TranscriptView()
     transcript.take([events.ReasoningDelta("m", 0, 0, "First this.\nThen that.\nAnd so on.\n")])
     assert seen(transcript) == ["", "✻ thinking, 7 words", "  Then that.", "  And so on."]
 

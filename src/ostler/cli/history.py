@@ -25,7 +25,7 @@ from ostler.core.harness import Harness
 from ostler.history.audit import audit_entries, why
 from ostler.history.audit_decisions import AuditEntry
 from ostler.history.export import EXTENSION, read_export_file
-from ostler.history.items import about_call
+from ostler.history.items import call_title
 from ostler.history.recording import RecordedRun, Recording, recording_in, recording_of
 from ostler.history.replay import ReplayResult, Stage, replay
 from ostler.models.scripted import RecordedModel
@@ -97,7 +97,7 @@ def _called(facts: Sequence[Fact], wanted: str) -> ToolCalled:
 
 def _heading(facts: Sequence[Fact], called: ToolCalled) -> Iterator[str]:
     """The call, and what the model said beside it."""
-    yield f"{one_line(called.name)}: {about_call(called)}"
+    yield f"{one_line(called.name)}: {call_title(called.name, called.arguments, called.display)}"
     for fact in facts:
         event = fact.event
         if not isinstance(event, AssistantMessage) or event.suppressed:

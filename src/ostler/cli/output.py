@@ -1,140 +1,251 @@
-"""What a person is told of a run: the answer on standard output, the rest on standard error."""
-# MERGED: A run as a person reads it, printed as it happens.
-# MERGED: The plain command line as a face of extensions: where they print, how wide it is, and how they
-# MERGED: leave.
+"""Output of the command line: answers on standard output, notices on standard error."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
+from typing import Literal
 
 from ostler.app.console import print_stderr, print_to_stdout, real_stdout
 from ostler.history.costs import priced
+from ostler.history.item_builder import ItemBuilder
+from ostler.history.items import (
+    CallItem,
+    Change,
+    Changed,
+    ChildItem,
+    Closed,
+    ExtensionItem,
+    Grown,
+    Item,
+    NoticeItem,
+    Opened,
+    PrintedItem,
+    QuestionItem,
+    RunEndItem,
+    SourcesItem,
+    TextItem,
+    UserItem,
+)
 from ostler.history.partial_json import StreamingString
 from ostler.permissions.rules import preview
-from ostler.schema import events
 from ostler.schema.events import Event, Printed, RunEnded, RunWaiting, Totals
-from ostler.schema.facts import Fact, UnknownEvent
+from ostler.schema.facts import Fact
 from ostler.schema.messages import text_of
 from ostler.schema.text import plural, printable
 from ostler.sessions.run_tree import OpenQuestion
 
 
-class NoticePrinter:
-    """What a person should know while a run goes on and when it is over, on standard error."""
+class ConsoleOutput:
+    """Prints a run.
 
-    shows_work = False
-    """Calls and children are told of as they begin and end."""
+    Notices go to standard error. With `prints="answer"` the last answer goes to standard output when the run
+    ends; with `"everything"` messages go there as they stream, and all calls are printed, too.
+    """
 
-    def __init__(self) -> None:
-        self._asked = ""
-        """The model that was asked last."""
-        self._children: dict[str, str] = {}
-        """The names of children, by their session."""
-        self._told: dict[str, Totals] = {}
-        """What other vendors' agents say that they have used."""
+    def __init__(
+        self,
+        prints: Literal["notices", "answer", "everything"] = "answer",
+        *,
+        shows_work: bool | None = None,
+    ) -> None:
+        self._prints = prints
+        default = prints == "everything" or (prints == "answer" and sys.stderr.isatty())
+        self.shows_work = default if shows_work is None else shows_work
+        """Whether calls and children are printed as they begin and end."""
+        self._builder = ItemBuilder("open")
+        self._calls: set[str] = set()
+        """The open calls that were printed."""
+        self._answer: list[str] = []
+        self._answer_seq = 0
+        self._answer_message = ""
+        self._sources: dict[str, SourcesItem] = {}
+        self._stream = _TextStream()
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
-        for one in batch:
-            if isinstance(one, Fact):
-                self._see_fact(one.event)
-            elif isinstance(one, events.Printed):
-                print_printed(one)
+        for event in batch:
+            # Only `follow` prints what streams.
+            if isinstance(event, Fact | Printed) or self._prints == "everything":
+                self._print(self._builder.apply([event]))
+        if self._prints == "everything":
+            sys.stdout.flush()
 
-    def _see_fact(self, event: Event | UnknownEvent) -> None:
-        match event:
-            case events.ToolResultFact(failed="call_refused", name=name, content=content):
-                print_stderr(f"refused: {name}: {text_of(content)}")
-            case events.ModelCalled(model=model):
-                self._asked = model
-            case events.ModelFailed(failure=failure, rescue=rescue) if rescue:
-                print_stderr(f"{failure.message}; going on with {rescue} in place of {self._asked}")
-            case events.ModelFailed(failure=failure, retry_in=float()) if failure.kind == "context_overflow":
-                print_stderr(f"{failure.message}; what came before is summarised, and it is tried again")
-            case events.ModelFailed(failure=failure, retry_in=float(delay)):
-                print_stderr(f"{failure.message}; trying again in {delay:g} s")
-            case events.Warned(text=text) | events.CommandRan(text=text, failed=True):
+    def _print(self, changes: Sequence[Change]) -> None:
+        if self._prints == "everything":
+            self._stream.print(changes)
+        for change in changes:
+            match change:
+                case Closed(item=item):
+                    self._print_closed(item)
+                    if self._prints == "answer":
+                        self._take_answer(item)
+                    elif self._prints == "everything":
+                        _print_item(item)
+                case Opened(item=item) | Changed(item=item) if self.shows_work:
+                    self._print_work(item, is_new=isinstance(change, Opened))
+
+    def _print_closed(self, item: Item) -> None:
+        match item:
+            case CallItem(stage="refused", name=name, result=result) if result is not None:
+                print_stderr(f"refused: {name}: {result.text}")
+            case NoticeItem(code="fallback", text=text):
+                print_stderr(f"{text} in place of {self._builder.model}")
+            case NoticeItem(code="retry" | "warned", text=text) | ExtensionItem(text=text, failed=True):
                 print_stderr(text)
-            case events.ChildUsed(child=child):
-                self._told[child] = self._told.get(child, Totals()) + event.totals
-            case events.ToolCalled() | events.ChildStarted() | events.ChildEnded() if self.shows_work:
-                self._show_work(event)
-
-    def _show_work(self, event: events.ToolCalled | events.ChildStarted | events.ChildEnded) -> None:
-        match event:
-            case events.ToolCalled(kind="agent"):
-                pass  # told of when its child begins
-            case events.ToolCalled(name=name):
-                from ostler.history.items import about_call
-
-                print_stderr(f"{name}: {about_call(event)}")
-            case events.ChildStarted(child=child, agent=agent, task=task, extension=extension):
-                self._children[child] = agent or extension or "delegate"
-                print_stderr(f"{self._children[child]}: {task}")
-            case events.ChildEnded(child=child, status=status, own=own, children=below):
-                name = self._children.get(child, "delegate")
-                price = priced((own + below + self._told.get(child, Totals())).usage.cost)
+            case PrintedItem(printed=printed):
+                print_printed(printed)
+            case ChildItem(status=status) if self.shows_work:
+                own = item.totals or Totals()
+                price = priced((own + item.children).usage.cost)
                 steps = f"{plural(own.steps, 'step')}, " if own.steps else ""
-                print_stderr(f"{name}: {status}, {steps}{price}")
+                print_stderr(f"{_child_name(item)}: {status}, {steps}{price}")
+        self._calls.discard(item.key)
 
-    def say_end(
-        self, quiet: RunEnded | RunWaiting, session: str, questions: Sequence[OpenQuestion] = ()
-    ) -> None:
-        if isinstance(quiet, RunWaiting):
-            print_waiting(quiet, session, questions)
-        elif quiet.status != "completed":
-            has_reason = quiet.reason not in ("", quiet.status)
-            print_stderr(f"{quiet.status}: {quiet.reason}" if has_reason else quiet.status)
-        elif quiet.reason:
-            print_stderr(quiet.reason)
+    def _print_work(self, item: Item, *, is_new: bool) -> None:
+        match item:
+            case CallItem(arguments=dict()) if item.key not in self._calls:
+                self._calls.add(item.key)
+                if item.tool_kind != "agent":  # that is printed when its child begins
+                    print_stderr(f"{item.name}: {item.title}")
+            case ChildItem(task=task) if is_new:
+                print_stderr(f"{_child_name(item)}: {task}")
 
-
-class ConsoleOutput(NoticePrinter):
-    """The last answer on standard output, beside the notices."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._answer = ""
-        self._answering_call = ""
-        self._sources: list[events.SourceCited] = []
-        self.shows_work = sys.stderr.isatty()
-
-    def _see_fact(self, event: Event | UnknownEvent) -> None:
-        match event:
-            case events.AssistantMessage(suppressed=False) as message:
-                text = text_of(message.content if message.shown is None else message.shown)
-                if text:
-                    self._answer, self._answering_call = text, message.call
-            case events.SourceCited() as source:
-                self._sources.append(source)
-            case events.CommandRan(text=text, failed=False):
-                if text:
-                    print_text(text)
-            case _:
-                super()._see_fact(event)
+    def _take_answer(self, item: Item) -> None:
+        match item:
+            case TextItem(complete=True, hidden=False, text=text) if text:
+                if item.seq != self._answer_seq:
+                    self._answer = []
+                self._answer.append(text)
+                self._answer_seq, self._answer_message = item.seq, item.message
+            case SourcesItem(message=message):
+                self._sources[message] = item
+            case ExtensionItem(text=text, failed=False) if item.command and text:
+                print_text(text)
 
     def finish(
         self, quiet: RunEnded | RunWaiting, session: str, questions: Sequence[OpenQuestion] = ()
     ) -> None:
-        """The end of a run; another one may follow."""
+        """Prints the answer and how the run ended; another one may follow."""
         if isinstance(quiet, RunEnded) and quiet.status != "failed" and self._answer:
-            print_text(self._answer)
-            self._say_sources()
+            print_text("\n".join(self._answer))
+            self._print_sources()
         self.say_end(quiet, session, questions)
         if isinstance(quiet, RunEnded) and not (quiet.status != "completed" or quiet.reason or self._answer):
             print_stderr("the model's answer is empty")
-        self._answer = ""
+        self._answer = []
 
-    def _say_sources(self) -> None:
-        for source in self._sources:
-            if source.call == self._answering_call:
+    def _print_sources(self) -> None:
+        if (item := self._sources.get(self._answer_message)) is not None:
+            for source in item.sources:
                 where = source.url or (f"document {source.id}" if source.id else "")
                 print_stderr(f"source: {printable(', '.join(filter(None, (source.title, where))))}")
 
+    def say_end(
+        self, quiet: RunEnded | RunWaiting, session: str, questions: Sequence[OpenQuestion] = ()
+    ) -> None:
+        print_run_end(quiet, session, questions)
+
+
+def _child_name(item: ChildItem) -> str:
+    return item.agent or item.extension or "delegate"
+
+
+def _print_item(item: Item) -> None:
+    """What `follow` prints beside the text of answers and notices."""
+    match item:
+        case UserItem(hidden=False, source=source, content=content):
+            print_stderr(f"{'you' if source == 'prompt' else source}: {text_of(content)}")
+        case CallItem(call=call, stage=stage, result=result) if call and result and result.failed:
+            if stage != "refused":
+                print_stderr(f"{item.name} failed: {result.text}")
+        case QuestionItem(answered_seq=seq, state=state, answer=answer) if seq:
+            has_answer = state == "answered" and answer is not None
+            print_stderr(f"answered: {answer}" if has_answer else f"the question was {state}")
+
+
+class _TextStream:
+    """Answers on standard output, as they stream."""
+
+    def __init__(self) -> None:
+        self._message = ""
+        """The one whose text is being printed."""
+        self._block = 0
+        self._printed = ""
+        self._open: dict[str, TextItem] = {}
+        self._drawn = (0, "")
+        """The last message of a terminal agent, which may draw more of it: its number and its text."""
+
+    def print(self, changes: Sequence[Change]) -> None:
+        complete: list[TextItem] = []
+        for change in changes:
+            match change:
+                case Opened(item=TextItem() as item):
+                    self._open[item.key] = item
+                    self._grow(item.message, item.block, item.text)
+                case Grown(key=key, field="text", text=text) if key in self._open:
+                    item = self._open[key]
+                    self._grow(item.message, item.block, text)
+                case Changed(item=TextItem(revised=True) as item):
+                    self._revise(item)
+                case Closed(item=TextItem(complete=True, hidden=False, text=text) as item) if text:
+                    complete.append(item)
+                    self._open.pop(item.key, None)
+                case Closed(item=TextItem() as item):
+                    self._open.pop(item.key, None)
+                    self._end_line()
+                case Closed(item=NoticeItem(code="retry" | "fallback" | "model_failed")):
+                    self._end_line()
+        if complete:
+            self._print_message(complete[0].message, "\n".join([item.text for item in complete]))
+            if not complete[0].message:
+                self._drawn = (complete[0].seq, complete[0].text)
+
+    def _revise(self, item: TextItem) -> None:
+        """Prints what was added to a message; all of it, if it is another text now."""
+        before = self._drawn[1] if self._drawn[0] == item.seq else ""
+        self._drawn = (item.seq, item.text)
+        self._print_message("", item.text.removeprefix(before).lstrip("\n"))
+
+    def _grow(self, message: str, block: int, text: str) -> None:
+        if message != self._message:
+            self._end_line()
+            self._message, self._printed = message, ""
+        elif block != self._block:
+            text = f"\n{text}"
+        self._block = block
+        print_piece(text)
+        self._printed += text
+
+    def _end_line(self) -> None:
+        if self._printed and not self._printed.endswith("\n"):
+            print_piece("\n")
+        self._message = self._printed = ""
+
+    def _print_message(self, message: str, text: str) -> None:
+        """Prints what has not streamed."""
+        rest = text
+        if message == self._message and self._printed:
+            rest = "" if self._printed.startswith(text) else text.removeprefix(self._printed)
+        if rest == text:
+            self._end_line()
+        if rest:
+            self._grow(message, self._block, rest)
+        self._end_line()
+
+
+def print_run_end(quiet: RunEnded | RunWaiting, session: str, questions: Sequence[OpenQuestion] = ()) -> None:
+    if isinstance(quiet, RunWaiting):
+        print_waiting(quiet, session, questions)
+    elif quiet.status != "completed":
+        has_reason = quiet.reason not in ("", quiet.status)
+        print_stderr(f"{quiet.status}: {quiet.reason}" if has_reason else quiet.status)
+    elif quiet.reason:
+        print_stderr(quiet.reason)
+
 
 def print_text(text: str) -> None:
-    """A terminal would obey what it is told; a file gets every byte."""
+    """A terminal would execute control characters; a file gets every byte."""
     print_to_stdout(printable(text) if real_stdout().isatty() else text)
 
 
@@ -146,7 +257,7 @@ def print_piece(text: str) -> None:
 
 
 def print_waiting(waiting: RunWaiting, session: str, questions: Sequence[OpenQuestion]) -> None:
-    """What a run waits for, and how it goes on."""
+    """Prints what a run waits for, and how to continue it."""
     from ostler.app.question_queue import value_text
 
     for one in questions:
@@ -170,20 +281,23 @@ _STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", 
 
 
 class LivePrinter:
-    """Prints text as it streams, files as they are written, and what came of each call."""
+    """Prints text as it streams, files as they are written, and the result of each call."""
 
     def __init__(self, *, shows_answers: bool = True) -> None:
         self._shows_answers = shows_answers
         plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
         self._styled = sys.stdout.isatty() and not plain
         self._at_line_start = True
+        self._builder = ItemBuilder("open")
         self._inputs: dict[str, tuple[str, StreamingString, StreamingString]] = {}
+        self._calls: set[str] = set()
+        """The open calls that were printed."""
         self._written: set[str] = set()
-        """Calls whose file was seen while it was written."""
+        """The calls whose file was printed while it was written."""
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
-        for item in batch:
-            self._see(item.event if isinstance(item, Fact) else item)
+        for change in self._builder.apply(batch):
+            self._print(change)
         sys.stdout.flush()
 
     def line(self, text: str = "", style: str = "") -> None:
@@ -191,54 +305,72 @@ class LivePrinter:
             self._put("\n")
         self._put(self._in_style(text, style) + "\n")
 
-    def _see(self, event: object) -> None:
-        match event:
-            case events.TextDelta(text=text):
+    def _print(self, change: Change) -> None:
+        match change:
+            case Grown(key=key, field="arguments_text", text=text):
+                self._show_input(key, text)
+            case Grown(key=key, field="text", text=text) if key.startswith("text:"):
                 self._put(text)
-            case events.ToolInputStarted(call=call, name=name):
-                self._inputs[call] = (name, StreamingString("path"), StreamingString("content"))
-            case events.ToolInputDelta(call=call, text=text) if call in self._inputs:
-                self._show_input(call, text)
-            case events.ToolCalled(call=call, name=name, arguments=arguments):
-                if self._inputs.pop(call, (name,))[0] != "write":
-                    self.line(f"▸ {name} {preview(name, arguments)}", "cyan")
-            case events.ToolOutput(text=text):
+            case Grown(field="output", text=text):
                 self._put(self._in_style(text, "dim"))
-            case events.ToolResultFact() as result:
-                self._show_result(result)
-            case events.QuestionAsked(question=question):
-                self.line(f"? {question.text}", "yellow")
-            case events.QuestionAnswered(outcome=outcome, answer=answer) if self._shows_answers:
-                self.line(f"  {answer if outcome == 'answered' else outcome}", "yellow")
-            case events.RunEnded(status=status, reason=reason, own=own):
-                steps = f"{own.steps} steps, {own.tool_calls} tool calls"
-                self.line(f"■ {status}{': ' + reason if reason else ''} ({steps})", "bold")
+            case Opened(item=TextItem(text=text)):
+                self._put(text)
+            case Opened(item=CallItem() as call):
+                if call.stage == "writing":
+                    self._inputs[call.key] = (call.name, StreamingString("path"), StreamingString("content"))
+                self._show_call(call)
+            case Changed(item=CallItem() as call):
+                self._show_call(call)
+            case Opened(item=QuestionItem(agent="", asked=asked)) if asked is not None:
+                self.line(f"? {asked.question.text}", "yellow")
+            case Closed(item=item):
+                self._show_closed(item)
 
-    def _show_input(self, call: str, text: str) -> None:
-        name, path, content = self._inputs[call]
+    def _show_call(self, call: CallItem) -> None:
+        if call.arguments is None or call.key in self._calls:
+            return
+        self._calls.add(call.key)
+        self._inputs.pop(call.key, None)
+        if call.name != "write":
+            self.line(f"▸ {call.name} {preview(call.name, call.arguments)}", "cyan")
+
+    def _show_input(self, key: str, text: str) -> None:
+        name, path, content = self._inputs.get(key, ("", StreamingString(""), StreamingString("")))
         if name != "write":
             return
         path_known = path.done
         path.feed(text)
         if path.done and not path_known:
-            self._written.add(call)
+            self._written.add(key)
             self.line(f"▸ write {path.value}", "cyan")
         self._put(self._in_style(content.feed(text), "dim"))
 
-    def _show_result(self, result: events.ToolResultFact) -> None:
-        details = result.details or {}
+    def _show_closed(self, item: Item) -> None:
+        match item:
+            case CallItem(call=call) if call and item.result is not None:
+                self._show_result(item)
+            case QuestionItem(answered_seq=seq, state=state, answer=answer) if seq and self._shows_answers:
+                self.line(f"  {answer if state == 'answered' else state}", "yellow")
+            case RunEndItem(status=status, reason=reason, own=own):
+                steps = f"{own.steps} steps, {own.tool_calls} tool calls"
+                self.line(f"■ {status}{': ' + reason if reason else ''} ({steps})", "bold")
+
+    def _show_result(self, call: CallItem) -> None:
+        result = call.result
+        self._calls.discard(call.key)
+        assert result is not None
         if result.failed:
-            self.line(f"✗ {result.name}: {text_of(result.content)}", "red")
-        elif diff := details.get("diff"):
-            self.line(f"✓ {text_of(result.content)}", "green")
-            if details.get("created") and result.call in self._written:
-                return  # it was seen as it was written
-            for row in str(diff).splitlines():
+            self.line(f"✗ {call.name}: {result.text}", "red")
+        elif result.diff:
+            self.line(f"✓ {result.text}", "green")
+            if (result.details or {}).get("created") and call.key in self._written:
+                return  # it was printed as it was written
+            for row in result.diff.splitlines():
                 self.line(
                     f"  {row}", "green" if row.startswith("+") else "red" if row.startswith("-") else "dim"
                 )
         else:
-            self.line(f"✓ {result.summary or result.name}", "green")
+            self.line(f"✓ {result.summary or call.name}", "green")
 
     def _in_style(self, text: str, style: str) -> str:
         return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if self._styled and style and text else text
@@ -250,7 +382,7 @@ class LivePrinter:
 
 
 def print_printed(printed: Printed) -> None:
-    """On standard error, whatever it is: standard output is the answer's, or that of `--json`."""
+    """On standard error: standard output is for the answer, or for `--json`."""
     text, who = printable(printed.text), f"{printed.extension or 'ostler'}: "
     match printed.level:
         case "info":

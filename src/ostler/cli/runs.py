@@ -1,5 +1,4 @@
-"""`ostler runs`: which runs are open, who works on them, and what they wait for."""
-# MERGED: `ostler follow`: watch a run of another process, live.
+"""`ostler runs`: which runs are open, where, and what they wait for. `ostler follow`: one of them, live."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from ostler.app.question_queue import value_text
 from ostler.app.session_choice import enable_gc
 from ostler.app.stores import open_store
 from ostler.cli.control import with_session
-from ostler.cli.output import NoticePrinter, print_piece
+from ostler.cli.output import ConsoleOutput, print_run_end
 from ostler.cli.session_runner import exit_code
 from ostler.cli.sessions import moment
 from ostler.core.state import SessionState
@@ -24,8 +23,7 @@ from ostler.core.store import Store
 from ostler.history.costs import priced
 from ostler.schema import events
 from ostler.schema.events import Event, RunEnded, RunWaiting
-from ostler.schema.facts import Fact, UnknownEvent, encode_lines
-from ostler.schema.messages import text_of
+from ostler.schema.facts import Fact, encode_lines
 from ostler.schema.text import age, cut, one_line, plural, short_ids
 from ostler.sessions.live_socket import DeltaFilter, Relay
 from ostler.sessions.run_tree import RunRow, list_runs, load_state, open_questions
@@ -159,7 +157,7 @@ async def _follow(options: argparse.Namespace, store: Store, state: SessionState
         print_stderr(f"no run is open in session {state.id}{last}")
         return 0
     watched = _Watched(state, after)
-    output = _Lines() if options.json else _Transcript()
+    output = _Lines() if options.json else ConsoleOutput("everything")
     relay, fresh = Relay(store, state.id, after, look_again=LOOK_AGAIN), DeltaFilter()
     problem = ""
     async for batch in relay.batches():
@@ -225,90 +223,14 @@ async def _is_cut(store: Store, session: str, seen: int) -> bool:
     return await store.holder(session) is None and await store.last_seq(session) == seen
 
 
-class _Lines(NoticePrinter):
-    """What happens, as it is."""
+class _Lines:
+    """Prints events as JSON lines."""
+
+    say_end = staticmethod(print_run_end)
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
-        for one in batch:
-            sys.stdout.buffer.write(one.line() + b"\n" if isinstance(one, Fact) else encode_lines([one]))
+        for event in batch:
+            sys.stdout.buffer.write(
+                event.line() + b"\n" if isinstance(event, Fact) else encode_lines([event])
+            )
         sys.stdout.buffer.flush()
-
-
-class _Transcript(NoticePrinter):
-    """The run for people: what is said on standard output, as it comes; what is done on standard error."""
-
-    shows_work = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._message = ""
-        """The one whose text is being printed."""
-        self._block = 0
-        self._printed = ""
-        self._told_of: dict[int, str] = {}
-        """What was said in messages that a terminal agent may go on with, by their number."""
-
-    def see(self, batch: Sequence[Fact | Event]) -> None:
-        for one in batch:
-            if isinstance(one, events.TextDelta):
-                self._grow(one.message, one.block, one.text)
-                continue
-            super().see([one])
-            if isinstance(one, Fact):
-                self._see_revision(one.seq, one.event)
-        sys.stdout.flush()
-
-    def _see_revision(self, seq: int, event: Event | UnknownEvent) -> None:
-        """What was drawn of a message after it had become a fact; all of it, if it is another text now."""
-        match event:
-            case events.AssistantMessage(call="", content=content):
-                self._told_of[seq] = text_of(content)
-            case events.MessageRevised(message=message, content=content) if message in self._told_of:
-                text = text_of(content)
-                self._say_text("", text.removeprefix(self._told_of[message]).lstrip("\n"))
-                self._told_of[message] = text
-
-    def _grow(self, message: str, block: int, text: str) -> None:
-        if message != self._message:
-            self._end_line()
-            self._message, self._printed = message, ""
-        elif block != self._block:
-            text = f"\n{text}"
-        self._block = block
-        print_piece(text)
-        self._printed += text
-
-    def _end_line(self) -> None:
-        if self._printed and not self._printed.endswith("\n"):
-            print_piece("\n")
-        self._message = self._printed = ""
-
-    def _say_text(self, call: str, text: str) -> None:
-        """What was not printed of it as it came."""
-        rest = text.removeprefix(self._printed) if call == self._message else text
-        if rest == text:
-            self._end_line()
-        if rest:
-            self._grow(call, self._block, rest)
-        self._end_line()
-
-    def _see_fact(self, event: Event | UnknownEvent) -> None:
-        match event:
-            case events.AssistantMessage(suppressed=False, content=content, shown=shown, call=call):
-                self._say_text(call, text_of(content if shown is None else shown))
-                return
-            case events.ModelFailed():
-                self._end_line()
-        match event:
-            case events.UserMessage(hidden=False, source=source, content=content):
-                print_stderr(f"{'you' if source == 'prompt' else source}: {text_of(content)}")
-            case events.ToolResultFact(failed=str(kind), name=name, content=content) if (
-                kind != "call_refused"
-            ):
-                print_stderr(f"{name} failed: {text_of(content)}")
-            case events.QuestionAnswered(outcome="answered", answer=answer) if answer is not None:
-                print_stderr(f"answered: {answer}")
-            case events.QuestionAnswered(outcome=outcome):
-                print_stderr(f"the question was {outcome}")
-            case _:
-                super()._see_fact(event)

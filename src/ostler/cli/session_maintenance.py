@@ -32,14 +32,15 @@ from ostler.store.sqlite_maintenance import Unnamed, collect_output, shrink, unn
 
 
 async def tree(options: argparse.Namespace, store: Store) -> None:
-    from ostler.history.tree import nodes_of, rows
+    from ostler.history.tree import SessionTree
 
-    nodes = nodes_of(await store.read(await find_session(store, options.id)))
+    entries = SessionTree(await store.read(await find_session(store, options.id)))
+    nodes = entries.nodes
     if options.json:
         for node in nodes:
             print_json(node)
         return
-    for line in rows(nodes):
+    for line in entries.rows():
         print(cut(line, shutil.get_terminal_size().columns) if sys.stdout.isatty() else line)
     if not any(node.leaf for node in nodes):
         print_stderr(

@@ -84,14 +84,14 @@ async def run_session(session: Session, work: Work, *, as_lines: bool) -> int:
 
 async def _drive_to_lines(session: Session, work: Work) -> int:
     from ostler.cli.json_output import JsonOutput
-    from ostler.cli.output import NoticePrinter
+    from ostler.cli.output import ConsoleOutput
 
     def end(reason: str) -> None:
         output.hurry()
         session.cancel(reason)
 
     output = JsonOutput(session)
-    notices = NoticePrinter()
+    notices = ConsoleOutput("notices")
     if session.state.run is not None:
         output.see(await _facts_of_run(session, session.state.run.id))
     session.subscribe(output.see)

@@ -64,9 +64,8 @@ async def show(options: argparse.Namespace, store: Store) -> None:
             sys.stdout.buffer.write(fact.line() + b"\n")
         return
     from ostler.history.export import transcript
-    from ostler.history.item_builder import as_revised
 
-    for line in transcript(await current_status(store, await store.summary(session)), as_revised(facts)):
+    for line in transcript(await current_status(store, await store.summary(session)), facts):
         print(line)
 
 

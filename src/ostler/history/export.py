@@ -1,8 +1,8 @@
-"""A session as a person reads it afterwards: who said what, which tools were called, what came of it."""
-# MERGED: A session as a Markdown page to read. What was said is quoted, so that nothing in it can pass for
-# MERGED: ours.
-# MERGED: The file of an exported session: its name, reading it, and writing it whole or not at all.
-# MERGED: `ostler sessions export|import|fork`: sessions in files, and copies of them.
+"""A session as text to read, as a Markdown page, or as a portable file; and the names of such files.
+
+In a Markdown page everything that people, models and tools wrote is quoted: none of it can pass for the
+page's own text.
+"""
 
 from __future__ import annotations
 
@@ -12,87 +12,222 @@ import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import reduce
 from html import escape
+from operator import add
 from pathlib import Path
 from textwrap import indent
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
+from ostler.core.lazy import lazy_module, load
 from ostler.core.state import path_of
 from ostler.core.store import SessionSummary, Store
-from ostler.history.item_builder import Done, Noted, Said, clean, entries_elsewhere, pieces_of, used_in_words
-from ostler.history.items import about_call
+from ostler.history.costs import CostTotals, priced
+from ostler.history.item_builder import items_of
+from ostler.history.items import (
+    CallItem,
+    CallResult,
+    ChildItem,
+    Item,
+    MediaItem,
+    NoticeItem,
+    QuestionItem,
+    ReasoningItem,
+    RunEndItem,
+    SummaryItem,
+    TextItem,
+    TodoListItem,
+    UserItem,
+)
 from ostler.schema import events
 from ostler.schema.errors import UsageError
-from ostler.schema.facts import Fact, UnknownEvent
+from ostler.schema.facts import Fact
 from ostler.schema.messages import Block, File, Image, PlainBlock, Reasoning, Text
-from ostler.schema.text import one_line, printable
+from ostler.schema.text import one_line, plural, printable
 from ostler.sessions.run_tree import current_status
+
+if TYPE_CHECKING:
+    from ostler.store import portable
+else:
+    portable = lazy_module("ostler.store.portable")
 
 _RESULT_LENGTH = 200
 
+_UNREADABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A message with all its blocks, a summary or a to-do list."""
+
+    seq: int
+    who: str
+    content: tuple[Block, ...]
+
+
+Part = Message | CallItem | str
+"""A part of a page; a string is a notice."""
+
+
+def clean(text: str) -> str:
+    """The text without what no page can hold: control characters, and halves of characters."""
+    return _UNREADABLE.sub("\ufffd", text.replace("\r\n", "\n"))
+
+
+def parts_of(facts: Sequence[Fact]) -> list[Part]:
+    """The session on the path to its leaf, in the order of its facts."""
+    items = items_of(facts)
+    parts: list[tuple[int, Part]] = [(part.seq, part) for part in _messages(items)]
+    for item in items:
+        match item:
+            case CallItem(called_seq=called) if item.call and called:
+                parts.append((called, item))
+        parts += _notices(item)
+    return [part for _, part in sorted(parts, key=lambda part: part[0])]
+
+
+def _messages(items: Sequence[Item]) -> Iterator[Message]:
+    answers: dict[int, list[Block]] = {}
+    for item in items:
+        match item:
+            case UserItem(hidden=False, source=source, content=content):
+                yield Message(item.seq, "you" if source == "prompt" else source, content)
+            case TextItem(complete=True, text=text):
+                answers.setdefault(item.seq, []).append(Text(text))
+            case ReasoningItem(complete=True, text=text):
+                answers.setdefault(item.seq, []).append(Reasoning(text))
+            case MediaItem(content=content):
+                answers.setdefault(item.seq, []).append(content)
+            case SummaryItem(source="compaction" | "branch", text=text):
+                yield Message(item.seq, "summary", (Text(text),))
+            case TodoListItem(items=rows):
+                yield Message(
+                    item.seq, "to do", (Text("\n".join(f"[{row.status}] {row.text}" for row in rows)),)
+                )
+    for seq, blocks in answers.items():
+        yield Message(seq, "assistant", tuple(blocks))
+
+
+def _notices(item: Item) -> Iterator[tuple[int, str]]:
+    match item:
+        case NoticeItem(code="withheld" | "waiting" | "unknown", text=text):
+            yield item.seq, text
+        case NoticeItem(code="model_failed" | "fallback", text=text):
+            yield item.seq, f"the model failed: {text}"
+        case SummaryItem(source="history", text=text):
+            yield item.seq, text
+        case QuestionItem(asked=events.QuestionAsked(question=question)):
+            yield item.seq, f"asked: {question.text}"
+            if item.answered_seq and item.state == "answered" and item.answer is not None:
+                yield item.answered_seq, f"answered: {item.answer}"
+            elif item.answered_seq:
+                yield item.answered_seq, f"the question was {item.state}"
+        case ChildItem(agent=agent, session=session):
+            yield item.seq, f"{agent or 'a subagent'} works on it in session {session}"
+        case CallItem(children=children):
+            for child in children:
+                yield from _notices(child)
+        case RunEndItem(status=status, reason=reason) if status != "completed":
+            yield item.seq, f"the run ended: {status}{': ' if reason else ''}{reason}"
+
+
+def outcome_of(call: CallItem) -> str:
+    if call.result is None:
+        return "not finished"
+    return f"failed ({call.result.failed})" if call.result.failed else "ok"
+
+
+def entries_elsewhere(facts: Sequence[Fact]) -> int:
+    """How many entries are on other branches than the one to the leaf."""
+    path = path_of(facts)
+    return sum(1 for fact in facts if fact.parent is not None and fact.seq not in path)
+
+
+def usage_rows(facts: Sequence[Fact]) -> list[tuple[str, str]]:
+    """The table at the end of a page: the session's own model calls, and its children's."""
+    usages = [fact.event.usage for fact in facts if isinstance(fact.event, events.UsageReported)]
+    spent = reduce(add, map(CostTotals.by, usages), CostTotals())
+    usage = spent.usage
+    rows = [
+        ("model calls", spent.calls),
+        ("input tokens", usage.input_tokens),
+        ("read from the cache", usage.cache_read_tokens),
+        ("written to the cache", usage.cache_write_tokens),
+        ("output tokens", usage.output_tokens),
+    ]
+    table = [*((name, f"{number:,}") for name, number in rows), ("cost", spent.in_words())]
+    by_children = [totals for fact in facts if (totals := _child_totals(fact.event)) is not None]
+    if by_children:
+        total = reduce(add, by_children)
+        calls = plural(total.model_calls, "model call")
+        price = priced(total.usage.cost)
+        table.append(("subagents", f"{calls}, {total.usage.total_tokens:,} tokens, {price}"))
+    return table
+
+
+def _child_totals(event: object) -> events.Totals | None:
+    match event:
+        case events.ChildEnded(own=own, children=children):
+            return own + children
+        case events.ChildUsed():
+            return event.totals
+    return None
+
+
+# --- text -----------------------------------------------------------------------------------------------
+
 
 def transcript(summary: SessionSummary, facts: Sequence[Fact]) -> Iterator[str]:
-    """Lines to print. Entries carry their number, so that one can be named to fork at."""
+    """The lines of `sessions show`. Each entry has its number, by which it can be forked."""
     yield f"session {summary.id}{': ' + one_line(summary.title) if summary.title else ''}"
     yield f"{summary.status or 'not run yet'}, begun {facts[0].time}, in {printable(summary.cwd)}"
     if summary.forked_from:
         yield f"forked from {summary.forked_from}"
-    path = path_of(facts)
-    elsewhere = 0
-    for fact in facts:
-        if fact.parent is not None and fact.seq not in path:
-            elsewhere += 1
-            continue
-        yield from _told(fact)
-    if elsewhere:
+    items = items_of(facts)
+    parts = [(part.seq, list(_message_lines(part))) for part in _messages(items)]
+    for item in items:
+        parts += _item_lines(item)
+    for _, lines in sorted(parts, key=lambda part: part[0]):
+        yield from lines
+    if elsewhere := entries_elsewhere(facts):
         yield ""
         yield f"({elsewhere} entries on other branches are not shown; --json has them)"
 
 
-def _told(fact: Fact) -> Iterator[str]:
-    event, number = fact.event, f"#{fact.seq}"
-    match event:
-        case events.UserMessage(hidden=False, source=source, content=content):
-            yield from _block_text(f"{number} {'you' if source == 'prompt' else source}:", content)
-        case events.AssistantMessage(suppressed=True):
-            yield from _block_text(f"{number} assistant: (withheld)", ())
-        case events.AssistantMessage(content=content, shown=shown):
-            yield from _block_text(f"{number} assistant:", content if shown is None else shown)
-        case events.ToolCalled(name=name):
-            yield ""
-            yield f"{number} {one_line(name)}: {about_call(event)}"
-        case events.ChildStarted(child=child, agent=agent):
-            yield f"  {one_line(agent) or 'subagent'}: session {child}"
-        case events.ToolResultFact() as result:
-            yield f"{number} {one_line(result.name)} {_outcome(result)}"
-        case events.HistoryReplaced(messages=messages):
-            yield from _block_text(f"{number} (the history was replaced by {len(messages)} messages)", ())
-        case events.Compacted(summary=summary) | events.BranchCollapsed(summary=summary):
-            yield from _block_text(f"{number} (summary)", (Text(summary),))
-        case events.TodoUpdated(items=items):
-            yield from _block_text(
-                f"{number} to do:", [Text(f"[{item.status}] {item.text}") for item in items]
-            )
-        case UnknownEvent(type=tag) if fact.parent is not None:
-            yield from _block_text(f"{number} ({one_line(tag)}, written by a newer version)", ())
-        case events.QuestionAsked(question=question):
-            yield f"  asked: {one_line(question.text)}"
-        case events.QuestionAnswered(outcome=outcome, answer=answer):
-            yield f"  {one_line(str(answer)) if outcome == 'answered' and answer is not None else outcome}"
-        case events.ModelFailed(failure=failure, retry_in=None):
-            yield f"  the model failed: {one_line(failure.message)}"
-        case events.ModelFailed(failure=failure, rescue=rescue) if rescue:
-            yield f"  the model failed: {one_line(failure.message)}; {one_line(rescue)} went on"
-        case events.RunWaiting(reason=reason):
-            yield f"  the run waits: {reason}"
-        case events.RunEnded(status=status, reason=reason) if status != "completed":
-            yield f"  the run ended: {status}{': ' + one_line(reason) if reason else ''}"
+def _message_lines(message: Message) -> Iterator[str]:
+    title = "(summary)" if message.who == "summary" else f"{message.who}:"
+    return _block_lines(f"#{message.seq} {title}", message.content)
 
 
-def _block_text(title: str, content: Iterable[Block]) -> Iterator[str]:
-    texts = [text for block in content if (text := _readable(block))]
+def _item_lines(item: Item) -> Iterator[tuple[int, list[str]]]:
+    number = f"#{item.seq}"
+    match item:
+        case CallItem(call=call, called_seq=called, result=result) if call:
+            if called:
+                yield called, ["", f"#{called} {one_line(item.name)}: {item.title}"]
+            for child in item.children:
+                yield from _item_lines(child)
+            if result is not None:
+                yield result.seq, [f"#{result.seq} {one_line(item.name)} {_result_text(result)}"]
+        case ChildItem(agent=agent, session=session):
+            yield item.seq, [f"  {one_line(agent) or 'subagent'}: session {session}"]
+        case NoticeItem(code="withheld"):
+            yield item.seq, ["", f"{number} assistant: (withheld)"]
+        case NoticeItem(code="unknown", text=text) | SummaryItem(source="history", text=text):
+            yield item.seq, ["", f"{number} ({one_line(text)})"]
+        case QuestionItem(asked=events.QuestionAsked(question=question)):
+            yield item.seq, [f"  asked: {one_line(question.text)}"]
+            if item.answered_seq:
+                has_answer = item.state == "answered" and item.answer is not None
+                yield item.answered_seq, [f"  {one_line(str(item.answer)) if has_answer else item.state}"]
+        case _:
+            for seq, text in _notices(item):
+                yield seq, [f"  {one_line(text)}"]
+
+
+def _block_lines(title: str, content: Iterable[Block]) -> Iterator[str]:
+    texts = [text for block in content if (text := _block_text(block))]
     if not texts and title.endswith(":"):
         return
     yield ""
@@ -101,7 +236,7 @@ def _block_text(title: str, content: Iterable[Block]) -> Iterator[str]:
         yield indent(printable(text), "  ")
 
 
-def _readable(block: Block) -> str:
+def _block_text(block: Block) -> str:
     match block:
         case Text(text=text):
             return text.strip("\n")
@@ -110,13 +245,15 @@ def _readable(block: Block) -> str:
     return ""
 
 
-def _outcome(result: events.ToolResultFact) -> str:
-    first = next((text for block in result.content if (text := _readable(block))), "")
-    said = one_line(result.summary if result.summary and not result.failed else first)
-    said = said if len(said) <= _RESULT_LENGTH else said[: _RESULT_LENGTH - 1] + "…"
+def _result_text(result: CallResult) -> str:
+    first = next((text for block in result.content if (text := _block_text(block))), "")
+    text = one_line(result.summary if result.summary and not result.failed else first)
+    text = text if len(text) <= _RESULT_LENGTH else text[: _RESULT_LENGTH - 1] + "…"
     verdict = f"failed ({result.failed})" if result.failed else "ok"
-    return f"{verdict}: {said}" if said else verdict
+    return f"{verdict}: {text}" if text else verdict
 
+
+# --- Markdown -------------------------------------------------------------------------------------------
 
 _MEANINGFUL = re.compile(r"([\\`*_\[\]<>&|~])")
 
@@ -125,25 +262,25 @@ def markdown_page(summary: SessionSummary, facts: Sequence[Fact]) -> Iterator[st
     yield f"# {_plain(summary.title or summary.preview or summary.id)}\n\n"
     state = f"session {summary.id}, {summary.status or 'not run yet'}, begun {facts[0].time}"
     yield f"*{_plain(state)}*\n\n"
-    for piece in pieces_of(facts):
-        match piece:
-            case Said():
-                yield from _said(piece)
-            case Done():
-                yield from _done(piece)
-            case Noted(text=text):
-                yield f"*{_plain(text)}*\n\n"
+    for part in parts_of(facts):
+        match part:
+            case Message():
+                yield from _message_markdown(part)
+            case CallItem():
+                yield _call_markdown(part)
+            case _:
+                yield f"*{_plain(part)}*\n\n"
     if elsewhere := entries_elsewhere(facts):
         yield f"*{elsewhere} entries on other branches are not here*\n\n"
     yield "## Usage\n\n| | |\n|---|---|\n"
-    for name, value in used_in_words(facts):
+    for name, value in usage_rows(facts):
         yield f"| {name} | {_plain(value)} |\n"
 
 
-def _said(piece: Said) -> Iterator[str]:
-    blocks = [text for block in piece.content if (text := _block_markdown(block))]
+def _message_markdown(message: Message) -> Iterator[str]:
+    blocks = [text for block in message.content if (text := _block_markdown(block))]
     if blocks:
-        yield f"## {piece.who.capitalize()} (#{piece.seq})\n\n"
+        yield f"## {message.who.capitalize()} (#{message.seq})\n\n"
         yield "".join(f"{block}\n\n" for block in blocks)
 
 
@@ -158,17 +295,21 @@ def _block_markdown(block: Block) -> str:
     return ""
 
 
-def _done(piece: Done) -> Iterator[str]:
-    called = piece.called
-    title = f"#{piece.seq} {called.name}: {about_call(called)}: {piece.outcome}"
-    parts = [_fenced(msgspec.json.format(msgspec.json.encode(called.arguments), indent=2).decode(), "json")]
-    if piece.diff:
-        parts.append(_fenced(piece.diff, "diff"))
-    parts += [_shown(block) for block in (piece.result.content if piece.result else ())]
-    yield _folded(title, "\n\n".join(parts)) + "\n\n"
+def _call_markdown(call: CallItem) -> str:
+    title = f"#{call.called_seq} {call.name}: {call.title}: {outcome_of(call)}"
+    parts = [_fenced(arguments_json(call), "json")]
+    if call.result is not None:
+        if call.result.diff:
+            parts.append(_fenced(call.result.diff, "diff"))
+        parts += [_result_markdown(block) for block in call.result.content]
+    return _folded(title, "\n\n".join(parts)) + "\n\n"
 
 
-def _shown(block: PlainBlock) -> str:
+def arguments_json(call: CallItem) -> str:
+    return msgspec.json.format(msgspec.json.encode(call.arguments or {}), indent=2).decode()
+
+
+def _result_markdown(block: PlainBlock) -> str:
     return _fenced(block.text) if isinstance(block, Text) else f"({_plain(block.media_type)})"
 
 
@@ -188,15 +329,20 @@ def _lines(text: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """On one line, with nothing that Markdown would take for a mark."""
+    """On one line, with nothing that Markdown would take for markup."""
     return _MEANINGFUL.sub(r"\\\1", one_line(text))
 
+
+# --- files ----------------------------------------------------------------------------------------------
 
 EXTENSION = ".jsonl"
 
 EXTENSIONS = {"jsonl": EXTENSION, "markdown": ".md", "html": ".html"}
-"""What files of each format are called."""
 
+PAGES = {
+    "markdown": "ostler.history.export:markdown_page",
+    "html": "ostler.history.export_html:html_page",
+}
 
 _SLUG_LENGTH = 40
 
@@ -204,12 +350,12 @@ _ID_LENGTH = 14
 
 
 def format_of(name: str) -> str:
-    """The format that a file's name asks for."""
+    """The format by the file's name."""
     return next((one for one, extension in EXTENSIONS.items() if name.endswith(extension)), "jsonl")
 
 
 def export_target(wanted: Path, summary: SessionSummary, extension: str) -> Path:
-    """The file as it was named, with the extension; in a directory, a name that tells the session."""
+    """The file with its extension; in a directory, one that is named after the session."""
     if wanted.is_dir():
         return wanted / (file_name(summary) + extension)
     if wanted.name.endswith(extension) or (wanted.exists() and not wanted.is_file()):
@@ -225,7 +371,7 @@ def file_name(summary: SessionSummary) -> str:
 
 @contextmanager
 def writing(target: Path) -> Iterator[BinaryIO]:
-    """A new file that only its owner can read. It gets its name when it is whole, and replaces no other."""
+    """A new file that only its owner can read. It gets its name when complete, and replaces no other."""
     if target.is_file():
         raise UsageError(f"{target} exists already; name another file, or remove it")
     is_new = not target.exists()
@@ -260,7 +406,7 @@ def _private(path: str, flags: int) -> int:
 
 
 async def write_export(store: Store, session: str, target: Path, wanted: str) -> Path:
-    """The file that a session was written to; in a directory, one that is named after it."""
+    """Writes a session to a file, and returns its path; in a directory, it is named after the session."""
     target = export_target(target, await store.summary(session), EXTENSIONS[wanted])
     with writing(target) as file:
         async for piece in export_text(store, session, wanted):
@@ -270,20 +416,9 @@ async def write_export(store: Store, session: str, target: Path, wanted: str) ->
 
 async def export_text(store: Store, session: str, wanted: str) -> AsyncIterator[bytes]:
     if wanted == "jsonl":
-        from ostler.store.portable import export_session
-
-        async for line in export_session(store, session):
+        async for line in portable.export_session(store, session):
             yield line
         return
-    from ostler.history.item_builder import as_revised
-
     summary = await current_status(store, await store.summary(session))
-    facts = as_revised(await store.read(session))
-    if wanted == "html":
-        from ostler.history.export_html import html_page
-
-        pieces = html_page(summary, facts)
-    else:
-        pieces = markdown_page(summary, facts)
-    for piece in pieces:
+    for piece in load(PAGES[wanted])(summary, await store.read(session)):
         yield piece.encode(errors="replace")

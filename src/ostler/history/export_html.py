@@ -1,7 +1,7 @@
-"""A session as one HTML page to read: no scripts, nothing to fetch, and nothing of the session but text.
+"""A session as one HTML page: no scripts, no requests, and nothing of the session but text and images.
 
-What people, models and tools said may be hostile. It goes through `_text` and nowhere else into the page; of
-pictures only the bytes do, under a type from a fixed list.
+The content of a session may be hostile. All of it goes through `_text` into the page; of images only the
+bytes do, with a type from a fixed list.
 """
 
 from __future__ import annotations
@@ -11,11 +11,17 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from html import escape
 
-import msgspec
-
 from ostler.core.store import SessionSummary
-from ostler.history.item_builder import Done, Noted, Said, clean, entries_elsewhere, pieces_of, used_in_words
-from ostler.history.items import about_call
+from ostler.history.export import (
+    Message,
+    arguments_json,
+    clean,
+    entries_elsewhere,
+    outcome_of,
+    parts_of,
+    usage_rows,
+)
+from ostler.history.items import CallItem
 from ostler.schema.facts import Fact
 from ostler.schema.messages import Block, File, Image, Reasoning, Text
 from ostler.schema.text import one_line
@@ -65,40 +71,40 @@ def html_page(summary: SessionSummary, facts: Sequence[Fact]) -> Iterator[str]:
     yield _HEAD.format(title=title)
     state = f"{summary.id}, {summary.status or 'not run yet'}, begun {facts[0].time}"
     yield f'<h1 dir="auto">{title}</h1>\n<p class="meta">{_text(state)}</p>\n'
-    for piece in pieces_of(facts):
-        match piece:
-            case Said():
-                yield from _said(piece)
-            case Done():
-                yield from _done(piece)
-            case Noted(text=text):
-                yield f'<p class="note" dir="auto">{_text(one_line(text))}</p>\n'
+    for part in parts_of(facts):
+        match part:
+            case Message():
+                yield from _message(part)
+            case CallItem():
+                yield from _call(part)
+            case _:
+                yield f'<p class="note" dir="auto">{_text(one_line(part))}</p>\n'
     if elsewhere := entries_elsewhere(facts):
         yield f'<p class="note">{elsewhere} entries on other branches are not here</p>\n'
     yield "<footer>\n<h2>Usage</h2>\n<table>\n"
-    for name, value in used_in_words(facts):
+    for name, value in usage_rows(facts):
         yield f"<tr><td>{name}</td><td>{_text(value)}</td></tr>\n"
     yield "</table>\n</footer>\n</body>\n</html>\n"
 
 
-def _said(piece: Said) -> Iterator[str]:
-    blocks = [written for block in piece.content if (written := _block(block))]
+def _message(message: Message) -> Iterator[str]:
+    blocks = [html for block in message.content if (html := _block(block))]
     if blocks:
-        kind = ' class="you"' if piece.who == "you" else ""
-        yield f'<article{kind} id="entry-{piece.seq}">\n<h2>{_text(piece.who)} #{piece.seq}</h2>\n'
+        kind = ' class="you"' if message.who == "you" else ""
+        yield f'<article{kind} id="entry-{message.seq}">\n<h2>{_text(message.who)} #{message.seq}</h2>\n'
         yield "".join(blocks)
         yield "</article>\n"
 
 
-def _done(piece: Done) -> Iterator[str]:
-    called, result = piece.called, piece.result
+def _call(call: CallItem) -> Iterator[str]:
+    result = call.result
     kind = ' class="failed"' if result and result.failed else ""
-    title = one_line(f"{called.name}: {about_call(called)}: {piece.outcome}")
-    yield f'<details{kind} id="entry-{piece.seq}">\n<summary dir="auto">{_text(title)}</summary>\n'
-    yield _pre(msgspec.json.format(msgspec.json.encode(called.arguments), indent=2).decode())
-    if piece.diff:
-        yield _pre(piece.diff)
+    title = one_line(f"{call.name}: {call.title}: {outcome_of(call)}")
+    yield f'<details{kind} id="entry-{call.called_seq}">\n<summary dir="auto">{_text(title)}</summary>\n'
+    yield _pre(arguments_json(call))
     if result:
+        if result.diff:
+            yield _pre(result.diff)
         yield "".join(_block(block) for block in result.content)
         if result.output:
             yield f'<p class="note">the whole output has {result.output.size:,} bytes</p>\n'
@@ -129,7 +135,7 @@ def _picture(image: Image) -> str:
 
 
 def _pre(text: str) -> str:
-    return f'<pre dir="auto">\n{_text(text)}</pre>\n'  # the first line break in a <pre> does not count
+    return f'<pre dir="auto">\n{_text(text)}</pre>\n'  # a <pre> ignores its first line break
 
 
 def _text(text: str) -> str:

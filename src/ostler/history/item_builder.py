@@ -1,171 +1,296 @@
-"""A session as pieces to read, whatever they are written in: who said what, what was done, what it cost."""
-# MERGED: Messages that were redrawn after they had become facts, as they stand at last.
+"""The one projection of events to transcript items: facts and live events in, changes of items out."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from functools import reduce
-from operator import add
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ostler.core.state import path_of
-from ostler.history.costs import CostTotals, priced
+from ostler.core.lazy import lazy_module
+from ostler.history.answer_items import ANSWER_HANDLERS, AnswerItems
+from ostler.history.call_items import CALL_HANDLERS, CallItems, shell_item
+from ostler.history.item_store import ItemStore
+from ostler.history.items import (
+    Change,
+    ExtensionItem,
+    Grown,
+    Item,
+    PrintedItem,
+    RunEndItem,
+    SummaryItem,
+    TodoListItem,
+    UserItem,
+)
 from ostler.schema import events
+from ostler.schema.events import Event
 from ostler.schema.facts import Fact, UnknownEvent
-from ostler.schema.messages import Block, Text
-from ostler.schema.text import plural
+from ostler.schema.messages import text_of
 
-_UNREADABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-
-
-class Said(msgspec.Struct, frozen=True):
-    """A message."""
-
-    seq: int
-    who: str
-    content: tuple[Block, ...]
+if TYPE_CHECKING:
+    from ostler.sessions import inbox
+else:
+    inbox = lazy_module("ostler.sessions.inbox")
 
 
-class Done(msgspec.Struct, frozen=True):
-    """A tool call, and what came of it, if anything has."""
+NOT_SHOWN: dict[str, str] = {
+    "session_renamed": "a title is shown with the session, not in its transcript",
+    "extension_state": "only its extension reads it",
+    "prompts_released": "the prompts themselves follow",
+    "step_started": "its calls and messages are shown",
+    "usage": "sums are shown at the end of the run",
+    "run_resumed": "what follows is shown",
+    "audited": "`ostler audit` shows it",
+    "live_value": "state of a status row, a widget or a screen",
+    "caught_up": "it is about the stream",
+    "session_listed": "it is about the list of sessions",
+}
+"""The types of all events that make and change no item, and why."""
 
-    seq: int
-    called: events.ToolCalled
-    result: events.ToolResultFact | None
+
+class ItemBuilder:
+    """Applies events to the items of one session.
+
+    With `keep="open"` it forgets an item when that is closed: a long session takes no more memory than a
+    short one. It then knows nothing about branches and labels, and gives no change of an item that was
+    closed, except of the last message of a terminal agent.
+    """
+
+    def __init__(
+        self, keep: Literal["all", "open"] = "all", now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.session = ""
+        self._store = ItemStore(keeps_all=keep == "all")
+        self._calls = CallItems(self._store)
+        self._answers = AnswerItems(self._store, self._calls, now)
+        self._settings = {"model": "", "reasoning": ""}
+        self._printed = 0
+        parts = ((self, _HANDLERS), (self._answers, ANSWER_HANDLERS), (self._calls, CALL_HANDLERS))
+        self._handlers: dict[type, Callable[[Any, Fact | None], None]] = {
+            event: getattr(part, name) for part, table in parts for event, name in table.items()
+        }
 
     @property
-    def outcome(self) -> str:
-        if self.result is None:
-            return "not finished"
-        return f"failed ({self.result.failed})" if self.result.failed else "ok"
+    def model(self) -> str:
+        """The model that was called last."""
+        return self._answers.model
+
+    # --- reading --------------------------------------------------------------------------------------
 
     @property
-    def diff(self) -> str:
-        return str((self.result.details or {}).get("diff", "")) if self.result else ""
+    def items(self) -> list[Item]:
+        """The items on the path to the leaf, in the order in which they first appeared."""
+        return self._store.items()
+
+    def all_items(self) -> list[Item]:
+        """Those of all branches."""
+        return self._store.items(all_branches=True)
+
+    def open_items(self) -> list[Item]:
+        return [record.item() for record in self._store.records()]
+
+    def items_at(self, seq: int) -> list[Item]:
+        """The items that a fact has made, or has a part in: a message, a call, its result."""
+        return self._store.items_at(seq)
+
+    # --- applying -------------------------------------------------------------------------------------
+
+    def apply(self, batch: Iterable[Fact | Event]) -> list[Change]:
+        changes: list[Change] = []
+        self._store.changes = changes
+        answers = self._answers
+        event: Any
+        for event in batch:
+            growing = answers.growing
+            if (
+                growing is not None
+                and type(event) is growing.delta
+                and event.offset == growing.length
+                and event.block == growing.block
+                and event.message == growing.message
+            ):
+                text = event.text
+                growing.append(text)
+                changes.append(Grown(growing.key, "text", text))
+            elif isinstance(event, Fact):
+                self._apply_fact(event)
+            elif (handler := self._handlers.get(type(event))) is not None:
+                handler(event, None)
+        return changes
+
+    def _apply_fact(self, fact: Fact) -> None:
+        if fact.type in NOT_SHOWN:
+            return
+        if fact.parent is not None:
+            self._store.append_entry(fact.seq, fact.parent)
+        self.session = fact.session
+        event = fact.event
+        if (handler := self._handlers.get(type(event))) is not None:
+            handler(event, fact)
+
+    # --- messages to the model ------------------------------------------------------------------------
+
+    def _user_message(self, event: events.UserMessage, fact: Fact | None) -> None:
+        about: dict[str, Any] = {"source": event.source, "request": event.request, "hidden": event.hidden}
+        self._store.close(UserItem(**self._store.base(fact), content=event.content, **about))
+
+    def _delivered(self, event: events.Delivered, fact: Fact | None) -> None:
+        for item in self._store.items_at(event.message):
+            if isinstance(item, UserItem):
+                self._store.change(msgspec.structs.replace(item, delivered=True))
+
+    def _compacted(self, event: events.Compacted, fact: Fact | None) -> None:
+        before, after = event.tokens_before, event.tokens_after
+        base = self._store.base(fact)
+        self._store.close(SummaryItem(**base, text=event.summary, tokens_before=before, tokens_after=after))
+
+    def _branch_collapsed(self, event: events.BranchCollapsed, fact: Fact | None) -> None:
+        self._store.close(SummaryItem(**self._store.base(fact), source="branch", text=event.summary))
+
+    def _history_replaced(self, event: events.HistoryReplaced, fact: Fact | None) -> None:
+        text = f"The model receives {len(event.messages)} messages instead of the earlier ones."
+        self._store.close(SummaryItem(**self._store.base(fact), source="history", text=text))
+
+    def _compaction_undone(self, event: events.CompactionUndone, fact: Fact | None) -> None:
+        for item in self._store.items_at(event.compaction):
+            if isinstance(item, SummaryItem):
+                self._store.change(msgspec.structs.replace(item, undone=True))
+        details = {"compaction": event.compaction}
+        self._store.notice(
+            "compaction_undone", "The model receives the earlier messages again.", fact, "info", details
+        )
+
+    def _todo_updated(self, event: events.TodoUpdated, fact: Fact | None) -> None:
+        self._store.close(TodoListItem(**self._store.base(fact), list=event.list, items=event.items))
+
+    # --- runs -----------------------------------------------------------------------------------------
+
+    def _run_started(self, event: events.RunStarted, fact: Fact | None) -> None:
+        self._settings["model"] = event.model or self._settings["model"]
+
+    def _step_ended(self, event: events.StepEnded, fact: Fact | None) -> None:
+        if event.refused:
+            self._store.notice("step_refused", f"the step was refused: {event.refused}", fact, "warning")
+
+    def _run_waiting(self, event: events.RunWaiting, fact: Fact | None) -> None:
+        self._store.notice(
+            "waiting", f"the run waits: {event.reason}", fact, details={"reason": event.reason}
+        )
+
+    def _run_ended(self, event: events.RunEnded, fact: Fact | None) -> None:
+        self._answers.abandon()
+        self._calls.abandon()
+        about: dict[str, Any] = {"status": event.status, "reason": event.reason, "failure": event.failure}
+        base = self._store.base(fact)
+        self._store.close(RunEndItem(**base, **about, own=event.own, children=event.children))
+
+    # --- the session ----------------------------------------------------------------------------------
+
+    def _session_started(self, event: events.SessionStarted, fact: Fact | None) -> None:
+        self._answers.driver = event.driver
+
+    def _labelled(self, event: events.Labelled, fact: Fact | None) -> None:
+        for item in self._store.items_at(event.entry):
+            if item.seq == event.entry:
+                self._store.change(msgspec.structs.replace(item, label=event.label))
+
+    def _leaf_moved(self, event: events.LeafMoved, fact: Fact | None) -> None:
+        self._store.move_leaf(event.to)
+
+    def _settings_changed(self, event: events.SettingsChanged, fact: Fact | None) -> None:
+        new = {"model": event.model, "reasoning": event.reasoning}
+        changed = {name: value for name, value in new.items() if value and value != self._settings[name]}
+        self._settings |= changed
+        if event.permissions:
+            changed["permissions"] = event.permissions
+        if changed:
+            self._store.notice(
+                "settings", ", ".join([f"{name} {value}" for name, value in changed.items()]), fact
+            )
+
+    def _request_refused(self, event: events.RequestRefused, fact: Fact | None) -> None:
+        if event.reason != inbox.TAKEN_BACK:  # the person who did that knows
+            self._store.notice("request_refused", event.reason, fact, "warning", request=event.request)
+
+    def _prompts_held(self, event: events.PromptsHeld, fact: Fact | None) -> None:
+        text = f"prompts wait until you say something: {event.reason}"
+        self._store.notice("prompts_held", text, fact, "warning")
+
+    def _permission_remembered(self, event: events.PermissionRemembered, fact: Fact | None) -> None:
+        details = {"effect": event.effect, "rule": event.rule, "scope": event.scope}
+        self._store.notice(
+            "permission", f"{event.effect} {event.rule} ({event.scope})", fact, details=details
+        )
+
+    def _warned(self, event: events.Warned, fact: Fact | None) -> None:
+        self._store.notice("warned", event.text, fact, "warning", {"about": event.about})
+
+    def _store_failed(self, event: events.StoreFailed, fact: Fact | None) -> None:
+        self._store.notice("store_failed", event.failure.message, fact, "error")
+
+    def _stream_incomplete(self, event: events.StreamIncomplete, fact: Fact | None) -> None:
+        self._store.notice("stream_incomplete", event.reason, fact, "warning")
+
+    def _unknown(self, event: UnknownEvent, fact: Fact | None) -> None:
+        if fact is not None and fact.parent is not None:
+            self._store.notice("unknown", f"{event.type}, written by a newer version", fact)
+
+    # --- extensions -----------------------------------------------------------------------------------
+
+    def _extension_entry(self, event: events.ExtensionEntry, fact: Fact | None) -> None:
+        base = self._store.base(fact)
+        if (call := shell_item(event, base)) is not None:
+            self._store.close(call)
+            return
+        about: dict[str, Any] = {"extension": event.extension, "name": event.name, "data": event.data}
+        self._store.close(ExtensionItem(**base, **about, text=text_of(event.told)))
+
+    def _command_ran(self, event: events.CommandRan, fact: Fact | None) -> None:
+        command = f"/{event.name} {event.arguments}".strip()
+        about: dict[str, Any] = {"extension": event.extension, "name": event.name, "failed": event.failed}
+        self._store.close(ExtensionItem(**self._store.base(fact), **about, command=command, text=event.text))
+
+    def _printed_event(self, event: events.Printed, fact: Fact | None) -> None:
+        self._printed += 1
+        base = self._store.base(fact, f"printed:{self._printed}")
+        self._store.close(PrintedItem(**base, printed=event))
 
 
-class Noted(msgspec.Struct, frozen=True):
-    """Something that happened beside the messages."""
+_HANDLERS: dict[type, str] = {
+    events.UserMessage: "_user_message",
+    events.Delivered: "_delivered",
+    events.Compacted: "_compacted",
+    events.BranchCollapsed: "_branch_collapsed",
+    events.HistoryReplaced: "_history_replaced",
+    events.CompactionUndone: "_compaction_undone",
+    events.TodoUpdated: "_todo_updated",
+    events.RunStarted: "_run_started",
+    events.StepEnded: "_step_ended",
+    events.RunWaiting: "_run_waiting",
+    events.RunEnded: "_run_ended",
+    events.SessionStarted: "_session_started",
+    events.Labelled: "_labelled",
+    events.LeafMoved: "_leaf_moved",
+    events.SettingsChanged: "_settings_changed",
+    events.RequestRefused: "_request_refused",
+    events.PromptsHeld: "_prompts_held",
+    events.PermissionRemembered: "_permission_remembered",
+    events.Warned: "_warned",
+    events.StoreFailed: "_store_failed",
+    events.StreamIncomplete: "_stream_incomplete",
+    UnknownEvent: "_unknown",
+    events.ExtensionEntry: "_extension_entry",
+    events.CommandRan: "_command_ran",
+    events.Printed: "_printed_event",
+}
 
-    text: str
-
-
-Piece = Said | Done | Noted
-
-
-def clean(text: str) -> str:
-    """The text without what no page can hold: control characters, and halves of characters."""
-    return _UNREADABLE.sub("\ufffd", text.replace("\r\n", "\n"))
-
-
-def pieces_of(facts: Sequence[Fact]) -> Iterator[Piece]:
-    """What people see of the path that the session stands on."""
-    path = path_of(facts)
-    told = [fact for fact in facts if fact.parent is None or fact.seq in path]
-    results = {fact.event.call: fact.event for fact in told if isinstance(fact.event, events.ToolResultFact)}
-    for fact in told:
-        if (piece := _piece(fact, results)) is not None:
-            yield piece
-
-
-def _piece(fact: Fact, results: dict[str, events.ToolResultFact]) -> Piece | None:
-    match fact.event:
-        case events.UserMessage(hidden=False, source=source, content=content):
-            return Said(fact.seq, "you" if source == "prompt" else source, content)
-        case events.AssistantMessage(suppressed=True):
-            return Noted("an answer was withheld")
-        case events.AssistantMessage(content=content, shown=shown):
-            return Said(fact.seq, "assistant", content if shown is None else shown)
-        case events.ToolCalled(call=call) as called:
-            return Done(fact.seq, called, results.get(call))
-        case events.HistoryReplaced(messages=messages):
-            return Noted(f"the history was replaced by {len(messages)} messages")
-        case events.Compacted(summary=summary) | events.BranchCollapsed(summary=summary):
-            return Said(fact.seq, "summary", (Text(summary),))
-        case events.TodoUpdated(items=items):
-            lines = "\n".join(f"[{item.status}] {item.text}" for item in items)
-            return Said(fact.seq, "to do", (Text(lines),))
-        case UnknownEvent(type=tag) if fact.parent is not None:
-            return Noted(f"{tag}, written by a newer version")
-        case _:
-            return _note(fact.event)
+SHOWN = frozenset([*_HANDLERS, *ANSWER_HANDLERS, *CALL_HANDLERS])
+"""The types of events that make or change items."""
 
 
-def _note(event: object) -> Noted | None:
-    match event:
-        case events.QuestionAsked(question=question):
-            return Noted(f"asked: {question.text}")
-        case events.QuestionAnswered(outcome="answered", answer=answer) if answer is not None:
-            return Noted(f"answered: {answer}")
-        case events.QuestionAnswered(outcome=outcome):
-            return Noted(f"the question was {outcome}")
-        case events.ModelFailed(failure=failure, rescue=rescue) if rescue:
-            return Noted(f"the model failed: {failure.message}; {rescue} went on")
-        case events.ModelFailed(failure=failure, retry_in=None):
-            return Noted(f"the model failed: {failure.message}")
-        case events.ChildStarted(child=child, agent=agent):
-            return Noted(f"{agent or 'a subagent'} works on it in session {child}")
-        case events.RunWaiting(reason=reason):
-            return Noted(f"the run waits: {reason}")
-        case events.RunEnded(status=status, reason=reason) if status != "completed":
-            return Noted(f"the run ended: {status}{': ' if reason else ''}{reason}")
-    return None
-
-
-def entries_elsewhere(facts: Sequence[Fact]) -> int:
-    """How many entries lie on branches that the session does not stand on."""
-    path = path_of(facts)
-    return sum(1 for fact in facts if fact.parent is not None and fact.seq not in path)
-
-
-def used_in_words(facts: Sequence[Fact]) -> list[tuple[str, str]]:
-    """The rows of the table at the end: the session's own model calls, and its children's."""
-    usages = [fact.event.usage for fact in facts if isinstance(fact.event, events.UsageReported)]
-    spent = reduce(add, map(CostTotals.by, usages), CostTotals())
-    usage = spent.usage
-    rows = [
-        ("model calls", spent.calls),
-        ("input tokens", usage.input_tokens),
-        ("read from the cache", usage.cache_read_tokens),
-        ("written to the cache", usage.cache_write_tokens),
-        ("output tokens", usage.output_tokens),
-    ]
-    table = [*((name, f"{number:,}") for name, number in rows), ("cost", spent.in_words())]
-    by_children = [told for fact in facts if (told := _used_by_child(fact.event)) is not None]
-    if by_children:
-        total = reduce(add, by_children)
-        calls = plural(total.model_calls, "model call")
-        price = priced(total.usage.cost)
-        table.append(("subagents", f"{calls}, {total.usage.total_tokens:,} tokens, {price}"))
-    return table
-
-
-def _used_by_child(event: object) -> events.Totals | None:
-    match event:
-        case events.ChildEnded(own=own, children=children):
-            return own + children
-        case events.ChildUsed():
-            return event.totals
-    return None
-
-
-def as_revised(facts: Sequence[Fact]) -> Sequence[Fact]:
-    """A terminal agent that paused while it answered has said only the beginning in its first fact."""
-    told = [fact.event for fact in facts if fact.type == "message_revised"]
-    at_last = {one.message: one.content for one in told if isinstance(one, events.MessageRevised)}
-    return [_with(fact, at_last[fact.seq]) if fact.seq in at_last else fact for fact in facts]
-
-
-def _with(fact: Fact, content: tuple[Block, ...]) -> Fact:
-    if not isinstance(fact.event, events.AssistantMessage | events.UserMessage):
-        return fact
-    return Fact.of(
-        msgspec.structs.replace(fact.event, content=content),
-        seq=fact.seq,
-        session=fact.session,
-        run=fact.run,
-        time_ms=fact.time_ms,
-        parent=fact.parent,
-    )
+def items_of(facts: Sequence[Fact], *, all_branches: bool = False) -> list[Item]:
+    """The items of a stored session: those on the path to its leaf, or all."""
+    builder = ItemBuilder()
+    builder.apply(facts)
+    return builder.all_items() if all_branches else builder.items

@@ -1,12 +1,15 @@
-"""The tree of a session, an entry a line; a branch is set in from where it begins."""
+"""The tree of a session: every entry in its place, and as a line with the branch it is on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import msgspec
 
 from ostler.core.state import leaf_of, path_of
+from ostler.history.item_builder import ItemBuilder
+from ostler.history.items import CallItem, Item, NoticeItem, SummaryItem, TextItem, UserItem
 from ostler.schema import events
 from ostler.schema.facts import Fact
 from ostler.schema.messages import text_of
@@ -37,53 +40,76 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     """The next entry follows this one."""
 
 
-def nodes_of(facts: Sequence[Fact]) -> list[Node]:
-    leaf, path = leaf_of(facts), path_of(facts)
-    labels = {fact.event.entry: fact.event.label for fact in facts if isinstance(fact.event, events.Labelled)}
-    return [
-        Node(
-            fact.seq,
-            fact.parent,
-            fact.type,
-            _text(fact),
-            labels.get(fact.seq, ""),
-            fact.seq in path,
-            fact.seq == leaf,
-        )
-        for fact in facts
-        if fact.parent is not None
-    ]
+class SessionTree:
+    """All entries of a session, also those off the path."""
+
+    def __init__(self, facts: Sequence[Fact]) -> None:
+        self.leaf = leaf_of(facts)
+        """The entry that the next one follows; 0 before the first."""
+        self.path = path_of(facts)
+        self.labels: dict[int, str] = {}
+        self._facts = facts
+        for fact in facts:
+            if isinstance(fact.event, events.Labelled):
+                self.labels[fact.event.entry] = fact.event.label
+
+    @cached_property
+    def nodes(self) -> list[Node]:
+        builder = ItemBuilder()
+        builder.apply(self._facts)
+        return [
+            Node(
+                fact.seq,
+                fact.parent,
+                fact.type,
+                _cut(_text(builder.items_at(fact.seq))),
+                self.labels.get(fact.seq, ""),
+                fact.seq in self.path,
+                fact.seq == self.leaf,
+            )
+            for fact in self._facts
+            if fact.parent is not None
+        ]
+
+    @cached_property
+    def children(self) -> dict[int, list[int]]:
+        """The entries that follow each entry; 0 has the first ones."""
+        children: dict[int, list[int]] = {}
+        for fact in self._facts:
+            if fact.parent is not None:
+                children.setdefault(fact.parent, []).append(fact.seq)
+        return children
+
+    def rows(self) -> Iterator[str]:
+        return (row for _, row in placed(self.nodes))
 
 
-def _text(fact: Fact) -> str:
-    match fact.event:
-        case events.UserMessage(hidden=True) | events.AssistantMessage(suppressed=True):
-            text = "(not shown)"
-        case events.UserMessage(content=content):
-            text = text_of(content)
-        case events.AssistantMessage(content=content, shown=shown):
-            text = text_of(content if shown is None else shown) or ", ".join(_calls(content))
-        case events.ToolCalled(name=name) | events.ToolResultFact(name=name):
-            text = name
-        case events.Compacted(summary=summary) | events.BranchCollapsed(summary=summary):
-            text = summary
-        case _:
-            text = ""
+def _text(items: Sequence[Item]) -> str:
+    texts: list[str] = []
+    names: list[str] = []
+    for item in items:
+        match item:
+            case UserItem(hidden=True) | NoticeItem(code="withheld"):
+                return "(not shown)"
+            case UserItem(content=content):
+                texts.append(text_of(content))
+            case TextItem(complete=True, text=text):
+                texts.append(text)
+            case SummaryItem(source="compaction" | "branch", text=text):
+                texts.append(text)
+            case CallItem(call=call, name=name) if call:
+                names.append(name)
+    return "\n".join(texts) or ", ".join(names)
+
+
+def _cut(text: str) -> str:
     text = one_line(text)
     return text if len(text) <= _TEXT_LENGTH else text[: _TEXT_LENGTH - 1] + "…"
 
 
-def _calls(content: Sequence[object]) -> list[str]:
-    return [name for block in content if (name := getattr(block, "name", ""))]
-
-
-def rows(nodes: Sequence[Node]) -> Iterator[str]:
-    return (row for _, row in placed(nodes))
-
-
 def placed(nodes: Sequence[Node], *, is_whole: bool = False) -> Iterator[tuple[Node, str]]:
-    """Each with its line. Calls and results have one only where something hangs on them: a branch, a label or
-    the leaf; or with `is_whole`."""
+    """Each node with its line. Calls and results have one only if they have a branch, a label or the leaf;
+    or with `is_whole`."""
     below: dict[int, list[Node]] = {}
     for node in nodes:
         below.setdefault(node.parent, []).append(node)
@@ -104,7 +130,7 @@ def placed(nodes: Sequence[Node], *, is_whole: bool = False) -> Iterator[tuple[N
 
 
 def _branches(children: Sequence[Node], indent: str) -> list[tuple[Node, str, str]]:
-    """In the order to take them from the end of a list."""
+    """The last one first, as they are popped from the end of a list."""
     last = children[-1:]
     return [
         (

@@ -25,10 +25,10 @@ from ostler.tui.render.spans import quoted
 
 if TYPE_CHECKING:
     from ostler.extensions.ui.themes import ThemeColors, ThemeRegistry
+    from ostler.history.items import Level
     from ostler.schema.events import Event
     from ostler.schema.facts import Fact
     from ostler.tui.commands.registry import Commands
-    from ostler.tui.items import Level
     from ostler.tui.panels.panel import Panels
     from ostler.tui.prompt_queue import PromptQueue
     from ostler.tui.shell import ShellCommands

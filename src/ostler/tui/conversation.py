@@ -25,7 +25,7 @@ from ostler.sessions.lease import hold_lease
 from ostler.sessions.live_socket import Batch, DeltaFilter, Relay
 from ostler.sessions.run_tree import OpenQuestion, open_questions
 from ostler.sessions.session import NOTHING_TO_CONTINUE, RunOutcome, Session
-from ostler.tui.call_items import ChildQuestions
+from ostler.tui.child_questions import ChildQuestions
 
 if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost

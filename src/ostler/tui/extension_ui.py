@@ -14,16 +14,16 @@ import msgspec
 from ostler.extensions.idle_host import active_host
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.extensions.ui.types import BarView, Rendering, StatusView, Visibility, WidgetView
+from ostler.history.items import CallItem
 from ostler.schema.events import Event, LiveValue
 from ostler.schema.facts import Fact
 from ostler.schema.text import cut, one_line, printable
 from ostler.sessions.session import Session
 from ostler.tui.front_end import TuiFrontEnd
-from ostler.tui.items import CallItem, Item
 from ostler.tui.panels.panel import Panels
 from ostler.tui.plain.items import plain
 from ostler.tui.render.boxes import barred, framed, inside
-from ostler.tui.render.items import CallRendering, ItemRenderer
+from ostler.tui.render.items import CallRendering, ItemRenderer, PrintableItem
 from ostler.tui.render.markdown import markdown_rows
 from ostler.tui.render.spans import DIM, Piece, drawn, fitted, sgr, styled, wrapped
 from ostler.tui.render.terminal_text import terminal_rows
@@ -384,19 +384,19 @@ class ExtensionViews:
 
     # --- calls ----------------------------------------------------------------------------------------
 
-    def renderer(self, block: Item) -> ToolRenderer | None:
+    def renderer(self, block: PrintableItem) -> ToolRenderer | None:
         if self.host is None or not isinstance(block, CallItem):
             return None
         return self.host.tool_renderer(block.name)
 
     def open_dress(self, block: CallItem, width: int) -> CallRendering | None:
-        """How a call looks that is under way."""
+        """How an open call looks."""
         host, renderer = self.host, self.renderer(block)
         if host is None or renderer is None:
             return None
         session, name, arguments = self._session.id, block.name, block.arguments
         header = None
-        if renderer.header is not None and block.stage != "writing":
+        if renderer.header is not None and arguments is not None:
             header = self.renderings.look(
                 ("header", block.call, block.stage, width),
                 lambda: host.tool_header(session, name, arguments, inside(width)),
@@ -404,13 +404,14 @@ class ExtensionViews:
         return CallRendering(renderer.title, renderer.color, renderer.background, renderer.markdown, header)
 
     async def dress(self, block: CallItem, width: int) -> CallRendering | None:
-        """How a call looks that is over."""
+        """How a call with a result looks."""
         host, renderer = self.host, self.renderer(block)
         if host is None or renderer is None:
             return None
         session, room = self._session.id, inside(width)
-        header = await host.tool_header(session, block.name, block.arguments, room)
-        body = await host.tool_body(session, block.name, block.result, block.stage != "done", room)
+        header = await host.tool_header(session, block.name, block.arguments or {}, room)
+        text = block.result.text if block.result else ""
+        body = await host.tool_body(session, block.name, text, block.stage != "done", room)
         return CallRendering(
             renderer.title, renderer.color, renderer.background, renderer.markdown, header, body
         )

@@ -1,7 +1,4 @@
-"""Looking at what was said and done in this session, in full: all of it in a list, or the last that was
-folded."""
-# MERGED: Each message and each call of a session by itself, to be looked at in full.
-# MERGED: One entry of a session after the other, in as many rows as there are: scrolled, searched, copied.
+"""The history viewer: each message and each call of a session in full, to scroll, search and copy."""
 
 from __future__ import annotations
 
@@ -12,22 +9,28 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ostler.core.state import path_of
 from ostler.extensions.ui.themes import ThemeColors
+from ostler.history.item_builder import items_of
+from ostler.history.items import (
+    CallItem,
+    CallResult,
+    Item,
+    ReasoningItem,
+    TextItem,
+    UserItem,
+    image_text,
+)
 from ostler.permissions.rules import preview
 from ostler.schema.errors import UsageError
-from ostler.schema.events import AssistantMessage, ExtensionEntry, ToolResultFact, UserMessage
 from ostler.schema.facts import Fact
-from ostler.schema.messages import BlobRef, File, Image, Reasoning, Text, ToolCall, text_of
+from ostler.schema.messages import BlobRef, File, text_of
 from ostler.schema.text import cut, one_line, printable
-from ostler.tui.call_items import OpenCall
 from ostler.tui.editor.paste import copy
-from ostler.tui.item_builder import shell_item
 from ostler.tui.panels.panel import Panels
 from ostler.tui.render.boxes import framed, inside
 from ostler.tui.render.code import code_rows
 from ostler.tui.render.diff import change_rows
-from ostler.tui.render.images import image_words
+from ostler.tui.render.items import OpenCallView
 from ostler.tui.render.markdown import markdown_rows
 from ostler.tui.render.spans import BOLD, DIM, REVERSE, Piece, drawn, fitted, sgr, wrapped
 from ostler.tui.render.terminal_text import terminal_rows
@@ -41,7 +44,7 @@ class HistoryViewer:
         self._tui = tui
 
     async def choose(self) -> None:
-        """Whoever closes what was read is back in the list."""
+        """Closing an entry leads back to the list."""
         from ostler.tui.panels.picker import Choice, Picker
 
         tui, entries = self._tui, await self._entries()
@@ -90,7 +93,7 @@ class HistoryViewer:
         def renew(at: int) -> None:
             if entries[at].is_running:
                 for call in tui.transcript.calls:
-                    if call.block.call == entries[at].call:
+                    if call.item.call == entries[at].call:
                         entries[at] = open_entry(call)
             elif entries[at].output is not None and at not in asked:
                 asked.add(at)
@@ -135,43 +138,34 @@ class SessionEntry(msgspec.Struct, frozen=True):
 
 
 def entries_of(facts: Sequence[Fact]) -> list[SessionEntry]:
-    """Of the branch where the session stands, in their order."""
-    path = path_of(facts)
-    calls: dict[str, ToolCall] = {}
-    entries: list[SessionEntry] = []
-    for fact in facts:
-        if fact.seq not in path:
-            continue
-        match fact.event:
-            case UserMessage(hidden=False, content=content):
-                attached = [image_words(one) for one in content if isinstance(one, Image)]
-                attached += [one.name or one.media_type for one in content if isinstance(one, File)]
-                text = "\n".join(filter(None, [text_of(content), *(f"[{one}]" for one in attached)]))
-                entries.append(_said("you", text, fact.seq))
-            case AssistantMessage() as message:
-                calls |= {one.id: one for one in message.content if isinstance(one, ToolCall)}
-                entries += _answer(message, fact.seq)
-            case ToolResultFact() as result:
-                entries.append(_call(result, calls.pop(result.call, None), fact.seq))
-            case ExtensionEntry() as entry if (block := shell_item(entry)) is not None:
-                command = str(block.arguments["command"])
-                text = f"$ {command}\n{block.result}"
-                entries.append(
-                    SessionEntry(
-                        "call", f"! {one_line(command)}", text, block.arguments, block.result, seq=fact.seq
-                    )
-                )
-    return entries
+    """The entries on the path to the leaf, in their order; a call stands where its result does."""
+    entries = [entry for item in items_of(facts) if (entry := _entry(item)) is not None]
+    return sorted(entries, key=lambda entry: entry.seq)
 
 
-def open_entry(call: OpenCall) -> SessionEntry:
+def _entry(item: Item) -> SessionEntry | None:
+    match item:
+        case UserItem(hidden=False, content=content):
+            attached = [image_text(image) for image in item.images]
+            attached += [block.name or block.media_type for block in content if isinstance(block, File)]
+            text = "\n".join(filter(None, [text_of(content), *(f"[{name}]" for name in attached)]))
+            return _text_entry("you", text, item.seq)
+        case TextItem(complete=True, text=text) if text:
+            return _text_entry("answer", text, item.seq)
+        case ReasoningItem(complete=True, text=text):
+            return _text_entry("thought", text, item.seq)
+        case CallItem(result=result) if result is not None:
+            return _call_entry(item, result)
+    return None
+
+
+def open_entry(call: OpenCallView) -> SessionEntry:
     """A call that has no result yet, with what it has printed so far."""
-    block = call.block
+    item, arguments = call.item, call.item.arguments or {}
     printed = "\n".join(call.output.rows(10_000, None))
-    about = f"{block.name} {one_line(preview(block.name, block.arguments) or call.arguments.path)}"
-    return SessionEntry(
-        "call", about, printed, block.arguments, printed, is_running=block.stage == "running", call=block.call
-    )
+    about = f"{item.name} {one_line(preview(item.name, arguments) or call.arguments.path)}"
+    is_running = call.state == "running"
+    return SessionEntry("call", about, printed, arguments, printed, is_running=is_running, call=item.call)
 
 
 async def full_text(entry: SessionEntry, read: Callable[[BlobRef], Awaitable[bytes]]) -> SessionEntry:
@@ -193,29 +187,19 @@ def entry_rows(entry: SessionEntry, width: int, colors: ThemeColors | None) -> l
             return [drawn(row) for line in text.split("\n") for row in wrapped([Piece(line)], width)]
 
 
-def _said(who: Who, text: str, seq: int) -> SessionEntry:
+def _text_entry(who: Who, text: str, seq: int) -> SessionEntry:
     return SessionEntry(who, one_line(text[:400]) or "(no text)", text.strip("\n"), seq=seq)
 
 
-def _answer(message: AssistantMessage, seq: int) -> list[SessionEntry]:
-    if message.suppressed:
-        return []
-    entries: list[SessionEntry] = []
-    for block in message.content if message.shown is None else message.shown:
-        match block:
-            case Reasoning(text=text) if text.strip():
-                entries.append(_said("thought", text, seq))
-            case Text(text=text) if text.strip():
-                entries.append(_said("answer", text, seq))
-    return entries
-
-
-def _call(result: ToolResultFact, call: ToolCall | None, seq: int) -> SessionEntry:
-    arguments = _arguments(call)
-    images = [image_words(one) for one in result.content if isinstance(one, Image)]
-    text = "\n".join(filter(None, [text_of(result.content), *images]))
-    about = f"{result.name} {one_line(preview(result.name, arguments))}"
-    note = one_line(result.summary) or ("" if result.failed is None else result.failed)
+def _call_entry(call: CallItem, result: CallResult) -> SessionEntry:
+    arguments = call.arguments or {}
+    if not call.call:  # a person's `!command`
+        command = str(arguments["command"])
+        text = f"$ {command}\n{result.text}"
+        return SessionEntry("call", f"! {one_line(command)}", text, arguments, result.text, seq=result.seq)
+    text = "\n".join(filter(None, [result.text, *map(image_text, result.images)]))
+    about = f"{call.name} {one_line(preview(call.name, arguments))}"
+    note = one_line(result.summary) or result.failed or ""
     return SessionEntry(
         "call",
         f"{about} · {note}" if note else about,
@@ -224,16 +208,8 @@ def _call(result: ToolResultFact, call: ToolCall | None, seq: int) -> SessionEnt
         text,
         result.details,
         result.output,
-        seq,
+        result.seq,
     )
-
-
-def _arguments(call: ToolCall | None) -> dict[str, Any]:
-    try:
-        read = msgspec.json.decode(call.arguments) if call else {}
-    except msgspec.DecodeError:
-        return {}
-    return read if isinstance(read, dict) else {}
 
 
 def _call_rows(entry: SessionEntry, width: int, colors: ThemeColors | None) -> list[str]:

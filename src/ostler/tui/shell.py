@@ -1,6 +1,4 @@
-"""`!command` and `!!command`: run by the shell as they were typed, with their output live."""
-# MERGED: `!command` is run by the shell and told to the model; `!!command` is run and not told.
-# MERGED: `\\!` at the beginning is only a `!`.
+"""`!command` and `!!command`: shell commands with live output; the model receives only the first kind."""
 
 from __future__ import annotations
 
@@ -13,16 +11,16 @@ from typing import Any
 import msgspec
 
 from ostler.core.processes import find_program
+from ostler.history.call_items import shell_entry
+from ostler.history.items import CallItem, CallResult, CallStage
 from ostler.schema.errors import ToolFailed
+from ostler.schema.messages import Text
 from ostler.sessions.lease import hold_lease, renew_lease
 from ostler.sessions.session import Session
 from ostler.tools.child_process import ChildProcess, keep_in_background
 from ostler.tools.truncation import Tail, without_surrogates
-from ostler.tui.call_items import OpenCall
 from ostler.tui.conversation import Conversation
-from ostler.tui.item_builder import shell_entry
-from ostler.tui.items import CallItem
-from ostler.tui.render.items import ItemRenderer
+from ostler.tui.render.items import ItemRenderer, OpenCallView
 
 
 class ShellLine(msgspec.Struct, frozen=True):
@@ -51,7 +49,7 @@ TICK = 0.5
 
 
 class ShellCommands:
-    """Those that run now. They have no time limit: `stop` ends them, and so does leaving."""
+    """The running commands. They have no time limit: `stop` ends them, and so does leaving."""
 
     def __init__(
         self,
@@ -64,17 +62,18 @@ class ShellCommands:
         self._draw = draw
         self._changed = changed
         self._closed = closed
-        self._running: dict[asyncio.Task[Any], OpenCall] = {}
+        self._running: dict[asyncio.Task[Any], OpenCallView] = {}
 
     def __bool__(self) -> bool:
         return bool(self._running)
 
     async def run(self, line: ShellLine) -> None:
-        """To its end. Whoever cancels it only ends the command."""
+        """Runs a command to its end; cancelling only ends the command."""
         task = asyncio.current_task()
         assert task is not None
-        block = CallItem("", "!" if line.is_told else "!!", "running", {"command": line.command}, "execute")
-        self._running[task] = shown = OpenCall(block, time.monotonic())
+        name, arguments = "!" if line.is_told else "!!", {"command": line.command}
+        item = CallItem("", name=name, stage="running", arguments=arguments, tool_kind="execute")
+        self._running[task] = shown = OpenCallView(item, time.monotonic())
         ticking = asyncio.ensure_future(self._tick())
         try:
             await self._run(line, shown)
@@ -84,13 +83,13 @@ class ShellCommands:
             self._changed()
 
     async def _tick(self) -> None:
-        """One sees that the time goes on."""
+        """Draws the elapsed time."""
         while True:
             self._changed()
             await asyncio.sleep(TICK)
 
     async def stop(self) -> None:
-        """Ends all of them; what they printed so far is kept."""
+        """Ends all of them, with what they printed so far."""
         tasks = list(self._running)
         for task in tasks:
             task.cancel()
@@ -101,11 +100,11 @@ class ShellCommands:
         now = time.monotonic()
         rows: list[str] = []
         for shown in self._running.values():
-            shown.look(now)
+            shown.seconds = now - shown.since
             rows += self._draw.opened(shown, width, most)
         return rows[-most:]
 
-    async def _run(self, line: ShellLine, shown: OpenCall) -> None:
+    async def _run(self, line: ShellLine, shown: OpenCallView) -> None:
         session = self._conversation().session
         tail = Tail()
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -113,7 +112,7 @@ class ShellCommands:
         def take(piece: bytes) -> None:
             text = decoder.decode(piece)
             tail.feed(text)
-            shown.print(text)
+            shown.output.feed(text)
             self._changed()
 
         if not session.is_running:
@@ -125,17 +124,16 @@ class ShellCommands:
             output = without_surrogates(kept.text).replace("\0", "\ufffd").rstrip("\n")
             if kept.truncated:
                 output = f"[the last {kept.lines} of {kept.total_lines} lines]\n{output}"
-            block = msgspec.structs.replace(
-                shown.block,
-                stage="failed" if note else "done",
-                result="\n".join(filter(None, (output, note))) or "(no output)",
-                seconds=time.monotonic() - shown.since,
-            )
-            if not line.is_told:
-                self._closed(block)
+            text = "\n".join(filter(None, (output, note))) or "(no output)"
+            seconds = time.monotonic() - shown.since
+            if line.is_told:
+                entry = shell_entry(line.command, text, failed=bool(note), seconds=seconds)
+                session.journal.record(entry)
+                await session.journal.commit()
                 return
-            session.journal.record(shell_entry(block))
-            await session.journal.commit()
+            result = CallResult(content=(Text(text),), duration_ms=round(seconds * 1000))
+            stage: CallStage = "failed" if note else "done"
+            self._closed(msgspec.structs.replace(shown.item, stage=stage, result=result))
 
 
 async def _run_shell(session: Session, command: str, take: Callable[[bytes], None]) -> str:

@@ -1,6 +1,4 @@
-"""What a session is doing right now, in a few words."""
-# MERGED: The last row of the terminal: what happens, with which model, at what cost, in how full a context.
-# MERGED: Reads the meters: what a session costs and holds, what is left of its limits, and where it works.
+"""The status row: what the session does, with which model, at what cost, and how full its context is."""
 
 from __future__ import annotations
 
@@ -9,20 +7,23 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ostler.context.session_context import SessionContext
 from ostler.core.run_state import RunState
 from ostler.history.costs import dollars
+from ostler.history.items import CallItem
 from ostler.permissions.rules import preview
 from ostler.schema import events
 from ostler.schema.events import ChildEnded, ChildUsed, Limits, Totals
 from ostler.schema.text import cells
 from ostler.sessions.session import Session
 from ostler.store.paths import below_home
-from ostler.tui.item_builder import Transcript
-from ostler.tui.items import CallItem
+
+if TYPE_CHECKING:
+    from ostler.tui.transcript import TranscriptView
 
 _BESIDE = {"compaction": "compacting", "summary": "compacting", "title": "finding a title"}
 
@@ -30,9 +31,9 @@ _WAITS = {"question": "waiting for you", "pending": "waiting for a result", "pau
 
 
 class Activity:
-    """Follows the events of a session. Nothing is said while no run is under way."""
+    """What the open run does, in a few words; empty while no run is open."""
 
-    def __init__(self, transcript: Transcript, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, transcript: TranscriptView, now: Callable[[], float] = time.monotonic) -> None:
         self._transcript = transcript
         self._now = now
         self._words = ""
@@ -65,16 +66,16 @@ class Activity:
         return self._words and (self._at_work() or self._words)
 
     def _at_work(self) -> str:
-        """What the calls do that are written or run at the moment."""
+        """What the calls do that are written or running."""
         calls = self._transcript.calls
-        running = [call for call in calls if call.block.stage == "running"]
+        running = [call for call in calls if call.state == "running"]
         if len(running) > 1:
             return f"running {len(running)} calls"
         for call in running:
-            return f"running {call.block.name} {_about(call.block)}"
+            return f"running {call.item.name} {_about(call.item)}"
         for call in calls:
-            if call.block.stage == "writing":
-                return f"writing {call.arguments.path or f'a call of {call.block.name}'}"
+            if call.state == "writing":
+                return f"writing {call.arguments.path or f'a call of {call.item.name}'}"
         return ""
 
     def join(self, run: RunState, seconds: float, asked: Iterable[str]) -> None:
@@ -128,9 +129,10 @@ class Activity:
         self._words, self._stage_since, self._retry_at = words, self._now(), None
 
 
-def _about(block: CallItem) -> str:
-    title = block.display.title_for(block.arguments) if block.display else ""
-    return title or preview(block.name, block.arguments)
+def _about(call: CallItem) -> str:
+    arguments = call.arguments or {}
+    title = call.display.title_for(arguments) if call.display else ""
+    return title or preview(call.name, arguments)
 
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

@@ -16,11 +16,12 @@ from prompt_toolkit.output import Output
 
 from ostler.app.question_queue import QuestionQueue
 from ostler.extensions.ui.themes import ThemeColors
+from ostler.history.items import Level
 from ostler.schema.events import Event, QuestionAsked
 from ostler.schema.facts import Fact
 from ostler.sessions.session import Session
 from ostler.tools import LazyTool
-from ostler.tui.call_items import ChildQuestions
+from ostler.tui.child_questions import ChildQuestions
 from ostler.tui.command_context import SessionSwitch
 from ostler.tui.commands.registry import Commands
 from ostler.tui.composer import Composer
@@ -30,17 +31,15 @@ from ostler.tui.extension_keys import give_keys_to_extensions
 from ostler.tui.extension_ui import PROMPT, ExtensionViews
 from ostler.tui.front_end import TuiFrontEnd
 from ostler.tui.inline_app import Editing, InlineApp
-from ostler.tui.item_builder import Transcript
-from ostler.tui.items import Level, NoticeItem
 from ostler.tui.keys import key_bindings
 from ostler.tui.model_setup import ModelFallback
 from ostler.tui.notifications import Notifier, Notify
 from ostler.tui.panels.panel import Panel, Panels
 from ostler.tui.panels.question import AskedPanel
-from ostler.tui.render.items import ItemRenderer
+from ostler.tui.render.items import ItemRenderer, notice
 from ostler.tui.render.spans import apart
 from ostler.tui.status import Activity, MeterReader, Meters, activity_parts, fitting, status_parts
-from ostler.tui.transcript import TranscriptPrinter, last_rows, restored_facts, tail_rows
+from ostler.tui.transcript import TranscriptPrinter, TranscriptView, last_rows, restored_facts, tail_rows
 
 if TYPE_CHECKING:
     from ostler.core.harness import Harness
@@ -100,7 +99,7 @@ class TerminalUI:
         self.face = face
         self.questions = questions
         self.panels = Panels(lambda: self.app.refresh())
-        self.transcript = Transcript(cwd=session.harness.cwd)
+        self.transcript = TranscriptView(cwd=session.harness.cwd)
         self.rows = ItemRenderer()
         self.commands = Commands(self)
         self.extensions = ExtensionViews(
@@ -215,7 +214,7 @@ class TerminalUI:
             self.meter.take(event)
             self.rescue.take(event)
             self.notifier.take(event, self.activity.run_seconds)
-        closed = self.transcript.take(self.writing.waiting.take(told))
+        closed = self.transcript.take(self.writing.waiting.take(batch))
         self.extensions.see(batch)
         if closed:
             self.printing.take(closed)
@@ -242,7 +241,7 @@ class TerminalUI:
     async def show(self, conversation: Conversation) -> None:
         """Another session in place of the one that was left."""
         self.conversation = conversation
-        self.transcript = Transcript(cwd=conversation.harness.cwd)
+        self.transcript = TranscriptView(cwd=conversation.harness.cwd)
         self.activity = Activity(self.transcript)
         self.meter = MeterReader(conversation.session, self.activity)
         state = conversation.session.state
@@ -333,7 +332,7 @@ class TerminalUI:
 
     def say(self, text: str, level: Level = "info") -> None:
         """Something that a command has to tell."""
-        self.app.print(self.rows.closed(NoticeItem(text, level), self.app.size.columns))
+        self.app.print(self.rows.closed(notice(text, level), self.app.size.columns))
 
     def show_thoughts(self) -> None:
         """What the model thought last, which was folded."""

@@ -9,15 +9,19 @@ from pathlib import Path
 import pytest
 
 from ostler.extensions.ui.types import InputDialog, MultiSelectDialog, SelectDialog, as_data
+from ostler.history.items import PrintedItem, RunEndItem, UserItem
 from ostler.schema.errors import CallRefused
 from ostler.schema.events import Printed, QuestionAsked
+from ostler.schema.messages import File, Text
 from ostler.schema.outcomes import Question
+from ostler.schema.usage import Totals, Usage
 from ostler.testkit.vendors import call, turn
-from ostler.tui.items import CallItem, NoticeItem, PrintedItem, RunEndItem, UserItem
-from ostler.tui.plain.items import block_words
+from ostler.tui.plain.items import item_lines
 from ostler.tui.plain.panels import PlainQuestions
+from ostler.tui.render.items import notice
 from tests.support.command import Ostler
 from tests.support.fixtures import Open, Serve
+from tests.tui.rows import call_item
 from tests.tui.terminal import Terminal
 
 ASKS = """
@@ -115,18 +119,20 @@ def test_an_extension_asks_and_prints_in_plain_lines(open_tui: Open, serve: Serv
 
 
 def test_blocks_are_said_in_words() -> None:
-    written = CallItem(
-        "c1", "bash", "failed", {"command": "make"}, "execute", result="\x1b[31mbad\x1b[0m\n" * 30
-    )
-    words = block_words(written)
+    written = call_item("bash", "failed", {"command": "make"}, "execute", result="\x1b[31mbad\x1b[0m\n" * 30)
+    words = item_lines(written)
     assert words[:2] == ["result of bash failed", "bad"]
     assert words[-1] == "and 10 more lines"
-    read = CallItem("c2", "read", "done", {"path": "a"}, "read", result="content", summary="3 lines")
-    assert block_words(read) == ["result of read: 3 lines"]
-    assert block_words(NoticeItem("look out", "warning")) == ["warning: look out"]
-    assert block_words(UserItem("hi", ("a.png",))) == ["You: hi", "attached: a.png"]
-    assert block_words(PrintedItem(Printed("x\x07", "error", "demo"))) == ["demo: error: x\ufffd"]
-    assert block_words(RunEndItem("limit", "max steps", 2, 1500, 0.5, 65.0)) == [
+    read = call_item("read", "done", {"path": "a"}, "read", result="content", summary="3 lines")
+    assert item_lines(read) == ["result of read: 3 lines"]
+    assert item_lines(notice("look out", "warning")) == ["warning: look out"]
+    assert item_lines(UserItem("", content=(Text("hi"), File("image/png", name="a.png")))) == [
+        "You: hi",
+        "attached: a.png",
+    ]
+    assert item_lines(PrintedItem("", printed=Printed("x\x07", "error", "demo"))) == ["demo: error: x\ufffd"]
+    own = Totals(tool_calls=2, usage=Usage(input_tokens=1500, cost=0.5), duration_ms=65_000)
+    assert item_lines(RunEndItem("", status="limit", reason="max steps", own=own)) == [
         "limit, max steps, 2 calls, 1.5k tokens, $0.50, 1:05"
     ]
 

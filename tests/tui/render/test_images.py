@@ -9,15 +9,15 @@ from io import BytesIO
 import pytest
 from PIL import Image as Pixels
 
+from ostler.history.items import image_text
 from ostler.schema.messages import Image
 from ostler.testkit.vendors import call, turn
-from ostler.tui.items import CallItem
-from ostler.tui.plain.items import block_words
-from ostler.tui.render.images import Images, Way, cells_for, image_words, picture_rows, way_to_draw
+from ostler.tui.plain.items import item_lines
+from ostler.tui.render.images import Images, Way, cells_for, picture_rows, way_to_draw
 from ostler.tui.render.items import ItemRenderer
 from tests.support.command import Ostler
 from tests.support.fixtures import Open, Serve
-from tests.tui.rows import plain
+from tests.tui.rows import call_item, plain
 
 
 def picture(width: int, height: int, kind: str = "PNG") -> Image:
@@ -50,11 +50,11 @@ def test_a_terminal_gets_what_it_says_it_can_draw_unless_a_way_is_named(
 
 
 def test_a_picture_is_said_in_a_line() -> None:
-    assert re.fullmatch(r"image · image/png · 640×480 · [\d.]+ KiB", image_words(picture(640, 480)))
-    assert image_words(Image("image/png", url="https://x.test/a.png")) == (
+    assert re.fullmatch(r"image · image/png · 640×480 · [\d.]+ KiB", image_text(picture(640, 480)))
+    assert image_text(Image("image/png", url="https://x.test/a.png")) == (
         "image · image/png · https://x.test/a.png"
     )
-    assert image_words(Image("image/png", "not base64")) == "image · image/png"
+    assert image_text(Image("image/png", "not base64")) == "image · image/png"
 
 
 def test_a_picture_takes_no_more_cells_than_allowed_and_rows_are_rounded_up() -> None:
@@ -98,10 +98,10 @@ def test_what_is_no_picture_is_not_drawn() -> None:
 
 
 def test_a_result_with_a_picture_says_so_also_to_a_screen_reader() -> None:
-    block = CallItem("c", "read", "done", {"path": "a.png"}, "read", images=(picture(10, 10),))
-    row = image_words(block.images[0])
+    block = call_item("read", "done", {"path": "a.png"}, "read", images=(picture(10, 10),))
+    row = image_text(picture(10, 10))
     assert f"│ {row}" in plain(ItemRenderer().closed(block, 60))
-    assert row in block_words(block)
+    assert row in item_lines(block)
 
 
 def test_a_picture_that_was_read_is_drawn_below_its_call(

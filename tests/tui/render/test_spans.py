@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostler.extensions.api import ExtensionAPI as ExtensionApi
+from ostler.history.items import UserItem
+from ostler.schema.messages import Text
 from ostler.testkit.vendors import call, turn
-from ostler.tui.items import CallItem, UserItem
 from ostler.tui.render.boxes import notice_rows
 from ostler.tui.render.code import code_rows
 from ostler.tui.render.diff import diff_lines, diff_rows
@@ -32,7 +33,7 @@ from tests.support.attach import attaching
 from tests.support.command import Ostler, use, wait_until
 from tests.support.fixtures import Open, Serve
 from tests.tui.in_process import shown
-from tests.tui.rows import COLORS, plain
+from tests.tui.rows import COLORS, call_item, plain
 from tests.tui.terminal import Terminal
 from tests.tui.test_terminal_ui_screens import Tmux
 from tests.tui.test_terminal_ui_screens import tmux as tmux
@@ -93,7 +94,9 @@ def _diff(path: str) -> str:
 
 DRAWN = {
     "a notice": lambda path, width: notice_rows(f"written to {path}, and more", width, COLORS),
-    "a prompt": lambda path, width: ItemRenderer().closed(UserItem(f"look at {path} please"), width),
+    "a prompt": lambda path, width: ItemRenderer().closed(
+        UserItem("", content=(Text(f"look at {path} please"),)), width
+    ),
     "a paragraph": lambda path, width: markdown_rows(f"Some words, then {path} and *more*.", width, COLORS),
     "plain words": lambda path, width: markdown_rows(f"Some words, then {path} and more", width, COLORS),
     "a list": lambda path, width: markdown_rows(
@@ -110,10 +113,10 @@ DRAWN = {
     "a diff": lambda path, width: diff_rows(diff_lines(_diff(path)), width, COLORS),
     "output": lambda path, width: terminal_rows(f"\x1b[1mwrote\x1b[0m {path} in 3 s", width, COLORS),
     "a call": lambda path, width: ItemRenderer(COLORS).closed(
-        CallItem("c", "bash", "done", {"command": "x"}, "execute", result=f"wrote {path} in 3 s"), width
+        call_item("bash", "done", {"command": "x"}, "execute", result=f"wrote {path} in 3 s"), width
     ),
     "a refusal": lambda path, width: ItemRenderer().closed(
-        CallItem("c", "bash", "refused", {"command": "x"}, "execute", result=f"not {path} of all"), width
+        call_item("bash", "refused", {"command": "x"}, "execute", result=f"not {path} of all"), width
     ),
 }
 

@@ -1,5 +1,8 @@
-"""The history of a session, as an extension reads it and changes it: messages, entries, the tree."""
-# MERGED: The tree of a session's entries as data for extensions, made of its facts.
+"""The history of a session, as an extension reads it and changes it: messages, entries, the tree.
+
+Texts are what the model receives, also where people see something else: they come from the facts, not from
+transcript items.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import msgspec
 
 from ostler.core.state import SessionState, path_of
 from ostler.extensions.context_api.models import complete, lease_held
+from ostler.history.tree import SessionTree
 from ostler.schema import events
 from ostler.schema.errors import NotFound, SessionBusy, UsageError
 from ostler.schema.facts import Fact, storage_problem
@@ -82,12 +86,11 @@ class Tree:
     """The entries of one moment."""
 
     def __init__(self, facts: Sequence[Fact], state: SessionState) -> None:
+        tree = SessionTree(facts)
         self._entries = {fact.seq: fact for fact in facts if fact.parent is not None}
         self._labels = state.labels
-        self._path = path_of(facts)
-        self._children: dict[int, list[int]] = {}
-        for fact in self._entries.values():
-            self._children.setdefault(fact.parent or 0, []).append(fact.seq)
+        self._path = tree.path
+        self._children = tree.children
         called = [fact.event for fact in facts if fact.type == "model_called"]
         self._models = {one.id: one.model for one in called if isinstance(one, events.ModelCalled)}
 

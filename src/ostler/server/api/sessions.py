@@ -16,7 +16,7 @@ from ostler.core.harness import harness_without_model
 from ostler.core.state import leaf_of
 from ostler.core.store import SessionSummary
 from ostler.history.export import EXTENSIONS, export_text, file_name
-from ostler.history.tree import Node, nodes_of
+from ostler.history.tree import Node, SessionTree
 from ostler.schema import events
 from ostler.schema.errors import NotFound, OstlerError, SessionBusy, UsageError
 from ostler.schema.events import Audited, SessionListed
@@ -216,7 +216,7 @@ class Tree(msgspec.Struct, frozen=True):
 async def show_tree(server: ServerState, session: str) -> Tree:
     """All entries of a session, each with its parent"""
     facts = await server.store.read(session)
-    return Tree(leaf_of(facts), nodes_of(facts))
+    return Tree(leaf_of(facts), SessionTree(facts).nodes)
 
 
 class ForkAt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

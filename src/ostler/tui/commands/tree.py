@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ostler.core.state import path_of
-from ostler.history.tree import Node, nodes_of, placed
+from ostler.history.items import first_text
+from ostler.history.tree import Node, SessionTree, placed
 from ostler.schema.errors import UsageError
 from ostler.schema.events import AssistantMessage, Audited, RequestRefused, UserMessage
 from ostler.schema.facts import Fact
@@ -17,7 +18,6 @@ from ostler.schema.messages import text_of
 from ostler.schema.requests import Fork, Label, Navigate
 from ostler.schema.text import cut, one_line
 from ostler.tui.commands.registry import Command
-from ostler.tui.items import item_text
 from ostler.tui.panels.panel import TextLine
 from ostler.tui.panels.picker import NOTHING, Choice, Picker
 
@@ -51,7 +51,7 @@ on them."""
 
 def tree_choices(facts: Sequence[Fact], shown: str) -> list[Choice]:
     """The entries with their numbers. Where the session stands is marked, or the nearest one before it."""
-    nodes = nodes_of(facts)
+    nodes = SessionTree(facts).nodes
     is_wanted = FILTERS[shown]
     rows = list(placed(nodes) if is_wanted is None else placed(_kept(nodes, facts, is_wanted), is_whole=True))
     present = max((node.seq for node, _ in rows if node.on_path), default=0)
@@ -257,13 +257,13 @@ def _choice(prompt: Fact, about: str) -> Choice:
 
 
 def _text(prompt: Fact) -> str:
-    return item_text(prompt.event.content) if isinstance(prompt.event, UserMessage) else ""
+    return first_text(prompt.event.content) if isinstance(prompt.event, UserMessage) else ""
 
 
 def _place(entry: int, facts: Sequence[Fact]) -> str:
     if not entry:
         return "is the beginning"
-    text = next((node.text for node in nodes_of(facts) if node.seq == entry), "")
+    text = next((node.text for node in SessionTree(facts).nodes if node.seq == entry), "")
     return f"follows #{entry}{', ' if text else ''}{cut(text, _SHOWN)}"
 
 

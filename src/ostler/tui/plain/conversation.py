@@ -1,8 +1,8 @@
-"""A conversation in plain lines, one after the other: for screen readers and for the simplest terminals.
+"""A conversation in plain lines, for screen readers and for the simplest terminals.
 
-Nothing is drawn twice, nothing moves, nothing is said by colour or place. The terminal itself edits the line.
+Nothing is drawn twice, nothing moves, and colour and position have no meaning. The terminal itself edits the
+line.
 """
-# MERGED: What commands, and leaving for another session, need of a face: in plain lines.
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from ostler.app.remote_sessions import RemoteSessions, as_typed
 from ostler.core.store import Store
 from ostler.extensions.ui.front_end import Headless
 from ostler.extensions.ui.themes import ThemeRegistry
+from ostler.history.items import Level, UserItem
 from ostler.schema import events
 from ostler.schema.errors import OstlerError
 from ostler.schema.events import Event, QuestionAsked
@@ -30,15 +31,13 @@ from ostler.tui.command_context import SessionSwitch
 from ostler.tui.commands.registry import Commands
 from ostler.tui.conversation import Conversation
 from ostler.tui.editor.chips import Chips, PromptDraft
-from ostler.tui.item_builder import Transcript
-from ostler.tui.items import Level, NoticeItem, UserItem
 from ostler.tui.model_setup import ModelFallback
-from ostler.tui.plain.items import block_words, call_words, plain, printed_text
+from ostler.tui.plain.items import call_words, item_lines, plain, printed_text
 from ostler.tui.plain.panels import PlainPanels, PlainQuestions
 from ostler.tui.prompt_queue import PromptQueue
-from ostler.tui.render.items import ItemRenderer
+from ostler.tui.render.items import ItemRenderer, notice
 from ostler.tui.shell import ShellCommands, shell_line
-from ostler.tui.transcript import restored_facts
+from ostler.tui.transcript import TranscriptView, restored_facts
 
 _WIDE = 1000
 """Columns: nothing is cut that is read out."""
@@ -60,7 +59,7 @@ class PlainContext:
                 lambda: self.conversation,
                 ItemRenderer(),
                 lambda: None,
-                lambda block: face.say(*block_words(block)),
+                lambda block: face.say(*item_lines(block)),
             ),
             PromptQueue(lambda: self.conversation, _Line(face), ItemRenderer(), lambda: None),
         )
@@ -72,7 +71,7 @@ class PlainContext:
         return None
 
     def say(self, text: str, level: Level = "info") -> None:
-        self.face.say(*block_words(NoticeItem(text, level)))
+        self.face.say(*item_lines(notice(text, level)))
 
     def write(self, text: str) -> None:
         real_stdout().write(text)
@@ -217,7 +216,7 @@ class PlainConversation:
 
     def __init__(self, session: Session, face: PlainFrontEnd) -> None:
         self._face = face
-        self._transcript = Transcript()
+        self._transcript = TranscriptView()
         self.desk = PlainContext(self, face, Conversation(session, None, self.see))
         self._left = asyncio.Event()
         self.is_terminated = False
@@ -260,11 +259,11 @@ class PlainConversation:
     async def _tell_earlier(self) -> None:
         facts, _ = await restored_facts(self._conversation.session.journal, EARLIER)
         for block in self._transcript.take(facts)[-EARLIER:]:
-            self._face.say(*block_words(block))
+            self._face.say(*item_lines(block))
 
     async def show(self, conversation: Conversation) -> None:
         """Another session in place of the one that was left."""
-        self._transcript = Transcript()
+        self._transcript = TranscriptView()
         state = conversation.session.state
         self._face.say(f"session {state.id} {state.title}".rstrip() if state.leaf else "a new session begins")
         await self._tell_earlier()
@@ -294,7 +293,7 @@ class PlainConversation:
                 if isinstance(block, UserItem) and block.text in self._said:
                     self._said.remove(block.text)
                 else:
-                    self._face.say(*block_words(block))
+                    self._face.say(*item_lines(block))
             self.desk.rescue.take(event)
             match event:
                 case events.ToolCalled(name=name, arguments=arguments):

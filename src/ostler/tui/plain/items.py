@@ -1,5 +1,4 @@
-"""Blocks in words: for a screen reader, nothing is said by colours, frames or places."""
-# MERGED: What extensions show, said when a person asks for it: in plain lines nothing stays in sight.
+"""Items as plain lines, for screen readers; and what extensions show, which is printed on request."""
 
 from __future__ import annotations
 
@@ -7,26 +6,29 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ostler.history.costs import dollars
-from ostler.permissions.rules import preview
-from ostler.schema.text import one_line, printable
-from ostler.tui.items import (
+from ostler.history.items import (
     CallItem,
-    Item,
+    CallResult,
+    ChildItem,
     NoticeItem,
     PrintedItem,
     ReasoningItem,
     RunEndItem,
-    TextItem,
     UserItem,
+    image_text,
 )
+from ostler.permissions.rules import preview
+from ostler.schema.text import one_line, printable
+from ostler.schema.usage import Totals
 from ostler.tui.status import elapsed, short
 
 if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
+    from ostler.tui.render.items import PrintableItem
 
 
 RESULT_LINES = 20
-"""Of a result that are read out; how many more there are is said."""
+"""Of a result; then only their number is printed."""
 
 
 _SEQUENCES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
@@ -34,17 +36,16 @@ _SEQUENCES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b
 _LEVELS = {"info": "note", "warning": "warning", "error": "error"}
 
 
-def block_words(block: Item) -> list[str]:
-    """Lines. Thoughts are left out: that there were some was said when they began."""
-    match block:
-        case UserItem(text=text, attachments=attached):
-            return [f"You: {plain(text)}", *(f"attached: {one_line(name)}" for name in attached)]
-        case TextItem(part=part):
-            return plain(part.text).strip("\n").split("\n")
+def item_lines(item: PrintableItem) -> list[str]:
+    """The lines of an item. Reasoning has none."""
+    match item:
+        case UserItem():
+            attached = [f"attached: {one_line(name)}" for name in item.attachments]
+            return [f"You: {plain(item.text)}", *attached]
         case ReasoningItem():
             return []
         case CallItem():
-            return _call(block)
+            return _call(item)
         case NoticeItem(text=text, level=level):
             return [f"{_LEVELS[level]}: {plain(text)}"]
         case PrintedItem(printed=printed):
@@ -53,54 +54,72 @@ def block_words(block: Item) -> list[str]:
             mark = "error: " if printed.level == "error" else ""
             return f"{who}{mark}{title}{plain(printed.text)}".split("\n")
         case RunEndItem():
-            return [_receipt(block)]
+            return [_run_end(item)]
+        case _:
+            return plain(item.part.text).strip("\n").split("\n")
 
 
 def call_words(name: str, arguments: dict[str, object] | None) -> str:
-    """A call that begins."""
+    """The line of a call that begins."""
     return f"calling {name}: {one_line(preview(name, arguments or {}))}"
 
 
-def _call(block: CallItem) -> list[str]:
-    how = "" if block.stage == "done" else f" {block.stage}"
-    said = [f"result of {block.name}{how}: {one_line(block.summary)}".removesuffix(": ")]
-    if block.images:
-        from ostler.tui.render.images import image_words
-
-        said += map(image_words, block.images)
-    if block.kind in ("read", "search") and block.stage == "done":
-        return said
-    diff = (block.details or {}).get("diff")
-    lines = plain(str(diff) if diff and block.stage == "done" else block.result).strip("\n").split("\n")
-    shown = [line for line in lines if line and line != block.summary][:RESULT_LINES]
-    if len(lines) > len(shown) == RESULT_LINES:
-        shown.append(f"and {len(lines) - RESULT_LINES} more lines")
-    return [*said, *shown]
-
-
-def _receipt(block: RunEndItem) -> str:
-    said = [block.status]
-    if block.reason and block.reason != block.status:
-        said.append(one_line(block.reason))
-    return ", ".join([*said, *taken(block)])
+def _call(call: CallItem) -> list[str]:
+    result = call.result or CallResult()
+    is_done = call.stage == "done"
+    how = "" if is_done else f" {stage_text(call)}"
+    first = [f"result of {call.name}{how}: {one_line(result.summary)}".removesuffix(": ")]
+    first += map(image_text, result.images)
+    if call.tool_kind in ("read", "search") and is_done:
+        return first
+    text = result.diff if result.diff and is_done else result.text
+    lines = plain(text).strip("\n").split("\n")
+    rest = [line for line in lines if line and line != result.summary][:RESULT_LINES]
+    if len(lines) > len(rest) == RESULT_LINES:
+        rest.append(f"and {len(lines) - RESULT_LINES} more lines")
+    return [*first, *rest]
 
 
-def taken(block: RunEndItem) -> list[str]:
-    """What a run took."""
-    said = [f"{block.tools} call{'' if block.tools == 1 else 's'}"] if block.tools else []
-    if block.tokens is None:
-        said.append("tokens unknown")
-    elif block.tokens:
-        said.append(f"{short(block.tokens)} tokens")
-    if block.cost:
-        said.append(dollars(block.cost))
-    if block.seconds >= 1:
-        said.append(elapsed(block.seconds))
-    return said
+def stage_text(call: CallItem) -> str:
+    return "stopped" if call.stage == "cancelled" else call.stage
+
+
+def child_line(child: ChildItem) -> str:
+    """What a child does, or how it ended and what it cost."""
+    if child.status == "running":
+        return child.activity or " ".join(child.task.split())[:200]
+    totals = (child.totals or Totals()) + child.children
+    calls = f"{totals.tool_calls} call{'' if totals.tool_calls == 1 else 's'}" if totals.tool_calls else ""
+    cost = dollars(totals.least_cost) if totals.least_cost else ""
+    status = child.reason if child.status != "completed" and child.reason else child.status
+    return " · ".join(part for part in (status, calls, cost) if part)
+
+
+def _run_end(item: RunEndItem) -> str:
+    parts: list[str] = [item.status]
+    if item.reason and item.reason != item.status:
+        parts.append(one_line(item.reason))
+    return ", ".join([*parts, *run_totals(item)])
+
+
+def run_totals(item: RunEndItem) -> list[str]:
+    """The calls, tokens, cost and time of a run."""
+    totals = item.own + item.children
+    usage, seconds = totals.usage, item.own.duration_ms / 1000
+    parts = [f"{totals.tool_calls} call{'' if totals.tool_calls == 1 else 's'}"] if totals.tool_calls else []
+    if usage.total_tokens:
+        parts.append(f"{short(usage.total_tokens)} tokens")
+    elif item.status == "completed" and usage.cost is None:
+        parts.append("tokens unknown")
+    if usage.cost:
+        parts.append(dollars(usage.cost))
+    if seconds >= 1:
+        parts.append(elapsed(seconds))
+    return parts
 
 
 def plain(text: str) -> str:
-    """Without styles, and without what a terminal would obey."""
+    """The text without styles and control characters."""
     return printable(_SEQUENCES.sub("", text)).expandtabs(4)
 
 
@@ -110,7 +129,7 @@ _COLUMNS = 80
 
 
 async def printed_text(host: ExtensionHost | None, session: str) -> list[str]:
-    """In the order of the terminal; a line for each, and more for what has more."""
+    """What extensions show, in the order of the terminal."""
     values = host.live_values(session) if host else {}
     said: list[str] = []
     for kind in _NAMES:

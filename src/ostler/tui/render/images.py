@@ -1,18 +1,16 @@
-"""Pictures in a terminal: drawn where it can draw, and always said in a line."""
-# MERGED: Which way of drawing pictures a terminal understands.
+"""Images in a terminal: which protocol it understands, and the rows of an image."""
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
-from binascii import Error as NoBase64
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from io import BytesIO
 from typing import TYPE_CHECKING, Literal
 
 from ostler.context.tokenizers import picture_size
+from ostler.history.items import image_bytes
 from ostler.schema.messages import Image
 from ostler.tools.media import small_picture
-from ostler.tools.truncation import size_text
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Pixels
@@ -54,28 +52,9 @@ _LARGEST = 1_000_000
 _CHUNK = 4096
 
 
-def image_words(image: Image) -> str:
-    """`image · image/png · 640×480 · 12.3 KiB`, as far as it is known."""
-    content = content_of(image)
-    size = picture_size(content)
-    known = [
-        f"{size[0]}×{size[1]}" if size else "",
-        size_text(len(content)) if content else "",
-        image.url if not content else "",
-    ]
-    return " · ".join(filter(None, ["image", image.media_type, *known]))
-
-
-def content_of(image: Image) -> bytes:
-    try:
-        return b64decode(image.data)
-    except (NoBase64, ValueError):
-        return b""
-
-
 def picture_rows(image: Image, way: Way, width: int) -> list[str]:
     """None where it cannot be drawn. Takes its time: not for the event loop."""
-    content = content_of(image)
+    content = image_bytes(image)
     size = picture_size(content)
     if not way or size is None or 0 in size:
         return []

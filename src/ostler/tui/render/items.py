@@ -1,36 +1,45 @@
-"""How blocks are drawn: closed ones whole, open ones by their end."""
+"""How items are drawn: closed ones in full, open ones by their end."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from ostler.core.lazy import lazy_module
 from ostler.core.tool import default_summary
 from ostler.extensions.ui.themes import ThemeColors
-from ostler.permissions.rules import preview
-from ostler.schema.messages import Text
-from ostler.schema.text import cells, cut, cut_start, one_line, printable
-from ostler.tui.call_items import OpenCall
-from ostler.tui.items import (
+from ostler.history.items import (
     CallItem,
     ChildItem,
-    Item,
+    Level,
     NoticeItem,
     PrintedItem,
     ReasoningItem,
     RunEndItem,
-    TextItem,
     UserItem,
+    image_text,
 )
-from ostler.tui.plain.items import taken
+from ostler.permissions.rules import preview
+from ostler.schema.messages import Text
+from ostler.schema.text import cells, cut, cut_start, one_line, printable
+from ostler.tui.plain.items import child_line, run_totals, stage_text
 from ostler.tui.render.boxes import framed, inside, notice_rows, printed_rows, user_rows
 from ostler.tui.render.diff import change_rows
 from ostler.tui.render.markdown import markdown_rows, part_rows
 from ostler.tui.render.spans import DIM, Piece, drawn, fitted, folded, sgr, styled, tint, wrapped
-from ostler.tui.render.terminal_text import terminal_rows
+from ostler.tui.render.terminal_text import TerminalText, terminal_rows
 from ostler.tui.status import Part, elapsed
+
+if TYPE_CHECKING:
+    from ostler.tui.render import call_arguments
+    from ostler.tui.render.call_arguments import ArgumentsStream
+    from ostler.tui.render.markdown_stream import Part as MarkdownPart
+else:
+    call_arguments = lazy_module("ostler.tui.render.call_arguments")
 
 RESULT_ROWS = 12
 """Of a result that is not a change of a file."""
@@ -52,8 +61,70 @@ _ENDS = {"completed": "✓", "cancelled": "■", "refused": "✗", "limit": "■
 _SEQUENCE = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\")
 
 
+class TextPart(msgspec.Struct, frozen=True):
+    """A part of an answer: a paragraph, a list, a piece of code."""
+
+    part: MarkdownPart
+
+
+PrintableItem = UserItem | TextPart | ReasoningItem | CallItem | NoticeItem | PrintedItem | RunEndItem
+
+
+def notice(text: str, level: Level = "info") -> NoticeItem:
+    return NoticeItem("", text=text, level=level)
+
+
+class OpenCallView:
+    """A call without a result, as it is drawn: its arguments grow, then its output does."""
+
+    def __init__(self, item: CallItem, since: float, cwd: Path | None = None) -> None:
+        self.item = item
+        self.since = since
+        self.seconds = 0.0
+        self.output = TerminalText()
+        self._has_started = item.stage == "running"
+        self._cwd = cwd
+        self._unread: list[str] = []
+        self._has_arguments = False
+        self._arguments: ArgumentsStream | None = None
+        self.write(item.arguments_text)
+        self._take_arguments(item)
+
+    def write(self, fragment: str) -> None:
+        if fragment:
+            self._unread.append(fragment)
+            self._has_arguments = True
+
+    def change(self, item: CallItem, now: float) -> None:
+        if item.stage == "running" and not self._has_started:
+            self._has_started, self.since = True, now
+        self.item = item
+        self._take_arguments(item)
+
+    def _take_arguments(self, item: CallItem) -> None:
+        """The arguments of a call whose text did not stream."""
+        if not self._has_arguments and item.arguments is not None:
+            self.write(item.arguments_text or msgspec.json.encode(item.arguments).decode())
+
+    @property
+    def state(self) -> Literal["writing", "waiting", "running"]:
+        if self._has_started:
+            return "running"
+        return "writing" if self.item.arguments is None else "waiting"
+
+    @property
+    def arguments(self) -> ArgumentsStream:
+        """As far as they are written. They are parsed when they are drawn: those of most calls never are."""
+        if self._arguments is None:
+            self._arguments = call_arguments.arguments_stream(self.item.name, self._cwd)
+        if self._unread:
+            text, self._unread = "".join(self._unread), []
+            self._arguments.feed(text)
+        return self._arguments
+
+
 class CallRendering(msgspec.Struct, frozen=True):
-    """What an extension says of how a call is shown. What is empty is drawn as usual."""
+    """How an extension shows a call. What is empty is drawn as usual."""
 
     title: str = ""
     color: str = ""
@@ -64,21 +135,22 @@ class CallRendering(msgspec.Struct, frozen=True):
 
 
 class ItemRenderer:
-    """Draws in the colours of one theme; without any, if there is none."""
+    """Draws in the colours of a theme, or without colours."""
 
     def __init__(self, colors: ThemeColors | None = None) -> None:
         self.colors = colors
         self.open_dress: Callable[[CallItem, int], CallRendering | None] = lambda block, width: None
-        """How extensions want a call to look that is under way."""
+        """How extensions show an open call."""
 
-    def closed(self, block: Item, width: int, dress: CallRendering | None = None) -> list[str]:
-        """The rows of a block that will not change; with a blank one before what begins something new."""
+    def closed(self, block: PrintableItem, width: int, dress: CallRendering | None = None) -> list[str]:
+        """The rows of an item that will not change; with a blank one before what begins something new."""
         match block:
-            case UserItem(text=text, attachments=attached):
-                rows = user_rows(text, width, self.colors, attachments=attached)
+            case UserItem():
+                rows = user_rows(block.text, width, self.colors, attachments=block.attachments)
                 rows = folded(rows, PROMPT_ROWS, width, self.colors)
-                return ["", *([self._dim("while it worked:", width)] if block.is_steer else []), *rows, ""]
-            case TextItem(part=part):
+                steer = [self._dim("while it worked:", width)] if block.source == "steer" else []
+                return ["", *steer, *rows, ""]
+            case TextPart(part=part):
                 rows = part_rows(part, width, self.colors)
                 return ["", *rows] if part.begins and rows else rows
             case ReasoningItem():
@@ -90,16 +162,16 @@ class ItemRenderer:
             case PrintedItem(printed=printed):
                 return printed_rows(printed, width, self.colors)
             case RunEndItem():
-                return ["", *self._receipt(block, width)]
+                return ["", *self._run_end(block, width)]
 
-    def opened(self, block: Item | OpenCall, width: int, most: int) -> list[str]:
+    def opened(self, block: PrintableItem | OpenCallView, width: int, most: int) -> list[str]:
         """The end of something that still changes."""
         match block:
-            case OpenCall():
+            case OpenCallView():
                 return ["", *self._open_call(block, width, most)]
             case ReasoningItem():
-                said = f"✻ thinking, {len(block.text.split())} words"
-                return ["", self._dim(said, width), *self._last_thoughts(block, width)]
+                text = f"✻ thinking, {len(block.text.split())} words"
+                return ["", self._dim(text, width), *self._last_thoughts(block, width)]
             case _:
                 return fitted(self.closed(block, width), width)[-most:]
 
@@ -123,17 +195,22 @@ class ItemRenderer:
     # --- calls ----------------------------------------------------------------------------------------
 
     def _call(self, block: CallItem, width: int, dress: CallRendering | None) -> list[str]:
-        is_said_below = block.stage != "done" and (
-            block.result.startswith(block.summary) or block.summary == default_summary([Text(block.result)])
+        text, summary, seconds = "", "", 0.0
+        if block.result is not None:
+            text, summary = block.result.text, block.result.summary
+            seconds = block.result.duration_ms / 1000
+        is_repeated_below = block.stage != "done" and (
+            text.startswith(summary) or summary == default_summary([Text(text)])
         )
-        note = "" if is_said_below else block.summary
-        note = note or ("" if block.stage == "done" else block.stage)
-        if block.seconds >= 1:
-            note = f"{note} · {elapsed(block.seconds)}" if note else elapsed(block.seconds)
+        note = "" if is_repeated_below else summary
+        note = note or ("" if block.stage == "done" else stage_text(block))
+        if seconds >= 1:
+            note = f"{note} · {elapsed(seconds)}" if note else elapsed(seconds)
         rows = self._result(block, inside(width))
         if dress is not None:
             rows = self._dressed_result(block, dress, inside(width), rows)
-        rows = [*self._children(block, inside(width)), *rows, *self._images(block, inside(width))]
+        children = [child for child in block.children if child.status != "running"]
+        rows = [*self._children(children, inside(width)), *rows, *self._images(block, inside(width))]
         slot = _SLOTS.get(block.stage, "muted_border")
         return self._framed_call(block, rows, width, self._about(block), one_line(note), slot, dress)
 
@@ -173,82 +250,83 @@ class ItemRenderer:
     ) -> list[str]:
         if dress.body is None and not dress.markdown:
             return rows
-        body = block.result if dress.body is None else dress.body
+        text = block.result.text if block.result else ""
+        body = text if dress.body is None else dress.body
         drawn_as = markdown_rows if dress.markdown else terminal_rows
         return folded(drawn_as(body, width, self.colors), CHANGE_ROWS, width, self.colors, UNFOLD)
 
     def _result(self, block: CallItem, width: int) -> list[str]:
-        details = block.details or {}
+        if block.result is None:
+            return []
+        text, details = block.result.text, block.result.details or {}
         if details.get("diff") and block.stage == "done":
             return change_rows(details, width, self.colors, most=CHANGE_ROWS, hint=UNFOLD)
         if block.display and block.display.view == "markdown":
-            rows = markdown_rows(block.result, width, self.colors)
+            rows = markdown_rows(text, width, self.colors)
             return folded(rows, CHANGE_ROWS, width, self.colors, UNFOLD)
-        if block.kind in ("read", "search") and block.stage == "done":
-            return []  # what was looked at is the model's affair; its summary says how much it was
+        if block.tool_kind in ("read", "search") and block.stage == "done":
+            return []  # the summary says how much it was
         if block.stage == "refused":  # a sentence, and not the output of a program
-            return [drawn(row) for row in wrapped([Piece(printable(block.result).strip())], width)]
-        rows = terminal_rows(block.result, width, self.colors, len(block.result))
+            return [drawn(row) for row in wrapped([Piece(printable(text).strip())], width)]
+        rows = terminal_rows(text, width, self.colors, len(text))
         return folded(rows, RESULT_ROWS, width, self.colors, UNFOLD)
 
-    def _open_call(self, call: OpenCall, width: int, most: int) -> list[str]:
-        block, room = call.block, max(1, min(TAIL_ROWS, most - 3))
+    def _open_call(self, call: OpenCallView, width: int, most: int) -> list[str]:
+        block, room = call.item, max(1, min(TAIL_ROWS, most - 3))
         rows = call.output.rows(inside(width), self.colors, room)
-        rows = [*self._children(block, inside(width)), *rows]
-        if not rows and not call.is_asked:
+        rows = [*self._children(block.children, inside(width)), *rows]
+        if not rows and block.stage != "asking":  # the question shows what it would do
             rows = call.arguments.tail(room, inside(width), self.colors)
-        if block.stage == "writing":
+        if call.state == "writing":
             about, note = call.arguments.path, call.arguments.note
         else:
             about = self._about(block)
-            note = elapsed(block.seconds) if block.stage == "running" else "waits"
+            note = elapsed(call.seconds) if call.state == "running" else "waits"
         dress = self.open_dress(block, width)
         rows = fitted(rows, inside(width))[-room:]
         return self._framed_call(block, rows, width, one_line(about), note, "accent", dress)
 
-    def waiting_call(self, call: OpenCall, width: int) -> str:
+    def waiting_call(self, call: OpenCallView, width: int) -> str:
         """In one row."""
-        block = call.block
+        block = call.item
         return framed(
             [], width, self.colors, title=self._title(block), about=self._about(block), note="waits"
         )[0]
 
-    def _children(self, block: CallItem, width: int) -> list[str]:
-        return [self._child(child, width) for child in block.children]
+    def _children(self, children: Sequence[ChildItem], width: int) -> list[str]:
+        return [self._child(child, width) for child in children]
 
     def _child(self, child: ChildItem, width: int) -> str:
-        name, line = f"⚙ {one_line(child.name)}", one_line(child.line)
+        name, line = f"⚙ {one_line(child.agent or 'child')}", one_line(child_line(child))
         if not line:
             return self._dim(name, width)
         room = width - cells(name) - 2
-        said = cut_start(line, room) if child.is_growing and room > 0 else line
-        return self._dim(f"{name}: {said}", width)
+        text = cut_start(line, room) if child.talking and room > 0 else line
+        return self._dim(f"{name}: {text}", width)
 
     def _images(self, block: CallItem, width: int) -> list[str]:
-        if not block.images:
-            return []
-        from ostler.tui.render.images import image_words
-
-        return [self._dim(image_words(one), width) for one in block.images]
+        images = block.result.images if block.result else ()
+        return [self._dim(image_text(image), width) for image in images]
 
     def _title(self, block: CallItem) -> str:
         icon = f"{block.display.icon} " if block.display and block.display.icon else ""
         return f"{icon}{block.name}"
 
     def _about(self, block: CallItem) -> str:
-        if block.display and (title := block.display.title_for(block.arguments)):
+        arguments = block.arguments or {}
+        if block.display and (title := block.display.title_for(arguments)):
             return one_line(title)
-        return one_line(preview(block.name, block.arguments))
+        return one_line(preview(block.name, arguments))
 
     # --- the rest -------------------------------------------------------------------------------------
 
-    def _receipt(self, block: RunEndItem, width: int) -> list[str]:
-        said = [f"{_ENDS.get(block.status, '·')} {block.status}"]
+    def _run_end(self, block: RunEndItem, width: int) -> list[str]:
+        parts = [f"{_ENDS.get(block.status, '·')} {block.status}"]
         if block.reason and block.reason != block.status:
-            said.append(block.reason)
-        said += taken(block)
+            parts.append(block.reason)
+        parts += run_totals(block)
         style = sgr(self.colors, "error" if block.status == "failed" else "muted") or DIM
-        return [drawn(row) for row in wrapped([Piece(one_line(" · ".join(said)), style)], width)]
+        return [drawn(row) for row in wrapped([Piece(one_line(" · ".join(parts)), style)], width)]
 
     def note(self, text: str, width: int) -> list[str]:
         """For what is drawn anew with each frame."""
