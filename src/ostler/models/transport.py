@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from ostler.core.lazy import load
 from ostler.schema.errors import ConnectionFailed, InvalidRequest, StreamBroken
 
 CONNECT_SECONDS = 15.0
@@ -68,14 +69,10 @@ class Transport(Protocol):
 
 
 def default_transport(url: str) -> Transport:
-    """A transport of its own for this address. Imports what it is made of: ask for it late."""
-    if _is_plain(url):
-        from ostler.models.http_client import DirectTransport
-
-        return DirectTransport()
-    from ostler.models.httpx_transport import HttpxTransport
-
-    return HttpxTransport()
+    """A new transport for this address; importing one takes time, so ask for it when a request is due."""
+    name = "http_client:DirectTransport" if _is_plain(url) else "httpx_transport:HttpxTransport"
+    transport: Transport = load(f"ostler.models.{name}")()
+    return transport
 
 
 def _is_plain(url: str) -> bool:

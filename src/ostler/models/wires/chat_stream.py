@@ -14,10 +14,11 @@ from ostler.core.model import ModelRequest
 from ostler.models.catalogue import Prices
 from ostler.models.sse import Frame
 from ostler.models.vendor_errors import error_in_stream
-from ostler.models.wires.chat import WIRE
 from ostler.models.wires.decoder import AnswerBuilder, AnswerDecoder, OpenBlock
 from ostler.schema.messages import Opaque, StopReason
 from ostler.schema.usage import Usage
+
+WIRE = "chat"
 
 
 class FunctionDelta(msgspec.Struct, gc=False):

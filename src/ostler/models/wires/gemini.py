@@ -11,9 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from ostler.core.model import ModelRequest, ToolOffer
-from ostler.models.catalogue import ModelProfile
 from ostler.models.families import gemini_family, nearest, thinking_for
-from ostler.models.transport import Transport
 from ostler.models.wires.encoder import (
     placeholder,
     refused_by_vendor,
@@ -205,26 +203,15 @@ def _results(message: Message, strict: bool) -> list[dict[str, Any]]:
 class GeminiModel(WireModel):
     """A model behind the Gemini wire."""
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str = "https://generativelanguage.googleapis.com",
-        api_key: str = "",
-        transport: Transport | None = None,
-        settings: ModelProfile | None = None,
-        provider: str = "google",
-    ) -> None:
-        super().__init__(
-            model,
-            url=_address(base_url.rstrip("/"), model),
-            headers={"x-goog-api-key": api_key} if api_key else {},
-            secret=api_key,
-            provider=provider,
-            transport=transport,
-            settings=settings,
-        )
-        self._family = gemini_family(model)
+    PROVIDER = "google"
+    BASE_URL = "https://generativelanguage.googleapis.com"
+    KEY_HEADER = "x-goog-api-key"
+
+    def url(self) -> str:
+        return _address(self._base_url, self._model)
+
+    def _configure(self) -> None:
+        self._family = gemini_family(self._model)
         self._levels = self._family.levels.available(self._settings.reasoning_levels, self._settings.reasons)
         self._encoding = f"{WIRE}/strict" if self._family.strict else WIRE
         self._encode_message = message_encoder(self._family.strict)
@@ -252,7 +239,7 @@ class GeminiModel(WireModel):
     def _refused(self, block: Block) -> str:
         return not_shown(block)
 
-    def _taken(self, request: ModelRequest) -> RequestSupport:
+    def _support(self, request: ModelRequest) -> RequestSupport:
         level = nearest(request.reasoning, self._levels)
         return RequestSupport(level=level, schema=self._takes_schema(request))
 
