@@ -84,12 +84,12 @@ async def test_whatever_raises_is_told_with_its_extension_and_its_line_and_all_e
         ended = await test.prompt("go")
         assert isinstance(ended, events.RunEnded) and ended.status == "completed"
         with pytest.raises(
-            CommandFailed, match=r"/failing failed: ValueError: in command \(test_isolation.py:21\)"
+            CommandFailed, match=r"/failing failed: ValueError: in command \(test_executor.py:21\)"
         ):
             await test.command("/failing")
         assert await test.command("/all") == "word seen"
         assert "the default" in await test.face.screen()
-        assert await test.host.completions(test.session.id, "failing", "") == []
+        assert await test.host.ui.completions(test.session.id, "failing", "") == []
         await test.press("f5", "a")
         assert await test.face.call("look", {}, "a tree") == "look\na tree"
         assert "plain" in test.prints
@@ -107,7 +107,7 @@ async def test_whatever_raises_is_told_with_its_extension_and_its_line_and_all_e
 async def _failures(test: ExtensionTest, session: str) -> set[str]:
     facts = await test.session.journal.store.read(session)
     texts = [fact.event.text for fact in facts if isinstance(fact.event, events.Warned)]
-    told = r"the (?:extension|hook) extension failed.*: ValueError: in (.+) \(test_isolation.py:21\)"
+    told = r"the (?:extension|hook) extension failed.*: ValueError: in (.+) \(test_executor.py:21\)"
     found = [re.fullmatch(told, text) for text in texts]
     assert all(found), texts
     return {one[1] for one in found if one}

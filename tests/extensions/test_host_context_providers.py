@@ -200,4 +200,4 @@ def test_what_an_extension_brings_is_listed_with_its_fences(tmp_path: Path) -> N
     file = tmp_path / "mine.py"
     file.write_text('def setup(ostler):\n    ostler.context_provider("memory")(lambda request: "tea")\n')
     (tried,) = try_loading([DiscoveredExtension("mine", "option", file, "file")], tmp_path)
-    assert (tried.standing, tried.fences) == ("loaded", ("memory",))
+    assert (tried.state, tried.fences) == ("loaded", ("memory",))

@@ -290,6 +290,7 @@ class ChapterTool:
             f"what is next; at most {longest} tokens"
         )
         self.spec = ToolSpec(
+            source="built-in",
             name=NAME,
             description="Closes a chapter of your work, when a part is done and its details are not needed "
             "any more: from the next step on you are told your summary in place of what came before.",

@@ -400,6 +400,7 @@ class SkillTool:
         self.skills = skills
         name = {"type": "string", "enum": [*skills], "description": "the skill"}
         self.spec = ToolSpec(
+            source="built-in",
             name=NAME,
             description="Loads a skill: how a certain task is done, and which files there are for it.",
             schema={

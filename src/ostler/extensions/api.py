@@ -33,10 +33,9 @@ from ostler.core.hooks import (
     Suppress,
 )
 from ostler.core.tool import Tool, ToolOptions
-from ostler.extensions.executor import is_async
+from ostler.extensions.executor import Handler
 from ostler.extensions.extension import (
     Command,
-    Function,
     HookHandler,
     MessageRenderer,
     Observer,
@@ -56,7 +55,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Subject = TypeVar("Subject")
 Decision = TypeVar("Decision")
 
-Handler = (
+HandlerCode = (
     Callable[[Subject], Decision | Awaitable[Decision | None] | None]
     | Callable[[Subject, "ExtensionContext"], Decision | Awaitable[Decision | None] | None]
 )
@@ -75,17 +74,17 @@ class HookPoint(Generic[Subject, Decision]):
         self._guard = guard
 
     @overload
-    def __call__(self, function: Handler[Subject, Decision], /) -> Handler[Subject, Decision]: ...
+    def __call__(self, function: HandlerCode[Subject, Decision], /) -> HandlerCode[Subject, Decision]: ...
     @overload
     def __call__(
         self, *, guard: bool | None = None, time_limit: float = TIME_LIMIT
-    ) -> Callable[[Handler[Subject, Decision]], Handler[Subject, Decision]]: ...
+    ) -> Callable[[HandlerCode[Subject, Decision]], HandlerCode[Subject, Decision]]: ...
     def __call__(
         self, function: Any = None, *, guard: bool | None = None, time_limit: float = TIME_LIMIT
     ) -> Any:
-        def register(function: Function) -> Function:
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
             refuses = self._guard if guard is None else guard
-            self._registered.hooks.append(HookHandler(self._point, function, refuses, time_limit))
+            self._registered.hooks.append(HookHandler(self._point, Handler.of(function), refuses, time_limit))
             return function
 
         return register if function is None else register(function)
@@ -136,11 +135,11 @@ class ExtensionAPI:
     @overload
     def on(
         self, what: type[Subject], /, *, batch: Literal[False] = False
-    ) -> Callable[[Handler[Subject, None]], Handler[Subject, None]]: ...
+    ) -> Callable[[HandlerCode[Subject, None]], HandlerCode[Subject, None]]: ...
     @overload
     def on(
         self, what: type[Subject], /, *, batch: Literal[True]
-    ) -> Callable[[Handler[tuple[Subject, ...], None]], Handler[tuple[Subject, ...], None]]: ...
+    ) -> Callable[[HandlerCode[tuple[Subject, ...], None]], HandlerCode[tuple[Subject, ...], None]]: ...
     @overload
     def on(
         self, what: type, second: type, /, *more: type, batch: bool = False
@@ -157,10 +156,11 @@ class ExtensionAPI:
             raise UsageError("name the events: @ostler.on(ToolStarted)")
 
         def register(function: Decorated) -> Decorated:
-            observer = Observer(function, batch, is_async(function))
+            handler = Handler.of(function)
+            observer = Observer(handler, batch)
             for one in what:
                 if isinstance(one, str):
-                    self.registered.custom.setdefault(one, []).append(function)
+                    self.registered.custom.setdefault(one, []).append(handler)
                 elif isinstance(one, type):
                     self.registered.observers.setdefault(one, []).append(observer)
                 else:
@@ -187,28 +187,28 @@ class ExtensionAPI:
 
     @overload
     def context_provider(
-        self, fence: ContextProvider, /, *, time_limit: float = TIME_LIMIT
+        self, provider: ContextProvider, /, *, time_limit: float = TIME_LIMIT
     ) -> ContextProvider: ...
     @overload
     def context_provider(
         self, kind: str, /, *, time_limit: float = TIME_LIMIT, **how: Any
     ) -> Callable[[Decorated], Decorated]: ...
     def context_provider(
-        self, fence: ContextProvider | str, /, *, time_limit: float = TIME_LIMIT, **how: Any
+        self, provider: ContextProvider | str, /, *, time_limit: float = TIME_LIMIT, **how: Any
     ) -> Any:
         """Adds a `ContextProvider`; or decorates the function that returns the text, which gets a
         `ProviderRequest`: `@ostler.context_provider("memory", placement="system")`."""
 
         def register(one: ContextProvider) -> ContextProvider:
-            self.registered.fences[one.kind] = RegisteredProvider(one, time_limit)
+            self.registered.providers[one.kind] = RegisteredProvider(one, Handler.of(one.source), time_limit)
             return one
 
         def decorate(function: Decorated) -> Decorated:
-            assert isinstance(fence, str)
-            register(ContextProvider(fence, function, **how))
+            assert isinstance(provider, str)
+            register(ContextProvider(provider, function, **how))
             return function
 
-        return register(fence) if isinstance(fence, ContextProvider) else decorate
+        return register(provider) if isinstance(provider, ContextProvider) else decorate
 
     def command(
         self, name: str, *, description: str = "", complete: Callable[..., Any] | None = None
@@ -220,7 +220,9 @@ class ExtensionAPI:
             if not plain or any(letter.isspace() for letter in plain):
                 raise UsageError(f"a command's name has no blanks and is not empty; this one is {name!r}")
             about = description or (function.__doc__ or "").strip().partition("\n")[0]
-            self.registered.commands[plain] = Command(plain, function, about, complete)
+            self.registered.commands[plain] = Command(
+                plain, Handler.of(function), about, complete and Handler.of(complete)
+            )
             return function
 
         return register
@@ -231,7 +233,7 @@ class ExtensionAPI:
 
         def register(function: Decorated) -> Decorated:
             is_repeated = plain in self.registered.shortcuts
-            self.registered.shortcuts[plain] = Shortcut(plain, function, description, is_repeated)
+            self.registered.shortcuts[plain] = Shortcut(plain, Handler.of(function), description, is_repeated)
             return function
 
         return register

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_origin, get_type_hints
 
 from ostler.core.cancellation import CLOCK_SLACK, Stopwatch, running_stopwatch
 from ostler.core.hooks import TIME_LIMIT, ContextDraft
-from ostler.extensions.executor import ExtensionError, call_within, described, place_of, wants_context
-from ostler.extensions.extension import Extension, Function, Observer
+from ostler.extensions.executor import ExtensionError, Handler, described
+from ostler.extensions.extension import Extension, Observer
 from ostler.extensions.extension_context import ExtensionContext
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class EventChannel:
         self._is_busy = True
         batches, self._waiting = self._waiting, []
         order = self._order(batches[0] if len(batches) == 1 else sum(batches, ()))
-        if any(observer.is_async for observer, _ in order):
+        if any(observer.handler.is_async for observer, _ in order):
             self._work = asyncio.ensure_future(self._call_each(order, len(batches)))
         else:
             # Without a task: this is done for each batch of deltas, in each extension.
@@ -99,12 +99,11 @@ class EventChannel:
 
     async def _call_each(self, order: Order, batches: int) -> None:
         for observer, subject in order:
-            function = observer.function
+            handler = observer.handler
             try:
-                arguments = self.arguments(function, subject)
-                await call_within(TIME_LIMIT, self.extension.worker, function, *arguments)
+                await handler.call(self.extension.worker, subject, self.context, seconds=TIME_LIMIT)
             except ExtensionError as failure:
-                self.report(function, str(failure))
+                self.report(handler, str(failure))
         await self._attending.commit()
         self._end(batches)
 
@@ -122,12 +121,8 @@ class EventChannel:
         if self._waiting:
             self._hand_on()
 
-    def report(self, function: Function, problem: str) -> None:
-        name = getattr(function, "__name__", type(function).__name__)
-        self._attending.report(self.extension, name, problem)
-
-    def arguments(self, function: Function, subject: Any) -> tuple[Any, ...]:
-        return (subject, self.context)[: wants_context(function)]
+    def report(self, handler: Handler, problem: str) -> None:
+        self._attending.report(self.extension, handler.name, problem)
 
     def _order(self, batch: Batch) -> Order:
         observers = self.extension.registered.observers
@@ -163,7 +158,7 @@ class _Visit:
         self._batches = batches
         self._place = 0
         self._is_over = False
-        self._problems: list[tuple[Function, str]] = []
+        self._problems: list[tuple[Handler, str]] = []
         self._watch = Stopwatch()
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
@@ -173,11 +168,11 @@ class _Visit:
     def _call(self) -> None:
         running_stopwatch.set(self._watch)
         for place, (observer, subject) in enumerate(self._order):
-            self._place, function = place, observer.function
+            self._place, handler = place, observer.handler
             try:
-                function(*self._channel.arguments(function, subject))
+                handler.function(*handler.take(subject, self._channel.context))
             except BaseException as error:
-                self._problems.append((function, described(error, function)))
+                self._problems.append((handler, described(error, handler.function)))
             if self._is_over:
                 return
         self._channel.context.calls.post(self._end)
@@ -197,10 +192,10 @@ class _Visit:
             self._timer = self._loop.call_later(left, self._look)
             return
         self._is_over = True
-        channel, hanging = self._channel, self._order[self._place][0].function
+        channel, hanging = self._channel, self._order[self._place][0].handler
         channel.extension.worker.abandon()
         self._report()
-        channel.report(hanging, f"took longer than {TIME_LIMIT:g} s{place_of(hanging)}")
+        channel.report(hanging, f"took longer than {TIME_LIMIT:g} s{hanging.location}")
         rest = self._order[self._place + 1 :]
         if rest:
             _Visit(channel, rest, self._batches)
@@ -208,8 +203,8 @@ class _Visit:
             channel.visited(self._batches)
 
     def _report(self) -> None:
-        for function, problem in self._problems:
-            self._channel.report(function, problem)
+        for handler, problem in self._problems:
+            self._channel.report(handler, problem)
 
 
 def own_copy(event: Any) -> Any:

@@ -14,9 +14,10 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
+
+import msgspec
 
 from ostler.core.cancellation import (
     CancelToken,
@@ -218,12 +219,37 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(called)
 
 
-@lru_cache(4096)
-def wants_context(function: Callable[..., Any]) -> int:
-    """How many arguments it wants by position, at most two: the subject, or the subject and the context.
+class Handler(msgspec.Struct, frozen=True):
+    """A function of an extension, inspected once when it is registered."""
 
-    What has a default of its own is not for us, unless it is named so.
-    """
+    function: Callable[..., Any]
+    arity: int
+    """How many positional arguments it gets: 0, the subject (1), or the subject and the context (2)."""
+    is_async: bool
+    location: str
+    """` (file.py:12)`, for messages."""
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Handler:
+        return cls(function, _arity(function), is_async(function), place_of(function))
+
+    @property
+    def name(self) -> str:
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    def take(self, *arguments: Any) -> tuple[Any, ...]:
+        """Those of the arguments that the function takes."""
+        return arguments[: self.arity]
+
+    async def call(self, worker: Worker, *arguments: Any, seconds: float | None = None) -> Any:
+        """Calls it with as many of these arguments as it takes; raises `ExtensionError`."""
+        if seconds is None:
+            return await call(worker, self.function, *self.take(*arguments))
+        return await call_within(seconds, worker, self.function, *self.take(*arguments))
+
+
+def _arity(function: Callable[..., Any]) -> int:
+    """A parameter with a default is the extension's own, unless its name is `context`."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -14,15 +14,12 @@ from msgspec import field
 from ostler.context.providers import ContextProvider
 from ostler.core.hooks import TIME_LIMIT, Point
 from ostler.core.tool import Tool
-from ostler.extensions.executor import Worker
-
-Function = Callable[..., Any]
-"""Takes its subject, or its subject and the context; plain or async."""
+from ostler.extensions.executor import Handler, Worker
 
 
 class HookHandler(msgspec.Struct, frozen=True):
     point: Point
-    function: Function
+    handler: Handler
     guard: bool = False
     time_limit: float = TIME_LIMIT
 
@@ -30,13 +27,13 @@ class HookHandler(msgspec.Struct, frozen=True):
 class Observer(msgspec.Struct, frozen=True):
     """Sees events of some types, one by one or as a batch."""
 
-    function: Function
+    handler: Handler
     batch: bool = False
-    is_async: bool = False
 
 
 class RegisteredProvider(msgspec.Struct, frozen=True):
-    fence: ContextProvider
+    provider: ContextProvider
+    handler: Handler
     time_limit: float = TIME_LIMIT
 
 
@@ -44,9 +41,9 @@ class Command(msgspec.Struct, frozen=True):
     """`/name arguments`. What it returns is printed."""
 
     name: str
-    function: Function
+    handler: Handler
     description: str = ""
-    complete: Callable[..., Any] | None = None
+    complete: Handler | None = None
     """Suggestions for what was typed so far."""
 
 
@@ -54,7 +51,7 @@ class Shortcut(msgspec.Struct, frozen=True):
     """A key that a face in the same process calls the function for."""
 
     key: str
-    function: Function
+    handler: Handler
     description: str = ""
     is_repeated: bool = False
     """The same extension had registered the key before."""
@@ -93,9 +90,9 @@ class Registrations(msgspec.Struct):
 
     hooks: list[HookHandler] = field(default_factory=list)
     observers: dict[type, list[Observer]] = field(default_factory=dict)
-    custom: dict[str, list[Function]] = field(default_factory=dict)
+    custom: dict[str, list[Handler]] = field(default_factory=dict)
     tools: dict[str, Tool] = field(default_factory=dict)
-    fences: dict[str, RegisteredProvider] = field(default_factory=dict)
+    providers: dict[str, RegisteredProvider] = field(default_factory=dict)
     commands: dict[str, Command] = field(default_factory=dict)
     shortcuts: dict[str, Shortcut] = field(default_factory=dict)
     options: dict[str, Option] = field(default_factory=dict)
@@ -108,7 +105,7 @@ Origin = Literal["user", "project", "package", "installed", "configured", "optio
 brought, the configuration, `-e PATH`, or the program that embeds Ostler."""
 
 
-Standing = Literal["loaded", "failed", "untrusted", "changed", "disabled"]
+ExtensionStatus = Literal["loaded", "failed", "untrusted", "changed", "disabled"]
 
 
 class Extension:
@@ -121,7 +118,7 @@ class Extension:
         path: Path | None = None,
         registered: Registrations | None = None,
         *,
-        standing: Standing = "loaded",
+        status: ExtensionStatus = "loaded",
         problem: str = "",
         version: str = "",
     ) -> None:
@@ -129,7 +126,7 @@ class Extension:
         self.origin = origin
         self.path = path
         self.registered = registered or Registrations()
-        self.standing = standing
+        self.status = status
         self.problem = problem
         self.version = version
         self.worker = Worker(name)
@@ -153,7 +150,7 @@ class ExtensionSummary(msgspec.Struct, frozen=True):
     origin: Origin
     path: str
     version: str
-    state: Standing
+    state: ExtensionStatus
     package: str = ""
     """The name of the package that `ostler ext install` has brought it with."""
     tools: tuple[str, ...] = ()
@@ -166,17 +163,17 @@ class ExtensionSummary(msgspec.Struct, frozen=True):
 
 def summary_of(extension: Extension) -> ExtensionSummary:
     """One that a host has, loaded or not."""
-    brought = extension.registered
+    registered = extension.registered
     return ExtensionSummary(
         name=extension.name,
         origin=extension.origin,
         path=str(extension.path or ""),
         version=extension.version,
-        state=extension.standing,
-        tools=tuple(brought.tools),
-        commands=tuple(brought.commands),
-        fences=tuple(brought.fences),
-        hooks=tuple(dict.fromkeys(one.point for one in brought.hooks)),
+        state=extension.status,
+        tools=tuple(registered.tools),
+        commands=tuple(registered.commands),
+        fences=tuple(registered.providers),
+        hooks=tuple(dict.fromkeys(one.point for one in registered.hooks)),
         events=extension.events,
         problem=extension.problem,
     )

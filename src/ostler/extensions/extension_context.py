@@ -194,7 +194,7 @@ class ExtensionContext:
         """Prints a text as the renderer of that name draws it, at the terminal's width (80 if it has none);
         as it is, if there is no such renderer."""
         width = self.face.size()[0] or 80
-        drawn = await self.host.render_message(self.session_id, name, text, width)
+        drawn = await self.host.ui.render_message(self.session_id, name, text, width)
         self.print(text if drawn is None else drawn)
 
     def exit(self) -> None:

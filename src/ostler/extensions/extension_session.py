@@ -14,7 +14,7 @@ import msgspec
 from ostler.core.harness import OpenSession
 from ostler.core.hooks import TIME_LIMIT
 from ostler.extensions.event_channel import EventChannel
-from ostler.extensions.executor import ExtensionError, LoopBridge, call_within, wants_context
+from ostler.extensions.executor import ExtensionError, LoopBridge
 from ostler.extensions.extension import Extension
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.schema import events
@@ -251,10 +251,10 @@ class ExtensionSession:
         try:
             for channel in tuple(self.channels.values()):
                 extension = channel.extension
-                for function in extension.registered.custom.get(name, ()):
-                    arguments = (copy.deepcopy(data), channel.context)[: wants_context(function)]
+                for handler in extension.registered.custom.get(name, ()):
+                    subject = copy.deepcopy(data)
                     try:
-                        await call_within(TIME_LIMIT, extension.worker, function, *arguments)
+                        await handler.call(extension.worker, subject, channel.context, seconds=TIME_LIMIT)
                     except ExtensionError as failure:
                         self.report(extension, name, str(failure))
                     await self.commit()

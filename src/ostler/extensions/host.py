@@ -20,7 +20,7 @@ from ostler.core.hooks import Hook, HookFailed, PlannedSwitch, asked_in
 from ostler.core.journal import Journal, hook_scope
 from ostler.core.tool import Tool
 from ostler.extensions.event_channel import own_copy
-from ostler.extensions.executor import ExtensionError, call, call_within, described, place_of, wants_context
+from ostler.extensions.executor import ExtensionError, described
 from ostler.extensions.extension import Command, Extension, HookHandler, RegisteredProvider
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.extension_session import ExtensionSession
@@ -36,7 +36,7 @@ SWITCH_SECONDS = 600.0
 """How long a run is waited for before its session is left."""
 
 
-class ExtensionHost(UIHost):
+class ExtensionHost:
     """Extensions in their order, for one harness and the harnesses of its children.
 
     The hooks of all extensions stand behind those of the host program, in the order of the extensions and,
@@ -69,14 +69,15 @@ class ExtensionHost(UIHost):
         """The hook, behind all others, that leaves out tools which extensions have switched off."""
         self._tools: dict[str, Tool] = {}
         """What the extensions bring, as far as it is used."""
-        self._has_fences = False
+        self._has_providers = False
         self._replaced = asyncio.Event()
         self._replaced.set()
         self.reloading: HotReload | None = None
+        self.ui = UIHost(self)
 
     @property
     def loaded(self) -> list[Extension]:
-        return [one for one in self.extensions.values() if one.standing in ("loaded", "changed")]
+        return [one for one in self.extensions.values() if one.status in ("loaded", "changed")]
 
     # --- putting them to use --------------------------------------------------------------------------
 
@@ -90,15 +91,15 @@ class ExtensionHost(UIHost):
         """Brings the harness, and those of the sessions that are open, up to date with what is registered."""
         root = self._harness
         assert root is not None
-        hooks = [self._hook(one, handler) for one in self.loaded for handler in one.registered.hooks]
+        hooks = [self._hook(one, hook) for one in self.loaded for hook in one.registered.hooks]
         root.hooks.change([*self._hooks, *self._tool_limits], [*hooks, *self._tool_limits])
         self._hooks = hooks
         if self.face.interactive:
-            self.warn_once(self.shortcut_notices())
+            self.warn_once(self.ui.shortcut_notices())
         self.is_observing = any(one.registered.observers for one in self.loaded)
         for attending in self.sessions.values():
             attending.observe(self.is_observing)
-        self._bring_fences(root)
+        self._set_providers(root)
         old, offered = self._tools, set(root.tools)
         self._tools = self._brought(root)
         for harness in (root, *self._children_of(root)):
@@ -112,11 +113,11 @@ class ExtensionHost(UIHost):
             ]
             harness.set_tools([*own.values(), *new])
 
-    def _bring_fences(self, root: Harness) -> None:
-        if not self._has_fences and not any(one.registered.fences for one in self.loaded):
+    def _set_providers(self, root: Harness) -> None:
+        if not self._has_providers and not any(one.registered.providers for one in self.loaded):
             return
 
-        self._has_fences = True
+        self._has_providers = True
         self.warn_once(provide_context(self, root.context))
 
     def warn_once(self, notices: list[str]) -> None:
@@ -189,7 +190,7 @@ class ExtensionHost(UIHost):
         if not roots:
             self.say(text)
 
-    def _hook(self, extension: Extension, handler: HookHandler) -> Hook:
+    def _hook(self, extension: Extension, hook: HookHandler) -> Hook:
         async def ask(subject: Any) -> Any:
             await self._replaced.wait()
             attending = self.sessions.get(asked_in.get())
@@ -200,16 +201,15 @@ class ExtensionHost(UIHost):
                 raise HookFailed("it is asked in a session that it does not attend")
             attending.flush()
             await channel.drain()
-            arguments = (own_copy(subject), channel.context)[: wants_context(handler.function)]
             try:
-                return await call(extension.worker, handler.function, *arguments)
+                return await hook.handler.call(extension.worker, own_copy(subject), channel.context)
             except ExtensionError as failure:
                 raise HookFailed(str(failure)) from None
             finally:
                 await attending.commit()
 
-        place = place_of(handler.function)
-        return Hook(handler.point, ask, handler.guard, extension.name, handler.time_limit, place)
+        location = hook.handler.location
+        return Hook(hook.point, ask, hook.guard, extension.name, hook.time_limit, location)
 
     # --- going along with sessions --------------------------------------------------------------------
 
@@ -278,13 +278,8 @@ class ExtensionHost(UIHost):
         attending = self.sessions[session.id]
         context = attending.channels[extension.name].context
         try:
-            said = await call_within(
-                COMMAND_SECONDS,
-                extension.worker,
-                command.function,
-                *(arguments, context)[: wants_context(command.function)],
-            )
-            return "" if said is None else str(said)
+            output = await command.handler.call(extension.worker, arguments, context, seconds=COMMAND_SECONDS)
+            return "" if output is None else str(output)
         except Exception as failure:
             problem = str(failure) if isinstance(failure, ExtensionError) else describe_error(failure)
             raise CommandFailed(f"the command /{command.name} failed: {problem}") from None
@@ -350,7 +345,7 @@ def provide_context(host: ExtensionHost, context: Context | None) -> list[str]:
     found: dict[str, tuple[Extension, RegisteredProvider]] = {}
     notices = []
     for extension in host.loaded:
-        for kind, one in extension.registered.fences.items():
+        for kind, one in extension.registered.providers.items():
             if kind in found:
                 notices.append(_is_taken(extension, kind))
             else:
@@ -368,8 +363,8 @@ def _is_taken(extension: Extension, kind: str) -> str:
     return f"the extension {extension.name} brings a fence {kind!r}, but that name is taken"
 
 
-def _guarded(host: ExtensionHost, extension: Extension, brought: RegisteredProvider) -> ContextProvider:
-    source: Callable[..., Any] = brought.fence.source
+def _guarded(host: ExtensionHost, extension: Extension, registered: RegisteredProvider) -> ContextProvider:
+    handler, provider = registered.handler, registered.provider
 
     async def ask(request: ProviderRequest) -> str | None:
         attending = host.sessions.get(request.session)
@@ -378,16 +373,17 @@ def _guarded(host: ExtensionHost, extension: Extension, brought: RegisteredProvi
             return None  # removed a moment ago
         attending.flush()
         await channel.drain()
-        arguments = (request, channel.context)[: wants_context(source)]
         try:
-            said = await call_within(brought.time_limit, extension.worker, source, *arguments)
-            if said is not None and not isinstance(said, str):
-                raise ExtensionError(f"it returned {said!r:.60}, not a text{place_of(source)}")
+            text = await handler.call(
+                extension.worker, request, channel.context, seconds=registered.time_limit
+            )
+            if text is not None and not isinstance(text, str):
+                raise ExtensionError(f"it returned {text!r:.60}, not a text{handler.location}")
         except ExtensionError as failure:
-            attending.report(extension, f"the fence {brought.fence.kind}", str(failure))
+            attending.report(extension, f"the fence {provider.kind}", str(failure))
             return None
         finally:
             await attending.commit()
-        return said
+        return text
 
-    return msgspec.structs.replace(brought.fence, source=ask)
+    return msgspec.structs.replace(provider, source=ask)

@@ -113,7 +113,7 @@ class ExtensionTest(ExtensionAssertions):
         self._versions = [LoadedVersion(found, CodeFiles(found)) for found in find_extensions(search)]
         for version in self._versions:
             await version.load()
-            if version.extension.standing == "failed":
+            if version.extension.status == "failed":
                 problem = version.extension.problem
                 raise AssertionError(f"the extension {version.found.name} cannot be loaded: {problem}")
         return [version.extension for version in self._versions]

@@ -38,6 +38,7 @@ class BashTool:
         self._max_timeout = max_timeout
         self._default_timeout = min(default_timeout, max_timeout)
         self.spec = ToolSpec(
+            source="built-in",
             name="bash",
             description=(
                 "Runs a shell command in the working directory. stdout and stderr come together, the last "

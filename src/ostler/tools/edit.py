@@ -304,7 +304,7 @@ class _Edited(msgspec.Struct, frozen=True):
     digest: str
 
 
-@tool(kind="edit")
+@tool(source="built-in", kind="edit")
 async def edit(path: str, edits: list[Replacement], *, context: ToolContext) -> Ok:
     """Changes parts of a text file. Each edit replaces old_text, which must occur exactly once (or set
     replace_all), with new_text. All are matched against the file as it is before any is made; if one cannot

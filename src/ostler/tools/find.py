@@ -29,7 +29,7 @@ from ostler.tools.files import (
 from ostler.tools.truncation import first_that_fit, size_text, without_surrogates
 
 
-@tool(kind="search", parallel=True)
+@tool(source="built-in", kind="search", parallel=True)
 async def find(
     pattern: Annotated[str, msgspec.Meta(min_length=1)],
     path: str = ".",
@@ -90,7 +90,7 @@ class _Listing(msgspec.Struct, frozen=True):
     total: int
 
 
-@tool(kind="read", parallel=True)
+@tool(source="built-in", kind="read", parallel=True)
 async def ls(
     path: str = ".",
     limit: Annotated[int, msgspec.Meta(ge=1)] = 500,

@@ -52,6 +52,7 @@ class GrepTool:
     def __init__(self, find_ripgrep: Callable[[], str | None] = _ripgrep) -> None:
         self._find_ripgrep = find_ripgrep
         self.spec = ToolSpec(
+            source="built-in",
             name="grep",
             description=_DESCRIPTION,
             schema=schema_of(GrepArguments, _PARAMETERS),

@@ -55,7 +55,7 @@ class _Lines(msgspec.Struct, frozen=True):
     """All of the text was seen, so its number of lines is known."""
 
 
-@tool(kind="read", parallel=True)
+@tool(source="built-in", kind="read", parallel=True)
 async def read(
     path: str,
     offset: Annotated[int, msgspec.Meta(ge=0)] = 1,

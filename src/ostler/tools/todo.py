@@ -25,7 +25,7 @@ class Item(msgspec.Struct, frozen=True):
     id: str = ""
 
 
-@tool(kind="agent", display=Display(view="todo", title="To do", icon="list"))
+@tool(source="built-in", kind="agent", display=Display(view="todo", title="To do", icon="list"))
 async def todo(
     items: Annotated[list[Item], msgspec.Meta(max_length=MOST_ITEMS)] | None = None, *, context: ToolContext
 ) -> Ok:

@@ -36,7 +36,7 @@ class _Written(msgspec.Struct, frozen=True):
     diff: Diff
 
 
-@tool(kind="edit")
+@tool(source="built-in", kind="edit")
 async def write(path: str, content: str, *, context: ToolContext) -> Ok:
     """Writes a whole file, with its parent directories; replaces what was there. A file that exists must
     have been read in this session and be unchanged since. To change a part of a file use edit.

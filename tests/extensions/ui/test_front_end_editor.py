@@ -82,7 +82,7 @@ async def test_an_editor_that_raises_or_hangs_is_as_if_it_were_not_there(
     assert (await face.screen()).splitlines()[-1] == "> "
     reported = [one.text for one in await facts_of(session, "warned")]
     assert len(reported) == 2
-    assert "failed in handle_key: ValueError: no (test_editing.py:" in reported[0]
+    assert "failed in handle_key: ValueError: no (test_front_end_editor.py:" in reported[0]
     assert "failed in the editor's render: it made 3" in reported[1]
     await session.close()
 

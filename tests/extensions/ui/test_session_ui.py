@@ -27,7 +27,7 @@ async def test_a_widget_is_shown_replaced_whole_and_removed() -> None:
     session, host, context = await opened(face)
     context.ui.set_widget(Widget("todo", "three things to do and more"))
     assert (await face.screen()).splitlines() == ["│ three things to do", "│ and more", "─" * 20, "> "]
-    assert host.live_values(session.id)["widget:demo/todo"] == {
+    assert host.ui.live_values(session.id)["widget:demo/todo"] == {
         "extension": "demo",
         "text": "three things to do and more",
         "markdown": "",
@@ -127,7 +127,7 @@ async def test_a_face_that_opens_later_is_given_what_is_shown() -> None:
     face.follow(session, host)
     assert "here already" in await face.screen()
     assert face.status() == ["status"]
-    assert host.live_values("ses_unknown") == {}
+    assert host.ui.live_values("ses_unknown") == {}
     await session.close()
 
 
@@ -177,7 +177,7 @@ async def test_everything_that_an_extension_shows_goes_when_it_does() -> None:
     assert len(face.values) == 5
     await host.sessions[session.id].remove("demo", "reload")
     assert face.values == {}
-    assert await host.render(session.id, "widget:demo/one#1", 40) is None
+    assert await host.ui.render(session.id, "widget:demo/one#1", 40) is None
     await session.close()
 
 
@@ -189,7 +189,7 @@ async def test_what_cannot_be_shown_is_refused_where_it_is_said() -> None:
         context.ui.set_header("half a \ud800 character")
     with pytest.raises(UsageError, match="cannot be shown"):
         context.ui.set_status("a", 3)  # type: ignore[arg-type]
-    assert host.live_values(session.id) == {}
+    assert host.ui.live_values(session.id) == {}
     await session.close()
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,7 +13,7 @@ from ostler.context.session_context import SessionContext
 from ostler.context.tokenizers import RoutedTokenizer
 from ostler.core.context import Confidence, Count, Source, total
 from ostler.core.hooks import StepPlan
-from ostler.core.tool import Tool, ToolKind
+from ostler.core.tool import ToolKind, ToolSource
 from ostler.schema import events
 from ostler.schema.events import RunStatus, Totals
 from ostler.schema.messages import StopReason, text_of
@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from ostler.extensions.extension_context import ExtensionContext
     from ostler.extensions.extension_session import ExtensionSession
     from ostler.extensions.host import ExtensionHost
-
-
-ToolSource = Literal["built-in", "mcp", "extension", "host"]
-
-
-_PACKAGES: dict[str, ToolSource] = {
-    "ostler.tools": "built-in",
-    "ostler.context": "built-in",
-    "ostler.sessions": "built-in",
-    "ostler.protocols": "mcp",
-}
 
 
 class ToolDescription(msgspec.Struct, frozen=True):
@@ -60,12 +49,12 @@ class Tools:
         context = self._context
         tools = context.calls.call(lambda: dict(context.session.harness.tools))
         offered = set(offered_tools(context.attending, tools))
-        brought = {id(tool) for one in context.host.loaded for tool in one.registered.tools.values()}
+        own = {id(tool) for one in context.host.loaded for tool in one.registered.tools.values()}
         return [
             ToolDescription(
                 name,
                 tool.spec.description,
-                _source(tool, id(tool) in brought),
+                "extension" if id(tool) in own else tool.spec.source,
                 name in offered,
                 tool.spec.kind,
             )
@@ -107,14 +96,6 @@ def limited(host: ExtensionHost, session: str, plan: StepPlan) -> StepPlan | Non
     attending = host.sessions.get(session)
     tools = offered_tools(attending, plan.tools) if attending else plan.tools
     return None if tools == plan.tools else msgspec.structs.replace(plan, tools=tools)
-
-
-def _source(tool: Tool, is_brought: bool) -> ToolSource:
-    if is_brought:
-        return "extension"
-    made_of = getattr(tool, "function", None) or (tool if isinstance(tool, type) else type(tool))
-    package = ".".join(made_of.__module__.split(".")[:2])
-    return _PACKAGES.get(package, "host")
 
 
 class SessionUsage(msgspec.Struct, frozen=True):

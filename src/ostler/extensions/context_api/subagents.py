@@ -14,7 +14,7 @@ from ostler.core.cancellation import running_stopwatch
 from ostler.core.children import ChildRequest, ChildResult, ExecutionPolicy, SpawnedChildren, Watch
 from ostler.core.harness import Harness
 from ostler.core.hooks import TIME_LIMIT
-from ostler.extensions.executor import ExtensionError, call_within, wants_context
+from ostler.extensions.executor import ExtensionError, Handler
 from ostler.schema import events
 from ostler.schema.errors import (
     CallRefused,
@@ -234,9 +234,9 @@ class Subagent:
         if function is None:
             return
         context, attending = self._context, self._context.attending
-        arguments = (subject, context)[: wants_context(function)]
+        handler = Handler.of(function)
         try:
-            await call_within(TIME_LIMIT, context.extension.worker, function, *arguments)
+            await handler.call(context.extension.worker, subject, context, seconds=TIME_LIMIT)
         except ExtensionError as failure:
             self._callbacks = msgspec.structs.replace(self._callbacks, **{name: None})
             attending.report(context.extension, name, str(failure))

@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ostler.core.files import write_atomically
+from ostler.extensions.extension import ExtensionSummary
 from ostler.extensions.install.sources import (
     Source,
     copy_of,
@@ -28,7 +29,7 @@ from ostler.extensions.install.sources import (
     newest_commit,
     package_name,
 )
-from ostler.extensions.install.trial import TrialResult, try_loading
+from ostler.extensions.install.trial import try_loading
 from ostler.extensions.loader.discovery import (
     MANIFEST,
     DiscoveredExtension,
@@ -119,7 +120,7 @@ class InstallResult(msgspec.Struct, frozen=True):
 
     package: Package
     change: Literal["installed", "updated", "current", "pinned"]
-    tried: tuple[TrialResult, ...] = ()
+    tried: tuple[ExtensionSummary, ...] = ()
 
 
 class InstallOptions(msgspec.Struct, frozen=True):
@@ -296,7 +297,7 @@ def _chosen_by_name(package: Package, entries: Sequence[Entry]) -> tuple[Entry, 
     return tuple(there[name] for name in package.include or sorted(there))
 
 
-def _tried(scope: Scope, package: Package) -> tuple[Package, tuple[TrialResult, ...]]:
+def _tried(scope: Scope, package: Package) -> tuple[Package, tuple[ExtensionSummary, ...]]:
     place = package.place(scope)
     paths = [path_of(place, one) for one in package.extensions]
     found = [

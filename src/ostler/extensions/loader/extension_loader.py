@@ -74,7 +74,7 @@ class ExtensionLoader:
                 continue
             before = old.get(one.name)
             if before and not anew and _is_current(before, one):
-                before.extension.standing = "loaded"
+                before.extension.status = "loaded"
                 new[one.name] = before
             elif one.project and not one.problem and one not in trusted:
                 new[one.name] = self._held_back(one, before)
@@ -114,10 +114,10 @@ class ExtensionLoader:
     def _held_back(self, found: DiscoveredExtension, before: LoadedVersion | None) -> LoadedVersion:
         if before is None or not _runs(before):
             version = LoadedVersion(found, CodeFiles(found, {}))
-            version.extension.standing = "untrusted"
+            version.extension.status = "untrusted"
             version.extension.problem = f"not trusted: `ostler trust {quoted_path(_folder(found))}`"
             return version
-        before.extension.standing = "changed"
+        before.extension.status = "changed"
         self._say(
             found.name,
             f"the extension {found.name} was changed: its old version runs on until you look at it and say "
@@ -126,7 +126,7 @@ class ExtensionLoader:
         return before
 
     def _tell_untrusted(self, versions: Versions) -> None:
-        held = [one.found for one in versions.values() if one.extension.standing == "untrusted"]
+        held = [one.found for one in versions.values() if one.extension.status == "untrusted"]
         if not held:
             self._told.pop("", None)
             return
@@ -142,7 +142,7 @@ class ExtensionLoader:
     async def _put_to_use(self, version: LoadedVersion, before: LoadedVersion | None) -> LoadedVersion:
         """What was loaded, or the version before it if that cannot be."""
         found = version.found
-        if version.extension.standing != "failed":
+        if version.extension.status != "failed":
             self._told.pop(found.name, None)
             return version
         about = f"the extension {found.name} ({printable_path(found.path)})"
@@ -185,7 +185,7 @@ async def _load(versions: Collection[LoadedVersion]) -> None:
 
 
 def _runs(version: LoadedVersion) -> bool:
-    return version.extension.standing in ("loaded", "changed")
+    return version.extension.status in ("loaded", "changed")
 
 
 def _is_current(version: LoadedVersion, found: DiscoveredExtension) -> bool:

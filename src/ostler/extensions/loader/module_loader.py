@@ -171,7 +171,7 @@ class LoadedVersion:
         return self.code.paths
 
     async def load(self) -> None:
-        """Never raises: an extension that cannot be loaded has the standing `failed`, and says why."""
+        """Never raises: an extension that cannot be loaded has the status `failed`, and says why."""
         try:
             if self.found.problem:
                 raise ExtensionError(self.found.problem)
@@ -186,7 +186,7 @@ class LoadedVersion:
 
     def fail(self, problem: str) -> None:
         self.extension.worker.abandon()
-        self.extension.standing = "failed"
+        self.extension.status = "failed"
         self.extension.problem = problem
 
     async def _start(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ostler.extensions.event_channel import CATCH_UP_SECONDS
-from ostler.extensions.executor import ExtensionError
+from ostler.extensions.executor import ExtensionError, Handler
 from ostler.extensions.extension import Command, Extension, HookHandler, Observer, Origin
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.extension_session import SessionLeft, SessionOpened, TerminalResized
@@ -61,7 +61,7 @@ class ProcessExtension(Extension):
         self._notes: list[frames.Notify] = []
         self._taken: set[str] = set()
         self._tasks: set[asyncio.Future[None]] = set()
-        self._observer = Observer(self._observe, batch=True, is_async=True)
+        self._observer = Observer(Handler.of(self._observe), batch=True)
         for kind in (SessionOpened, SessionLeft, TerminalResized):
             self._see(kind)
 
@@ -170,7 +170,7 @@ class ProcessExtension(Extension):
         async def run(arguments: str, context: ExtensionContext) -> str:
             return await self._run_command(name, arguments, context)
 
-        self.registered.commands[name] = Command(name, run, frame.description)
+        self.registered.commands[name] = Command(name, Handler.of(run), frame.description)
         self._apply()
 
     def _subscribe(self, frame: frames.Subscribe) -> None:
@@ -198,7 +198,7 @@ class ProcessExtension(Extension):
 
         # The kernel's limit is for what hangs on our side; the extension's own begins when it is asked.
         seconds = self.client.limits.intercept + CATCH_UP_SECONDS + 1
-        handler = HookHandler(POINTS[point], ask, guard, seconds)
+        handler = HookHandler(POINTS[point], Handler.of(ask), guard, seconds)
         hooks = self.registered.hooks
         if point in self._intercepts:
             hooks[hooks.index(self._intercepts[point])] = handler
@@ -331,12 +331,12 @@ async def load_process_extension(
     try:
         manifest = read_manifest(folder)
     except ConfigurationError as error:
-        return Extension(folder.name, origin, folder, standing="failed", problem=error.message)
+        return Extension(folder.name, origin, folder, status="failed", problem=error.message)
     if not manifest.enabled:
-        return Extension(manifest.name, origin, folder, standing="disabled", version=manifest.version)
+        return Extension(manifest.name, origin, folder, status="disabled", version=manifest.version)
     extension = ProcessExtension(manifest, folder, origin, limits or Limits(), check)
     try:
         await extension.start()
     except (ExtensionError, ConfigurationError) as error:
-        extension.standing, extension.problem = "failed", str(error)
+        extension.status, extension.problem = "failed", str(error)
     return extension

@@ -21,7 +21,7 @@ class FrontEnd(Protocol):
 
     - What extensions show (widgets, header, footer, status, visibility, theme) are live values, what they
       print is `Printed`, and what they ask are questions: a face gets those by following the session. Where
-      it opens later, `host.live_values` has those that are there already.
+      it opens later, `host.ui.live_values` has those that are there already.
     - It calls their code only through the host: `render`, `tool_header`, `tool_body`, `editor_key`,
       `editor_lines` and `shortcut` never raise what an extension raises.
     """
@@ -49,7 +49,7 @@ class FrontEnd(Protocol):
     def exit(self) -> None: ...
 
     def set_theme(self, name: str) -> None:
-        """One of `host.themes`."""
+        """One of `host.ui.themes`."""
 
     def theme(self) -> str:
         """The name of the present one; empty where there are no colours."""

@@ -173,7 +173,7 @@ class ExtensionUI:
         def take() -> None:
             context, face = self._context, self._context.face
             if face is context.host.face:
-                context.host.editors.push(context, editor)
+                context.host.ui.editors.push(context, editor)
                 face.set_editor(editor)
 
         self._do(take)
@@ -183,8 +183,8 @@ class ExtensionUI:
 
         def leave() -> None:
             host = self._context.host
-            if host.editors.remove(self._context):
-                present = host.editors.present()
+            if host.ui.editors.remove(self._context):
+                present = host.ui.editors.present()
                 host.face.set_editor(present[1] if present else None)
 
         self._do(leave)
@@ -207,14 +207,14 @@ class ExtensionUI:
 
     def register_theme(self, name: str, theme: Theme) -> None:
         """From now on `set_theme` and people may choose it."""
-        self._do(lambda: self._context.host.themes.register(name, theme, self._context))
+        self._do(lambda: self._context.host.ui.themes.register(name, theme, self._context))
 
     def set_theme(self, name: str) -> None:
         """Raises `UsageError` for one that the face does not know. Without a face, an extension's theme is
         told to those that follow from elsewhere."""
 
         def change() -> None:
-            themes, face = self._context.host.themes, self._context.face
+            themes, face = self._context.host.ui.themes, self._context.face
             if name not in themes:
                 if face.theme():
                     raise UsageError(f"there is no theme {name!r}; there are: {', '.join(themes.names())}")
@@ -227,7 +227,7 @@ class ExtensionUI:
 
     def themes(self) -> list[str]:
         """Their names; none without a face."""
-        return self._do(lambda: self._context.host.themes.names() if self._context.face.theme() else [])
+        return self._do(lambda: self._context.host.ui.themes.names() if self._context.face.theme() else [])
 
     def theme(self) -> ThemeColors:
         """The present one, as it is seen; with empty colours without a face."""
@@ -235,7 +235,7 @@ class ExtensionUI:
         def resolve() -> ThemeColors:
             face = self._context.face
             name = face.theme()
-            return self._context.host.themes.resolved(name, dark=face.is_dark) if name else ThemeColors()
+            return self._context.host.ui.themes.resolved(name, dark=face.is_dark) if name else ThemeColors()
 
         return self._do(resolve)
 
@@ -255,8 +255,8 @@ class ExtensionUI:
         await self.withdraw()
         context = self._context
         self.reset_editor()
-        context.host.themes.forget(context)
-        if (face := context.host.face).theme() and face.theme() not in context.host.themes:
+        context.host.ui.themes.forget(context)
+        if (face := context.host.face).theme() and face.theme() not in context.host.ui.themes:
             face.set_theme(DEFAULT)
         self._board.forget(self)
         context.attending.painter.forget(context.extension)

@@ -116,7 +116,7 @@ class OverlayResult(msgspec.Struct, frozen=True):
 
 
 class Rendering(msgspec.Struct, frozen=True):
-    """Ask `host.render(session, id, width)`, at most `hz` times a second."""
+    """Ask `host.ui.render(session, id, width)`, at most `hz` times a second."""
 
     id: str
     hz: float = 0
