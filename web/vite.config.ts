@@ -17,7 +17,7 @@ function filesUnder(path: string): string[] {
 function sourcesHash(): string {
   const paths = SOURCES.flatMap((name) => filesUnder(join(here, name)))
     .map((path) => relative(here, path).split(sep).join("/"))
-    .sort((one, other) => (one < other ? -1 : 1));
+    .sort((first, second) => (first < second ? -1 : 1));
   const lines = paths.map(
     (path) => `${createHash("sha256").update(readFileSync(join(here, path))).digest("hex")}  ${path}\n`,
   );
@@ -32,13 +32,13 @@ const hashOfSources: Plugin = {
   },
 };
 
-/** The licenses of all packages that are in the page, as those want to be told. */
+/** The licenses of all packages in the page, which they require to be shown. */
 const licenses: Plugin = {
   name: "licenses",
   apply: "build",
   generateBundle() {
-    const found = [...this.getModuleIds()].flatMap((id) => /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/.exec(id)?.[0] ?? []);
-    const texts = [...new Set(found)].sort().map((folder) => {
+    const folders = [...this.getModuleIds()].flatMap((id) => /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/.exec(id)?.[0] ?? []);
+    const texts = [...new Set(folders)].sort().map((folder) => {
       const license = readdirSync(folder).find((file) => /^licen[cs]e/i.test(file));
       if (!license) throw new Error(`${folder} has no license`);
       return `${folder.split("/node_modules/").at(-1)}\n\n${readFileSync(join(folder, license), "utf8").trim()}\n`;
@@ -48,7 +48,7 @@ const licenses: Plugin = {
 };
 
 export default defineConfig({
-  base: "./", // the server names the way from each address to the files
+  base: "./", // the server adds the way from each address to the files
   plugins: [hashOfSources, licenses],
   build: {
     outDir: "../src/ostler/server/page",

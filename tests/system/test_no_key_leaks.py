@@ -196,7 +196,6 @@ def test_a_server_that_is_not_there(ostler: Ostler) -> None:
 CRASHING = """
 import sys
 import ostler.cli.prompt as prompt
-from tests.support.paths import ROOT
 from ostler import main
 
 def crash(settings, harness, *rest):

@@ -1,30 +1,30 @@
-/** The page of one agent, over the agentapi wire: no token, no sessions. Below `/chat/embed` without a header, for frames. */
+/** The page of an agentapi server's agent: no token, no sessions. `/chat/embed` has no header, for use in a frame. */
 
 import { render } from "preact";
 import type { JSX } from "preact";
-import { AgentComposer, nameFiles } from "./parts/agent-composer";
-import { AgentBadge, AgentPanes, ViewSwitch } from "./parts/agent-panes";
-import { droppedFiles } from "./parts/dropping";
-import { Icon } from "./parts/icons";
-import { Mark, ThemeButton } from "./parts/sidebar";
-import { Toasts } from "./parts/toasts";
-import { Transcript } from "./parts/transcript";
+import { Agentapi, agentBase } from "./api/agentapi";
+import { ROOT } from "./api/client";
+import { AgentComposer, uploadFiles } from "./components/agent-composer";
+import { AgentBadge, AgentPanes, ViewSwitch } from "./components/agent-panes";
+import { Toasts } from "./components/dialog";
+import { fileDropProps } from "./components/file-drop";
+import { Icon } from "./components/icons";
+import { ItemList } from "./components/item-list";
+import { Mark, ThemeButton } from "./components/sidebar";
+import { agentName } from "./state/agent-session";
+import { AgentapiSession } from "./state/agentapi-session";
 import { announcement } from "./state/app";
-import { AgentapiAgent } from "./state/agentapi-agent";
-import { agentName } from "./state/driven-agent";
-import { Agentapi, agentBase } from "./wire/agentapi";
-import { ROOT } from "./wire/root";
 
 const CONNECTIONS: Record<string, string> = {
-  offline: "Not connected. It is tried again.",
-  polling: "Connected by asking again and again: something holds streams back.",
+  offline: "Not connected. Retrying…",
+  polling: "Connected by polling: the event stream is blocked.",
 };
 
-function Page({ agent, isFramed }: { agent: AgentapiAgent; isFramed: boolean }): JSX.Element {
+function Page({ agent, isFramed }: { agent: AgentapiSession; isFramed: boolean }): JSX.Element {
   const connection = CONNECTIONS[agent.connection.value];
   return (
     <>
-      <main class="main" {...droppedFiles((files) => void nameFiles(agent, [...files]))}>
+      <main class="main" {...fileDropProps((files) => void uploadFiles(agent, [...files]))}>
         <h1 class="visually-hidden">{agentName(agent.type.value)}</h1>
         <header class={isFramed ? "agent-bar" : "header"}>
           {!isFramed && <Mark />}
@@ -34,17 +34,17 @@ function Page({ agent, isFramed }: { agent: AgentapiAgent; isFramed: boolean }):
           {!isFramed && <ThemeButton />}
         </header>
         <AgentPanes agent={agent}>
-          <Transcript session={agent} empty={<p>No messages yet. Say something to begin.</p>} />
+          <ItemList session={agent} empty={<p>No messages yet. Send one to start.</p>} />
           <div class="dock">
             <div class="column">
-              {agent.missing.value && <p class="notice error" role="alert">There is no agent at this address.</p>}
+              {agent.missing.value && <p class="notice error" role="alert">No agent found at this address.</p>}
               {connection && <p class="notice calm" role="status">{connection}</p>}
               <AgentComposer agent={agent} />
             </div>
           </div>
         </AgentPanes>
         <div class="drop-sign" aria-hidden="true">
-          <Icon name="attach" size={28} /> Drop the files here
+          <Icon name="attach" size={28} /> Drop files here
         </div>
       </main>
       <Toasts />
@@ -56,7 +56,7 @@ function Page({ agent, isFramed }: { agent: AgentapiAgent; isFramed: boolean }):
 }
 
 export function startEmbedded(root: HTMLElement): void {
-  const agent = new AgentapiAgent(new Agentapi(agentBase(ROOT, location.search)));
+  const agent = new AgentapiSession(new Agentapi(agentBase(ROOT, location.search)));
   const isFramed = /^embed(\/|$)/.test(location.pathname.slice(ROOT.pathname.length));
   render(<Page agent={agent} isFramed={isFramed} />, root);
   agent.open();

@@ -1,26 +1,26 @@
 import { effect } from "@preact/signals";
 import { render } from "preact";
-import { App, followAddress } from "./parts/app";
-import { access, enter } from "./state/app";
-import { listenToKeys } from "./state/keys";
-import { keepListFresh } from "./state/session-list";
-import { followTheme } from "./state/theme";
+import { App, openCurrentSession } from "./components/app";
+import { access, logIn } from "./state/app";
+import { followSessionList } from "./state/session-list";
+import { installShortcuts } from "./state/shortcuts";
+import { applyTheme } from "./state/theme";
 import "./style.css";
 
 function startNative(root: HTMLElement): void {
   render(<App />, root);
-  listenToKeys();
-  followAddress();
+  installShortcuts();
+  openCurrentSession();
   const stop = effect(() => {
     if (access.value !== "granted") return;
-    keepListFresh();
-    followTheme();
+    followSessionList();
+    applyTheme();
     queueMicrotask(() => stop());
   });
-  void enter();
+  void logIn();
 }
 
-/** The server says which wire the page speaks. */
+/** The API of the server. */
 const wire = document.querySelector<HTMLMetaElement>("meta[name=ostler-wire]")?.content;
 const root = document.getElementById("app");
 if (root) {

@@ -1,61 +1,61 @@
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
-import { type AgentView, NOTHING_SEEN, foldAgent, retold, spoken, textOf } from "../src/model/agentapi-view";
-import { wordsOf } from "../src/model/command-line";
-import { pressed } from "../src/model/control-keys";
-import { withDrawing } from "../src/model/drawing";
-import { fold } from "../src/model/fold";
-import { linkPieces } from "../src/model/links";
-import { type Block, emptyView, visibleBlocks } from "../src/model/view";
-import { shownRows } from "../src/parts/left-out-rows";
-import { Agentapi, agentBase } from "../src/wire/agentapi";
-import { type Connection, Follower } from "../src/wire/following";
-import { KeyPresses } from "../src/wire/key-presses";
-import type { Frame } from "../src/wire/types";
-import { Log, text } from "./frames";
+import { Agentapi, agentBase } from "../src/api/agentapi";
+import { type Connection, EventStream } from "../src/api/event-stream";
+import { KeyQueue } from "../src/api/key-queue";
+import type { StreamEvent } from "../src/api/types";
+import { visibleRows } from "../src/components/collapsed-rows";
+import { splitLinks } from "../src/text/links";
+import { splitCommandLine } from "../src/text/prompt";
+import { terminalKey } from "../src/text/terminal-keys";
+import { type AgentView, EMPTY_AGENT, applyToAgent, asMarkdown, restarted, textOf } from "../src/transcript/agent-view";
+import { withLiveMessage } from "../src/transcript/answer-items";
+import { apply } from "../src/transcript/item-builder";
+import { emptyView, visibleItems } from "../src/transcript/session-view";
+import { Log, text } from "./events";
 
-const message = (id: number, role: string, said: string): Frame => ({ type: "message_update", id, role, message: said, time: "2026-01-01T00:00:00Z" });
-const status = (now: string): Frame => ({ type: "status_change", status: now, agent_type: "claude" });
-const said = (view: AgentView): string[] => view.blocks.map((block) => `${block.kind} ${textOf(block)}`);
+const message = (id: number, role: string, content: string): StreamEvent => ({ type: "message_update", id, role, message: content, time: "2026-01-01T00:00:00Z" });
+const status = (now: string): StreamEvent => ({ type: "status_change", status: now, agent_type: "claude" });
+const texts = (view: AgentView): string[] => view.items.map((item) => `${item.kind} ${textOf(item)}`);
 
-describe("the events of the agentapi wire", () => {
-  const first = foldAgent(NOTHING_SEEN, [message(0, "agent", "Hello"), message(1, "user", "Hi"), message(2, "agent", ""), status("running")]);
+describe("the events of an agentapi server", () => {
+  const first = applyToAgent(EMPTY_AGENT, [message(0, "agent", "Hello"), message(1, "user", "Hi"), message(2, "agent", ""), status("running")]);
 
-  it("are a conversation, in which a message is replaced by its id", () => {
-    expect(said(first)).toEqual(["text Hello", "user Hi", "text "]);
-    const next = foldAgent(first, [message(2, "agent", "You said Hi"), status("stable")]);
-    expect(said(next)).toEqual(["text Hello", "user Hi", "text You said Hi"]);
-    expect(next.blocks[0]).toBe(first.blocks[0]);
+  it("make a conversation; a message replaces the one with its id", () => {
+    expect(texts(first)).toEqual(["text Hello", "user Hi", "text "]);
+    const next = applyToAgent(first, [message(2, "agent", "You said Hi"), status("stable")]);
+    expect(texts(next)).toEqual(["text Hello", "user Hi", "text You said Hi"]);
+    expect(next.items[0]).toBe(first.items[0]);
     expect([first.status, next.status, next.agentType]).toEqual(["running", "stable", "claude"]);
   });
 
-  it("are told anew with each stream: what stays is the same, what is gone goes at the end of it", () => {
-    const during = foldAgent(retold(first), [message(0, "agent", "Hello")]);
-    expect(said(during)).toHaveLength(3);
-    const after = foldAgent(during, [status("stable")]);
-    expect(said(after)).toEqual(["text Hello"]);
-    expect(after.blocks[0]).toBe(first.blocks[0]);
-    expect(said(foldAgent(after, [status("running")]))).toEqual(["text Hello"]);
+  it("start from the first message with each stream; deleted messages go once it has caught up", () => {
+    const during = applyToAgent(restarted(first), [message(0, "agent", "Hello")]);
+    expect(texts(during)).toHaveLength(3);
+    const after = applyToAgent(during, [status("stable")]);
+    expect(texts(after)).toEqual(["text Hello"]);
+    expect(after.items[0]).toBe(first.items[0]);
+    expect(texts(applyToAgent(after, [status("running")]))).toEqual(["text Hello"]);
   });
 
-  it("have Markdown in them where the agent has no screen, with its calls as they stand", () => {
-    const [told, call] = ["Look:\n\n- one", "First.\n[Tool: execute] ls *\n[Tool Status: completed]\nDone."].map((one) => spoken(foldAgent(NOTHING_SEEN, [message(0, "agent", one)]).blocks[0]!));
+  it("contain Markdown if the agent has no screen, with its calls as code", () => {
+    const [told, call] = ["Look:\n\n- one", "First.\n[Tool: execute] ls *\n[Tool Status: completed]\nDone."].map((one) => asMarkdown(applyToAgent(EMPTY_AGENT, [message(0, "agent", one)]).items[0]!));
     expect(told).toMatchObject({ text: "Look:\n\n- one", drawn: false });
     expect(call && textOf(call)).toBe("First.\n\n````text\n[Tool: execute] ls *\n[Tool Status: completed]\n````\n\nDone.");
   });
 
-  it("keep each problem once, and pass over what is not known", () => {
+  it("report each problem once; unknown events are ignored", () => {
     const problem = { type: "agent_error", message: "no state", level: "warning", time: "1" };
-    const view = foldAgent(foldAgent(first, [problem, { type: "new_kind" }]), [problem, { ...problem, time: "2", level: "error" }]);
+    const view = applyToAgent(applyToAgent(first, [problem, { type: "new_kind" }]), [problem, { ...problem, time: "2", level: "error" }]);
     expect(view.problems.map((one) => one.level)).toEqual(["warning", "error"]);
   });
 });
 
 describe("many empty rows of a terminal", () => {
-  const shown = (rows: string, cursor: number): number[] => shownRows([...rows].map((row) => row === "."), rows.length, cursor);
+  const shown = (rows: string, cursor: number): number[] => visibleRows([...rows].map((row) => row === "."), rows.length, cursor);
 
-  it("are shown as one, but not where the cursor is", () => {
+  it("collapse into one, except at the cursor", () => {
     expect(shown("a...b", 4)).toEqual([0, 1, 2, 3, 4]);
     expect(shown("a....b....c", 10)).toEqual([0, 1, 5, 6, 10]);
     expect(shown("a.........b", 5)).toEqual([0, 1, 5, 6, 10]);
@@ -64,9 +64,9 @@ describe("many empty rows of a terminal", () => {
 });
 
 let server: Server | null = null;
-let follower: Follower | null = null;
+let stream: EventStream | null = null;
 afterEach(() => {
-  follower?.close();
+  stream?.close();
   server?.closeAllConnections();
   server?.close();
 });
@@ -79,22 +79,22 @@ async function served(handler: (request: IncomingMessage, response: ServerRespon
 
 function until(wire: Agentapi, wanted: (view: AgentView, states: Connection[]) => boolean): Promise<AgentView> {
   return new Promise((resolve) => {
-    let view = NOTHING_SEEN;
+    let view = EMPTY_AGENT;
     const states: Connection[] = [];
-    const look = (): void => {
+    const check = (): void => {
       if (wanted(view, states)) resolve(view);
     };
     const listener = {
-      frames: (frames: Frame[]) => { view = foldAgent(view, frames); look(); },
-      connection: (state: Connection) => { states.push(state); view = retold(view); look(); },
+      events: (events: StreamEvent[]) => { view = applyToAgent(view, events); check(); },
+      connection: (state: Connection) => { states.push(state); view = restarted(view); check(); },
       refused: () => {},
     };
-    follower = new Follower(wire.events, listener, 0, { first: 100, silence: 5000, backoff: 30, polling: 60_000 });
-    follower.start();
+    stream = new EventStream(wire.events, listener, 0, { first: 100, silence: 5000, backoff: 30, polling: 60_000 });
+    stream.start();
   });
 }
 
-describe("an agent behind the agentapi wire", () => {
+describe("an agent behind an agentapi server", () => {
   const answers = (request: IncomingMessage, response: ServerResponse): boolean => {
     const found: Record<string, unknown> = {
       "/below/status": { status: "stable", agent_type: "some-new-agent", transport: "pty" },
@@ -105,7 +105,7 @@ describe("an agent behind the agentapi wire", () => {
     return body !== undefined;
   };
 
-  it("is followed by its stream, however often that is cut", async () => {
+  it("is followed by its stream, which reconnects when it is cut", async () => {
     let turn = 0;
     const wire = await served((_, response) => {
       turn += 1;
@@ -113,28 +113,28 @@ describe("an agent behind the agentapi wire", () => {
       const sent = [message(0, "agent", "Hello"), ...(turn > 1 ? [message(1, "user", "Hi")] : []), status("stable")];
       response.end(sent.map(({ type, ...data }) => `event: ${type}\ndata: ${JSON.stringify(data)}\n\n`).join(""));
     });
-    expect(said(await until(wire, (view) => view.blocks.length === 2))).toEqual(["text Hello", "user Hi"]);
+    expect(texts(await until(wire, (view) => view.items.length === 2))).toEqual(["text Hello", "user Hi"]);
   });
 
-  it.each(["held back", "cut", "refused by a proxy"])("is asked again and again where streams are %s", async (how) => {
+  it.each(["held back", "cut", "refused by a proxy"])("is polled if streams are %s", async (how) => {
     const wire = await served((request, response) => {
       if (answers(request, response) || how === "held back") return;
       if (how === "cut") request.socket.destroy();
       else response.writeHead(502).end();
     });
     const view = await until(wire, (seen, states) => seen.status === "stable" && states.filter((one) => one === "polling").length > 1);
-    expect(said(view)).toEqual(["text Hello"]);
+    expect(texts(view)).toEqual(["text Hello"]);
     expect(view.agentType).toBe("some-new-agent");
   });
 
-  it("says why it did not take a message", async () => {
+  it("reports why it refused a message", async () => {
     const wire = await served((_, response) => {
       response.writeHead(500).end(JSON.stringify({ detail: "unexpected error occurred", errors: [{ message: "it is busy" }] }));
     });
     await expect(wire.send("Hi", "user")).rejects.toThrow("unexpected error occurred: it is busy");
   });
 
-  it("is found one folder above the page, or where the address says", () => {
+  it("is one folder above the page, or at the url of the query", () => {
     const root = new URL("https://host/@me/apps/ccw/chat/");
     expect(agentBase(root, "").href).toBe("https://host/@me/apps/ccw/");
     expect(agentBase(root, "?url=http://localhost:3284").href).toBe("http://localhost:3284/");
@@ -143,10 +143,10 @@ describe("an agent behind the agentapi wire", () => {
 });
 
 describe("keys", () => {
-  it("go together and in their order, one request after the other", async () => {
+  it("are sent in order, several in one request", async () => {
     const sent: string[] = [];
     let release = (): void => {};
-    const keys = new KeyPresses(
+    const keys = new KeyQueue(
       (some) => {
         sent.push(some);
         return new Promise<void>((resolve) => { release = resolve; });
@@ -166,9 +166,9 @@ describe("keys", () => {
     await expect.poll(() => sent).toEqual(["ab", "cd", "e"]);
   });
 
-  it("behind some that were lost are not sent", async () => {
+  it("after lost ones are not sent", async () => {
     const failures: unknown[] = [];
-    const keys = new KeyPresses(
+    const keys = new KeyQueue(
       () => { keys.press("y"); return Promise.reject(new Error("gone")); },
       (error) => failures.push(error),
     );
@@ -190,16 +190,16 @@ describe("keys", () => {
     ["ü", {}, "ü"],
     ["🐴", {}, "🐴"],
     ["@", { ctrlKey: true, altKey: true }, "@"],
-  ])("%s %o is what a keyboard sends", (key, held, bytes) => {
-    expect(pressed({ ...none, ...held, key })?.bytes).toBe(bytes);
+  ])("%s %o sends the bytes of a keyboard", (key, held, bytes) => {
+    expect(terminalKey({ ...none, ...held, key })?.bytes).toBe(bytes);
   });
 
-  it.each([["c", { metaKey: true }], ["v", { ctrlKey: true }], ["Shift", { shiftKey: true }], ["Unidentified", {}], ["F5", {}]])("%s %o is the browser's", (key, held) => {
-    expect(pressed({ ...none, ...held, key })).toBeNull();
+  it.each([["c", { metaKey: true }], ["v", { ctrlKey: true }], ["Shift", { shiftKey: true }], ["Unidentified", {}], ["F5", {}]])("%s %o belongs to the browser", (key, held) => {
+    expect(terminalKey({ ...none, ...held, key })).toBeNull();
   });
 });
 
-describe("what a terminal agent draws", () => {
+describe("the live message of a terminal agent", () => {
   const log = new Log();
   const begun = [
     log.record("session_started", { cwd: "/project", version: "1", driver: "terminal" }),
@@ -208,25 +208,25 @@ describe("what a terminal agent draws", () => {
     log.entry("user_message", { content: [text("Hi")], source: "terminal" }),
   ];
   const answer = log.entry("assistant_message", { call: "", stop_reason: "end", content: [text("You said Hi")] });
-  const shown = (facts: Frame[], live?: unknown): string[] =>
-    withDrawing(visibleBlocks(fold(emptyView("ses_1"), facts)), live).map((block: Block) => (block.kind === "text" ? `${block.drawn} ${block.writing} ${block.text}` : block.kind));
+  const shown = (facts: StreamEvent[], live?: unknown): string[] =>
+    withLiveMessage(visibleItems(apply(emptyView("ses_1"), facts)), live).map((item) => (item.kind === "text" ? `${item.drawn} ${!item.complete} ${item.text}` : item.kind));
 
-  it("stands behind what it was told, until it is a fact", () => {
+  it("follows the user's message until it is a fact", () => {
     expect(shown(begun)).toEqual(["true false Hello", "user"]);
     expect(shown(begun, { id: 2, text: "You sa" })).toEqual(["true false Hello", "user", "true true You sa"]);
     expect(shown([...begun, answer])).toEqual(["true false Hello", "user", "true false You said Hi"]);
   });
 
-  it("goes on with what it said last, if it was told nothing since", () => {
+  it("continues the last message if the user has sent none since", () => {
     expect(shown([...begun, answer], { id: 2, text: "You said Hi. More" })).toEqual(["true false Hello", "user", "true true You said Hi. More"]);
   });
 
-  it("has links where there are addresses", () => {
-    const links = (said: string): string[] => linkPieces(said).flatMap((one) => (one.href ? [one.href] : []));
+  it("has links", () => {
+    const links = (text: string): string[] => splitLinks(text).flatMap((one) => (one.href ? [one.href] : []));
     expect(links("See https://a.example/x_(y), or (http://b.example/z).")).toEqual(["https://a.example/x_(y)", "http://b.example/z"]);
     expect(links("│ https://a.example │ no://thing https:// javascript:alert(1)")).toEqual(["https://a.example"]);
     const whole = "a https://b.example/ü?q=1#x, c\nhttps://d.example";
-    expect(linkPieces(whole).map((one) => one.text).join("")).toBe(whole);
+    expect(splitLinks(whole).map((one) => one.text).join("")).toBe(whole);
   });
 });
 
@@ -237,7 +237,7 @@ describe("a command line", () => {
     ['"my agent" --say "a \\"b\\"" c\\ d \'\'', ["my agent", "--say", 'a "b"', "c d", ""]],
     ["agent it's", ["agent", "it's"]],
     ["", []],
-  ])("%s is words", (line, words) => {
-    expect(wordsOf(line)).toEqual(words);
+  ])("%s is split into words", (line, words) => {
+    expect(splitCommandLine(line)).toEqual(words);
   });
 });

@@ -127,7 +127,9 @@ async def test_a_function_for_pieces_that_fails_is_reported_once_and_the_answer_
     assert (await context.models.complete("Count.", on_chunk=bad)).text == "one two three four"
     await session.journal.commit()
     (warned,) = await facts_of(session, "warned")
-    assert "the extension mine failed in on_chunk: ValueError: no room (test_models_complete.py:" in warned.text
+    assert (
+        "the extension mine failed in on_chunk: ValueError: no room (test_models_complete.py:" in warned.text
+    )
     assert len(calls) == 1
     await session.close()
 

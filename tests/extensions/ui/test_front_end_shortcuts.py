@@ -140,7 +140,8 @@ async def test_a_shortcut_that_raises_is_reported_and_the_face_goes_on() -> None
     await face.press("ctrl+k", "a")
     (warned,) = await facts_of(session, "warned")
     assert (
-        "the extension demo failed in the shortcut ctrl+k: ValueError: no (test_front_end_shortcuts.py:" in warned.text
+        "the extension demo failed in the shortcut ctrl+k: ValueError: no (test_front_end_shortcuts.py:"
+        in warned.text
     )
     assert face.typed == "a"
     await session.close()

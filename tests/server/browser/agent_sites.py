@@ -55,7 +55,7 @@ class AgentVisitor:
         return self.page.locator(".agent-badge")
 
     def until_it_waits(self) -> None:
-        expect(self.status).to_contain_text("waits for you")
+        expect(self.status).to_contain_text("ready")
 
     def open(self, session: str) -> None:
         self.page.goto(f"{self.at.address}/s/{session}")
@@ -69,7 +69,7 @@ class AgentVisitor:
         self.until_it_waits()
 
     def show(self, name: str) -> None:
-        self.page.get_by_role("group", name="What is shown").get_by_role("button", name=name).click()
+        self.page.get_by_role("group", name="Layout").get_by_role("button", name=name).click()
 
     def control(self) -> Locator:
         self.page.get_by_role("tab", name="Control").click()

@@ -94,17 +94,17 @@ def test_the_page_has_a_header_beside_its_frame(serve_alone: Serve, visit: Visit
         at = visit(alone(served, path))
         expect(AgentVisitor(at).status).to_contain_text("Goose")
         expect(at.answers.first).to_contain_text(GREETING)
-        expect(at.page.get_by_role("button", name=re.compile("^Colours"))).to_have_count(int(has_header))
+        expect(at.page.get_by_role("button", name=re.compile("^Theme"))).to_have_count(int(has_header))
 
 
 def test_stop_and_keys_reach_the_agent(serve_alone: Serve, visit: Visit) -> None:
     agent = AgentVisitor(visit(alone(serve_alone(agent=PAINTED_AGENT))))
     agent.at.say("/work")
-    expect(agent.status).to_contain_text("at work")
+    expect(agent.status).to_contain_text("working")
     agent.at.message.fill("too early")
     agent.at.message.press("Enter")
     expect(agent.at.message).to_have_value("too early")
-    expect(agent.page.get_by_text("The agent is at work: wait, or stop it.")).to_be_visible()
+    expect(agent.page.get_by_text("The agent is working: wait, or stop it.")).to_be_visible()
     with agent.page.expect_request("**/message") as stopped:
         agent.at.button("Stop").click()
     assert stopped.value.post_data_json == {"content": "\x1b", "type": "raw"}
@@ -139,9 +139,9 @@ def test_files_are_uploaded_and_told_by_their_path(serve_alone: Serve, visit: Vi
     }
     """
     at.page.evaluate(drop, ["dragover", "large.bin"])
-    expect(at.page.get_by_text("Drop the files here")).to_be_visible()
+    expect(at.page.get_by_text("Drop files here")).to_be_visible()
     at.page.evaluate(drop, ["drop", "large.bin"])
-    expect(at.page.get_by_text("Drop the files here")).to_be_hidden()
+    expect(at.page.get_by_text("Drop files here")).to_be_hidden()
     expect(at.page.get_by_text("large.bin: file size exceeds 10MB limit")).to_be_visible()
 
 
@@ -176,7 +176,7 @@ def test_an_agent_without_a_terminal_is_talked_to(serve_alone: Serve, visit: Vis
     expect(at.prompts).to_have_text(["hello"])
     expect(at.answers.last).to_contain_text("hello")
     AgentVisitor(at).until_it_waits()
-    expect(at.page.get_by_role("group", name="What is shown")).to_have_count(0)
+    expect(at.page.get_by_role("group", name="Layout")).to_have_count(0)
     expect(at.page.get_by_role("tab", name="Control")).to_have_count(0)
 
 
@@ -185,7 +185,7 @@ def test_it_comes_back_with_the_server(visit: Visit, ostler: Ostler) -> None:
         served.until_stable()
         agent = AgentVisitor(visit(alone(served)))
         agent.ask("before")
-    expect(agent.page.get_by_text("Not connected. It is tried again.").first).to_be_visible()
+    expect(agent.page.get_by_text("Not connected. Retrying…").first).to_be_visible()
     expect(agent.at.prompts).to_have_text(["before"])
     port = served.url.rstrip("/").rpartition(":")[2]
     with serving_agent(ostler, "--port", port, agent=(*ECHO_AGENT, "Here again.")) as served:
@@ -203,7 +203,7 @@ def test_it_asks_again_and_again_where_streams_do_not_come_through(serve_alone: 
     at.page.route("**/events", lambda route: route.abort())
     at.page.reload()
     agent = AgentVisitor(at)
-    expect(at.page.get_by_text("Connected by asking again and again")).to_be_visible()
+    expect(at.page.get_by_text("Connected by polling")).to_be_visible()
     agent.ask("slowly")
 
 

@@ -58,12 +58,12 @@ def test_pictures_and_files_reach_the_model_however_they_are_given(
     expect(chips).to_have_count(4)
     chips.last.get_by_role("button", name="Remove list.txt").click()
     expect(chips).to_have_text(["red.png", "green.png", "list.txt"])
-    expect(at.page.get_by_label("on its way")).to_have_count(0)
+    expect(at.page.get_by_label("uploading")).to_have_count(0)
     at.say("What is this?")
     at.see_end()
     expect(chips).to_have_count(0)
-    expect(at.prompts.get_by_role("img", name="attached picture")).to_have_count(2)
-    for picture in at.prompts.get_by_role("img", name="attached picture").all():
+    expect(at.prompts.get_by_role("img", name="attached image")).to_have_count(2)
+    for picture in at.prompts.get_by_role("img", name="attached image").all():
         assert picture.evaluate("async (one) => (await one.decode(), one.naturalWidth)") == 40
     told = str(served.told[0]["messages"])
     assert f"data:image/png;base64,{red}" in told
@@ -150,8 +150,8 @@ def test_what_an_extension_asks_is_answered_by_typing(start: Start, visit: Visit
     at.say("/sow")
     expect(at.question.get_by_role("checkbox", name="north")).to_be_focused()
     expect(at.question).to_have_text(re.compile(r"Which beds\?\nThe others rest\."), use_inner_text=True)
-    waiting = at.page.get_by_role("region", name="Waiting messages")
-    expect(waiting).to_have_text(re.compile(r"^\s*runs\s*/sow\s*$"))
+    waiting = at.page.get_by_role("region", name="Queued messages")
+    expect(waiting).to_have_text(re.compile(r"^\s*running\s*/sow\s*$"))
     expect(waiting.get_by_role("button")).to_have_count(0)
     at.page.keyboard.press("Tab")
     at.page.keyboard.press("Space")
@@ -181,7 +181,7 @@ def test_a_file_that_did_not_arrive_keeps_its_message_back_in_its_session(
     again = chip.get_by_role("button", name="Try again")
     expect(again).to_be_visible()
     at.say("What is on it?")
-    said = "Nothing was sent: list.txt did not arrive. Try it again or remove it. there is no room for it"
+    said = "Not sent: the upload of list.txt failed. Try again or remove it. there is no room for it"
     expect(at.page.get_by_role("status").filter(has_text=said)).to_be_visible()
     expect(at.message).to_have_value("What is on it?")
 
@@ -193,7 +193,7 @@ def test_a_file_that_did_not_arrive_keeps_its_message_back_in_its_session(
     at.page.unroute("**/api/v1/uploads*")
     again.click()
     expect(again).to_have_count(0)
-    expect(at.page.get_by_label("on its way")).to_have_count(0)
+    expect(at.page.get_by_label("uploading")).to_have_count(0)
     assert served.facts(session, "user_message") == []
 
     at.page.reload()

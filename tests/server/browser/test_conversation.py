@@ -104,7 +104,7 @@ def test_a_call_is_denied_and_what_is_always_allowed_is_remembered(
     assert (ostler.work / "longest.py").exists()
     assert (ostler.work / "made").exists()
     assert (ostler.work / "notes.md").read_text() == "# Notes\n"
-    expect(at.call("bash").first).to_have_accessible_name(re.compile("failed$"))
+    expect(at.call("bash").first).to_have_accessible_name(re.compile("refused$"))
     expect(at.call("bash").last).to_have_accessible_name(re.compile("done$"))
     answers = [fact["answer"] for fact in served.facts(at.session, "question_answered")]
     assert answers == ["no", "session", "project"]
@@ -125,7 +125,7 @@ def test_the_whole_of_it_is_done_with_keys_alone(start: Start, visit: Visit, ost
     keys = at.page.keyboard
     expect(at.page.get_by_role("button", name="New session").last).to_be_visible()
     keys.press("n")
-    expect(at.page.get_by_label("Folder to work in")).to_be_focused()
+    expect(at.page.get_by_label("Working directory")).to_be_focused()
     keys.press("Enter")
     expect(at.message).to_be_focused()
     keys.type(PROMPT)
@@ -152,7 +152,7 @@ def test_the_whole_of_it_is_done_with_keys_alone(start: Start, visit: Visit, ost
     assert answers == ["yes", "no", "yes", "session"]
 
     keys.press("Control+k")
-    expect(at.page.get_by_role("combobox", name="What to do")).to_be_focused()
+    expect(at.page.get_by_role("combobox", name="Command palette")).to_be_focused()
     keys.type("branch")
     keys.press("Enter")
     expect(at.page.get_by_role("complementary", name="Branches")).to_be_visible()
@@ -161,9 +161,9 @@ def test_the_whole_of_it_is_done_with_keys_alone(start: Start, visit: Visit, ost
     keys.press("k")
     keys.press("k")
     keys.press("?")
-    expect(at.page.get_by_role("dialog", name="Keys")).to_be_visible()
+    expect(at.page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
     keys.press("Escape")
-    expect(at.page.get_by_role("dialog", name="Keys")).to_have_count(0)
+    expect(at.page.get_by_role("dialog", name="Keyboard shortcuts")).to_have_count(0)
     keys.press("/")
     expect(at.message).to_be_focused()
     keys.press("ArrowUp")

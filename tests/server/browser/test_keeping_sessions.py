@@ -45,7 +45,7 @@ def test_a_session_is_saved_deleted_and_brought_back(start: Start, visit: Visit,
     expect(listed).to_have_count(0)
 
     at.page.keyboard.press("Control+k")
-    at.page.get_by_role("combobox", name="What to do").fill("import")
+    at.page.get_by_role("combobox", name="Command palette").fill("import")
     with at.page.expect_file_chooser() as chooser:
         at.page.keyboard.press("Enter")
     chooser.value.set_files(saved["JSONL"])
@@ -72,7 +72,7 @@ def test_what_was_used_is_shown_by_day_model_and_session(start: Start, visit: Vi
     at.page.keyboard.press("u")
     dialog = at.page.get_by_role("dialog", name="Usage of all sessions")
     expect(dialog.get_by_role("row")).to_have_count(3)
-    expect(dialog.get_by_role("row", name=re.compile("^In all 2 "))).to_be_visible()
+    expect(dialog.get_by_role("row", name=re.compile("^Total 2 "))).to_be_visible()
     dialog.get_by_text("Model", exact=True).click()
     expect(dialog.get_by_role("row", name=re.compile(r"^openai.gpt-4.1 2 .*\$"))).to_be_visible()
     dialog.get_by_text("Session", exact=True).click()
@@ -105,7 +105,7 @@ def test_the_list_is_live_with_two_connections_and_none_when_nobody_looks(start:
 
     at.page.evaluate(HIDE, True)
     at.page.clock.run_for(61_000)
-    expect(at.page.get_by_text("resting", exact=True)).to_be_visible()
+    expect(at.page.get_by_text("paused", exact=True)).to_be_visible()
     assert len(open_streams) == 0
     served.ask(
         "POST",
@@ -115,7 +115,7 @@ def test_the_list_is_live_with_two_connections_and_none_when_nobody_looks(start:
     at.page.evaluate(HIDE, False)
     at.page.clock.run_for(1000)
     expect(at.answers.last).to_contain_text("Three.")
-    expect(at.page.get_by_text("resting", exact=True)).to_have_count(0)
+    expect(at.page.get_by_text("paused", exact=True)).to_have_count(0)
     assert made
 
 
@@ -147,7 +147,7 @@ def test_without_a_model_the_page_says_what_to_do(
     at = visit(served)
     notice = at.page.get_by_role("status", name="No model")
     expect(notice).to_contain_text("No model can answer: set ")
-    notice.get_by_text("What was looked for", exact=True).click()
+    notice.get_by_text("What was checked", exact=True).click()
     expect(notice.get_by_role("listitem").first).to_be_visible()
     at.begin()
     expect(notice).to_be_visible()

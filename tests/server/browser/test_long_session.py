@@ -62,7 +62,7 @@ def test_a_session_of_three_thousand_blocks_opens_and_scrolls(
     at.page.goto(f"{served.address}/s/{long_session}")
     expect(at.answers.last).to_contain_text(f"It was number {TIMES - 1}.")
     expect(at.answers.last).to_be_in_viewport()
-    blocks = "one => one.querySelectorAll('.block').length"
+    blocks = "one => one.querySelectorAll('.item').length"
     assert at.conversation.evaluate(blocks) < TIMES * BLOCKS / 4, "only what is near is drawn"
 
     for share, number in ((0, 0), (0.5, TIMES // 2), (1, TIMES - 1)):
@@ -74,7 +74,7 @@ def test_a_session_of_three_thousand_blocks_opens_and_scrolls(
     expect(at.prompts.first).to_contain_text("Count to 0.")
     expect(at.prompts.first).to_be_in_viewport()
 
-    at.button("To the latest").click()
+    at.button("Scroll to the end").click()
     expect(at.answers.last).to_be_in_viewport()
     at.say("And now?")
     expect(at.answers.last).to_contain_text("Number 600.")

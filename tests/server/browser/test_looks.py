@@ -86,7 +86,7 @@ def test_everything_has_a_name_and_what_changes_is_announced(
     at.say(PROMPT)
     expect(at.question).to_be_visible()
     live = at.page.locator("[aria-live=polite]")
-    expect(live).to_contain_text("A question: ")
+    expect(live).to_contain_text("Question: ")
     names_are_there(at)
     at.choose("Allow once")
     expect(at.question.get_by_label("Command")).to_be_visible()
@@ -150,8 +150,8 @@ def test_it_is_light_and_dark_and_can_be_read_in_both(
     if is_dark:
         picture(at, "dark")
     other = "Dark" if scheme == "light" else "Light"
-    at.page.get_by_role("button", name=re.compile("^Colours: ")).click()
-    expect(at.page.get_by_role("button", name=f"Colours: {other}. Change")).to_be_visible()
+    at.page.get_by_role("button", name=re.compile("^Theme: ")).click()
+    expect(at.page.get_by_role("button", name=f"Theme: {other}. Switch")).to_be_visible()
     assert (sum(at.page.evaluate(shade)) < 3 * 128) != is_dark
     at.page.reload()
     at.see_end()
@@ -165,12 +165,12 @@ def test_a_phone_shows_all_of_it(start: Start, visit: Visit, ostler: Ostler) -> 
     nothing_is_wider_than_the_window(at)
     at.page.get_by_role("button", name="New session").last.tap()
     nothing_is_wider_than_the_window(at)
-    at.button("Begin").tap()
+    at.button("Start").tap()
     at.message.fill(PROMPT)
     at.button("Send").tap()
     expect(at.question).to_have_accessible_name("Question: Allow edit?")
     nothing_is_wider_than_the_window(at)
-    for name in ("Allow once", "Deny", "Always in this session", "Always, everywhere"):
+    for name in ("Allow once", "Deny", "Always in this session", "Always in all projects"):
         expect(at.question.get_by_role("button", name=name)).to_be_in_viewport()
     for beside in (at.message, at.button("Stop").last):
         expect(beside).to_be_in_viewport(ratio=0.95)

@@ -32,7 +32,7 @@ def test_what_is_said_while_it_runs_is_queued_or_told_and_can_be_taken_back(
     start: Start, visit: Visit, ostler: Ostler
 ) -> None:
     served, at = in_a_command(start, visit, WAITS, "The first.", "The second.")
-    waiting = at.page.get_by_role("region", name="Waiting messages").get_by_role("listitem")
+    waiting = at.page.get_by_role("region", name="Queued messages").get_by_role("listitem")
 
     at.say("Not this.")
     expect(waiting).to_have_text([re.compile("Not this.")])
@@ -40,7 +40,7 @@ def test_what_is_said_while_it_runs_is_queued_or_told_and_can_be_taken_back(
     expect(waiting).to_have_count(0)
 
     at.say("Then tis.")
-    waiting.get_by_role("button", name="Take back to change it").click()
+    waiting.get_by_role("button", name="Edit").click()
     expect(at.message).to_have_value("Then tis.")
     at.say("Then this.")
     at.message.fill("Mind the gap.")
@@ -53,7 +53,7 @@ def test_what_is_said_while_it_runs_is_queued_or_told_and_can_be_taken_back(
     expect(at.answers.last).to_contain_text("The second.")
     at.see_end()
     expect(waiting).to_have_count(0)
-    said = [re.compile("Begin."), re.compile("said meanwhile.*Mind the gap."), re.compile("Then this.")]
+    said = [re.compile("Begin."), re.compile("steer.*Mind the gap."), re.compile("Then this.")]
     expect(at.prompts).to_have_text(said)
     told = [str(request["messages"]) for request in served.told]
     assert "Mind the gap." in told[1]
@@ -76,7 +76,7 @@ def test_a_run_is_paused_before_its_next_step(start: Start, visit: Visit, ostler
     (ostler.work / "go").touch()
     expect(at.page.get_by_text("Paused", exact=True)).to_be_visible()
     assert len(served.told) == 1
-    at.button("Go on").click()
+    at.button("Resume").click()
     expect(at.answers.last).to_contain_text("Well then.")
     at.see_end()
 
@@ -110,10 +110,10 @@ def test_a_steer_that_comes_too_late_is_the_next_prompt_or_yours_again(
     else:
         expect(at.message).to_have_value("Mind the gap.")
     at.see_end(end)
-    expect(at.conversation.get_by_text("Not done")).to_have_count(0)
+    expect(at.conversation.get_by_text("Request refused")).to_have_count(0)
     if end == "Done":
         at.page.reload()
         at.see_end()
         expect(at.prompts).to_have_count(2)
-        expect(at.conversation.get_by_text("Not done")).to_have_count(0)
+        expect(at.conversation.get_by_text("Request refused")).to_have_count(0)
     assert len(served.facts(at.session, "request_refused")) == 1

@@ -92,7 +92,8 @@ class Visitor:
     def begin(self) -> None:
         """A new session, in the folder of the server."""
         self.page.get_by_role("button", name="New session").first.click()
-        self.page.get_by_role("dialog", name="New session").get_by_role("button", name="Begin").click()
+        dialog = self.page.get_by_role("dialog", name="New session")
+        dialog.get_by_role("button", name="Start", exact=True).click()
         expect(self.message).to_be_visible()
 
     def say(self, text: str) -> None:

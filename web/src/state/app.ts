@@ -1,22 +1,22 @@
-/** What the page as a whole knows: who is here, where it is, what is open beside the conversation. */
+/** The state of the whole page: access, dialogs and panels, the theme, toasts. */
 
 import { effect, signal } from "@preact/signals";
-import { Problem, api } from "../wire/api";
-import type { Me } from "../wire/types";
+import { ApiError, api } from "../api/client";
+import type { Me } from "../api/types";
 
-export type Overlay = "" | "help" | "new" | "palette" | "model" | "rescue" | "rename" | "delete" | "usage";
-export type Panel = "" | "todo" | "tree" | "context" | "rules";
+export type Overlay = "" | "help" | "new" | "palette" | "model" | "fallback" | "rename" | "delete" | "usage";
+export type Panel = "" | "todo" | "tree" | "context" | "permissions";
 export type Theme = "auto" | "light" | "dark";
 
 export const me = signal<Me | null>(null);
-/** Why the link that led here did not open the page. */
-export const linkProblem = signal("");
-export const access = signal<"asking" | "login" | "granted" | "offline">("asking");
+/** Why the login link did not work. */
+export const loginLinkProblem = signal("");
+export const access = signal<"loading" | "login" | "granted" | "offline">("loading");
 export const overlay = signal<Overlay>("");
 export const panel = signal<Panel>("");
 export const drawerOpen = signal(false);
 export const theme = signal<Theme>(stored("theme", "auto"));
-/** Said once to screen readers. */
+/** Read out by screen readers. */
 export const announcement = signal("");
 
 export interface Toast {
@@ -27,7 +27,7 @@ export interface Toast {
 export const toasts = signal<Toast[]>([]);
 let toastCount = 0;
 
-/** Some stay until somebody closes them. */
+/** `stays`: until a person closes it. */
 export function toast(text: string, level: Toast["level"] = "info", stays = false): void {
   const id = (toastCount += 1);
   toasts.value = [...toasts.value.slice(-3), { id, level, text }];
@@ -35,15 +35,15 @@ export function toast(text: string, level: Toast["level"] = "info", stays = fals
 }
 
 export function dismiss(id: number): void {
-  toasts.value = toasts.value.filter((one) => one.id !== id);
+  toasts.value = toasts.value.filter((toast) => toast.id !== id);
 }
 
-/** Does something for a person, and says it when it fails. */
+/** Does something for a person; a toast reports a failure. */
 export async function attempt<T>(work: () => Promise<T>): Promise<T | undefined> {
   try {
     return await work();
   } catch (error) {
-    if (error instanceof Problem && error.status === 401) access.value = "login";
+    if (error instanceof ApiError && error.status === 401) access.value = "login";
     else toast(error instanceof Error ? error.message : String(error), "error");
     return undefined;
   }
@@ -53,7 +53,7 @@ export function stored<T extends string>(name: string, fallback: T): T {
   try {
     return (localStorage.getItem(`ostler.${name}`) as T | null) ?? fallback;
   } catch {
-    return fallback; // storage may be forbidden
+    return fallback; // storage may be blocked
   }
 }
 
@@ -62,7 +62,7 @@ export function store(name: string, value: string): void {
     if (value) localStorage.setItem(`ostler.${name}`, value);
     else localStorage.removeItem(`ostler.${name}`);
   } catch {
-    // The page works without.
+    // The page works without storage.
   }
 }
 
@@ -79,33 +79,33 @@ export function nextTheme(): void {
   theme.value = order[(order.indexOf(theme.value) + 1) % order.length] ?? "auto";
 }
 
-/** The token of the address is used once and taken out of it. */
-export async function enter(): Promise<void> {
+/** Uses the token in the address and removes it from there. */
+export async function logIn(): Promise<void> {
   const token = /[#&]token=([^&]+)/.exec(location.hash)?.[1];
   if (token) {
     history.replaceState(null, "", location.pathname + location.search);
     try {
       await api.login(decodeURIComponent(token));
     } catch (error) {
-      if (!(error instanceof Problem)) throw error;
+      if (!(error instanceof ApiError)) throw error;
       if (error.status === 0) toast(error.message, "error");
-      else linkProblem.value = error.status === 401 ? "That link was used before, or is too old." : error.message;
+      else loginLinkProblem.value = error.status === 401 ? "This link has expired or was used before." : error.message;
     }
   }
-  await look();
+  await refresh();
 }
 
-export async function look(): Promise<void> {
+export async function refresh(): Promise<void> {
   try {
     me.value = await api.me();
     access.value = "granted";
   } catch (error) {
-    const status = error instanceof Problem ? error.status : 0;
+    const status = error instanceof ApiError ? error.status : 0;
     access.value = status === 401 || status === 403 ? "login" : "offline";
-    if (access.value === "offline") setTimeout(() => void look(), 2000);
+    if (access.value === "offline") setTimeout(() => void refresh(), 2000);
   }
 }
 
-export function mayAct(): boolean {
+export function canAct(): boolean {
   return me.value?.scope !== "observe";
 }

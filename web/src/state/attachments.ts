@@ -1,8 +1,8 @@
-/** Files on their way into a message, for each session; those that have arrived outlive the page, as its text does. */
+/** The files attached to the next prompt of each session. Uploaded ones survive a reload, as the draft does. */
 
 import { computed, effect, signal } from "@preact/signals";
-import { api } from "../wire/api";
-import type { PlainBlock, Upload } from "../wire/types";
+import { api } from "../api/client";
+import type { PlainBlock, Upload } from "../api/types";
 import { store, stored, toast } from "./app";
 import { sessionId } from "./route";
 
@@ -11,111 +11,110 @@ export interface Attachment {
   session: string;
   name: string;
   preview: string;
-  /** To be sent again, as long as it has not arrived. */
+  /** For another attempt, until the upload is done. */
   file: File | null;
   upload: Upload | null;
-  /** Of a prompt that was taken back: what stood in it. */
+  /** A block of a prompt that was withdrawn. */
   block: PlainBlock | null;
   problem: string;
 }
 
-type Kept = Pick<Attachment, "name" | "upload" | "block">;
+type StoredAttachment = Pick<Attachment, "name" | "upload" | "block">;
 
 const bySession = signal<ReadonlyMap<string, readonly Attachment[]>>(new Map());
 let count = 0;
 
-/** Those of the session that is looked at. */
+/** Those of the current session. */
 export const attachments = computed(() => bySession.value.get(sessionId.value) ?? []);
 
 effect(() => {
   const session = sessionId.value;
-  if (!bySession.peek().has(session)) bySession.value = new Map(bySession.peek()).set(session, attachedTo(session));
+  if (!bySession.peek().has(session)) bySession.value = new Map(bySession.peek()).set(session, attachmentsOf(session));
 });
 
-export function attachedTo(session: string): readonly Attachment[] {
-  const known = bySession.peek().get(session);
-  return known ?? (JSON.parse(stored(`attached.${session}`, "[]")) as Kept[]).map((one) => made(session, one));
+export function attachmentsOf(session: string): readonly Attachment[] {
+  const loaded = bySession.peek().get(session);
+  return loaded ?? (JSON.parse(stored(`attached.${session}`, "[]")) as StoredAttachment[]).map((fields) => newAttachment(session, fields));
 }
 
-function revise(session: string, revised: (files: readonly Attachment[]) => readonly Attachment[]): void {
-  const files = revised(attachedTo(session));
+function update(session: string, change: (files: readonly Attachment[]) => readonly Attachment[]): void {
+  const files = change(attachmentsOf(session));
   bySession.value = new Map(bySession.value).set(session, files);
-  const kept = files.flatMap(({ name, upload, block }): Kept[] => (upload || block ? [{ name, upload, block }] : []));
-  store(`attached.${session}`, kept.length ? JSON.stringify(kept) : "");
+  const uploaded = files.flatMap(({ name, upload, block }): StoredAttachment[] => (upload || block ? [{ name, upload, block }] : []));
+  store(`attached.${session}`, uploaded.length ? JSON.stringify(uploaded) : "");
 }
 
-function made(session: string, fields: Partial<Attachment>): Attachment {
+function newAttachment(session: string, fields: Partial<Attachment>): Attachment {
   return { id: (count += 1), session, name: "", preview: "", file: null, upload: null, block: null, problem: "", ...fields };
 }
 
 function change({ id, session }: Attachment, changes: Partial<Attachment>): void {
-  revise(session, (files) => files.map((one) => (one.id === id ? { ...one, ...changes } : one)));
+  update(session, (files) => files.map((file) => (file.id === id ? { ...file, ...changes } : file)));
 }
 
 export function attach(files: Iterable<File>): void {
   for (const file of files) {
     const preview = file.type.startsWith("image/") ? URL.createObjectURL(file) : "";
-    const one = made(sessionId.value, { name: file.name || "pasted", preview, file });
-    putBack([one]);
-    upload(one);
+    const attachment = newAttachment(sessionId.value, { name: file.name || "pasted", preview, file });
+    restoreAttachments([attachment]);
+    upload(attachment);
   }
 }
 
-/** Sends the file; also again. */
-export function upload(one: Attachment): void {
-  if (!one.file) return;
-  change(one, { problem: "" });
-  api.upload(one.file).then(
-    (arrived) => change(one, { upload: arrived, file: null }),
+/** Uploads the file, or tries again. */
+export function upload(attachment: Attachment): void {
+  if (!attachment.file) return;
+  change(attachment, { problem: "" });
+  api.upload(attachment.file).then(
+    (uploaded) => change(attachment, { upload: uploaded, file: null }),
     (error: Error) => {
-      change(one, { problem: error.message });
-      toast(`${one.name}: ${error.message}`, "error");
+      change(attachment, { problem: error.message });
+      toast(`${attachment.name}: ${error.message}`, "error");
     },
   );
 }
 
-/** What was attached to a prompt that is written anew. */
-export function attachAgain(parts: readonly { name: string; block: PlainBlock }[]): void {
-  putBack(parts.map((part) => made(sessionId.value, part)));
+/** Attaches the blocks of a prompt that is edited. */
+export function attachBlocks(parts: readonly { name: string; block: PlainBlock }[]): void {
+  restoreAttachments(parts.map((part) => newAttachment(sessionId.value, part)));
 }
 
-/** Out of their message; they may be put back. */
-export function takeOut(taken: readonly Attachment[]): void {
-  const ids = new Set(taken.map((one) => one.id));
-  for (const session of new Set(taken.map((one) => one.session))) revise(session, (files) => files.filter((one) => !ids.has(one.id)));
+/** Removes them from the prompt; `restoreAttachments` undoes it. */
+export function removeAttachments(files: readonly Attachment[]): void {
+  const ids = new Set(files.map((file) => file.id));
+  for (const session of new Set(files.map((file) => file.session))) update(session, (others) => others.filter((file) => !ids.has(file.id)));
 }
 
-export function putBack(taken: readonly Attachment[]): void {
-  for (const session of new Set(taken.map((one) => one.session))) {
-    revise(session, (files) => [...files, ...taken.filter((one) => one.session === session)]);
+export function restoreAttachments(files: readonly Attachment[]): void {
+  for (const session of new Set(files.map((file) => file.session))) {
+    update(session, (others) => [...others, ...files.filter((file) => file.session === session)]);
   }
 }
 
-export function detach(one: Attachment): void {
-  forget([one]);
-  takeOut([one]);
+export function detach(attachment: Attachment): void {
+  releasePreviews([attachment]);
+  removeAttachments([attachment]);
 }
 
-/** Lets go of what their previews hold. */
-export function forget(gone: readonly Attachment[]): void {
-  for (const one of gone) if (one.preview) URL.revokeObjectURL(one.preview);
+export function releasePreviews(files: readonly Attachment[]): void {
+  for (const { preview } of files) if (preview) URL.revokeObjectURL(preview);
 }
 
-export const isOnItsWay = (one: Attachment): boolean => !one.upload && !one.block && !one.problem;
+export const isUploading = ({ upload, block, problem }: Attachment): boolean => !upload && !block && !problem;
 
-/** Why a message with them cannot be sent now; empty when it can. */
-export function hindranceOf(files: readonly Attachment[]): string {
-  const failed = files.find((one) => one.problem);
-  if (failed) return `Nothing was sent: ${failed.name} did not arrive. Try it again or remove it. ${failed.problem}`;
-  return files.some(isOnItsWay) ? "A file is still on its way." : "";
+/** Why a prompt with these files cannot be sent now; empty if it can. */
+export function attachmentProblem(files: readonly Attachment[]): string {
+  const failed = files.find((file) => file.problem);
+  if (failed) return `Not sent: the upload of ${failed.name} failed. Try again or remove it. ${failed.problem}`;
+  return files.some(isUploading) ? "A file is still being uploaded." : "";
 }
 
-/** As blocks of a message: the server puts the bytes in the place of the address. */
-export function blocksOf(files: readonly Attachment[]): PlainBlock[] {
-  return files.flatMap((one): PlainBlock[] => {
-    if (one.block) return [one.block];
-    if (!one.upload) return [];
-    const { id, media_type, name } = one.upload;
+/** The blocks of a prompt: the server replaces the addresses by the bytes. */
+export function attachmentBlocks(files: readonly Attachment[]): PlainBlock[] {
+  return files.flatMap(({ block, upload }): PlainBlock[] => {
+    if (block) return [block];
+    if (!upload) return [];
+    const { id, media_type, name } = upload;
     const url = `upload:${id}`;
     return media_type.startsWith("image/") ? [{ type: "image", media_type, url }] : [{ type: "file", media_type, name, url }];
   });

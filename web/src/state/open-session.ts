@@ -1,88 +1,90 @@
-/** The session that is looked at: its view, kept live, and what can be asked of it. */
+/** The session that the page shows: its view, kept live, and the requests to it. */
 
 import { computed, signal } from "@preact/signals";
-import { withDrawing } from "../model/drawing";
-import { fold } from "../model/fold";
-import type { AskedView, SessionView } from "../model/view";
-import { Wishes, type Wish } from "../model/wishes";
-import { TAKEN_BACK, asPrompt, childIn, childrenToRead, emptyView, openQuestions, visibleBlocks, withChild } from "../model/view";
-import { Problem, api } from "../wire/api";
-import { type Connection, Follower } from "../wire/following";
-import { sessionSource } from "../wire/session-source";
-import type { Command, ContentBlock, Frame, PlainBlock, SessionShown, ToolDress, WaitingRequest } from "../wire/types";
-import { access, announcement, attempt, mayAct, toast } from "./app";
-import { composerText, focusComposer } from "./composer";
-import { followWhileSeen } from "./following-while-seen";
-import { goTo } from "./route";
+import { ApiError, api, sessionSource } from "../api/client";
+import { type Connection, EventStream } from "../api/event-stream";
+import type { Command, ContentBlock, OpenQuestion, PlainBlock, SessionDetails, StreamEvent, ToolAppearance, WaitingRequest } from "../api/types";
+import { withLiveMessage } from "../transcript/answer-items";
+import { apply } from "../transcript/item-builder";
+import { plainTextOf } from "../transcript/items";
+import { type SessionView, TAKEN_BACK, childrenToRead, emptyView, findChild, lateSteerId, openQuestions, visibleItems, withChild } from "../transcript/session-view";
+import { access, announcement, attempt, canAct, toast } from "./app";
+import { composerText, focusComposer } from "./prompt-draft";
+import { openSession } from "./route";
 import { refreshList } from "./session-list";
+import { type UiRequest, UiRequests } from "./ui-requests";
+import { openVisibleStream } from "./visible-stream";
 
-const READ_OUT = 1500;
-/** Requests that are shown until they are settled. */
-const LISTED = new Set(["prompt", "steer", "run_command"]);
-/** Seconds that a model may take to be set. */
-const PATIENCE = 15;
-/** Frames after which what the server alone knows is looked at again. The process of a run may have gone before one says `caught_up`. */
-const TELLING = new Set(["caught_up", "run_started", "run_ended", "run_waiting", "request_refused", "prompts_held", "prompts_released", "settings_changed", "compacted", "leaf_moved", "child_started", "child_ended"]);
+/** Characters of an answer that a screen reader reads out. */
+const MAX_ANNOUNCEMENT = 1500;
+/** The requests that the queue shows until they are handled. */
+const QUEUED = new Set(["prompt", "steer", "run_command"]);
+/** Seconds to wait for a change of the model. */
+const SET_MODEL_TIMEOUT = 15;
+/** Events after which the details change that only the server knows. The process of a run may end before `caught_up`. */
+const CHANGES_DETAILS = new Set(["caught_up", "run_started", "run_ended", "run_waiting", "request_refused", "prompts_held", "prompts_released", "settings_changed", "compacted", "leaf_moved", "child_started", "child_ended"]);
 
-/** Also that an agent was started or has ended; not each key that was pressed. */
-const isTelling = (frame: Frame): boolean => TELLING.has(frame.type) || /^(?:terminal|agent)\.(?:started|ended)$/.test(frame["decision"] ?? "");
+/** Also the start and the end of an agent, but not each key. */
+const changesDetails = (event: StreamEvent): boolean => CHANGES_DETAILS.has(event.type) || /^(?:terminal|agent)\.(?:started|ended)$/.test(event["decision"] ?? "");
 
 export class OpenSession {
   readonly view = signal<SessionView>(emptyView(""));
   readonly connection = signal<Connection>("connecting");
-  readonly shown = signal<SessionShown | null>(null);
-  readonly sent = signal<WaitingRequest[]>([]);
+  /** What the server knows beyond the events. */
+  readonly details = signal<SessionDetails | null>(null);
   readonly commands = signal<Command[]>([]);
-  /** How extensions want calls of their tools to be shown, by the tool's name. */
-  readonly dresses = signal<ReadonlyMap<string, ToolDress>>(new Map());
+  /** How extensions present the calls of their tools, by the tool's name. */
+  readonly appearances = signal<ReadonlyMap<string, ToolAppearance>>(new Map());
   readonly missing = signal(false);
-  readonly givenBack = signal<PlainBlock[] | null>(null);
-  /** Steers that were said again, or given back. */
-  private readonly late = signal<ReadonlySet<string>>(new Set());
+  /** A steer that came too late, to be put back into the composer. */
+  readonly returnedPrompt = signal<PlainBlock[] | null>(null);
+  private readonly requests = signal<WaitingRequest[]>([]);
+  /** Steers that were sent again as prompts, or returned. */
+  private readonly resent = signal<ReadonlySet<string>>(new Set());
   private readonly refused = new Set<string>();
-  private readonly askedElsewhere = signal<AskedView[]>([]);
+  private readonly questionsElsewhere = signal<OpenQuestion[]>([]);
   private readonly answering = signal<ReadonlySet<string>>(new Set());
 
-  readonly blocks = computed(() => withDrawing(visibleBlocks(this.view.value, this.late.value), this.view.value.live.get("terminal:message")));
-  readonly questions = computed<AskedView[]>(() => {
+  readonly items = computed(() => withLiveMessage(visibleItems(this.view.value, this.resent.value), this.view.value.liveValues.get("terminal:message")));
+  readonly questions = computed<OpenQuestion[]>(() => {
     const view = this.view.value;
     const here = openQuestions(view);
-    const known = new Set(here.map((one) => one.id));
-    const others = this.askedElsewhere.value.filter((one) => !known.has(one.id) && one.session !== view.id);
-    return [...here, ...others].filter((one) => !this.answering.value.has(one.id));
+    const ids = new Set(here.map((question) => question.asked.id));
+    const elsewhere = this.questionsElsewhere.value.filter((question) => !ids.has(question.asked.id) && question.session !== view.id);
+    return [...here, ...elsewhere].filter((question) => !this.answering.value.has(question.asked.id));
   });
-  /** The process that drove the run is gone; the run is not, and no fact says so. */
-  readonly isCut = computed(() => {
+  /** The process of the run is gone, but the run has not ended. No fact says so. */
+  readonly isInterrupted = computed(() => {
     const { run } = this.view.value;
-    const shown = this.shown.value?.run;
-    return run !== null && shown?.status === "cut" && shown.id === run.id;
+    const status = this.details.value?.run;
+    return run !== null && status?.status === "cut" && status.id === run.id;
   });
-  /** Prompts and steers that wait to be taken up, and commands that run. */
-  readonly waiting = computed(() => this.sent.value.filter((one) => !this.view.value.settled.has(one.id)));
+  /** Prompts and steers in the queue, and commands that run. */
+  readonly waiting = computed(() => this.requests.value.filter((request) => !this.view.value.handledRequests.has(request.id)));
 
-  private readonly follower: Follower;
-  private queue: Frame[] = [];
-  private readonly wishes = new Wishes();
-  private wished: Wish[] = [];
-  private scheduled = false;
+  private readonly stream: EventStream;
+  private queue: StreamEvent[] = [];
+  private readonly uiRequests = new UiRequests();
+  private pendingUiRequests: UiRequest[] = [];
+  private isScheduled = false;
   private readonly reading = new Set<string>();
-  private readonly unread = new Set<string>();
-  private unfollow = (): void => {};
-  private lookTimer: ReturnType<typeof setTimeout> | undefined;
+  private readonly unreadable = new Set<string>();
+  private closeStream = (): void => {};
+  private refreshTimer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(readonly id: string) {
     this.view.value = emptyView(id);
-    this.follower = new Follower(sessionSource(id), {
-      frames: (frames) => this.take(frames),
+    this.stream = new EventStream(sessionSource(id), {
+      events: (events) => this.receive(events),
       connection: (state) => {
         this.connection.value = state;
-        if (state === "live") this.wishes.begin();
+        if (state === "live") this.uiRequests.restart();
       },
       refused: (status) => {
         if (status === 404) this.missing.value = true;
         else access.value = "login";
       },
-      anew: () => {
+      restart: () => {
         this.queue = [];
         this.view.value = emptyView(id);
       },
@@ -90,115 +92,107 @@ export class OpenSession {
   }
 
   open(): void {
-    this.unfollow = followWhileSeen(this.follower);
-    void this.look();
+    this.closeStream = openVisibleStream(this.stream);
+    void this.refresh();
     void this.loadCommands();
-    void this.loadDresses();
+    void this.loadAppearances();
   }
 
   close(): void {
-    this.unfollow();
-    clearTimeout(this.lookTimer);
+    this.closeStream();
+    clearTimeout(this.refreshTimer);
   }
 
-  private take(frames: Frame[]): void {
-    for (const frame of frames) this.queue.push(frame);
-    this.wished.push(...this.wishes.take(frames));
-    if (this.scheduled) return;
-    this.scheduled = true;
+  private receive(events: StreamEvent[]): void {
+    for (const event of events) this.queue.push(event);
+    this.pendingUiRequests.push(...this.uiRequests.take(events));
+    if (this.isScheduled) return;
+    this.isScheduled = true;
     if (document.hidden) setTimeout(this.flush, 250);
     else requestAnimationFrame(this.flush);
   }
 
   private readonly flush = (): void => {
-    this.scheduled = false;
-    const frames = this.queue;
+    this.isScheduled = false;
+    const events = this.queue;
     this.queue = [];
     const before = this.view.value;
-    this.view.value = fold(before, frames);
+    this.view.value = apply(before, events);
     if (this.view.value.caughtUp) {
-      for (const child of childrenToRead(this.view.value)) if (!this.unread.has(child)) void this.readChild(child);
+      for (const child of childrenToRead(this.view.value)) if (!this.unreadable.has(child)) void this.readChild(child);
     }
-    for (const wish of this.wished.splice(0)) this.fulfil(wish);
+    for (const request of this.pendingUiRequests.splice(0)) this.handleUiRequest(request);
     if (!before.caughtUp) return;
-    this.announce(frames);
-    this.seeRefusals(frames);
-    if (this.isCut.value || frames.some(isTelling)) this.lookSoon(); // somebody may go on with a run that was cut
+    this.announce(events);
+    this.handleRefusals(events);
+    if (this.isInterrupted.value || events.some(changesDetails)) this.refreshSoon(); // another process may resume an interrupted run
   };
 
-  private fulfil(wish: Wish): void {
-    if (wish.kind === "switch" && wish.session) {
+  private handleUiRequest(request: UiRequest): void {
+    if (request.kind === "switch" && request.session) {
       void refreshList();
-      goTo(wish.session);
-    } else if (wish.kind === "editor") {
-      composerText.value = wish.text;
+      openSession(request.session);
+    } else if (request.kind === "editor") {
+      composerText.value = request.text;
       focusComposer();
     }
   }
 
-  private announce(frames: Frame[]): void {
-    for (const frame of frames) {
-      if (frame.type === "run_ended" && frame["status"] !== "completed") announcement.value = `The run has ended: ${frame["status"]}.`;
-      else if (frame.type === "assistant_message" && !frame["suppressed"]) this.readOut(frame);
-      else if (frame.type === "question_asked") announcement.value = `A question: ${frame["question"].text}`;
+  private announce(events: StreamEvent[]): void {
+    for (const event of events) {
+      if (event.type === "run_ended" && event["status"] !== "completed") announcement.value = `The run ended: ${event["status"]}.`;
+      else if (event.type === "assistant_message" && !event["suppressed"]) this.announceAnswer(event);
+      else if (event.type === "question_asked") announcement.value = `Question: ${event["question"].text}`;
     }
   }
 
-  private readOut(answer: Frame): void {
-    const blocks = (answer["shown"] ?? answer["content"]) as ContentBlock[];
-    const text = blocks.map((block) => (block.type === "text" ? block.text : "")).join(" ").trim();
-    if (text) announcement.value = text.slice(0, READ_OUT);
+  private announceAnswer(answer: StreamEvent): void {
+    const text = plainTextOf((answer["shown"] ?? answer["content"]) as ContentBlock[]).trim();
+    if (text) announcement.value = text.slice(0, MAX_ANNOUNCEMENT);
   }
 
-  private seeRefusals(frames: Frame[]): void {
-    for (const frame of frames) {
-      if (frame.type !== "request_refused") continue;
+  private handleRefusals(events: StreamEvent[]): void {
+    for (const event of events) {
+      if (event.type !== "request_refused") continue;
       this.answering.value = new Set(); // if it was an answer, its question is still open
-      if (frame["reason"] === TAKEN_BACK) continue;
-      this.refused.add(frame["request"]);
-      const mine = this.sent.value.find((one) => one.id === frame["request"]);
-      if (mine?.type === "steer" && mine.by === "web") this.sayLate(mine.id, mine.content ?? []);
+      if (event["reason"] === TAKEN_BACK) continue;
+      this.refused.add(event["request"]);
+      const request = this.requests.value.find((other) => other.id === event["request"]);
+      if (request?.type === "steer" && request.by === "web") this.resendSteer(request.id, request.content ?? []);
     }
   }
 
-  /** A steer that came too late is the next prompt; whoever stopped the run gets it back into the line. */
-  private sayLate(steer: string, content: PlainBlock[]): void {
-    if (this.late.value.has(steer) || !mayAct()) return;
-    this.late.value = new Set([...this.late.value, steer]);
-    const giveBack = (): void => {
-      this.givenBack.value = [...(this.givenBack.value ?? []), ...content];
+  /** A steer that came too late becomes the next prompt, or returns to the composer if the run was stopped. */
+  private resendSteer(steer: string, content: PlainBlock[]): void {
+    if (this.resent.value.has(steer) || !canAct()) return;
+    this.resent.value = new Set([...this.resent.value, steer]);
+    const returnPrompt = (): void => {
+      this.returnedPrompt.value = [...(this.returnedPrompt.value ?? []), ...content];
     };
-    if (this.view.value.held) return giveBack();
-    void this.request({ type: "prompt", id: asPrompt(steer), content }).then((sent) => sent || giveBack());
+    if (this.view.value.promptsHeld) return returnPrompt();
+    void this.request({ type: "prompt", id: lateSteerId(steer), content }).then((sent) => sent || returnPrompt());
   }
 
-  private lookSoon(): void {
-    clearTimeout(this.lookTimer);
-    this.lookTimer = setTimeout(() => void this.look(), 150);
+  private refreshSoon(): void {
+    clearTimeout(this.refreshTimer);
+    this.refreshTimer = setTimeout(() => void this.refresh(), 150);
   }
 
-  async look(): Promise<void> {
+  async refresh(): Promise<void> {
     try {
-      const shown = await api.show(this.id);
-      this.shown.value = shown;
-      if (shown.status === "cut") void refreshList(); // no fact says so
-      this.askedElsewhere.value = (shown.questions ?? []).map((one) => ({
-        session: one.session,
-        id: one.asked.id,
-        question: one.asked.question,
-        call: one.asked.call ?? "",
-        askedBy: one.asked.asked_by ?? "permission",
-        agent: one.agent ?? "",
-      }));
-      const { requests } = await api.waiting(this.id);
-      const typed = new Map(this.sent.value.map((one) => [one.id, one.content]));
-      this.sent.value = requests.flatMap((one) => {
-        if (!LISTED.has(one.type)) return [];
-        const content = typed.get(one.id) ?? one.content; // what was typed here, not what the server made of it
-        return [content ? { ...one, content } : one];
+      const details = await api.session(this.id);
+      this.details.value = details;
+      if (details.status === "cut") void refreshList(); // no fact says so
+      this.questionsElsewhere.value = details.questions ?? [];
+      const { requests } = await api.requests(this.id);
+      const typed = new Map(this.requests.value.map((request) => [request.id, request.content]));
+      this.requests.value = requests.flatMap((request) => {
+        if (!QUEUED.has(request.type)) return [];
+        const content = typed.get(request.id) ?? request.content; // as it was typed here, before the server expanded it
+        return [content ? { ...request, content } : request];
       });
     } catch (error) {
-      if (error instanceof Problem && error.status === 404 && !this.shown.value) this.missing.value = true;
+      if (error instanceof ApiError && error.status === 404 && !this.details.value) this.missing.value = true;
     }
   }
 
@@ -206,42 +200,42 @@ export class OpenSession {
     try {
       this.commands.value = (await api.commands(this.id)).commands;
     } catch {
-      this.commands.value = []; // completion is a comfort
+      this.commands.value = []; // the page works without completion
     }
   }
 
-  async loadDresses(): Promise<void> {
+  async loadAppearances(): Promise<void> {
     try {
-      this.dresses.value = new Map((await api.renderers(this.id)).tools.map((one) => [one.tool, one]));
+      this.appearances.value = new Map((await api.renderers(this.id)).tools.map((appearance) => [appearance.tool, appearance]));
     } catch {
-      this.dresses.value = new Map(); // then calls look as everywhere
+      this.appearances.value = new Map(); // calls look as usual
     }
   }
 
-  /** Another model goes on where one has failed. */
-  async goOnWith(model: string): Promise<void> {
+  /** Continues a run whose model failed with another model. */
+  async continueWith(model: string): Promise<void> {
     await attempt(async () => {
-      const settled = await api.request(this.id, { type: "set_model", model }, PATIENCE);
-      if (settled.state === "refused") return toast(String(settled.fact?.["reason"] ?? "That was refused."), "error");
+      const response = await api.request(this.id, { type: "set_model", model }, SET_MODEL_TIMEOUT);
+      if (response.state === "refused") return toast(String(response.fact?.["reason"] ?? "The request was refused."), "error");
       await this.request({ type: "continue" });
     });
   }
 
-  /** Reads a child that was joined late, or is looked at again, from its own log. */
+  /** Reads a child from its own log, if its first events did not arrive live. */
   async readChild(child: string): Promise<void> {
     if (this.reading.has(child)) return;
     this.reading.add(child);
     try {
       let view = emptyView(child);
-      for (let more = true; more; ) {
+      for (let hasMore = true; hasMore; ) {
         const page = await api.facts(child, view.seq);
-        view = fold(view, page.facts);
-        const seen = childIn(this.view.value, child)?.seq ?? 0;
-        more = page.facts.length > 0 && (page.has_more || view.seq < seen);
+        view = apply(view, page.facts);
+        const liveSeq = findChild(this.view.value, child)?.seq ?? 0;
+        hasMore = page.facts.length > 0 && (page.has_more || view.seq < liveSeq);
       }
       this.view.value = withChild(this.view.value, view);
     } catch {
-      this.unread.add(child); // it is tried again when somebody opens it
+      this.unreadable.add(child); // it is read again when a person opens it
     } finally {
       this.reading.delete(child);
     }
@@ -249,42 +243,42 @@ export class OpenSession {
 
   request(body: { type: string } & Record<string, unknown>): Promise<unknown> {
     return attempt(async () => {
-      const settled = await api.request(this.id, body);
+      const response = await api.request(this.id, body);
       if (body.type === "prompt" || body.type === "steer") {
-        const one = { id: settled.id, type: body.type, content: body["content"] as PlainBlock[], by: "web" };
-        if (one.type === "steer" && (settled.state === "refused" || this.refused.has(one.id))) {
-          this.sayLate(one.id, one.content);
-          return settled;
+        const request = { id: response.id, type: body.type, content: body["content"] as PlainBlock[], by: "web" };
+        if (request.type === "steer" && (response.state === "refused" || this.refused.has(request.id))) {
+          this.resendSteer(request.id, request.content);
+          return response;
         }
-        if (settled.state === "waiting") {
-          this.sent.value = [...this.sent.value.filter((other) => other.id !== one.id), one];
-          this.lookSoon(); // it may have become a command
+        if (response.state === "waiting") {
+          this.requests.value = [...this.requests.value.filter((other) => other.id !== request.id), request];
+          this.refreshSoon(); // it may have become a command
         }
       }
-      if (settled.state === "refused") toast(String(settled.fact?.["reason"] ?? "That was refused."), "error");
+      if (response.state === "refused") toast(String(response.fact?.["reason"] ?? "The request was refused."), "error");
       void refreshList();
-      return settled;
+      return response;
     });
   }
 
-  async takeBack(one: WaitingRequest): Promise<boolean> {
-    const done = await attempt(async () => {
-      await api.takeBack(this.id, one.id);
+  async withdraw(request: WaitingRequest): Promise<boolean> {
+    const isDone = await attempt(async () => {
+      await api.withdraw(this.id, request.id);
       return true;
     });
-    if (done) this.sent.value = this.sent.value.filter((other) => other.id !== one.id);
-    return Boolean(done);
+    if (isDone) this.requests.value = this.requests.value.filter((other) => other.id !== request.id);
+    return Boolean(isDone);
   }
 
-  async answer(asked: AskedView, answer: unknown, declined = false): Promise<void> {
+  async answer({ session, asked }: OpenQuestion, answer: unknown, declined = false): Promise<void> {
     this.answering.value = new Set([...this.answering.value, asked.id]);
     const body = declined ? { declined: true } : { answer };
     try {
-      await api.request(asked.session, { type: "answer", question: asked.id, ...body });
+      await api.request(session, { type: "answer", question: asked.id, ...body });
       void refreshList();
-      this.lookSoon();
+      this.refreshSoon();
     } catch (error) {
-      this.answering.value = new Set([...this.answering.value].filter((one) => one !== asked.id));
+      this.answering.value = new Set([...this.answering.value].filter((id) => id !== asked.id));
       toast(error instanceof Error ? error.message : String(error), "error");
     }
   }

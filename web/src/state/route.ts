@@ -1,25 +1,25 @@
-/** Where the page is: at a session, or at none. */
+/** The session in the address of the page. */
 
 import { signal } from "@preact/signals";
-import { ROOT } from "../wire/root";
+import { ROOT } from "../api/client";
 
 const BASE = ROOT.pathname;
 
 function sessionIn(path: string): string {
-  const found = /^s\/([^/]+)/.exec(path.slice(BASE.length));
-  return found?.[1] ? decodeURIComponent(found[1]) : "";
+  const match = /^s\/([^/]+)/.exec(path.slice(BASE.length));
+  return match?.[1] ? decodeURIComponent(match[1]) : "";
 }
 
 export const sessionId = signal(sessionIn(location.pathname));
-/** The fact that a search has found, to be scrolled to. */
-export const wantedFact = signal(0);
+/** The fact to scroll to, from a search result. */
+export const targetFact = signal(0);
 
 export function addressOf(session: string): string {
   return session ? `${BASE}s/${encodeURIComponent(session)}` : BASE;
 }
 
-export function goTo(session: string, fact = 0): void {
-  wantedFact.value = fact;
+export function openSession(session: string, fact = 0): void {
+  targetFact.value = fact;
   if (session === sessionId.value) return;
   history.pushState(null, "", addressOf(session));
   sessionId.value = session;

@@ -1,62 +1,63 @@
-/** The list of sessions: kept live while the page is seen, found by title and by what was said. */
+/** The list of sessions and the search, kept up to date while the page is visible. */
 
 import { effect, signal } from "@preact/signals";
-import { withoutUploads } from "../model/parts-of-prompt";
-import { api, apiUrl } from "../wire/api";
-import { EventReader } from "../wire/sse";
-import type { Frame, OpenQuestion, SearchHit, SessionSummary } from "../wire/types";
+import { api, apiUrl } from "../api/client";
+import { SseParser } from "../api/event-stream";
+import type { OpenQuestion, SearchHit, SessionSummary, StreamEvent } from "../api/types";
+import { previewText } from "../text/prompt";
 import { access } from "./app";
 
 export const sessions = signal<SessionSummary[]>([]);
 export const hits = signal<SearchHit[]>([]);
-export const listQuery = signal("");
+export const searchText = signal("");
 export const nextPage = signal("");
-export const asked = signal<OpenQuestion[]>([]);
-/** A terminal is a connection more: as long as one is open, the list is looked at, and not followed. */
+export const questions = signal<OpenQuestion[]>([]);
+/** An open terminal needs a connection of its own: meanwhile the list is polled. */
 export const terminalIsOpen = signal(false);
 export const listState = signal<"loading" | "ready" | "failed">("loading");
 
-/** Facts that change a row, or what is asked. */
-const STANDING = new Set(["session_started", "session_listed", "session_renamed", "run_started", "run_waiting", "run_resumed", "run_ended", "question_asked", "question_answered"]);
-/** Milliseconds between two looks at most, where the stream does not get through, and where it does. */
-const EVERY = 6000;
-const EVERY_ALONGSIDE = 60_000;
-/** A stream that says nothing for so long is held back by something, or dead. */
+/** Events that change a row or the open questions. */
+const CHANGES_LIST = new Set(["session_started", "session_listed", "session_renamed", "run_started", "run_waiting", "run_resumed", "run_ended", "question_asked", "question_answered"]);
+/** Milliseconds between two polls: without the stream, and beside it. */
+const POLL_INTERVAL = 6000;
+const LIVE_POLL_INTERVAL = 60_000;
+/** Milliseconds of silence until a stream counts as buffered or dead. */
 const SILENCE = 40_000;
-const TOGETHER = 250;
+/** Milliseconds in which several changes cause one refresh. */
+const DEBOUNCE = 250;
 
-let turn = 0;
+let latest = 0;
 let pages = 1;
 let isLive = false;
-let lookedAt = 0;
-let soon: ReturnType<typeof setTimeout> | undefined;
+let refreshedAt = 0;
+let refreshTimer: ReturnType<typeof setTimeout> | undefined;
 
 export async function refreshList(): Promise<void> {
-  const mine = (turn += 1);
-  const query = listQuery.value.trim();
-  lookedAt = Date.now();
+  const attempt = (latest += 1);
+  const query = searchText.value.trim();
+  refreshedAt = Date.now();
   try {
-    const [found, said, questions] = await Promise.all([
+    const [page, matches, open] = await Promise.all([
       api.sessions(query, "", 60 * pages),
       query.length > 1 ? api.search(query) : Promise.resolve({ hits: [] }),
-      api.questions().catch(() => ({ questions: asked.value })),
+      api.questions().catch(() => ({ questions: questions.value })),
     ]);
-    if (mine !== turn) return;
-    sessions.value = found.sessions.map((one) => (one.preview ? { ...one, preview: withoutUploads(one.preview) } : one));
-    nextPage.value = found.next;
-    hits.value = said.hits;
-    asked.value = questions.questions;
+    if (attempt !== latest) return;
+    sessions.value = page.sessions.map((session) => (session.preview ? { ...session, preview: previewText(session.preview) } : session));
+    nextPage.value = page.next;
+    hits.value = matches.hits;
+    questions.value = open.questions;
     listState.value = "ready";
   } catch {
-    if (mine === turn && listState.value === "loading") listState.value = "failed";
+    if (attempt === latest && listState.value === "loading") listState.value = "failed";
   }
 }
 
 function refreshSoon(): void {
-  soon ??= setTimeout(() => {
-    soon = undefined;
+  refreshTimer ??= setTimeout(() => {
+    refreshTimer = undefined;
     void refreshList();
-  }, TOGETHER);
+  }, DEBOUNCE);
 }
 
 export function loadMore(): void {
@@ -64,72 +65,72 @@ export function loadMore(): void {
   void refreshList();
 }
 
-let typing: ReturnType<typeof setTimeout> | undefined;
+let searchTimer: ReturnType<typeof setTimeout> | undefined;
 
-export function searchFor(text: string): void {
-  listQuery.value = text;
-  clearTimeout(typing);
-  typing = setTimeout(() => void refreshList(), 180);
+export function search(text: string): void {
+  searchText.value = text;
+  clearTimeout(searchTimer);
+  searchTimer = setTimeout(() => void refreshList(), 180);
 }
 
-/** Follows all sessions until it ends. What was missed is seen by looking at the list anew. */
+/** Follows the events of all sessions until the stream ends. A refresh covers what was missed. */
 async function followAll(signal: AbortSignal): Promise<void> {
   const attempt = new AbortController();
-  const giveUp = (): void => attempt.abort();
-  signal.addEventListener("abort", giveUp, { once: true });
-  let timer = setTimeout(giveUp, SILENCE);
+  const abort = (): void => attempt.abort();
+  signal.addEventListener("abort", abort, { once: true });
+  let timer = setTimeout(abort, SILENCE);
   try {
     const headers = { Accept: "text/event-stream" };
-    const answer = await fetch(apiUrl("events"), { headers, signal: attempt.signal, credentials: "same-origin", cache: "no-store" });
-    if (!answer.ok || !answer.body) return;
-    const pieces = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    const events = new EventReader();
+    const response = await fetch(apiUrl("events"), { headers, signal: attempt.signal, credentials: "same-origin", cache: "no-store" });
+    if (!response.ok || !response.body) return;
+    const chunks = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    const parser = new SseParser();
     for (;;) {
-      const { done, value } = await pieces.read();
+      const { done, value } = await chunks.read();
       if (done) return;
       clearTimeout(timer);
-      timer = setTimeout(giveUp, SILENCE);
+      timer = setTimeout(abort, SILENCE);
       if (!isLive) refreshSoon();
       isLive = true;
-      for (const event of events.feed(value)) {
-        if (STANDING.has((JSON.parse(event.data) as Frame).type)) refreshSoon();
+      for (const event of parser.feed(value)) {
+        if (CHANGES_LIST.has((JSON.parse(event.data) as StreamEvent).type)) refreshSoon();
       }
     }
   } catch {
-    // It is tried again, and the list looked at meanwhile.
+    // The next poll tries again.
   } finally {
     isLive = false;
     clearTimeout(timer);
-    signal.removeEventListener("abort", giveUp);
+    signal.removeEventListener("abort", abort);
   }
 }
 
-/** A page that is not seen follows nothing: browsers allow a server few connections, for all tabs together. */
-export function keepListFresh(): void {
-  let following: AbortController | null = null;
+/** A hidden page follows nothing: browsers allow few connections to a server, for all tabs together. */
+export function followSessionList(): void {
+  let stream: AbortController | null = null;
   const follow = async (): Promise<void> => {
-    if (following || document.hidden || terminalIsOpen.value || access.value !== "granted") return;
-    const mine = (following = new AbortController());
-    await followAll(mine.signal);
-    if (following === mine) following = null;
+    if (stream || document.hidden || terminalIsOpen.value || access.value !== "granted") return;
+    const opened = (stream = new AbortController());
+    await followAll(opened.signal);
+    if (stream === opened) stream = null;
   };
-  const look = (): void => {
+  const poll = (): void => {
     if (document.hidden || access.value !== "granted") return;
     void follow();
-    if (Date.now() - lookedAt >= (isLive ? EVERY_ALONGSIDE : EVERY)) void refreshList();
+    if (Date.now() - refreshedAt >= (isLive ? LIVE_POLL_INTERVAL : POLL_INTERVAL)) void refreshList();
   };
   void refreshList();
   void follow();
-  setInterval(look, EVERY);
-  const rest = (): void => {
-    following?.abort();
-    following = null;
+  setInterval(poll, POLL_INTERVAL);
+  const pause = (): void => {
+    stream?.abort();
+    stream = null;
   };
   effect(() => {
-    if (terminalIsOpen.value) rest();
+    if (terminalIsOpen.value) pause();
   });
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) rest();
+    if (document.hidden) pause();
     else if (access.value === "granted") {
       void refreshList();
       void follow();

@@ -1,17 +1,17 @@
-/** The colours that an extension has chosen for its session. */
+/** Applies the theme that an extension has chosen for its session. */
 
 import { computed, effect } from "@preact/signals";
-import { themeProperties } from "../model/theme-colors";
+import { themeProperties } from "../text/theme-colors";
 import { current } from "./open-session";
 
-export function followTheme(): void {
-  let set: string[] = [];
-  const chosen = computed(() => current.value?.view.value.live.get("theme"));
+export function applyTheme(): void {
+  let names: string[] = [];
+  const chosen = computed(() => current.value?.view.value.liveValues.get("theme"));
   effect(() => {
     const properties = themeProperties(chosen.value);
     const { style } = document.documentElement;
-    for (const name of set) style.removeProperty(name);
-    set = [...properties.keys()];
+    for (const name of names) style.removeProperty(name);
+    names = [...properties.keys()];
     for (const [name, value] of properties) style.setProperty(name, value);
   });
 }
