@@ -1,5 +1,7 @@
-"""Compaction: a summary in place of what is oldest. The log keeps everything; only what is told changes."""
-# MERGED: The tool by which a model closes a chapter: its own summary takes the place of what came before.
+"""Compaction: a summary replaces the oldest messages in the context. The log keeps everything.
+
+It is written by a separate model call, or by the model itself with the `close_chapter` tool.
+"""
 
 from __future__ import annotations
 

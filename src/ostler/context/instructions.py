@@ -1,15 +1,10 @@
-"""What the model is told before anything else: the system prompt, and the instruction files people keep.
+"""The system prompt, and instruction files such as AGENTS.md.
 
-The system prompt is small on purpose, and the same files give the same bytes: all of it is in the cached
-prefix of every request. An instruction file is text for the model and nothing more. It runs nothing, and
-files that it names are not read.
+The system prompt is small on purpose, and the same files give the same bytes: it is in the cached prefix of
+every request. An instruction file is only text for the model: it runs nothing, and files that it names are
+not read. The files of a subfolder are added to the result of the first call that touches something there. So
+they are in the log: a reopened session knows which ones the model has, and a child session gets its own.
 """
-# MERGED: Instruction files and skills for a directory: where the user's own are, and which files are
-# MERGED: trusted.
-# MERGED: Instruction files of folders below: told when work first touches something there.
-# MERGED: They are told with the result of the call that touched it. So they are in the log: a session that
-# MERGED: is opened again knows which were told, and a child, which has a session of its own, is told for
-# MERGED: itself.
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Fences: context that a host or an extension brings along, set apart from what people and models say."""
-# MERGED: Reminders: said to a model at the end of one request, and never a part of the conversation.
+"""Context providers: text that a host or an extension adds to the context; and one-request reminders."""
 
 from __future__ import annotations
 

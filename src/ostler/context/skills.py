@@ -1,10 +1,9 @@
-"""Skills by the Agent Skills standard: folders with a SKILL.md that says how a certain task is done.
+"""Skills by the Agent Skills standard: folders with a SKILL.md that explains how to do a task.
 
-The model is told a skill's name and description; the text below its front matter when it asks for that; and
-it reads the skill's other files itself. A project's skill could mislead it: such a one is used only if its
-user trusts it as it is.
+The model gets each skill's name and description, loads the text with the `skill` tool, and reads the skill's
+other files itself. A project's skill could mislead it, so it is used only if the user trusts its present
+content.
 """
-# MERGED: The tool by which a model loads a skill.
 
 from __future__ import annotations
 

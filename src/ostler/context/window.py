@@ -1,5 +1,4 @@
-"""What is told from step to step: it only grows, until a rule or want of room changes it."""
-# MERGED: Choosing what of a conversation is told: a pure function of the messages, the policy and the room.
+"""Selects the messages of each step's context, which only grows until a rule or a limit cuts it."""
 
 from __future__ import annotations
 

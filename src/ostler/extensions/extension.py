@@ -1,6 +1,4 @@
-"""An extension: where it comes from, what it has registered, and how it is doing."""
-# MERGED: What an extension has registered: plain data that the host puts to use, and forgets on reload.
-# MERGED: An extension as lists show it.
+"""An extension: its origin, status and registrations, and its summary for lists."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What an extension's code may know and do, wherever it is called."""
-# MERGED: The state that an extension keeps in a session: facts of it, so it lives as long as the session
-# MERGED: does.
+"""`ExtensionContext`, which every handler gets, and the state that an extension stores in a session."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Going along with one session: what happens in it reaches each extension, in order."""
-# MERGED: Moments: what extensions are told of that is no fact, because nothing of it needs to be kept.
+"""`ExtensionSession`: one open session with its extensions, and the lifecycle events that it delivers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The host of extensions: holds what they registered, and puts it to use in every session of a harness."""
-# MERGED: Fences of extensions: told as those of a host are, while their code is called as all code of
-# MERGED: extensions.
+"""`ExtensionHost`: applies hooks, tools, commands and context providers of extensions to a harness."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""What is known about models: limits, modalities, prices. `make catalogue` writes the bundled file.
+"""The model catalogue: limits, modalities and prices; and the profile that a wire gets of its model.
 
-The file has a line for each model, so that a lookup finds and decodes one line only; its first line is
-the `Header`. What no source knows is absent there, and unknown here.
+`make catalogue` writes the bundled file: a header and a line for each model, so that a lookup decodes one
+line. What no source knows is absent in the file and `None` here.
 """
-# MERGED: What a user may set about a model, beside its name.
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Where a provider's key comes from. A key is never part of an error, an event or an output."""
-# MERGED: Leaving secrets out of what people see.
-# MERGED: The file of keys that `ostler key set` writes: only its owner can read it.
-# MERGED: Keys in the system's keyring: an extra, asked in a thread that nobody waits for beyond a bound.
-# MERGED: Whether a vendor takes a key: the smallest real request, on the wire that a run would use.
+"""Where API keys come from (option, environment, command, file, keyring), checking one, and redacting them.
+
+A key is never part of an error, an event or an output.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One request and its answer: what every wire does the same way."""
+"""`Endpoint`: sends one request and streams the answer, for every wire."""
 
 from __future__ import annotations
 

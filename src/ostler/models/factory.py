@@ -1,5 +1,4 @@
-"""How a name becomes a model under the settings, and where the key for it is looked for."""
-# MERGED: How a name such as `anthropic/claude-…` becomes a model.
+"""Makes the model for a name such as `anthropic/claude-…`: its provider, key, address and wire."""
 
 from __future__ import annotations
 

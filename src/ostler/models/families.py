@@ -1,8 +1,4 @@
-"""Which level of reasoning a model is asked for: the one place that decides it, for every wire."""
-# MERGED: In what Claude models differ on their wire: how much they may write, and how they are told to
-# MERGED: think.
-# MERGED: In what Gemini models differ on their wire: how they are told to think, and what they insist on.
-# MERGED: How OpenAI's models are told to reason: the levels that each family has.
+"""Reasoning levels, and what each family of Claude, Gemini and OpenAI models accepts."""
 
 from __future__ import annotations
 

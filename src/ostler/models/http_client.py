@@ -1,6 +1,4 @@
-"""The transport without a library's client: plain http and https, straight to the server."""
-# MERGED: One HTTP/1.1 connection as its client sees it; the parser is httptools.
-# MERGED: From a host's name to a connected socket.
+"""An HTTP/1.1 client for direct connections, on httptools: sockets, one connection, and the pool."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The scripted model: deterministic answers, streamed like a real model's, for tests and for the demo."""
-# MERGED: The recorded model: answers from the facts of a log, streamed anew.
-# MERGED: The demo model: a script that drives the real loop with the real tools. It is not a model, and
-# MERGED: says so.
+"""Models without a network: scripted answers, the answers of a recorded session, and the demo script."""
 
 from __future__ import annotations
 

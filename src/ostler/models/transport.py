@@ -1,6 +1,4 @@
-"""The Transport contract: send one POST, get a status, headers and the body as it arrives."""
-# MERGED: The words for a server that cannot be reached, or that breaks off: the same on every transport.
-# MERGED: Whose certificates are trusted.
+"""The `Transport` contract, which transport an address needs, trusted certificates, and connection errors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Watching a test: whatever sessions it drives, the invariants must hold when it is over."""
-# MERGED: Watching what models are told: each request begins with the one before it, or something says why
-# MERGED: not.
-# MERGED: A recorded session as a test: the same prompts and answers again, with the agent as it is now.
+"""Checks after a test: invariants of its sessions, stable prompt prefixes, and replay of a recording."""
 
 from __future__ import annotations
 

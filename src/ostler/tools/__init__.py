@@ -1,5 +1,4 @@
-"""The built-in tools and the permissions under which they run. `builtin.py` lists them."""
-# MERGED: The built-in tools by name; each is imported when it is first asked for.
+"""The built-in tools by name; each is imported when it is first used."""
 
 from __future__ import annotations
 

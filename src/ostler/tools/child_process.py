@@ -1,11 +1,9 @@
-"""A command in its own process group, its merged output read through the event loop.
+"""Runs a command in its own process group, and tracks the processes that it leaves in the background.
 
-It is started with `subprocess.Popen` and watched through a pidfd: asyncio's own subprocesses cost several
-times as much to start, and wait for the end of the output, which a daemon can hold open for ever.
+It uses `subprocess.Popen` and a pidfd: asyncio's subprocesses take several times as long to start, and wait
+for the end of the output, which a daemon can hold open for ever. A background process may live until its
+session is closed, which calls `stop_background`.
 """
-# MERGED: What calls left in the background, such as a server started with `&`, or an agent that waits for
-# MERGED: more.
-# MERGED: It may live as long as its session is open. Whoever closes the session calls `stop_background`.
 
 from __future__ import annotations
 

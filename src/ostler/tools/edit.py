@@ -1,8 +1,8 @@
-"""The edit tool: some places of a file, all found before any is changed."""
-# MERGED: A hint for the model when the text it wanted to change is not in the file.
-# MERGED: Finding the places that an edit names, and making all its replacements at once.
-# MERGED: Texts are compared with every line end taken as a newline. Positions are then carried back to the
-# MERGED: text as it is, so that each line which an edit does not touch keeps its own end.
+"""The edit tool: locates all replacements in a file, then applies them at once.
+
+Texts are compared with every line end as a newline. The positions are mapped back to the original text, so a
+line that no edit touches keeps its line end.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
-"""Paths as models give them, and the failures of the file system in one plain line."""
-# MERGED: Globs as regular expressions: `*`, `?`, `[a-z]`, `{a,b}` and `**` for any number of directories.
-# MERGED: Walking a tree as git would see it: what .gitignore names is left out, and so is .git itself.
-# MERGED: Whether a file is still as this session last saw it.
-# MERGED: The tools that read or write a file put its digest into their result's `details`, under its path
-# MERGED: from the working directory: an exported session says nothing of where that was. While the session
-# MERGED: is open the last one of each file is kept in the shared memory; after reopening it is read back
-# MERGED: from the log.
-# MERGED: Blocking work off the event loop, with a word on what a cancellation does to it.
+"""What the file tools share: paths, globs, the gitignore-aware walk, freshness checks, cancellable threads.
+
+Tools that read or write a file put its digest into `details` of their result, keyed by the path relative to
+the working directory. An open session keeps the latest digest of each file in memory; a reopened one reads
+them from the log.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The find tool: files and directories by name."""
-# MERGED: The ls tool: what is in a directory.
+"""The find and ls tools."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""What grep is asked and what its engines answer, whichever of them runs."""
-# MERGED: Searching with ripgrep.
-# MERGED: Searching in Python, where there is no ripgrep. As a program, it prints what it finds as ripgrep
-# MERGED: would.
-# MERGED: Searching in Python for a pattern that may take for ever, in a process of its own.
-# MERGED: Python's engine tries every way to match, and everything else in its process waits meanwhile: the
-# MERGED: lease, Ctrl-C, the other calls. A child can be ended. It prints what it finds as ripgrep would.
+"""The engines of grep: ripgrep, or Python in a thread or a child process.
+
+Python's regular expressions can backtrack for ever and block the whole process, so a pattern that might is
+searched in a child, which can be killed. The child is this module, run with `python -m`; it prints matches as
+ripgrep does.
+"""
 
 from __future__ import annotations
 

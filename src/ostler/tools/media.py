@@ -1,6 +1,4 @@
-"""What a file is, judged by its first bytes and not by its name."""
-# MERGED: Pictures made small enough for models to see all of, where Pillow (the extra `images`) is
-# MERGED: installed.
+"""Detects a file's type by its first bytes, and scales pictures down with Pillow (the extra `images`)."""
 
 from __future__ import annotations
 

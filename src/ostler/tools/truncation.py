@@ -1,5 +1,4 @@
-"""Keeping long text within limits: whole lines where possible, never half a character."""
-# MERGED: Some lines of a text that arrives in pieces, within limits, without ever holding the rest.
+"""Limits long text to whole lines, never splitting a character: `Tail` and `LineWindow`."""
 
 from __future__ import annotations
 

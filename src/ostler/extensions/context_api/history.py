@@ -1,5 +1,4 @@
-"""The history of a session, as an extension reads it and changes it: messages, entries, the tree."""
-# MERGED: The tree of a session's entries as data for extensions, made of its facts.
+"""`context.history`: an extension reads and changes the session's messages, entries and tree."""
 
 from __future__ import annotations
 

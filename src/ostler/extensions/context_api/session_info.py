@@ -1,5 +1,4 @@
-"""Tools, as an extension sees them: which there are, and which of them are on offer."""
-# MERGED: What a session has used, how full its context is, and what came of its last run: from the facts.
+"""`context.tools`, `usage`, `context_stats` and `last_run`: the session's tools and statistics."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A child that an extension has spawned: what is seen of it, what came of it, and the hold on it."""
-# MERGED: Spawning children from an extension.
+"""`context.spawn`: an extension starts a child session, follows its events and gets its result."""
 
 from __future__ import annotations
 

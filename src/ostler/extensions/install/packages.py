@@ -1,7 +1,4 @@
-"""Installing, updating and removing packages of extensions: one package is in one piece, or not there."""
-# MERGED: Changing what is installed: one process at a time, in one step, and with nothing left of what
-# MERGED: failed.
-# MERGED: An extension to begin with, and a test for it.
+"""Installs, updates and removes packages of extensions, atomically and one process at a time; scaffolds."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""Loading extensions only to see whether that works, and what they bring: in another process, within a time.
+"""Loads extensions in another process, within a time limit, and reports what they register.
 
-What an extension does to its process, from an endless loop to a crash, is then a line of text here.
+Whatever an extension does to that process, from an endless loop to a crash, becomes a line of text. The
+process is this module, run with `python -m`. It discards what extensions print, and ends when its parent
+does, with all processes that extensions started in it.
 """
-# MERGED: The process that `trial` starts: loads what it is told to, and says how each went. Run it with
-# MERGED: `python -m`.
-# MERGED: What an extension prints goes nowhere: standard output is moved out of its reach first. The
-# MERGED: process ends, with all that extensions started in it, when its owner does.
 
 from __future__ import annotations
 

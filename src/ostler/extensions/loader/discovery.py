@@ -1,6 +1,4 @@
-"""Finding extensions, in the order in which they are loaded and asked. Nothing of theirs is run here."""
-# MERGED: Entry points of installed packages that are extensions.
-# MERGED: The extensions in a folder that somebody else has laid out. Nothing of it is run.
+"""Finds extensions in folders, installed packages and settings, in load order, without running any code."""
 
 from __future__ import annotations
 

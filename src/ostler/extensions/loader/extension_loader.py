@@ -1,7 +1,4 @@
-"""Putting together which extensions run: what is found, trusted and can be loaded, version by version."""
-# MERGED: From a search to a host: the extensions that are there are loaded, and hold in a harness from then
-# MERGED: on.
-# MERGED: The extensions of a Python program: files and folders, or functions of its own.
+"""`ExtensionLoader`: discovers extensions, checks trust, loads them, and makes the host of a harness."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Loading an extension: its code is run, and its `setup` says what it brings."""
-# MERGED: Importing an extension's modules so that they are its own.
-# MERGED: Each version of an extension is a package with a name of its own, in which `import rules`, `from
-# MERGED: rules import x` and `from . import rules` find what lies beside the extension before anything
-# MERGED: else. Two extensions never meet, and a reload begins anew. Its modules see `import` replaced by a
-# MERGED: function that knows the package; `sys.path` stays as it is.
+"""Runs an extension's modules as a private package, and calls its `setup`.
+
+Each version of an extension is a package with a unique name. In it, `import rules`, `from rules import x` and
+`from . import rules` look in the extension's folder first, so two extensions never share a module and a
+reload starts fresh. Its modules get an `import` that knows the package; `sys.path` is unchanged.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What an extension is told of a session: the events it subscribed to, as frames."""
-# MERGED: The three points where an extension decides: what it is asked, and what its answer means.
-# MERGED: A tool that runs in an extension's process.
-# MERGED: Panels: a few lines that an extension draws, and keys that it gets while people look at them.
+"""Translates between a session and protocol frames: events, hook questions, tools and panels."""
 
 from __future__ import annotations
 

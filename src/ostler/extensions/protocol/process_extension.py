@@ -1,5 +1,4 @@
-"""An extension in another language, as an ordinary one: its frames are registrations, and theirs frames."""
-# MERGED: Loading an extension in another language: its manifest is read, and its process started.
+"""`ProcessExtension`: an extension in any language; its frames become registrations."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What a face can do for extensions, beyond following the log and answering questions."""
-# MERGED: The line where people type, while an extension has a say in it.
-# MERGED: Keys by one name each, however they are spelled.
+"""What a front end offers to extensions: `FrontEnd`, `Headless`, the editor, and names of keys."""
 
 from __future__ import annotations
 

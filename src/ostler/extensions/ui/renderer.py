@@ -1,6 +1,4 @@
-"""Asking extensions for lines to draw: within a short time, and as often as they are meant to be asked."""
-# MERGED: What extensions show in one session: present values by their names, told of as often as an eye can
-# MERGED: see.
+"""Calls render functions of extensions within a time limit, and publishes live values, throttled."""
 
 from __future__ import annotations
 

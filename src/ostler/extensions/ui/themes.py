@@ -1,5 +1,7 @@
-"""Themes by name: the default one, those a face brings along, and those of extensions, which go first."""
-# MERGED: The colours of a theme: 16 slots of a face and 6 of Markdown, each for light and dark backgrounds.
+"""Themes by name: the default, the front end's and the extensions', which take precedence; and their colours.
+
+A theme has 16 colour slots of the interface and 6 of Markdown, each for light and dark backgrounds.
+"""
 
 from __future__ import annotations
 

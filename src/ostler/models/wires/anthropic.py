@@ -1,5 +1,4 @@
-"""The Messages wire: Anthropic's own models, and whatever else speaks it."""
-# MERGED: Messages as the Messages wire spells them, each as one piece of JSON.
+"""The Messages wire: requests to Anthropic's models and compatible servers."""
 
 from __future__ import annotations
 

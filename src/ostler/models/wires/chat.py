@@ -1,5 +1,4 @@
-"""The Chat Completions wire: OpenAI, and most servers of open models."""
-# MERGED: Messages as the Chat Completions wire spells them, each as a piece of JSON.
+"""The Chat Completions wire: requests to OpenAI, and to most servers of open models."""
 
 from __future__ import annotations
 

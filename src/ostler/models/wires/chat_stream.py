@@ -1,8 +1,9 @@
-"""The Chat Completions wire's stream, decoded."""
-# MERGED: Tool calls of the Chat Completions wire, put together from their deltas.
-# MERGED: A call is meant to have an index and to bring its id and name with its first delta. Servers leave
-# MERGED: out the index, or give every call the same; leave out the id, or give it later; repeat the name;
-# MERGED: send a call whole.
+"""Decodes the stream of the Chat Completions wire.
+
+A tool call should have an index, and its id and name in its first delta. Servers omit the index or repeat one
+for all calls; omit the id or send it later; repeat the name; send a call in one piece. All of these are
+accepted.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What every vendor takes back of a call or a file, however it came to stand in the transcript."""
-# MERGED: The schema of an answer, as vendors take it: each knows only a part of JSON Schema.
+"""What the requests of all wires share: ids, names, arguments, files, and subsets of JSON Schema."""
 
 from __future__ import annotations
 

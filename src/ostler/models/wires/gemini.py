@@ -1,5 +1,4 @@
-"""The Gemini wire: Google's models, asked through `streamGenerateContent`."""
-# MERGED: Messages as the Gemini wire spells them, each as a piece of JSON.
+"""The Gemini wire: requests to Google's models through `streamGenerateContent`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The Responses wire: OpenAI's own models, and those that Azure serves."""
-# MERGED: Messages as the Responses wire spells them: each becomes some items of the input, as a piece of
-# MERGED: JSON.
+"""The Responses wire: requests to OpenAI's models, also those that Azure serves."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A model behind a wire: what all wires do the same way with a request."""
-# MERGED: What was asked of a model that it cannot do, in the words that a person is told.
+"""`WireModel`, the base of all wires, and warnings about what a model does not support."""
 
 from __future__ import annotations
 
