@@ -1,4 +1,4 @@
-"""Text files that people keep for the model, at places that are known: read with care."""
+"""Reads text files for the model from projects and user folders, safely."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Unusable(Exception):
-    """Says in one line why a file cannot be used."""
+    """Why a file cannot be used, in one line."""
 
 
 class FileHead(msgspec.Struct, frozen=True):
@@ -23,14 +23,14 @@ class FileHead(msgspec.Struct, frozen=True):
 def read_head(path: Path, project: Path | None, limit: int) -> FileHead | None:
     """At most `limit` bytes; None where there is no such file.
 
-    A file of a project must lie in it: a link could show the model what is none of the project's business.
+    A file of a project must be inside it: a link could expose other files to the model.
     """
     try:
         # A pipe or a device is not opened: that could block for ever.
         if not stat.S_ISREG(path.stat().st_mode):
             raise Unusable("it is not a file")
         if project is not None and not path.resolve().is_relative_to(project):
-            raise Unusable("it is a link that leads out of the project")
+            raise Unusable("it is a link to a file outside the project")
         with path.open("rb") as file:
             return FileHead(file.read(limit), os.fstat(file.fileno()).st_size)
     except (FileNotFoundError, NotADirectoryError):
@@ -53,13 +53,13 @@ def entries_in(folder: Path) -> list[Path]:
 
 
 def printable_path(path: Path) -> str:
-    """A path that can be stored and stands in one line, whatever bytes its names have."""
+    """A path in one storable line, whatever bytes its names have."""
     text = str(path).encode(errors="replace").decode()
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
 def quoted_path(path: Path) -> str:
-    """A path as one word of the command that a message says to type."""
+    """A path as one word of a shell command in a message."""
     from shlex import quote
 
     return quote(printable_path(path))

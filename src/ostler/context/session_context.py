@@ -1,4 +1,4 @@
-"""A session's context by the settings. While all of it fits easily, nothing is counted and little loaded."""
+"""`SessionContext`: a session's context by the settings. While everything fits easily, nothing is counted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 EASILY = 0.5
-"""The share of a model's window up to which nobody needs to look closer."""
+"""The share of a model's window up to which no exact count is needed."""
 
 LEAST_CHARACTERS_A_TOKEN = 2
 
@@ -38,7 +38,7 @@ LAST_STEPS = 3
 CLOSE_CHAPTER = "close_chapter"
 
 FRAME = 60
-"""As many characters as what is around a call or a result counts for."""
+"""Characters that the framing of a call or a result counts for."""
 
 NO_REMINDERS: Mapping[str, Rule] = {}
 
@@ -52,20 +52,20 @@ LimitsOf = Callable[[str], tuple[int, int | None]]
 
 
 def catalogue_limits(model: str) -> tuple[int, int | None]:
-    """By the catalogue, without anything that a user configured."""
+    """The catalogue's limits, without the user's configuration."""
     from ostler.models.catalogue import Catalogue
 
     return Catalogue().limits(model)
 
 
 class ContextParts:
-    """What extensions bring along: the same for a session, its runs and its children."""
+    """The context providers of extensions: shared by a session, its runs and its children."""
 
     fences: tuple[ContextProvider, ...] = ()
 
 
 class SessionContext:
-    """Tells everything while that is easy, and leaves the rest to `ContextBuilder`.
+    """Sends everything while it fits easily, and otherwise uses `ContextBuilder`.
 
     The rules are those of the settings, changed by the agent's, and those by the run's.
     """
@@ -103,7 +103,7 @@ class SessionContext:
         return self._with(self._layers["agent"], self._layers["run"])
 
     def for_agent(self, rules: Rules) -> SessionContext:
-        """Another one, for a child whose agent has rules of its own. Raises for rules that are wrong."""
+        """A context for a child whose agent has its own rules. Raises for invalid rules."""
         from ostler.context.policy import combined
 
         other = self._with(combined(self._layers["agent"], rules), self._layers["run"])
@@ -143,18 +143,18 @@ class SessionContext:
         return [fence.kind for fence in brought if fence.kind in own]
 
     def policy(self) -> ContextPolicy:
-        """All of the rules. Raises for those that are wrong."""
+        """All rules, merged. Raises for invalid ones."""
         from ostler.context.policy import merged
 
         return merged(*self._layers.values(), places=("the settings", "the agent", "the run"))
 
     def window(self, model: str) -> int:
-        """How many tokens that model may be told."""
+        """The context window of a model in tokens."""
         told = self.policy().window.tokens if self._has_rules else None
         return told or self._limits_of(model)[0]
 
     def equip(self, harness: Harness) -> None:
-        """What the policy says about results and tools."""
+        """Applies the policy's rules about results and tools."""
         if self._has_rules or harness.result_limits != ResultLimits() or CLOSE_CHAPTER in harness.tools:
             follow_policy(harness, self.policy())
 
@@ -201,7 +201,7 @@ class SessionContext:
         return ModelRoom(*self._limits_of(model))
 
     def _easily(self, journal: Journal, told: ContextInput) -> int:
-        """A number of tokens that the request surely does not exceed, if that is far from all; else 0."""
+        """An upper bound of the request's tokens if it is far below the window; else 0."""
         if self._looked_at[0] is not told:  # a step asks twice: whether it is full, and then for it
             self._looked_at = (told, self._bound(journal, told))
         return self._looked_at[1]
@@ -249,7 +249,7 @@ class SessionContext:
 
 
 def follow_policy(harness: Harness, policy: ContextPolicy) -> None:
-    """What the policy of the context says about results and tools."""
+    """Applies the policy's rules about results and tools."""
     harness.result_limits = ResultLimits(policy.results.characters, policy.results.lines)
     tools = [tool for name, tool in harness.tools.items() if name != CLOSE_CHAPTER]
     if policy.checkpoints.offered and tools:

@@ -1,6 +1,6 @@
 """Prompt templates: a text with placeholders for the arguments that a person types after its name.
 
-    $1 ${1}                     one word; ${1:-main} has a default, ${1:+text} is inserted if the word is given
+    $1 ${1}                     one word; ${1:-main} has a default, ${1:+text} is used if the word is given
     $@ $ARGUMENTS ${@:2}        all words, or from the second on; ${@:2:3} are three of them
     $+                          all words, at least one
     {{file}} ${file}            an argument or a flag that the template declares

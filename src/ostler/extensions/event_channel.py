@@ -1,4 +1,4 @@
-"""What one extension sees of one session: event after event, in order, and never two at a time."""
+"""`EventChannel`: ordered delivery of a session's events to one extension, one at a time."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 CATCH_UP_SECONDS = 5.0
-"""How long a hook waits for its own extension to have seen what came before."""
+"""How long a hook waits until its extension has handled earlier events."""
 
 
 Batch = tuple[Any, ...]
-"""Events, which all who see them may have in common: nobody can change it."""
+"""Events, shared by all channels that get them: immutable."""
 
 
 Order = Sequence[tuple[Observer, Any]]
-"""Who is called with what, one after the other."""
+"""Observers and their subjects, in call order."""
 
 
 class EventChannel:
-    """Hands events to the observers of one extension."""
+    """Delivers events to the observers of one extension."""
 
     def __init__(self, extension: Extension, context: ExtensionContext, attending: ExtensionSession) -> None:
         self.extension = extension
@@ -46,7 +46,7 @@ class EventChannel:
         self._work: asyncio.Task[None] | None = None
 
     def put(self, happened: Batch) -> None:
-        """To be seen next. All of it is of the kinds that are observed."""
+        """Queues events, all of observed types."""
         if happened:
             self._waiting.append(happened)
             self._put += 1
@@ -54,11 +54,11 @@ class EventChannel:
                 self._hand_on()
 
     async def drain(self) -> None:
-        """Waits until all that has been put so far was seen; not for long, should a handler wait for us."""
+        """Waits until queued events are handled; not for long, since a handler may wait for the caller."""
         await self._catch_up_with(self._put, CATCH_UP_SECONDS)
 
     async def drain_all(self) -> None:
-        """The same when nothing is held up by it: as long as a handler may take, and while it asks people."""
+        """Like `drain`, when nothing waits for it: for a handler's full time, and while it asks a user."""
         target = self._put
         was_asking = True
         while was_asking:
@@ -69,7 +69,7 @@ class EventChannel:
         self.abandon()
 
     def abandon(self) -> None:
-        """What is called now hangs, or waits until the session is left: nobody must wait for it here."""
+        """Stops waiting for the running handler, which hangs or waits for the session to close."""
         self._is_let_go = True
         self._news.set()
 
@@ -87,7 +87,7 @@ class EventChannel:
         return True
 
     def _hand_on(self) -> None:
-        """Each handler sees each event once; what they recorded is committed before the next ones."""
+        """Calls each handler once per event; commits what they recorded before the next batch."""
         self._is_busy = True
         batches, self._waiting = self._waiting, []
         order = self._order(batches[0] if len(batches) == 1 else sum(batches, ()))
@@ -108,7 +108,7 @@ class EventChannel:
         self._end(batches)
 
     def visited(self, batches: int) -> None:
-        """All of them were called."""
+        """All handlers of the visit have returned."""
         if self._attending.session.journal.has_recorded:
             self._work = asyncio.ensure_future(self._call_each((), batches))
         else:
@@ -147,9 +147,9 @@ class EventChannel:
 
 
 class _Visit:
-    """Plain handlers, called one after the other in one visit to the extension's thread.
+    """Calls plain handlers one after the other in a single visit to the extension's thread.
 
-    When one of them hangs, the thread is given up, and those behind it are called in another visit.
+    If one of them hangs, its thread is abandoned, and the remaining handlers run in another visit.
     """
 
     def __init__(self, channel: EventChannel, order: Order, batches: int) -> None:
@@ -186,7 +186,7 @@ class _Visit:
         self._channel.visited(self._batches)
 
     def _look(self) -> None:
-        """Time is up, but for what people were asked in meanwhile."""
+        """The time limit has passed, unless the handler waited for a user meanwhile."""
         left = self._began + TIME_LIMIT + self._watch.paused() - self._loop.time()
         if left > CLOCK_SLACK:
             self._timer = self._loop.call_later(left, self._look)
@@ -208,7 +208,7 @@ class _Visit:
 
 
 def own_copy(event: Any) -> Any:
-    """The event, or a copy where a handler could change what others see of it."""
+    """The event, or a copy if a handler could mutate what others see."""
     kind = type(event)
     if kind is ContextDraft:
         return event  # its messages hold nothing that can be changed, and may be many
@@ -224,7 +224,7 @@ _COPIED: dict[type, bool] = {}
 
 
 def _holds_more(kind: type) -> bool:
-    """Whether a value of this type holds dicts, lists or values of any kind."""
+    """Whether values of this type can contain mutable data."""
     hints = get_type_hints(kind)
     plain = (str, int, float, bool, type(None))
     return any(hint not in plain and get_origin(hint) is not Literal for hint in hints.values())

@@ -23,7 +23,7 @@ class HookHandler(msgspec.Struct, frozen=True):
 
 
 class Observer(msgspec.Struct, frozen=True):
-    """Sees events of some types, one by one or as a batch."""
+    """Handles events of some types, one by one or in batches."""
 
     handler: Handler
     batch: bool = False
@@ -42,17 +42,17 @@ class Command(msgspec.Struct, frozen=True):
     handler: Handler
     description: str = ""
     complete: Handler | None = None
-    """Suggestions for what was typed so far."""
+    """Returns completions for the text typed so far."""
 
 
 class Shortcut(msgspec.Struct, frozen=True):
-    """A key that a face in the same process calls the function for."""
+    """A key for which a front end in the same process calls the handler."""
 
     key: str
     handler: Handler
     description: str = ""
     is_repeated: bool = False
-    """The same extension had registered the key before."""
+    """The same extension has registered the key twice."""
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class ToolRenderer(msgspec.Struct, frozen=True):
-    """How calls of a tool are shown. A function that returns nothing leaves it to the face."""
+    """How calls of a tool are rendered. If a function returns nothing, the front end uses its default."""
 
     tool: str
     title: str = ""
@@ -77,14 +77,14 @@ class ToolRenderer(msgspec.Struct, frozen=True):
 
 
 class MessageRenderer(msgspec.Struct, frozen=True):
-    """A named way to show a text; see `context.render_message`."""
+    """A named renderer of texts; see `context.render_message`."""
 
     name: str
     function: Callable[[str, int], str | Awaitable[str]]
 
 
 class Registrations(msgspec.Struct):
-    """Of one extension, in the order in which they were made."""
+    """Everything that one extension has registered, in order."""
 
     hooks: list[HookHandler] = field(default_factory=list)
     observers: dict[type, list[Observer]] = field(default_factory=dict)
@@ -99,15 +99,15 @@ class Registrations(msgspec.Struct):
 
 
 Origin = Literal["user", "project", "package", "installed", "configured", "option", "host"]
-"""Where it was found: the user's folder, the project's, an installed package, what `ostler ext install`
-brought, the configuration, `-e PATH`, or the program that embeds Ostler."""
+"""Where it comes from: the user's folder, the project's, a Python package, `ostler ext install`, the
+configuration, `-e PATH`, or the program that embeds Ostler."""
 
 
 ExtensionStatus = Literal["loaded", "failed", "untrusted", "changed", "disabled"]
 
 
 class Extension:
-    """One loaded extension, or why it is not loaded. A reload makes a new one of the same name."""
+    """An extension that is loaded, or the problem why not. A reload makes a new object of the same name."""
 
     def __init__(
         self,
@@ -131,26 +131,28 @@ class Extension:
 
     @property
     def events(self) -> tuple[str, ...]:
-        """The names of those that it sees."""
+        """The names of the events that it handles."""
         return (*(one.__name__ for one in self.registered.observers), *self.registered.custom)
 
     def panel_key(self, session: str, panel: str, key: str, text: str) -> bool:
-        """A key that was typed while people look at a panel of its own; only some extensions have any."""
+        """Passes a key to a panel of the extension; False if it has none."""
         return False
 
     async def close(self) -> None:
-        """None of its code is called any more."""
+        """Stops calling its code."""
         self.worker.abandon()
 
 
 class ExtensionSummary(msgspec.Struct, frozen=True):
+    """An extension in lists, and the result of a trial."""
+
     name: str
     origin: Origin
     path: str
     version: str
     state: ExtensionStatus
     package: str = ""
-    """The name of the package that `ostler ext install` has brought it with."""
+    """The package that `ostler ext install` has installed it with."""
     tools: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     fences: tuple[str, ...] = ()
@@ -160,7 +162,7 @@ class ExtensionSummary(msgspec.Struct, frozen=True):
 
 
 def summary_of(extension: Extension) -> ExtensionSummary:
-    """One that a host has, loaded or not."""
+    """The summary of an extension, loaded or not."""
     registered = extension.registered
     return ExtensionSummary(
         name=extension.name,

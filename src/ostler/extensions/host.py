@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 SWITCH_SECONDS = 600.0
-"""How long a run is waited for before its session is left."""
+"""How long to wait for a run to end before its session is left."""
 
 
 class ExtensionHost:
-    """Extensions in their order, for one harness and the harnesses of its children.
+    """All extensions, in order, for one harness and the harnesses of its children.
 
-    The hooks of all extensions stand behind those of the host program, in the order of the extensions and,
-    within one, in the order they were registered. A session is attended from its opening to its end.
+    Their hooks come after those of the host program, in the order of the extensions and, within one, of
+    registration.
     """
 
     def __init__(
@@ -53,20 +53,20 @@ class ExtensionHost:
         self.face: FrontEnd = face or Headless()
         self.say = say
         self.options = options or {}
-        """What the user has configured, by the option's name."""
+        """Options that the user has configured, by name."""
         self.own_requests: set[str] = set()
-        """Ids of requests that came from the face or from extensions in this process."""
+        """Ids of requests from the front end or from extensions in this process."""
         self.sessions: dict[str, ExtensionSession] = {}
         self.is_observing = False
         self.set_options: dict[str, str] = {}
-        """What extensions have set."""
+        """Options that extensions have set."""
         self._harness: Harness | None = None
         self._said: set[str] = set()
         self._hooks: list[Hook] = []
         self._tool_limits: list[Hook] = []
-        """The hook, behind all others, that leaves out tools which extensions have switched off."""
+        """The last hook, which removes tools that extensions have disabled."""
         self._tools: dict[str, Tool] = {}
-        """What the extensions bring, as far as it is used."""
+        """The tools of extensions that are in use."""
         self._has_providers = False
         self._replaced = asyncio.Event()
         self._replaced.set()
@@ -136,27 +136,27 @@ class ExtensionHost:
         self._harness.hooks.add(limit)
 
     def _children_of(self, root: Harness) -> list[Harness]:
-        """Harnesses of their own: a child may have been given less than all."""
+        """The harnesses of open children, which may have fewer tools."""
         there = (one.session.harness for one in self.sessions.values())
         return [one for one in there if one is not root]
 
     def _brought(self, root: Harness) -> dict[str, Tool]:
-        """The tools of the extensions. The first who takes a name has it."""
+        """The tools of all extensions. The first one with a name wins."""
         taken: dict[str, Tool] = {}
         for extension in self.loaded:
             for name, tool in extension.registered.tools.items():
                 is_own = name in root.tools and root.tools[name] is not self._tools.get(name)
                 if is_own or name in taken:
                     self.warn_once(
-                        [f"the extension {extension.name} brings a tool {name!r}, but that name is taken"]
+                        [f"the extension {extension.name} registers a tool {name!r}, but that name is taken"]
                     )
                 else:
                     taken[name] = tool
         return taken
 
     async def replace(self, extensions: Iterable[Extension]) -> None:
-        """Other versions of extensions, or others: what was replaced leaves every session before what is new
-        enters it. Their state and the options that were set stay."""
+        """Replaces extensions: old ones leave every session before new ones enter. Their state and the
+        options that they set stay."""
         new = _by_name(extensions)
         gone = [name for name, one in self.extensions.items() if new.get(name) is not one]
         self._replaced.clear()
@@ -172,12 +172,12 @@ class ExtensionHost:
             self._replaced.set()
 
     async def reload(self) -> None:
-        """Loads all extensions anew; they run when this returns, or from the next step on."""
+        """Reloads all extensions; they run when this returns, or from the next step on."""
         if self.reloading is not None:
             await (await self.reloading.reload())
 
     def warn(self, text: str) -> None:
-        """Tells of something about extensions: in the sessions that are open, else to whoever started us."""
+        """Records a warning in all open sessions, or reports it to the program if there are none."""
         roots = [
             one
             for one in self.sessions.values()
@@ -196,7 +196,7 @@ class ExtensionHost:
             if channel is None and extension.name not in self.extensions:
                 return None  # removed a moment ago
             if attending is None or channel is None:
-                raise HookFailed("it is asked in a session that it does not attend")
+                raise HookFailed("it was called in a session that it has not joined")
             attending.flush()
             await channel.drain()
             try:
@@ -217,7 +217,7 @@ class ExtensionHost:
             attending.add(extension)
 
     async def before_step(self, session: OpenSession) -> None:
-        """Extensions that were changed meanwhile take effect here."""
+        """Applies changed extensions."""
         if self.reloading is not None:
             await self.reloading.before_step()
 
@@ -251,7 +251,7 @@ class ExtensionHost:
     # --- commands and options -------------------------------------------------------------------------
 
     def commands(self) -> dict[str, tuple[Extension, Command]]:
-        """By name; the first who takes one has it."""
+        """Commands by name; the first one with a name wins."""
         found: dict[str, tuple[Extension, Command]] = {}
         for extension in self.loaded:
             for name, command in extension.registered.commands.items():
@@ -259,7 +259,7 @@ class ExtensionHost:
         return found
 
     def command_named(self, name: str) -> tuple[Extension, Command] | None:
-        """Also by the name of its extension, as `checkpoint:undo`: where somebody else has the short one."""
+        """A command by name, also with its extension's name, as in `checkpoint:undo`."""
         plain = name.removeprefix("/")
         owner, _, short = plain.rpartition(":")
         for extension in self.loaded:
@@ -295,20 +295,20 @@ class ExtensionHost:
         return registered[-1].default if registered else ""
 
     async def switch(self, context: ExtensionContext, planned: PlannedSwitch) -> str:
-        """Lets the face go to another session once no run is open, unless an extension does not want it."""
+        """Switches the front end to another session once no run is open, unless an extension refuses."""
         face = context.face
         if not isinstance(face, Headless):
             await _no_run_is_open(context.journal)
         hooks = context.session.harness.hooks
         over = hook_scope(context.journal, CancelToken())
         if refusal := await hooks.before_leaving(planned, over):
-            raise UsageError(refusal.reason or "an extension does not want to leave the session")
+            raise UsageError(refusal.reason or "an extension refused to leave the session")
         context.attending.channels[context.extension.name].abandon()
         return await face.switch("", planned.prompt)
 
 
 async def _no_run_is_open(journal: Journal) -> None:
-    """Raises `SessionBusy` when that takes too long."""
+    """Waits until no run is open; raises `SessionBusy` after a while."""
     ended = asyncio.Event()
 
     def look(batch: object) -> None:
@@ -326,7 +326,7 @@ async def _no_run_is_open(journal: Journal) -> None:
 
 
 def _by_name(extensions: Iterable[Extension]) -> dict[str, Extension]:
-    """The first who has a name keeps it."""
+    """The first extension with a name wins."""
     found: dict[str, Extension] = {}
     for one in extensions:
         found.setdefault(one.name, one)
@@ -334,12 +334,11 @@ def _by_name(extensions: Iterable[Extension]) -> dict[str, Extension]:
 
 
 class CommandFailed(OstlerError):
-    """An extension's command raised or hung."""
+    """An extension's command raised or timed out."""
 
 
 def provide_context(host: ExtensionHost, context: Context | None) -> list[str]:
-    """Those of all extensions, in place of those before. Returns what is to be said of those that are not
-    told."""
+    """Replaces the context providers of extensions. Returns notices about those that are not used."""
     found: dict[str, tuple[Extension, RegisteredProvider]] = {}
     notices = []
     for extension in host.loaded:
@@ -350,7 +349,7 @@ def provide_context(host: ExtensionHost, context: Context | None) -> list[str]:
                 found[kind] = (extension, one)
     if not isinstance(context, SessionContext):
         return [
-            f"the extension {extension.name} brings a fence {kind!r}, but the host's own context has none"
+            f"the extension {extension.name} has a context provider {kind!r}; the host context takes none"
             for kind, (extension, _) in found.items()
         ]
     taken = context.set_providers(_guarded(host, extension, one) for extension, one in found.values())
@@ -358,7 +357,7 @@ def provide_context(host: ExtensionHost, context: Context | None) -> list[str]:
 
 
 def _is_taken(extension: Extension, kind: str) -> str:
-    return f"the extension {extension.name} brings a fence {kind!r}, but that name is taken"
+    return f"the extension {extension.name} registers a context provider {kind!r}, but that name is taken"
 
 
 def _guarded(host: ExtensionHost, extension: Extension, registered: RegisteredProvider) -> ContextProvider:
@@ -378,7 +377,7 @@ def _guarded(host: ExtensionHost, extension: Extension, registered: RegisteredPr
             if text is not None and not isinstance(text, str):
                 raise ExtensionError(f"it returned {text!r:.60}, not a text{handler.location}")
         except ExtensionError as failure:
-            attending.report(extension, f"the fence {provider.kind}", str(failure))
+            attending.report(extension, f"the context provider {provider.kind}", str(failure))
             return None
         finally:
             await attending.commit()

@@ -1,6 +1,6 @@
-"""While there is no extension: seeing that, and noticing the first one, for next to nothing.
+"""`IdleHost`: stands in while there are no extensions, and loads the host when the first one appears.
 
-This is part of every start. Nothing else of extensions is loaded until there is one.
+This is part of every start. Nothing else of this package is imported until there is an extension.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 INSTALLED = "extensions.json"
-"""What `ostler ext install` has brought, for the user or into a project."""
+"""The manifest of `ostler ext install`, for the user or a project."""
 
 OURS = b"ostler.extensions"
-"""The group of entry points that are extensions."""
+"""The entry point group of extensions."""
 
 DELAY = 0.5
-"""A run that ends sooner is not watched: its process would pay for what it never uses."""
+"""A run that ends sooner does not watch files, to save start-up time."""
 
 
 _LARGEST = 1 << 20
@@ -53,13 +53,13 @@ def project_extensions(cwd: Path) -> list[Path]:
 
 
 def places(cwd: Path) -> tuple[Path, ...]:
-    """Where extensions appear and disappear."""
+    """The folders and files in which extensions appear."""
     inside = project_extensions(cwd)
     return own_extensions(), *inside, state_folder() / INSTALLED, inside[0].with_name(INSTALLED)
 
 
 def has_extensions(cwd: Path) -> bool:
-    """False if there can be no extension, but for those that are configured or named."""
+    """False if there are no extensions, apart from configured or named ones."""
     return any(map(_holds_something, places(cwd))) or any(OURS in content for _, content in entry_points())
 
 
@@ -73,10 +73,10 @@ def _holds_something(place: Path) -> bool:
 
 
 def entry_points(folders: list[str] | None = None) -> Iterator[tuple[str, bytes]]:
-    """Of all installed packages: the folder of a package's metadata, and its entry points of all groups.
+    """The metadata folder and the entry points of every installed package.
 
-    Not with `importlib.metadata`, whose import alone takes many times as long. Not of the present folder,
-    which Python may have on its path too: that is a project, with files of others.
+    `importlib.metadata` is not used, as its import alone takes many times as long. The working directory is
+    skipped, even if it is on Python's path: it is a project, whose files are not trusted.
     """
     here = os.getcwd()  # noqa: PTH109
     for folder in dict.fromkeys(sys.path if folders is None else folders):
@@ -113,19 +113,19 @@ def _content(path: str, folder: int) -> bytes:
 
 
 class IdleHost:
-    """Goes along with sessions as a host would; when something appears, a host takes over."""
+    """Listens to sessions like a host; when an extension appears, a host takes over."""
 
     def __init__(self, harness: Harness, make_host: Callable[[], ExtensionHost]) -> None:
         self._harness = harness
         self._make_host = make_host
         self._sessions: dict[str, OpenSession] = {}
         self._host: SessionListener | None = None
-        """Also for children, whose harnesses know only us."""
+        """Children's harnesses refer to the idle host, so it forwards to this."""
         self._timer: asyncio.TimerHandle | None = None
         self._watch: FileWatcher | None = None
 
     def equip(self, harness: Harness) -> None:
-        """From now on it is this harness that a host would take over."""
+        """Sets the harness that a host would take over."""
         self._harness = harness
 
     def _watch_soon(self) -> None:
@@ -194,7 +194,7 @@ class IdleHost:
 
 
 def active_host(harness: Harness) -> ExtensionHost | None:
-    """The host of a harness, if there are extensions; the first may come while it runs."""
+    """The host of a harness, or None while there are no extensions."""
     attendant = harness.attendant
     if attendant is None or isinstance(attendant, IdleHost):
         return None

@@ -28,10 +28,10 @@ class BashArguments(msgspec.Struct, frozen=True):
 
 
 class BashTool:
-    """Runs a command to its end or to its time limit.
+    """Runs a command until it ends or reaches its time limit.
 
-    - Cancelled or out of time, its whole process group is dead before the call returns.
-    - What it leaves in the background lives on until the session is closed (`is_running.py`).
+    - On cancellation or timeout, the whole process group is dead before the call returns.
+    - Background processes live until the session is closed.
     """
 
     def __init__(self, default_timeout: float = DEFAULT_TIMEOUT, max_timeout: float = MAX_TIMEOUT) -> None:
@@ -41,15 +41,15 @@ class BashTool:
             source="built-in",
             name="bash",
             description=(
-                "Runs a shell command in the working directory. stdout and stderr come together, the last "
-                "2000 lines or 50 KiB of them; the rest is kept and can be read. There is no terminal and no "
-                "input: pass flags that keep a program from asking. Start servers in the background with &."
+                "Runs a shell command in the working directory. Returns stdout and stderr combined, the last "
+                "2000 lines or 50 KiB; longer output is stored and can be read. There is no terminal and no "
+                "stdin: pass flags that disable prompts. Start servers in the background with &."
             ),
             schema=schema_of(
                 BashArguments,
                 {
-                    "command": "what to run",
-                    "timeout": f"seconds; {self._default_timeout:g} unless given, at most {max_timeout:g}",
+                    "command": "the command to run",
+                    "timeout": f"seconds; default {self._default_timeout:g}, maximum {max_timeout:g}",
                 },
             ),
             kind="execute",
@@ -91,7 +91,7 @@ bash = BashTool()
 
 
 class _Output:
-    """Takes the bytes of a command: shows them live, counts them, keeps their end."""
+    """Collects the output of a command: publishes it live, counts it, keeps the end of it."""
 
     def __init__(self, context: ToolContext) -> None:
         self.bytes = 0
@@ -160,7 +160,7 @@ def _text(kept: TruncatedText, output: _Output, call: str) -> str:
         f"{size_text(output.bytes)}{cut}"
     )
     # The whole is kept only where the model is told less of it; a few lost characters do not count.
-    whole = f"; for the whole read blob:out_{call}" if output.characters > len(text) + _HEADER_ROOM else ""
+    whole = f"; read blob:out_{call} for all of it" if output.characters > len(text) + _HEADER_ROOM else ""
     return f"{header}{whole}]\n{text}"
 
 

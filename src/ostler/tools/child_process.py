@@ -25,7 +25,7 @@ from ostler.schema.errors import ToolFailed
 READ_SIZE = 64 * 1024
 
 GRACE = 3.0
-"""Seconds between asking a group to end and making it."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 _KILL_WAIT = 1.0
 
@@ -38,7 +38,7 @@ _MAX_DRAIN = 1.0
 async def child_process(
     command: Sequence[str], *, context: ToolContext, cwd: Path, on_output: Callable[[bytes], None]
 ) -> AsyncIterator[ChildProcess]:
-    """Runs a command. Whatever ends the block early, cancellation above all, ends the whole group first."""
+    """Runs a command. If the block ends early, above all by cancellation, the whole group is killed first."""
     child = ChildProcess(command, session=context.session, call=context.call, cwd=cwd, on_output=on_output)
     try:
         await context.own_process(child.id)
@@ -51,8 +51,8 @@ async def child_process(
 
 
 class ChildProcess:
-    """See `child_process`. `on_output` gets pieces of at most `READ_SIZE` bytes, one in each turn of the
-    loop, so that a command which prints without end starves nobody."""
+    """See `child_process`. `on_output` gets pieces of at most `READ_SIZE` bytes, one per iteration of
+    the loop, so that a command that prints endlessly does not block it."""
 
     def __init__(
         self,
@@ -88,19 +88,19 @@ class ChildProcess:
 
     @property
     def returncode(self) -> int | None:
-        """As `subprocess` has it: negative for a signal."""
+        """As in `subprocess`: negative for a signal."""
         return self._child.returncode
 
     @property
     def is_running(self) -> bool:
-        """Whether something that the command started lives on."""
+        """Whether processes that the command started are still alive."""
         return not self._output_ended.done() or group_is_alive(self.id.pid)
 
     async def wait(self) -> None:
-        """Until the command itself has ended, or `on_output` raised: that is raised here.
+        """Waits until the command has ended; raises what `on_output` raises.
 
-        What it left in the background may hold the output open: it is read until it has been quiet for a
-        moment, not to its end."""
+        Background processes may hold the output open, so it is read until nothing arrives for a moment, not
+        to its end."""
         await asyncio.wait([self._ended])
         if self._problem:
             raise self._problem
@@ -112,7 +112,7 @@ class ChildProcess:
                 return
 
     async def end(self) -> None:
-        """Ends the group: asks, and after a grace does not ask. A cancellation meanwhile only hurries it."""
+        """Ends the group: SIGTERM, then SIGKILL after a grace period. A cancellation shortens the wait."""
         try:
             self._signal(signal.SIGTERM)
             await self._until_group_is_gone(GRACE)
@@ -125,8 +125,8 @@ class ChildProcess:
             self._drain_now()
 
     def keep_reading(self) -> None:
-        """Goes on taking what the left processes print, for nobody: with the pipe closed they would die of
-        it, with the pipe full they would hang."""
+        """Keeps reading and discards what the background processes print: a closed pipe would kill them, a
+        full one would block them."""
         self._kept = True
         self._on_output = _ignore
 
@@ -171,7 +171,7 @@ class ChildProcess:
             signal_group(self.id.pid, number)
 
     def _drain_now(self) -> None:
-        """What lies in the pipe at this moment, and no more: others may be writing into it."""
+        """The bytes in the pipe now, and no more: other processes may be writing into it."""
         for _ in range(16):
             if self._output_ended.done() or not self._read():
                 return
@@ -209,7 +209,7 @@ class ChildProcess:
 
 
 def group_is_alive(group: int) -> bool:
-    """Whether a process group has a living member; one that only waits to be reaped is not living."""
+    """Whether a process group has a living member; zombies do not count."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -243,7 +243,7 @@ def _spawn(command: Sequence[str], marks: dict[str, str], cwd: Path, output: int
         )
     except OSError as error:
         if not cwd.is_dir():
-            raise ToolFailed(f"the working directory {cwd} does not exist any more") from None
+            raise ToolFailed(f"the working directory {cwd} no longer exists") from None
         raise ToolFailed(f"cannot start {command[0]}: {error.strerror}") from None
     except ValueError:
         raise ToolFailed("the command contains a NUL character") from None
@@ -257,21 +257,21 @@ _MEMORY_KEY = "ostler.tools.child_process"
 
 
 class BackgroundProcess(Protocol):
-    """Something that outlives its call."""
+    """A process that outlives its tool call."""
 
     @property
     def is_running(self) -> bool:
-        """Whether there is still something to end."""
+        """Whether it is still running."""
         ...
 
     async def end(self) -> None: ...
 
     def close(self) -> None:
-        """Nothing of it runs any more."""
+        """Ends it, and waits until it has ended."""
 
 
 def keep_in_background(memory: dict[str, Any], child: ChildProcess) -> None:
-    """Keeps a command's background processes going after its call has ended."""
+    """Keeps a command's background processes alive after its call has ended."""
     child.keep_reading()
     keep_running(memory, child)
 
@@ -287,7 +287,7 @@ def keep_running(memory: dict[str, Any], one: BackgroundProcess) -> None:
 
 
 async def stop_background(memory: dict[str, Any]) -> None:
-    """Ends all of them, with their groups."""
+    """Ends all background processes, with their groups."""
     kept: list[BackgroundProcess] = memory.pop(_MEMORY_KEY, [])
     await asyncio.gather(*(_end(one) for one in kept))
 

@@ -36,13 +36,13 @@ async def find(
     *,
     context: ToolContext,
 ) -> Ok:
-    """Finds files and directories whose name matches a glob, sorted. Hidden ones are included; those that
-    .gitignore names, and .git, are not. Directories end with a slash.
+    """Finds files and directories by glob, sorted. Includes hidden ones, except .git and what .gitignore
+    excludes. Directories end with a slash.
 
     Args:
         pattern: a glob such as *.py (at any depth), src/**/*.ts (relative to path) or {README,LICENSE}*
-        path: the directory to look in; the working directory unless given
-        limit: how many to show
+        path: the directory to search; default: the working directory
+        limit: the maximum number of results
     """
     root = resolve(path, context.cwd)
     with file_errors(path):
@@ -96,11 +96,12 @@ async def ls(
     *,
     context: ToolContext,
 ) -> Ok:
-    """Lists a directory, hidden files too. Directories end with /, symbolic links with @; files have sizes.
+    """Lists a directory, including hidden files. Directories end with /, symbolic links with @; files have
+    sizes.
 
     Args:
-        path: the directory; the working directory unless given
-        limit: how many entries to show
+        path: the directory; default: the working directory
+        limit: the maximum number of entries
     """
     folder = resolve(path, context.cwd)
     with file_errors(path):

@@ -1,4 +1,4 @@
-"""The grep tool: lines that match a pattern, in the files of a tree."""
+"""The grep tool: searches the files of a tree for a pattern."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _DESCRIPTION = (
     "100 matches unless limit says otherwise, 500 characters of a line, 50 KiB in all."
 )
 _PARAMETERS = {
-    "pattern": "a regular expression, matched line by line",
-    "path": "the directory or file to search; the working directory unless given",
-    "glob": "only files like this, such as *.py or src/**/*.ts, relative to path",
-    "ignore_case": "take upper and lower case as equal",
-    "literal": "take pattern as plain text",
-    "context": "how many lines to show before and after each match",
-    "limit": "how many matches to show",
+    "pattern": "the regular expression, matched line by line",
+    "path": "the directory or file to search; default: the working directory",
+    "glob": "only files that match this glob, such as *.py or src/**/*.ts, relative to path",
+    "ignore_case": "ignore case",
+    "literal": "treat pattern as plain text",
+    "context": "the number of lines to show before and after each match",
+    "limit": "the maximum number of matches",
 }
 
 
@@ -47,7 +47,7 @@ def _ripgrep() -> str | None:
 
 
 class GrepTool:
-    """Searches with the ripgrep that `find_ripgrep` names, or in Python when there is none."""
+    """Searches with the ripgrep that `find_ripgrep` returns, or in Python if there is none."""
 
     def __init__(self, find_ripgrep: Callable[[], str | None] = _ripgrep) -> None:
         self._find_ripgrep = find_ripgrep

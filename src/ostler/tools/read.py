@@ -1,4 +1,4 @@
-"""The read tool: lines of a text file, a picture, a document, or the whole of an output that was cut."""
+"""The read tool: lines of a text file, a picture, a document, or a stored tool output."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from ostler.tools.media import Scaled, can_scale, scaled_down
 from ostler.tools.truncation import MAX_LINES, LineWindow, size_text
 
 MAX_IMAGE = 5 * 1024 * 1024 * 3 // 4
-"""Vendors take pictures of 5 MiB, counted in base64."""
+"""Vendors accept pictures of up to 5 MiB in base64."""
 MAX_SCALED_IMAGE = 64 * 1024 * 1024
-"""One that is scaled down may be larger in its file."""
+"""A picture that is scaled down may have a larger file."""
 MAX_DOCUMENT = 15 * 1024 * 1024
 BLOB_PREFIX = "blob:"
 _PIECE = 256 * 1024
@@ -64,14 +64,15 @@ async def read(
     *,
     context: ToolContext,
 ) -> Ok:
-    """Reads a file. Text comes as numbered lines (number, tab, line), at most 2000 lines or 50 KiB at a time;
-    go on with offset. Pictures (PNG, JPEG, GIF, WebP) and PDF files are shown as such. Directories: use ls.
+    """Reads a file. Text is returned as numbered lines (number, tab, line), at most 2000 lines or 50 KiB at a
+    time; continue with offset. Pictures (PNG, JPEG, GIF, WebP) and PDF files are attached. For directories,
+    use ls.
 
     Args:
-        path: the file, relative to the working directory or absolute; or blob:ID for a kept output
+        path: the file, relative to the working directory or absolute; or blob:ID for a stored output
         offset: the first line to read, counted from 1
-        limit: how many lines to read
-        column: the character to begin with in the first of these lines, to go on in a very long one
+        limit: the maximum number of lines
+        column: the character to start from in the first of these lines, to continue a very long line
     """
     window = LineWindow(offset, limit, column)
     if path.startswith(BLOB_PREFIX):
@@ -83,7 +84,7 @@ async def read(
 
 
 def read_file(file: Path, given: str, window: LineWindow, cwd: Path, stop: Stop) -> Ok:
-    """What the tool says of a resolved file. Its `details` have the file's digest. Takes its time."""
+    """The result for a resolved path; its `details` have the file's digest. Blocks."""
     with file_errors(given):
         _refuse_what_cannot_be_read(file, given)
         found = _look(file, given, window, stop)
@@ -115,7 +116,7 @@ def _look(file: Path, given: str, window: LineWindow, stop: Stop) -> _Attachment
             return _whole(media_type, pieces, given, status.st_size)
         if media.is_binary(head):
             kind = f"{media.binary_kind(head)}, {size_text(status.st_size)}"
-            raise ToolFailed(f"{given} is binary ({kind}): use bash with a program that understands it")
+            raise ToolFailed(f"{given} is binary ({kind}): use bash with a program that can read it")
         return _text_lines(pieces, status, window, stop)
 
 
@@ -211,7 +212,8 @@ def _notes(window: LineWindow, total: int | None, has_more: bool) -> list[str]:
         notes.append(f"[there are only {total} lines: offset {window.start} is past the end]")
     elif has_more:
         of_total = f" of {total}" if total is not None else "; more follow"
-        notes.append(f"[lines {window.start}-{window.end}{of_total}; use offset={window.end + 1} to go on]")
+        lines, following = f"{window.start}-{window.end}{of_total}", window.end + 1
+        notes.append(f"[lines {lines}; use offset={following} to continue]")
     if window.lines and window.column > max(window.first_line_length, 1):
         length = window.first_line_length
         notes.append(
@@ -232,6 +234,6 @@ async def _read_blob(path: str, window: LineWindow, context: ToolContext) -> Ok:
             if window.full and position > MAX_DIGESTED:
                 return _as_text(_Lines(window, "", complete=False), {"path": path})
     except NotFound:
-        raise ToolFailed(f"{path}: there is no kept output of that name") from None
+        raise ToolFailed(f"{path}: there is no stored output with that id") from None
     window.finish()
     return _as_text(_Lines(window, "", complete=True), {"path": path})

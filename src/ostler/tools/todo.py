@@ -1,4 +1,4 @@
-"""The todo tool: the model's own list of what is to be done, seen by everybody who follows."""
+"""The todo tool: the model's task list, which everyone who follows the session sees."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MARKS = {"open": "[ ]", "active": "[>]", "done": "[x]", "dropped": "[-]"}
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One thing to do."""
+    """One task."""
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
     status: Literal["open", "active", "done", "dropped"] = "open"
@@ -29,9 +29,9 @@ class Item(msgspec.Struct, frozen=True):
 async def todo(
     items: Annotated[list[Item], msgspec.Meta(max_length=MOST_ITEMS)] | None = None, *, context: ToolContext
 ) -> Ok:
-    """Keeps a list of what is to be done in a longer task, for you and for the person who watches.
+    """Keeps a task list for longer work, for you and for the user who follows it.
 
-    Give the whole list each time; without one you are shown it as it is. Have one item active at a time.
+    Send the whole list each time; without items, returns the current list. Have one item active at a time.
 
     Args:
         items: the whole list, in order; an item keeps its id

@@ -12,14 +12,14 @@ import msgspec
 MAX_LINES = 2000
 
 MAX_BYTES = 50 * 1024 - 512
-"""Of the text itself: with the notes on what was cut, a result stays within 50 KiB."""
+"""Bytes of the text itself: with the notes on what was cut, a result stays within 50 KiB."""
 
 MAX_LINE = 2000
 """Characters of one line."""
 
 
 class TruncatedText(msgspec.Struct, frozen=True):
-    """What was kept of a text. `lines` counts the kept ones, `total_lines` all there were."""
+    """The remaining part of a text. `lines` counts its lines, `total_lines` those of the original."""
 
     text: str
     lines: int
@@ -37,7 +37,7 @@ def byte_length(text: str) -> int:
 
 
 def without_surrogates(text: str) -> str:
-    """Text that can be stored and sent: undecodable bytes, kept as surrogates, become question marks."""
+    """Text that can be stored and sent: undecodable bytes, decoded as surrogates, become question marks."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -101,7 +101,7 @@ class Tail:
         self._extend(last)
 
     def kept(self) -> TruncatedText:
-        """As much of the end as fits; the text itself when all of it does."""
+        """As much of the end as fits; the whole text if all of it does."""
         open_line = "".join(self._open)
         if self._omitted:
             open_line += long_line_marker(self._omitted)

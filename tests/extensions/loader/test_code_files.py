@@ -56,7 +56,7 @@ async def test_nothing_of_it_runs_before_it_is_trusted(project: Project) -> None
     assert await project.statuses() == {"gate": "untrusted"}
     assert not file.with_suffix(".ran").exists()
     assert project.told == [
-        "extensions of this project are left out until you look at them and say "
+        "extensions of this project are not used until you review them and run "
         f"`ostler trust {quote(str(project.folder))}`: gate"
     ]
     project.trust()

@@ -55,7 +55,7 @@ OF_FACES: dict[str, tuple[Use, Any, Any]] = {
     "context.new_session": (
         _switch,
         "ses_new_1",
-        "there is no face here that could show another session",
+        "there is no front end here that could switch sessions",
     ),
     "context.ui.size": (lambda context: context.ui.size(), (80, 24), (0, 0)),
     "context.ui.editor_text": (lambda context: context.ui.editor_text, "typed", ""),

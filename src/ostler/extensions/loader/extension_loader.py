@@ -67,7 +67,7 @@ class ExtensionLoader:
         for one in found:
             if one.name in new:
                 why = one.problem or f"the program has one of that name, {one.name}, itself"
-                self._say(str(one.path), f"the extension {printable_path(one.path)} is left out: {why}")
+                self._say(str(one.path), f"the extension {printable_path(one.path)} is ignored: {why}")
                 continue
             before = old.get(one.name)
             if before and not anew and _is_current(before, one):
@@ -117,7 +117,7 @@ class ExtensionLoader:
         before.extension.status = "changed"
         self._say(
             found.name,
-            f"the extension {found.name} was changed: its old version runs on until you look at it and say "
+            f"the extension {found.name} was changed: its old version runs until you review it and run "
             f"`ostler trust {quoted_path(_folder(found))}`",
         )
         return before
@@ -130,9 +130,7 @@ class ExtensionLoader:
         names = ", ".join(one.name for one in held)
         folders = dict.fromkeys(quoted_path(_folder(one)) for one in held)
         how = " and ".join(f"`ostler trust {folder}`" for folder in folders)
-        self._say(
-            "", f"extensions of this project are left out until you look at them and say {how}: {names}"
-        )
+        self._say("", f"extensions of this project are not used until you review them and run {how}: {names}")
 
     # --- loading --------------------------------------------------------------------------------------
 

@@ -37,31 +37,31 @@ class UIHost:
         return registry
 
     def live_values(self, session: str) -> dict[str, Any]:
-        """What is shown in a session now, by name: for a face that begins to follow it."""
+        """The current live values of a session by name, for a front end that starts to follow it."""
         attending = self._host.sessions.get(session)
         return attending.board.values() if attending else {}
 
     def resized(self, width: int, height: int) -> None:
-        """The face's terminal has this size now."""
+        """Reports a new size of the front end's terminal."""
         for attending in self._host.sessions.values():
             attending.notify(TerminalResized(width, height))
 
     # --- lines ----------------------------------------------------------------------------------------
 
     async def render(self, session: str, id: str, width: int) -> str | None:
-        """Of a live value or an overlay with `render`: empty to hide it, None to draw its text instead."""
+        """Renders a live value or an overlay: empty to hide it, None to use its text."""
         attending = self._host.sessions.get(session)
         return await attending.painter.lines(id, width) if attending else None
 
     def tool_renderer(self, tool: str) -> ToolRenderer | None:
-        """How calls of a tool are shown: who registered last decides."""
+        """The renderer of a tool's calls: the last registration wins."""
         found = self._renderer_of(tool)
         return found[1] if found else None
 
     async def tool_header(
         self, session: str, tool: str, arguments: Mapping[str, Any], width: int
     ) -> str | None:
-        """What stands over a call; None where the face has to draw it."""
+        """The header of a call; None for the front end's default."""
         found, attending = self._renderer_of(tool), self._host.sessions.get(session)
         if attending is None or found is None or found[1].header is None:
             return None
@@ -72,7 +72,7 @@ class UIHost:
         )
 
     async def tool_body(self, session: str, tool: str, result: str, failed: bool, width: int) -> str | None:
-        """What came of a call; None where the face has to draw it."""
+        """The rendered result of a call; None for the front end's default."""
         found, attending = self._renderer_of(tool), self._host.sessions.get(session)
         if attending is None or found is None or found[1].body is None:
             return None
@@ -86,7 +86,7 @@ class UIHost:
         return None
 
     async def render_message(self, session: str, name: str, text: str, width: int) -> str | None:
-        """By the renderer of that name; None if there is none, or it fails."""
+        """The text rendered by the renderer of that name; None if there is none, or it fails."""
         attending = self._host.sessions.get(session)
         for extension in reversed(self._host.loaded):
             renderer = extension.registered.message_renderers.get(name)
@@ -98,7 +98,7 @@ class UIHost:
     # --- keys -----------------------------------------------------------------------------------------
 
     async def completions(self, session: str, command: str, typed: str) -> list[str]:
-        """What may stand behind a command, after what was typed there: nothing, if nobody says."""
+        """Completions for a command's arguments, by what was typed so far."""
         attending = self._host.sessions.get(session)
         found = self._host.command_named(command)
         if attending is None or found is None or (complete := found[1].complete) is None:
@@ -111,11 +111,11 @@ class UIHost:
         )
         if made is None or isinstance(made, list | tuple):
             return [str(one) for one in made or ()]
-        await attending.painter.report(extension, what, f"it made {made!r:.60}, which is no list of texts")
+        await attending.painter.report(extension, what, f"it returned {made!r:.60}, not a list of strings")
         return []
 
     async def editor_key(self, key: str, text: str) -> KeyAction:
-        """What becomes of a key, and what was typed before it: the face's own way, if nobody says."""
+        """What to do with a key, given the typed text: the front end's default, if no extension decides."""
         present = self.editors.present()
         if present is None or (handle := present[1].handle_key) is None:
             return PASS
@@ -124,11 +124,11 @@ class UIHost:
         action = await painter.guarded(context.extension, "handle_key", handle, key, text)
         if action is None or isinstance(action, KeyAction):
             return action or PASS
-        await painter.report(context.extension, "handle_key", f"it decided {action!r:.60}, no KeyAction")
+        await painter.report(context.extension, "handle_key", f"it returned {action!r:.60}, not a KeyAction")
         return PASS
 
     async def editor_lines(self, width: int, default: str) -> str:
-        """How the line where people type is drawn."""
+        """The rendered editor."""
         present = self.editors.present()
         if present is None or (render := present[1].render) is None:
             return default
@@ -139,12 +139,12 @@ class UIHost:
         return default if made is None else made
 
     def panel_key(self, session: str, panel: str, key: str, text: str = "") -> bool:
-        """A key for a panel, by the name of its live value; False if no such panel is open."""
+        """Sends a key to a panel, named by its live value; False if it is not open."""
         name, _, id = panel.removeprefix("panel:").partition("/")
         return any(one.panel_key(session, id, key, text) for one in self._host.loaded if one.name == name)
 
     def shortcuts(self) -> dict[str, tuple[Extension, Shortcut]]:
-        """By key; who registered last has it."""
+        """Shortcuts by key; the last registration wins."""
         return {
             key: (extension, shortcut)
             for extension in self._host.loaded
@@ -152,14 +152,14 @@ class UIHost:
         }
 
     def shortcut_notices(self) -> list[str]:
-        """What a person should know of the keys that are taken."""
+        """Notices for the user about conflicting keys."""
         notices: list[str] = []
         owners: dict[str, str] = {}
         for extension in self._host.loaded:
             for key, shortcut in extension.registered.shortcuts.items():
                 what = f"the extension {extension.name} takes {key}"
                 if is_reserved(key):
-                    notices.append(f"{what}, which faces use themselves")
+                    notices.append(f"{what}, which front ends use themselves")
                 if shortcut.is_repeated:
                     notices.append(f"{what} twice: the last one counts")
                 if key in owners:
@@ -168,9 +168,9 @@ class UIHost:
         return notices
 
     async def shortcut(self, session: str, *keys: str) -> bool:
-        """Does what an extension wants at a key; False if nobody wants anything. It may ask people.
+        """Runs the shortcut of a key; False if there is none. The handler may ask the user.
 
-        A face names the text that was typed before the stroke: `host.ui.shortcut(session, "A", "shift+a")`.
+        Pass the typed character before the key's name: `host.ui.shortcut(session, "A", "shift+a")`.
         """
         wanted, attending = self.shortcuts(), self._host.sessions.get(session)
         found = next((wanted[key] for key in map(normalised_key, keys) if key in wanted), None)
