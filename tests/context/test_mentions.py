@@ -157,7 +157,7 @@ def test_what_cannot_be_shown_is_said(work: Path) -> None:
     found = with_mentions("@x.bin @src/a.py:3-2", work)
     assert found.blocks == ()
     assert "@x.bin is not attached: x.bin is binary" in found.notices[0]
-    assert found.notices[1] == "@src/a.py is not shown: line 2 comes before line 3"
+    assert found.notices[1] == "@src/a.py is not attached: line 2 comes before line 3"
 
 
 def test_together_they_stay_within_a_bound(work: Path) -> None:

@@ -150,7 +150,7 @@ def test_names_within_the_rules(name: str, root: Path) -> None:
         ("description:", "it has no `description`"),
         ("description: '  '", "it has no `description`"),
         ("description: [a]", "it has no `description`"),
-        ("description: " + "x" * 1025, "its description has 1025 characters, and may have 1024"),
+        ("description: " + "x" * 1025, "its description has 1025 characters; the limit is 1024"),
         ("description: [a", "line 3: "),
     ],
 )
@@ -281,7 +281,7 @@ async def test_a_projects_skill_that_changed_after_it_was_found_is_refused(root:
     tool = SkillTool(skills.for_model)
     told = await tool.run(tool.validate({"name": "mine"}), FakeToolContext(cwd=root))
     assert "And more." in text_of(told.content)
-    with pytest.raises(ToolFailed, match="has changed: its user must review it and run `ostler trust` again"):
+    with pytest.raises(ToolFailed, match="has changed: the user must review it and run `ostler trust` again"):
         await tool.run(tool.validate({"name": "theirs"}), FakeToolContext(cwd=root))
     mine.unlink()
     with pytest.raises(ToolFailed, match="no longer exists"):
@@ -300,7 +300,7 @@ def test_a_prompt_can_begin_with_a_skill(root: Path) -> None:
 def test_a_prompt_with_a_skill_that_is_not_there_says_what_to_do(root: Path) -> None:
     path = write(root / ".agents/skills", "theirs")
     skills = find(root, distrusted=[path])
-    with pytest.raises(UsageError, match="is this project's: review it and run `ostler trust "):
+    with pytest.raises(UsageError, match="belongs to this project: review it and run `ostler trust "):
         expand_skill("/skill:theirs go", skills, root)
     with pytest.raises(UsageError, match="there is no skill 'no'; the skills are: none"):
         expand_skill("/skill:no", skills, root)

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ostler.context.window import Decision, KeptResult
+from ostler.context.selection import Decision, RequiredEntry
 from ostler.core.context import Confidence, Count, Source
 from ostler.schema.events import Event, ModelCalled, UsageReported
 from ostler.schema.usage import Usage
@@ -180,7 +180,7 @@ def since_reported(reported: int, new: Count) -> Count:
     return Count(tokens, "reported", confidence)
 
 
-def too_much(model: str, tokens: dict[str, int], kept: Iterable[KeptResult]) -> str:
+def too_much(model: str, tokens: dict[str, int], kept: Iterable[RequiredEntry]) -> str:
     """Why a request cannot be made to fit, in one line."""
     rules: dict[str, int] = {}
     for one in kept:

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from ostler.context.policy import ContextPolicy
+from ostler.context.selection import CHARACTERS_A_TOKEN, Conversation
 from ostler.context.tokenizers import estimated_tokens
-from ostler.context.window import CHARACTERS_A_TOKEN, Conversation
 from ostler.core.cancellation import CancelToken
 from ostler.core.completion import complete
 from ostler.core.context import CompactionReason, CompactionRequest

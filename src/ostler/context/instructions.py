@@ -19,6 +19,7 @@ import msgspec
 
 from ostler.context.files import FileHead, Unusable, folders_up_to, printable_path, read_head
 from ostler.core.hooks import FinishedCall, Hook
+from ostler.core.lazy import lazy_module
 from ostler.permissions.memory import project_folder
 from ostler.permissions.trust import is_trusted
 from ostler.schema.messages import Text
@@ -27,7 +28,10 @@ from ostler.tools.files import digest_of, display_path
 from ostler.tools.truncation import byte_length, size_text
 
 if TYPE_CHECKING:
+    from ostler.context import skills as skills_module
     from ostler.context.skills import Skills
+else:
+    skills_module = lazy_module("ostler.context.skills")
 
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
@@ -103,7 +107,7 @@ def find_instructions(cwd: Path, root: Path, users: Iterable[Path] = ()) -> Inst
         search.look_into(folder, None)
     for folder in reversed(folders_up_to(root, cwd)):
         search.look_into(folder, root)
-    return search.found()
+    return search.instructions()
 
 
 def instructions_for(path: Path, cwd: Path, root: Path, told: Mapping[str, str]) -> Instructions:
@@ -118,7 +122,7 @@ def instructions_for(path: Path, cwd: Path, root: Path, told: Mapping[str, str])
     search = _Search()
     for folder in folders:
         search.look_into(Path(folder), root)
-    found = search.found()
+    found = search.instructions()
     # Whoever reads or writes such a file knows what it says.
     new = (one for one in found.sources if one.path != str(path))
     sources = tuple(one for one in new if told.get(display_path(Path(one.path), cwd)) != one.digest)
@@ -160,7 +164,7 @@ class _Search:
                 self._files.setdefault(path.resolve(), (path, beginning))
                 return
 
-    def found(self) -> Instructions:
+    def instructions(self) -> Instructions:
         """Truncates the files to the limits. The nearest files get room first."""
         room = LARGEST_SUM
         sources: list[Source] = []
@@ -226,11 +230,9 @@ def has_folder(cwd: Path, places: tuple[str, ...], own: str) -> bool:
 
 def skills_in(cwd: Path) -> Skills:
     """The project's as far as they are trusted, then the user's own."""
-    from ostler.context.skills import find_skills
-
     cwd = cwd.resolve()
     users = [(folder / "skills").resolve() for folder in (own_folder(), shared_folder())]
-    return find_skills(cwd, project_folder(cwd), users, is_trusted)
+    return skills_module.find_skills(cwd, project_folder(cwd), users, is_trusted)
 
 
 def own_folder() -> Path:

@@ -18,7 +18,7 @@ import msgspec
 from ostler.context.markdown import outside_code
 from ostler.schema.errors import ToolFailed
 from ostler.schema.messages import PlainBlock, Text
-from ostler.tools.files import display_path, not_found, resolve
+from ostler.tools.files import display_path, in_path_order, is_folder, not_found, resolve, walk
 from ostler.tools.read import read_file
 from ostler.tools.truncation import (
     MAX_LINES,
@@ -126,8 +126,6 @@ def _blocks(target: _Target, cwd: Path) -> tuple[tuple[PlainBlock, ...], str]:
 
 
 def _listing(folder: Path, cwd: Path) -> str:
-    from ostler.tools.files import in_path_order, is_folder, walk
-
     name = without_surrogates(display_path(folder, cwd)).rstrip("/")
     seen = 0
 

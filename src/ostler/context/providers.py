@@ -62,7 +62,7 @@ class ContextProvider(msgspec.Struct, frozen=True):
 class ProviderText(msgspec.Struct, frozen=True):
     """A context provider with its text, as the model gets it."""
 
-    fence: ContextProvider
+    provider: ContextProvider
     text: str
     tokens: int
     is_cut: bool
@@ -70,37 +70,37 @@ class ProviderText(msgspec.Struct, frozen=True):
 
 def in_order(fences: Iterable[ContextProvider]) -> tuple[ContextProvider, ...]:
     """Sorts by priority; raises for two of one kind."""
-    ordered = tuple(sorted(fences, key=lambda fence: (-fence.priority, fence.kind)))
-    kinds = [fence.kind for fence in ordered]
+    ordered = tuple(sorted(fences, key=lambda provider: (-provider.priority, provider.kind)))
+    kinds = [provider.kind for provider in ordered]
     if twice := next((kind for kind in kinds if kinds.count(kind) > 1), ""):
         raise UsageError(f"there are two context providers of the kind {twice!r}")
     return ordered
 
 
 async def provider_texts(
-    fence: ContextProvider, request: ProviderRequest, count: Callable[[str], int]
+    provider: ContextProvider, request: ProviderRequest, count: Callable[[str], int]
 ) -> ProviderText | None:
     """The provider's text in its tags, cut to its share; None if there is none."""
-    content = fence.source(request)
+    content = provider.source(request)
     if inspect.isawaitable(content):
         content = await content
     if not content or not content.strip():
         return None
     text, is_cut = content, False
-    tokens = count(_tagged(fence.kind, text))
+    tokens = count(_tagged(provider.kind, text))
     while tokens > request.room and len(text) > 1:
         is_cut = True
         text = text[: min(len(text) - 1, len(text) * request.room // tokens)]
-        tokens = count(_tagged(fence.kind, f"{text}\n[cut]"))
-    told = _tagged(fence.kind, f"{text}\n[cut]" if is_cut else text)
-    return ProviderText(fence, told, tokens, is_cut)
+        tokens = count(_tagged(provider.kind, f"{text}\n[cut]"))
+    told = _tagged(provider.kind, f"{text}\n[cut]" if is_cut else text)
+    return ProviderText(provider, told, tokens, is_cut)
 
 
 def within_limit(found: list[ProviderText], room: int) -> list[ProviderText]:
     """Those that fit: the lowest priority is dropped first, unless it is required."""
     told = list(found)
     while sum(one.tokens for one in told) > room:
-        weakest = next((one for one in reversed(told) if not one.fence.must_keep), None)
+        weakest = next((one for one in reversed(told) if not one.provider.must_keep), None)
         if weakest is None:
             break
         told.remove(weakest)

@@ -11,15 +11,26 @@ import msgspec
 from ostler.core.context import BuiltContext, CompactionRequest, ContextInput
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal
+from ostler.core.lazy import lazy_module
 from ostler.core.run_state import REMIND_AT
 from ostler.core.tool import ResultLimits
+from ostler.models.catalogue import Catalogue
 from ostler.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from ostler.context.builder import ContextBuilder, ModelRoom
+    from ostler.context import builder as builder_module
+    from ostler.context import compaction as compaction_module
+    from ostler.context import policy as policy_module
+    from ostler.context import tokenizers as tokenizers_module
+    from ostler.context.builder import ContextBuilder
     from ostler.context.policy import ContextPolicy, Rules
     from ostler.context.providers import ContextProvider, Rule
     from ostler.core.context import Tokenizer
+else:
+    builder_module = lazy_module("ostler.context.builder")
+    compaction_module = lazy_module("ostler.context.compaction")
+    policy_module = lazy_module("ostler.context.policy")
+    tokenizers_module = lazy_module("ostler.context.tokenizers")
 
 
 EASILY = 0.5
@@ -53,15 +64,13 @@ LimitsOf = Callable[[str], tuple[int, int | None]]
 
 def catalogue_limits(model: str) -> tuple[int, int | None]:
     """The catalogue's limits, without the user's configuration."""
-    from ostler.models.catalogue import Catalogue
-
     return Catalogue().limits(model)
 
 
 class ContextParts:
     """The context providers of extensions: shared by a session, its runs and its children."""
 
-    fences: tuple[ContextProvider, ...] = ()
+    providers: tuple[ContextProvider, ...] = ()
 
 
 class SessionContext:
@@ -80,16 +89,16 @@ class SessionContext:
         fences: tuple[ContextProvider, ...] = (),
         reminders: Mapping[str, Rule] = NO_REMINDERS,
         tokenizer: Tokenizer | None = None,
-        brought: ContextParts | None = None,
+        added: ContextParts | None = None,
     ) -> None:
         self._layers = {"settings": rules, "agent": agent, "run": run}
         self._has_rules = any(self._layers.values())
         self._changed = ""
         """Why the first request does not begin with what was told before."""
-        self._fences = fences
+        self._providers = fences
         self._reminders = dict(reminders)
         self._tokenizer = tokenizer
-        self._brought = brought or ContextParts()
+        self._shared = added or ContextParts()
         self._used: tuple[ContextProvider, ...] = ()
         self._whole: ContextBuilder | None = None
         self._room_of = cache(self._find_room)
@@ -104,9 +113,7 @@ class SessionContext:
 
     def for_agent(self, rules: Rules) -> SessionContext:
         """A context for a child whose agent has its own rules. Raises for invalid rules."""
-        from ostler.context.policy import combined
-
-        other = self._with(combined(self._layers["agent"], rules), self._layers["run"])
+        other = self._with(policy_module.combined(self._layers["agent"], rules), self._layers["run"])
         other.policy()
         return other
 
@@ -128,25 +135,23 @@ class SessionContext:
             limits_of=self._find_limits,
             agent=agent,
             run=run,
-            fences=self._fences,
+            fences=self._providers,
             reminders=self._reminders,
             tokenizer=self._tokenizer,
-            brought=self._brought,
+            added=self._shared,
         )
 
-    def set_providers(self, fences: Iterable[ContextProvider]) -> list[str]:
-        """The fences of extensions, from the next step on, in place of those before; here, and in every
-        context that was made of this one. Returns the kinds that the host has itself: its own are told."""
-        brought = tuple(fences)
-        own = {fence.kind for fence in self._fences}
-        self._brought.fences = tuple(fence for fence in brought if fence.kind not in own)
-        return [fence.kind for fence in brought if fence.kind in own]
+    def set_providers(self, providers: Iterable[ContextProvider]) -> list[str]:
+        """Replaces the extensions' context providers from the next step on; here, and in every context made
+        of this one. Returns the kinds that the host provides itself, which take precedence."""
+        added = tuple(providers)
+        own = {provider.kind for provider in self._providers}
+        self._shared.providers = tuple(provider for provider in added if provider.kind not in own)
+        return [provider.kind for provider in added if provider.kind in own]
 
     def policy(self) -> ContextPolicy:
         """All rules, merged. Raises for invalid ones."""
-        from ostler.context.policy import merged
-
-        return merged(*self._layers.values(), places=("the settings", "the agent", "the run"))
+        return policy_module.merged(*self._layers.values(), places=("the settings", "the agent", "the run"))
 
     def window(self, model: str) -> int:
         """The context window of a model in tokens."""
@@ -175,30 +180,24 @@ class SessionContext:
     ) -> str:
         return await self.whole().compact(journal, harness, told, order)
 
-    def whole(self) -> ContextBuilder:
-        fences = (*self._fences, *self._brought.fences)
+    def whole(self) -> builder_module.ContextBuilder:
+        fences = (*self._providers, *self._shared.providers)
         if self._whole is None:
-            from ostler.context.builder import ContextBuilder
-            from ostler.context.policy import origins_of
-            from ostler.context.tokenizers import RoutedTokenizer
-
-            self._whole = ContextBuilder(
+            self._whole = builder_module.ContextBuilder(
                 self.policy(),
-                self._tokenizer or RoutedTokenizer(),
+                self._tokenizer or tokenizers_module.RoutedTokenizer(),
                 self._room_of,
                 fences,
                 self._reminders,
-                origins_of(tuple(self._layers), tuple(self._layers.values())),
+                policy_module.origins_of(tuple(self._layers), tuple(self._layers.values())),
             )
         elif fences != self._used:
             self._whole.set_providers(fences)
         self._used = fences
         return self._whole
 
-    def _find_room(self, model: str) -> ModelRoom:
-        from ostler.context.builder import ModelRoom
-
-        return ModelRoom(*self._limits_of(model))
+    def _find_room(self, model: str) -> builder_module.ModelRoom:
+        return builder_module.ModelRoom(*self._limits_of(model))
 
     def _easily(self, journal: Journal, told: ContextInput) -> int:
         """An upper bound of the request's tokens if it is far below the window; else 0."""
@@ -208,9 +207,9 @@ class SessionContext:
 
     def _bound(self, journal: Journal, told: ContextInput) -> int:
         state, run = journal.state, journal.state.run
-        if self._has_rules or self._fences or self._reminders or self._whole is not None:
+        if self._has_rules or self._providers or self._reminders or self._whole is not None:
             return 0
-        if self._brought.fences:
+        if self._shared.providers:
             return 0
         if run and (
             REMIND_AT in run.repeats.values() or _is_near_its_end(run.steps, run.started.limits.steps)
@@ -253,9 +252,7 @@ def follow_policy(harness: Harness, policy: ContextPolicy) -> None:
     harness.result_limits = ResultLimits(policy.results.characters, policy.results.lines)
     tools = [tool for name, tool in harness.tools.items() if name != CLOSE_CHAPTER]
     if policy.checkpoints.offered and tools:
-        from ostler.context.compaction import ChapterTool
-
-        tools.append(ChapterTool(policy.summaries.longest))
+        tools.append(compaction_module.ChapterTool(policy.summaries.longest))
     if len(tools) != len(harness.tools):
         harness.set_tools(tools)
 

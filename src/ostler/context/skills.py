@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -24,11 +24,17 @@ from ostler.context.files import (
     read_head,
 )
 from ostler.core.function_tool import validate_arguments
+from ostler.core.lazy import lazy_module
 from ostler.core.tool import ToolContext, ToolSpec
 from ostler.schema.errors import InvalidArguments, ToolFailed, UsageError
 from ostler.schema.outcomes import Display, Ok, ok
 from ostler.tools.files import digest_of, display_path, run_cancellable
 from ostler.tools.truncation import byte_length, without_surrogates
+
+if TYPE_CHECKING:
+    from ostler.context import markdown as markdown_module
+else:
+    markdown_module = lazy_module("ostler.context.markdown")
 
 SKILL_FOLDERS = (".ostler/skills", ".agents/skills")
 """Folders of skills in a project; the first one wins."""
@@ -207,13 +213,11 @@ def _content(path: Path, project: Path | None) -> bytes | None:
 
 
 def parsed(content: bytes) -> tuple[dict[str, Any], str]:
-    from ostler.context.markdown import InvalidFrontMatter, read_front_matter
-
     try:
-        document = read_front_matter(content.decode())
+        document = markdown_module.read_front_matter(content.decode())
     except UnicodeDecodeError:
         raise Unusable("it is not UTF-8") from None
-    except InvalidFrontMatter as error:
+    except markdown_module.InvalidFrontMatter as error:
         raise Unusable(str(error)) from None
     return document.fields, document.body
 

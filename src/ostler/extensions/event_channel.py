@@ -32,11 +32,13 @@ Order = Sequence[tuple[Observer, Any]]
 class EventChannel:
     """Delivers events to the observers of one extension."""
 
-    def __init__(self, extension: Extension, context: ExtensionContext, attending: ExtensionSession) -> None:
+    def __init__(
+        self, extension: Extension, context: ExtensionContext, extension_session: ExtensionSession
+    ) -> None:
         self.extension = extension
         self.context = context
         self.kinds = frozenset(extension.registered.observers)
-        self._attending = attending
+        self._extension_session = extension_session
         self._waiting: list[Batch] = []
         self._put = 0
         self._handled = 0
@@ -104,12 +106,12 @@ class EventChannel:
                 await handler.call(self.extension.worker, subject, self.context, seconds=TIME_LIMIT)
             except ExtensionError as failure:
                 self.report(handler, str(failure))
-        await self._attending.commit()
+        await self._extension_session.commit()
         self._end(batches)
 
     def visited(self, batches: int) -> None:
         """All handlers of the visit have returned."""
-        if self._attending.session.journal.has_recorded:
+        if self._extension_session.session.journal.has_recorded:
             self._work = asyncio.ensure_future(self._call_each((), batches))
         else:
             self._end(batches)
@@ -122,7 +124,7 @@ class EventChannel:
             self._hand_on()
 
     def report(self, handler: Handler, problem: str) -> None:
-        self._attending.report(self.extension, handler.name, problem)
+        self._extension_session.report(self.extension, handler.name, problem)
 
     def _order(self, batch: Batch) -> Order:
         observers = self.extension.registered.observers

@@ -12,6 +12,7 @@ import msgspec
 
 from ostler.core.hooks import PlannedSwitch
 from ostler.core.journal import Journal
+from ostler.core.lazy import lazy_module
 from ostler.extensions.executor import LoopBridge
 from ostler.extensions.extension import Extension
 from ostler.extensions.ui.front_end import FrontEnd, Headless
@@ -22,6 +23,12 @@ from ostler.schema.facts import storage_problem
 from ostler.schema.messages import PlainBlock, as_content
 
 if TYPE_CHECKING:
+    from ostler.extensions.context_api import history as history_module
+    from ostler.extensions.context_api import models as models_module
+    from ostler.extensions.context_api import session_info as session_info_module
+    from ostler.extensions.context_api import skills as skills_module
+    from ostler.extensions.context_api import subagents as subagents_module
+    from ostler.extensions.context_api import templates as templates_module
     from ostler.extensions.context_api.history import History
     from ostler.extensions.context_api.models import Models
     from ostler.extensions.context_api.session_info import ContextStats, LastRun, SessionUsage, Tools
@@ -30,7 +37,16 @@ if TYPE_CHECKING:
     from ostler.extensions.context_api.templates import Templates
     from ostler.extensions.extension_session import ExtensionSession
     from ostler.extensions.host import ExtensionHost
+    from ostler.extensions.ui import session_ui as session_ui_module
     from ostler.extensions.ui.session_ui import ExtensionUI
+else:
+    history_module = lazy_module("ostler.extensions.context_api.history")
+    models_module = lazy_module("ostler.extensions.context_api.models")
+    session_info_module = lazy_module("ostler.extensions.context_api.session_info")
+    skills_module = lazy_module("ostler.extensions.context_api.skills")
+    subagents_module = lazy_module("ostler.extensions.context_api.subagents")
+    templates_module = lazy_module("ostler.extensions.context_api.templates")
+    session_ui_module = lazy_module("ostler.extensions.ui.session_ui")
 
 
 Kind = TypeVar("Kind")
@@ -106,16 +122,16 @@ class ExtensionContext:
     `context.wait(context.ui.confirm("Sure?"))`.
     """
 
-    def __init__(self, extension: Extension, attending: ExtensionSession) -> None:
+    def __init__(self, extension: Extension, extension_session: ExtensionSession) -> None:
         self.extension = extension
-        self.attending = attending
-        self.session = attending.session
-        self.journal = attending.session.journal
-        self.calls = attending.calls
+        self.extension_session = extension_session
+        self.session = extension_session.session
+        self.journal = extension_session.session.journal
+        self.calls = extension_session.calls
 
     @property
     def host(self) -> ExtensionHost:
-        return self.attending.host
+        return self.extension_session.host
 
     # --- where it is ----------------------------------------------------------------------------------
 
@@ -207,9 +223,7 @@ class ExtensionContext:
         It belongs to the current run, which does not end before it, or else to the session. Raises
         `UsageError` for an unknown model, agent or tool.
         """
-        from ostler.extensions.context_api.subagents import spawn
-
-        return spawn(self, prompt, options)
+        return subagents_module.spawn(self, prompt, options)
 
     async def run_subagent(self, prompt: Content, **options: Unpack[SpawnOptions]) -> SubagentResult:
         """Spawns a child and waits for its result."""
@@ -220,65 +234,51 @@ class ExtensionContext:
     @cached_property
     def ui(self) -> ExtensionUI:
         """Widgets, dialogs, themes, the editor."""
-        from ostler.extensions.ui.session_ui import ExtensionUI
 
         # Handlers may run in several threads while one of them waits: there must be one of it.
-        made: ExtensionUI = self.calls.call(lambda: vars(self).setdefault("ui", ExtensionUI(self)))
-        return made
+        def make() -> ExtensionUI:
+            made: ExtensionUI = vars(self).setdefault("ui", session_ui_module.ExtensionUI(self))
+            return made
+
+        return self.calls.call(make)
 
     @cached_property
     def history(self) -> History:
         """Messages, entries, the tree."""
-        from ostler.extensions.context_api.history import History
-
-        return History(self)
+        return history_module.History(self)
 
     @cached_property
     def models(self) -> Models:
         """The current model, available models, and completions."""
-        from ostler.extensions.context_api.models import Models
-
-        return Models(self)
+        return models_module.Models(self)
 
     @cached_property
     def tools(self) -> Tools:
         """The session's tools, and which of them the model is offered."""
-        from ostler.extensions.context_api.session_info import Tools
-
-        return Tools(self)
+        return session_info_module.Tools(self)
 
     @cached_property
     def skills(self) -> Skills:
-        from ostler.extensions.context_api.skills import Skills
-
-        return Skills(self)
+        return skills_module.Skills(self)
 
     @cached_property
     def templates(self) -> Templates:
         """The grammar of prompt templates and of arguments."""
-        from ostler.extensions.context_api.templates import Templates
-
-        return Templates(self)
+        return templates_module.Templates(self)
 
     # --- what was used --------------------------------------------------------------------------------
 
     async def usage(self) -> SessionUsage:
         """The usage of the session's model calls, and of its children."""
-        from ostler.extensions.context_api.session_info import session_usage
-
-        return await session_usage(self)
+        return await session_info_module.session_usage(self)
 
     def context_stats(self) -> ContextStats:
         """How full the model's context window is, and how that was counted."""
-        from ostler.extensions.context_api.session_info import context_stats
-
-        return self.calls.call(lambda: context_stats(self))
+        return self.calls.call(lambda: session_info_module.context_stats(self))
 
     async def last_run(self) -> LastRun | None:
         """The last completed run: its answer, calls and totals. None before the first."""
-        from ostler.extensions.context_api.session_info import last_run
-
-        return await last_run(self)
+        return await session_info_module.last_run(self)
 
     # --- what it keeps --------------------------------------------------------------------------------
 
@@ -302,7 +302,7 @@ class ExtensionContext:
 
     async def emit(self, name: str, data: Any = None) -> None:
         """Emits an event to all extensions that subscribe to its name."""
-        await self.attending.emit(name, data)
+        await self.extension_session.emit(name, data)
 
     # --- what it asks of the session ------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import msgspec
 
 from ostler.core.harness import OpenSession
 from ostler.core.hooks import TIME_LIMIT
+from ostler.core.lazy import lazy_module
 from ostler.extensions.event_channel import EventChannel
 from ostler.extensions.executor import ExtensionError, LoopBridge
 from ostler.extensions.extension import Extension
@@ -23,7 +24,10 @@ from ostler.schema.facts import Fact
 
 if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
+    from ostler.extensions.ui import renderer as renderer_module
     from ostler.extensions.ui.renderer import LiveValues, Renderer
+else:
+    renderer_module = lazy_module("ostler.extensions.ui.renderer")
 
 
 class LifecycleEvent(msgspec.Struct, frozen=True):
@@ -123,15 +127,11 @@ class ExtensionSession:
     @cached_property
     def board(self) -> LiveValues:
         """The live values of all extensions."""
-        from ostler.extensions.ui.renderer import LiveValues
-
-        return LiveValues(self.session.journal.publish)
+        return renderer_module.LiveValues(self.session.journal.publish)
 
     @cached_property
     def painter(self) -> Renderer:
-        from ostler.extensions.ui.renderer import Renderer
-
-        return Renderer(self)
+        return renderer_module.Renderer(self)
 
     # --- extensions come and go -----------------------------------------------------------------------
 

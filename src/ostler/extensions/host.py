@@ -14,8 +14,9 @@ from ostler.context.session_context import SessionContext
 from ostler.core.cancellation import CancelToken
 from ostler.core.context import Context
 from ostler.core.harness import Harness, OpenSession
-from ostler.core.hooks import Hook, HookFailed, PlannedSwitch, asked_in
+from ostler.core.hooks import Hook, HookFailed, PlannedSwitch, StepPlan, asked_in
 from ostler.core.journal import Journal, hook_scope
+from ostler.core.lazy import lazy_module
 from ostler.core.tool import Tool
 from ostler.extensions.event_channel import own_copy
 from ostler.extensions.executor import ExtensionError, described
@@ -27,7 +28,10 @@ from ostler.extensions.ui.ui_host import COMMAND_SECONDS, UIHost
 from ostler.schema.errors import NotFound, OstlerError, SessionBusy, UsageError, describe_error
 
 if TYPE_CHECKING:
+    from ostler.extensions.context_api import session_info as session_info_module
     from ostler.extensions.loader.reload import HotReload
+else:
+    session_info_module = lazy_module("ostler.extensions.context_api.session_info")
 
 
 SWITCH_SECONDS = 600.0
@@ -95,8 +99,8 @@ class ExtensionHost:
         if self.face.interactive:
             self.warn_once(self.ui.shortcut_notices())
         self.is_observing = any(one.registered.observers for one in self.loaded)
-        for attending in self.sessions.values():
-            attending.observe(self.is_observing)
+        for extension_session in self.sessions.values():
+            extension_session.observe(self.is_observing)
         self._set_providers(root)
         old, offered = self._tools, set(root.tools)
         self._tools = self._brought(root)
@@ -129,9 +133,11 @@ class ExtensionHost:
         assert self._harness is not None
         if self._tool_limits:
             return
-        from ostler.extensions.context_api.session_info import limited
 
-        limit = Hook("before_step", lambda plan: limited(self, asked_in.get(), plan), name="active tools")
+        def limited(plan: StepPlan) -> StepPlan | None:
+            return session_info_module.limited(self, asked_in.get(), plan)
+
+        limit = Hook("before_step", limited, name="active tools")
         self._tool_limits = [limit]
         self._harness.hooks.add(limit)
 
@@ -161,13 +167,13 @@ class ExtensionHost:
         gone = [name for name, one in self.extensions.items() if new.get(name) is not one]
         self._replaced.clear()
         try:
-            for attending in tuple(self.sessions.values()):
+            for extension_session in tuple(self.sessions.values()):
                 for name in gone:
-                    await attending.remove(name, "reload")
+                    await extension_session.remove(name, "reload")
             self.extensions = new
             self.apply()
-            for attending in tuple(self.sessions.values()):
-                attending.add_all(self.loaded)
+            for extension_session in tuple(self.sessions.values()):
+                extension_session.add_all(self.loaded)
         finally:
             self._replaced.set()
 
@@ -183,28 +189,28 @@ class ExtensionHost:
             for one in self.sessions.values()
             if one.session.harness.place is None and not one.session.journal.failed
         ]
-        for attending in roots:
-            attending.warn(text)
+        for extension_session in roots:
+            extension_session.warn(text)
         if not roots:
             self.say(text)
 
     def _hook(self, extension: Extension, hook: HookHandler) -> Hook:
         async def ask(subject: Any) -> Any:
             await self._replaced.wait()
-            attending = self.sessions.get(asked_in.get())
-            channel = attending.channels.get(extension.name) if attending else None
+            extension_session = self.sessions.get(asked_in.get())
+            channel = extension_session.channels.get(extension.name) if extension_session else None
             if channel is None and extension.name not in self.extensions:
                 return None  # removed a moment ago
-            if attending is None or channel is None:
+            if extension_session is None or channel is None:
                 raise HookFailed("it was called in a session that it has not joined")
-            attending.flush()
+            extension_session.flush()
             await channel.drain()
             try:
                 return await hook.handler.call(extension.worker, own_copy(subject), channel.context)
             except ExtensionError as failure:
                 raise HookFailed(str(failure)) from None
             finally:
-                await attending.commit()
+                await extension_session.commit()
 
         location = hook.handler.location
         return Hook(hook.point, ask, hook.guard, extension.name, hook.time_limit, location)
@@ -212,9 +218,9 @@ class ExtensionHost:
     # --- going along with sessions --------------------------------------------------------------------
 
     def on_open(self, session: OpenSession) -> None:
-        attending = self.sessions[session.id] = ExtensionSession(self, session)
+        extension_session = self.sessions[session.id] = ExtensionSession(self, session)
         for extension in self.loaded:
-            attending.add(extension)
+            extension_session.add(extension)
 
     async def before_step(self, session: OpenSession) -> None:
         """Applies changed extensions."""
@@ -222,18 +228,18 @@ class ExtensionHost:
             await self.reloading.before_step()
 
     async def on_idle(self, session: OpenSession) -> None:
-        if attending := self.sessions.get(session.id):
-            await attending.drain()
+        if extension_session := self.sessions.get(session.id):
+            await extension_session.drain()
         if self.reloading is not None:
             await self.reloading.on_idle(session)
 
     async def drain(self, session: OpenSession) -> None:
-        if attending := self.sessions.get(session.id):
-            await attending.drain(patient=True)
+        if extension_session := self.sessions.get(session.id):
+            await extension_session.drain(patient=True)
 
     async def on_close(self, session: OpenSession) -> None:
-        if attending := self.sessions.pop(session.id, None):
-            await attending.close()
+        if extension_session := self.sessions.pop(session.id, None):
+            await extension_session.close()
         if self.sessions:
             return
         if self.reloading is not None:
@@ -242,11 +248,11 @@ class ExtensionHost:
             extension.worker.abandon()
 
     def on_tool_error(self, session: str, tool: Tool, error: BaseException) -> None:
-        attending = self.sessions.get(session)
+        extension_session = self.sessions.get(session)
         for extension in self.loaded:
-            if attending and extension.registered.tools.get(tool.spec.name) is tool:
+            if extension_session and extension.registered.tools.get(tool.spec.name) is tool:
                 problem = described(error, getattr(tool, "function", tool.run))
-                attending.report(extension, f"the tool {tool.spec.name}", problem)
+                extension_session.report(extension, f"the tool {tool.spec.name}", problem)
 
     # --- commands and options -------------------------------------------------------------------------
 
@@ -273,8 +279,8 @@ class ExtensionHost:
             known = ", ".join(sorted(self.commands())) or "none"
             raise NotFound(f"there is no command {name!r}; the extensions' commands are: {known}")
         extension, command = found
-        attending = self.sessions[session.id]
-        context = attending.channels[extension.name].context
+        extension_session = self.sessions[session.id]
+        context = extension_session.channels[extension.name].context
         try:
             output = await command.handler.call(extension.worker, arguments, context, seconds=COMMAND_SECONDS)
             return "" if output is None else str(output)
@@ -282,7 +288,7 @@ class ExtensionHost:
             problem = str(failure) if isinstance(failure, ExtensionError) else describe_error(failure)
             raise CommandFailed(f"the command /{command.name} failed: {problem}") from None
         finally:
-            await attending.commit()
+            await extension_session.commit()
 
     def option(self, name: str) -> str:
         if name in self.set_options:
@@ -303,7 +309,7 @@ class ExtensionHost:
         over = hook_scope(context.journal, CancelToken())
         if refusal := await hooks.before_leaving(planned, over):
             raise UsageError(refusal.reason or "an extension refused to leave the session")
-        context.attending.channels[context.extension.name].abandon()
+        context.extension_session.channels[context.extension.name].abandon()
         return await face.switch("", planned.prompt)
 
 
@@ -364,11 +370,11 @@ def _guarded(host: ExtensionHost, extension: Extension, registered: RegisteredPr
     handler, provider = registered.handler, registered.provider
 
     async def ask(request: ProviderRequest) -> str | None:
-        attending = host.sessions.get(request.session)
-        channel = attending.channels.get(extension.name) if attending else None
-        if attending is None or channel is None:
+        extension_session = host.sessions.get(request.session)
+        channel = extension_session.channels.get(extension.name) if extension_session else None
+        if extension_session is None or channel is None:
             return None  # removed a moment ago
-        attending.flush()
+        extension_session.flush()
         await channel.drain()
         try:
             text = await handler.call(
@@ -377,10 +383,10 @@ def _guarded(host: ExtensionHost, extension: Extension, registered: RegisteredPr
             if text is not None and not isinstance(text, str):
                 raise ExtensionError(f"it returned {text!r:.60}, not a text{handler.location}")
         except ExtensionError as failure:
-            attending.report(extension, f"the context provider {provider.kind}", str(failure))
+            extension_session.report(extension, f"the context provider {provider.kind}", str(failure))
             return None
         finally:
-            await attending.commit()
+            await extension_session.commit()
         return text
 
     return msgspec.structs.replace(provider, source=ask)

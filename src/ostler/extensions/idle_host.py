@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ostler.context.files import folders_up_to
 from ostler.core.harness import Harness, OpenSession, SessionListener
+from ostler.core.lazy import lazy_module
 from ostler.core.tool import Tool
 from ostler.permissions.memory import project_folder
 from ostler.permissions.trust import EXTENSIONS
@@ -21,8 +22,13 @@ from ostler.schema.errors import NotFound
 from ostler.store.paths import configuration_file, state_folder
 
 if TYPE_CHECKING:
+    from ostler.extensions import host as host_module
     from ostler.extensions.host import ExtensionHost
+    from ostler.extensions.loader import reload as reload_module
     from ostler.extensions.loader.reload import FileWatcher
+else:
+    host_module = lazy_module("ostler.extensions.host")
+    reload_module = lazy_module("ostler.extensions.loader.reload")
 
 
 INSTALLED = "extensions.json"
@@ -133,9 +139,7 @@ class IdleHost:
             self._timer = asyncio.get_running_loop().call_later(DELAY, self._begin)
 
     def _begin(self) -> None:
-        from ostler.extensions.loader.reload import FileWatcher
-
-        self._watch = FileWatcher(lambda: places(self._harness.cwd), self._take_over)
+        self._watch = reload_module.FileWatcher(lambda: places(self._harness.cwd), self._take_over)
         self._watch.start()
 
     def _stop(self) -> None:
@@ -193,11 +197,9 @@ class IdleHost:
         raise NotFound(f"there is no command {name!r} here: no extension is loaded")
 
 
-def active_host(harness: Harness) -> ExtensionHost | None:
+def active_host(harness: Harness) -> host_module.ExtensionHost | None:
     """The host of a harness, or None while there are no extensions."""
     attendant = harness.attendant
     if attendant is None or isinstance(attendant, IdleHost):
         return None
-    from ostler.extensions.host import ExtensionHost
-
-    return attendant if isinstance(attendant, ExtensionHost) else None
+    return attendant if isinstance(attendant, host_module.ExtensionHost) else None

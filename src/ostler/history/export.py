@@ -21,7 +21,17 @@ import msgspec
 
 from ostler.core.state import path_of
 from ostler.core.store import SessionSummary, Store
-from ostler.history.item_builder import Done, Noted, Said, clean, entries_elsewhere, pieces_of, used_in_words
+from ostler.history.export_html import html_page
+from ostler.history.item_builder import (
+    Done,
+    Noted,
+    Said,
+    as_revised,
+    clean,
+    entries_elsewhere,
+    pieces_of,
+    used_in_words,
+)
 from ostler.history.items import about_call
 from ostler.schema import events
 from ostler.schema.errors import UsageError
@@ -29,6 +39,7 @@ from ostler.schema.facts import Fact, UnknownEvent
 from ostler.schema.messages import Block, File, Image, PlainBlock, Reasoning, Text
 from ostler.schema.text import one_line, printable
 from ostler.sessions.run_tree import current_status
+from ostler.store.portable import export_session
 
 _RESULT_LENGTH = 200
 
@@ -270,18 +281,12 @@ async def write_export(store: Store, session: str, target: Path, wanted: str) ->
 
 async def export_text(store: Store, session: str, wanted: str) -> AsyncIterator[bytes]:
     if wanted == "jsonl":
-        from ostler.store.portable import export_session
-
         async for line in export_session(store, session):
             yield line
         return
-    from ostler.history.item_builder import as_revised
-
     summary = await current_status(store, await store.summary(session))
     facts = as_revised(await store.read(session))
     if wanted == "html":
-        from ostler.history.export_html import html_page
-
         pieces = html_page(summary, facts)
     else:
         pieces = markdown_page(summary, facts)

@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 
 from ostler.core.model import Model, ModelDone, ModelFailure, ModelRequest
+from ostler.core.processes import kill_processes_of, process_environment
 from ostler.core.transcript import Transcript
 from ostler.models.providers import Provider
 from ostler.schema.errors import ConfigurationError, Failure, how_to_install
@@ -88,8 +89,8 @@ def places_of_key(provider: Provider, search: KeySearch) -> Iterator[Key]:
 
     stored = read_key_file(search.file)
     if provider.name in stored:
-        kept = stored[provider.name]
-        yield Key("", "keyring", "the keyring") if kept is None else Key(kept, "file", str(search.file))
+        key = stored[provider.name]
+        yield Key("", "keyring", "the keyring") if key is None else Key(key, "file", str(search.file))
 
 
 def find_key(provider: Provider, search: KeySearch) -> Key | None:
@@ -137,9 +138,6 @@ def _asked_for(place: Key, provider: Provider, search: KeySearch) -> str:
 
 def _key_from_command(command: str) -> str:
     import subprocess
-
-    from ostler.core.processes import kill_processes_of, process_environment
-    from ostler.schema.ids import new_id
 
     mark = new_id("key")
     try:

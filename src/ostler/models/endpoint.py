@@ -187,11 +187,11 @@ def _is_stream(reply: Reply) -> bool:
 
 
 def _not_a_stream(provider: str, reply: Reply, body: bytes) -> ModelError:
-    said = read_error(body)
-    if b'"error"' in body and said.message:
+    error = read_error(body)
+    if b'"error"' in body and error.message:
         return error_in_stream(
             provider,
-            {"message": said.message, "type": said.kind, "code": said.status or said.code},
+            {"message": error.message, "type": error.kind, "code": error.status or error.code},
             request_id=request_id(reply.headers),
         )
     kind = reply.headers.get("content-type", "nothing")
@@ -217,6 +217,6 @@ def _unexpected(error: Exception, *, stream_opened: bool) -> ModelError:
 
 def _secrets(url: str, secret: str, extra_headers: Mapping[str, str]) -> tuple[str, ...]:
     parts = urlsplit(url)
-    found = {secret, parts.username or "", parts.password or "", *extra_headers.values()}
-    found |= {value for _, value in parse_qsl(parts.query)}
-    return tuple(sorted(filter(None, found), key=len, reverse=True))
+    secrets = {secret, parts.username or "", parts.password or "", *extra_headers.values()}
+    secrets |= {value for _, value in parse_qsl(parts.query)}
+    return tuple(sorted(filter(None, secrets), key=len, reverse=True))

@@ -214,8 +214,8 @@ def deltas_of(answer: RecordedAnswer, message: str) -> list[ModelEvent]:
         case _:
             streamed = []
     cited = [
-        msgspec.structs.replace(said, call=message) if isinstance(said, SourceCited) else said
-        for said in answer.beside
+        msgspec.structs.replace(event, call=message) if isinstance(event, SourceCited) else event
+        for event in answer.beside
     ]
     return [*streamed, *cited]
 

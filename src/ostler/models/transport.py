@@ -103,7 +103,7 @@ def _has_proxy(scheme: str) -> bool:
     return bool(getproxies())  # also those of the system's settings
 
 
-def shown_host(url: str) -> str:
+def display_host(url: str) -> str:
     """The part of an address that may be shown."""
     return urlsplit(url).netloc.rpartition("@")[2] or "the given address"
 

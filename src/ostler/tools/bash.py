@@ -107,8 +107,8 @@ class _Output:
     def finish(self) -> None:
         self._pass_on(self._decoder.decode(b"", final=True))
 
-    def kept(self) -> TruncatedText:
-        return self._tail.kept()
+    def truncated(self) -> TruncatedText:
+        return self._tail.truncated()
 
     def _pass_on(self, text: str) -> None:
         if text:
@@ -125,18 +125,18 @@ def _outcome(
     timed_out_after: float | None,
     details: dict[str, Any],
 ) -> Ok | Failed:
-    kept = output.kept()
+    truncated = output.truncated()
     exit_code = returncode if returncode is not None and returncode >= 0 else None
     signal_name = _signal_name(-returncode) if returncode is not None and returncode < 0 else None
     details |= {
         "exit_code": exit_code,
         "signal": signal_name,
         "timed_out": timed_out_after is not None,
-        "truncated": kept.truncated,
-        "lines": kept.total_lines,
+        "truncated": truncated.truncated,
+        "lines": truncated.total_lines,
         "bytes": output.bytes,
     }
-    text = _text(kept, output, call)
+    text = _text(truncated, output, call)
     if timed_out_after is not None:
         note = f"[timed out after {timed_out_after:g} s]"
         return failed(_with_note(text, note), kind="tool_timed_out", details=details, summary=note[1:-1])
@@ -149,14 +149,14 @@ def _outcome(
     return ok(text or "(no output)", details=details, summary="exit code 0")
 
 
-def _text(kept: TruncatedText, output: _Output, call: str) -> str:
+def _text(truncated: TruncatedText, output: _Output, call: str) -> str:
     # Some vendors refuse a request with a NUL in it.
-    text = kept.text.replace("\0", "\ufffd")
-    if not kept.truncated:
+    text = truncated.text.replace("\0", "\ufffd")
+    if not truncated.truncated:
         return text
-    cut = f", {kept.cut_lines} long lines cut" if kept.cut_lines else ""
+    cut = f", {truncated.cut_lines} long lines cut" if truncated.cut_lines else ""
     header = (
-        f"[the last {kept.lines} of {kept.total_lines} lines, {size_text(byte_length(text))} of "
+        f"[the last {truncated.lines} of {truncated.total_lines} lines, {size_text(byte_length(text))} of "
         f"{size_text(output.bytes)}{cut}"
     )
     # The whole is kept only where the model is told less of it; a few lost characters do not count.

@@ -278,18 +278,18 @@ def keep_in_background(memory: dict[str, Any], child: ChildProcess) -> None:
 
 def keep_running(memory: dict[str, Any], one: BackgroundProcess) -> None:
     """It is ended with the session."""
-    kept: list[BackgroundProcess] = memory.setdefault(_MEMORY_KEY, [])
-    ended = [other for other in kept if not other.is_running]
+    processes: list[BackgroundProcess] = memory.setdefault(_MEMORY_KEY, [])
+    ended = [other for other in processes if not other.is_running]
     for other in ended:
         other.close()
-        kept.remove(other)
-    kept.append(one)
+        processes.remove(other)
+    processes.append(one)
 
 
 async def stop_background(memory: dict[str, Any]) -> None:
     """Ends all background processes, with their groups."""
-    kept: list[BackgroundProcess] = memory.pop(_MEMORY_KEY, [])
-    await asyncio.gather(*(_end(one) for one in kept))
+    processes: list[BackgroundProcess] = memory.pop(_MEMORY_KEY, [])
+    await asyncio.gather(*(_end(one) for one in processes))
 
 
 async def _end(one: BackgroundProcess) -> None:

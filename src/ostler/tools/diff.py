@@ -133,13 +133,13 @@ def _rendered(
     for hunk in _hunks(changes):
         rows += _hunk_rows(old, new, hunk)
     shortened = [cut_line(row) for row in rows]
-    kept = first_that_fit(shortened[:MAX_LINES], MAX_BYTES)
+    rows_that_fit = first_that_fit(shortened[:MAX_LINES], MAX_BYTES)
     return Diff(
-        text=without_surrogates("".join(row + "\n" for row in kept)),
+        text=without_surrogates("".join(row + "\n" for row in rows_that_fit)),
         added=sum(c.new_end - c.new_start for c in changes),
         removed=sum(c.old_end - c.old_start for c in changes),
         first_line=changes[0].new_start + 1,
-        truncated=len(kept) < len(rows) or shortened != rows,
+        truncated=len(rows_that_fit) < len(rows) or shortened != rows,
     )
 
 

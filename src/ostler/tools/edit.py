@@ -266,10 +266,10 @@ def _splices(
 def _carriage_returns(original: str) -> list[int]:
     """The positions, in the text with plain newlines, of those newlines that have a carriage return."""
     positions: list[int] = []
-    found = original.find("\r\n")
-    while found >= 0:
-        positions.append(found - len(positions))
-        found = original.find("\r\n", found + 2)
+    at = original.find("\r\n")
+    while at >= 0:
+        positions.append(at - len(positions))
+        at = original.find("\r\n", at + 2)
     return positions
 
 

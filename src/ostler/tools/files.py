@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ostler.core.tool import BeforeCall
 from ostler.schema.errors import ToolFailed
+from ostler.schema.ids import blake2b
 
 if TYPE_CHECKING:
     from ostler.schema.ids import blake2b
@@ -232,8 +233,6 @@ class _SeenFiles:
 
 
 def new_digest() -> blake2b:
-    from ostler.schema.ids import blake2b
-
     return blake2b(digest_size=16)
 
 
@@ -290,8 +289,8 @@ def require_unchanged(given: str, seen: str | None, present: str) -> None:
 
 
 def _seen(memory: dict[str, Any]) -> _SeenFiles:
-    found: _SeenFiles = memory.setdefault(_MEMORY_KEY, _SeenFiles())
-    return found
+    seen_files: _SeenFiles = memory.setdefault(_MEMORY_KEY, _SeenFiles())
+    return seen_files
 
 
 T = TypeVar("T")

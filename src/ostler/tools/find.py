@@ -50,17 +50,17 @@ async def find(
             raise not_found(root, path)
         if not root.is_dir():
             raise ToolFailed(f"{path} is not a directory")
-        found = await run_cancellable(lambda stop: _matching(root, pattern, stop))
+        paths = await run_cancellable(lambda stop: _matching(root, pattern, stop))
     prefix = "" if root == context.cwd.resolve() else display_path(root, context.cwd) + "/"
-    rows = first_that_fit(without_surrogates(prefix + name) for name in found[:limit])
+    rows = first_that_fit(without_surrogates(prefix + name) for name in paths[:limit])
     details = {
         "path": display_path(root, context.cwd),
-        "found": len(found),
-        "truncated": len(rows) < len(found),
+        "found": len(paths),
+        "truncated": len(rows) < len(paths),
     }
-    if len(rows) < len(found):
-        rows.append(f"[the first {len(rows)} of {len(found)}: narrow pattern or path, or raise limit]")
-    return ok("\n".join(rows) or "(nothing found)", details=details, summary=f"{len(found)} found")
+    if len(rows) < len(paths):
+        rows.append(f"[the first {len(rows)} of {len(paths)}: narrow pattern or path, or raise limit]")
+    return ok("\n".join(rows) or "(nothing found)", details=details, summary=f"{len(paths)} found")
 
 
 def _matching(root: Path, pattern: str, stop: Stop) -> list[str]:
@@ -125,13 +125,13 @@ async def ls(
 
 def _list(folder: Path, limit: int, stop: Stop) -> _Listing:
     with os.scandir(folder) as entries:
-        found = sorted(entries, key=lambda entry: (entry.name.casefold(), entry.name))
+        listed = sorted(entries, key=lambda entry: (entry.name.casefold(), entry.name))
     rows = []
-    for entry in found[:limit]:
+    for entry in listed[:limit]:
         if stop():
             break
         rows.append(without_surrogates(_row(entry)))
-    return _Listing(rows, len(found))
+    return _Listing(rows, len(listed))
 
 
 def _row(entry: os.DirEntry[str]) -> str:

@@ -12,7 +12,16 @@ from ostler.core.tool import ToolContext, ToolSpec, schema_of
 from ostler.schema.errors import ToolFailed
 from ostler.schema.outcomes import Ok, ok
 from ostler.tools.files import display_path, file_errors, not_found, resolve, run_cancellable
-from ostler.tools.grep_engines import SearchRequest, SearchResult, as_rows
+from ostler.tools.grep_engines import (
+    SearchRequest,
+    SearchResult,
+    as_rows,
+    may_take_long,
+    ripgrep,
+    search_in_child,
+    search_with_python,
+    search_with_ripgrep,
+)
 
 _DESCRIPTION = (
     "Searches files for a regular expression and shows the lines as path:line:text. Files that .gitignore "
@@ -41,8 +50,6 @@ class GrepArguments(msgspec.Struct, frozen=True):
 
 
 def _ripgrep() -> str | None:
-    from ostler.tools.grep_engines import ripgrep
-
     return ripgrep()
 
 
@@ -95,11 +102,7 @@ def _request(arguments: GrepArguments, context: ToolContext) -> SearchRequest:
 
 async def _searched(program: str | None, request: SearchRequest, context: ToolContext) -> SearchResult:
     if program:
-        from ostler.tools.grep_engines import search_with_ripgrep
-
         return await search_with_ripgrep(program, request, context)
-
-    from ostler.tools.grep_engines import may_take_long, search_in_child, search_with_python
 
     if may_take_long(request):
         return await search_in_child(request, context)

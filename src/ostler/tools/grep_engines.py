@@ -107,8 +107,8 @@ def as_rows(lines: Sequence[MatchedLine], prefix: str, *, grouped: bool) -> tupl
         name = "/".join(part for part in (prefix, line.path) if part)
         rows.append(without_surrogates(f"{name}{sign}{line.number}{sign}{_shortened(line.text)}"))
         previous = line
-    kept = first_that_fit(rows, MAX_BYTES)
-    return kept, len(kept) == len(rows)
+    rows_that_fit = first_that_fit(rows, MAX_BYTES)
+    return rows_that_fit, len(rows_that_fit) == len(rows)
 
 
 def _shortened(text: str) -> str:
@@ -206,11 +206,11 @@ class _Reader:
             self._record(self._open)
 
     def _record(self, row: bytes) -> None:
-        found = _RECORD.match(row)
-        if found is None:
+        record = _RECORD.match(row)
+        if record is None:
             self.rest.append(row.decode("utf-8", "replace"))
             return
-        path, number, sign, text = found.groups()
+        path, number, sign, text = record.groups()
         line = MatchedLine(
             path="" if self._is_file else path.decode("utf-8", "surrogateescape"),
             number=int(number),

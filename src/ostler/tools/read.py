@@ -78,20 +78,20 @@ async def read(
     if path.startswith(BLOB_PREFIX):
         return await _read_blob(path, window, context)
     file = resolve(path, context.cwd)
-    found = await run_cancellable(lambda stop: read_file(file, path, window, context.cwd, stop))
-    remember(context.memory, file, (found.details or {})["digest"])
-    return found
+    loaded = await run_cancellable(lambda stop: read_file(file, path, window, context.cwd, stop))
+    remember(context.memory, file, (loaded.details or {})["digest"])
+    return loaded
 
 
 def read_file(file: Path, given: str, window: LineWindow, cwd: Path, stop: Stop) -> Ok:
     """The result for a resolved path; its `details` have the file's digest. Blocks."""
     with file_errors(given):
         _refuse_what_cannot_be_read(file, given)
-        found = _look(file, given, window, stop)
+        loaded = _look(file, given, window, stop)
     name = display_path(file, cwd)
-    if isinstance(found, _Attachment):
-        return _as_attachment(found, name)
-    return _as_text(found, {"path": name, "digest": found.digest})
+    if isinstance(loaded, _Attachment):
+        return _as_attachment(loaded, name)
+    return _as_text(loaded, {"path": name, "digest": loaded.digest})
 
 
 def _refuse_what_cannot_be_read(file: Path, given: str) -> None:
@@ -165,20 +165,20 @@ def _text_lines(pieces: Iterator[bytes], status: os.stat_result, window: LineWin
     return _Lines(window, stamp_of(status), complete=False)
 
 
-def _as_attachment(found: _Attachment, name: str) -> Ok:
+def _as_attachment(loaded: _Attachment, name: str) -> Ok:
     from base64 import b64encode
 
-    data = b64encode(found.content).decode()
-    size = len(found.content)
+    data = b64encode(loaded.content).decode()
+    size = len(loaded.content)
     block = (
-        File(found.media_type, name=Path(name).name, data=data)
-        if found.media_type == "application/pdf"
-        else Image(found.media_type, data=data)
+        File(loaded.media_type, name=Path(name).name, data=data)
+        if loaded.media_type == "application/pdf"
+        else Image(loaded.media_type, data=data)
     )
-    details = {"path": name, "media_type": found.media_type, "bytes": size, "digest": found.digest}
-    about = f"{found.media_type}, {size_text(size)}"
-    if found.scaled:
-        original, shown_size = found.scaled.original_size, found.scaled.size
+    details = {"path": name, "media_type": loaded.media_type, "bytes": size, "digest": loaded.digest}
+    about = f"{loaded.media_type}, {size_text(size)}"
+    if loaded.scaled:
+        original, shown_size = loaded.scaled.original_size, loaded.scaled.size
         about += f"; scaled down from {_pixels(original)} to {_pixels(shown_size)} pixels"
         details |= {"size": list(shown_size), "original_size": list(original)}
     return ok(f"{name} ({about})", block, details=details, summary=f"{name} ({about})")
@@ -188,9 +188,9 @@ def _pixels(size: tuple[int, int]) -> str:
     return f"{size[0]}×{size[1]}"
 
 
-def _as_text(found: _Lines, details: dict[str, Any]) -> Ok:
-    window = found.window
-    total = window.total if found.complete else None
+def _as_text(loaded: _Lines, details: dict[str, Any]) -> Ok:
+    window = loaded.window
+    total = window.total if loaded.complete else None
     has_more = total is None or window.end < total
     details |= {
         "start_line": window.start,

@@ -38,11 +38,13 @@ async def todo(
     """
     if items is not None:
         await context.update_todo(_with_ids(items))
-    kept = context.todo
-    done = sum(item.status in ("done", "dropped") for item in kept)
-    rows = [f"{_MARKS[item.status]} {item.id} {item.text}" for item in kept]
-    details = {"items": msgspec.to_builtins(kept)}
-    return ok("\n".join(rows) or "(nothing to do)", details=details, summary=f"{done} of {len(kept)} done")
+    items_now = context.todo
+    done = sum(item.status in ("done", "dropped") for item in items_now)
+    rows = [f"{_MARKS[item.status]} {item.id} {item.text}" for item in items_now]
+    details = {"items": msgspec.to_builtins(items_now)}
+    return ok(
+        "\n".join(rows) or "(nothing to do)", details=details, summary=f"{done} of {len(items_now)} done"
+    )
 
 
 def _with_ids(items: list[Item]) -> list[TodoItem]:

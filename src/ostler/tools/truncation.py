@@ -64,14 +64,14 @@ def cut_line(line: str, limit: int = MAX_LINE) -> str:
 
 def first_that_fit(lines: Iterable[str], max_bytes: int = MAX_BYTES) -> list[str]:
     """The lines from the beginning whose joined text, newlines included, stays within the limit."""
-    kept: list[str] = []
+    fitting: list[str] = []
     size = 0
     for line in lines:
         size += byte_length(line) + 1
         if size > max_bytes:
             break
-        kept.append(line)
-    return kept
+        fitting.append(line)
+    return fitting
 
 
 class Tail:
@@ -100,7 +100,7 @@ class Tail:
         self._closed.extend(cut_line(line, self._max_line) for line in rest[-self._max_lines :])
         self._extend(last)
 
-    def kept(self) -> TruncatedText:
+    def truncated(self) -> TruncatedText:
         """As much of the end as fits; the whole text if all of it does."""
         open_line = "".join(self._open)
         if self._omitted:

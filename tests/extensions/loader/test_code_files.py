@@ -203,7 +203,7 @@ async def test_a_changed_file_beside_a_program_asks_again(project: Project) -> N
     again = await assembly.refresh(versions)
     assert again["script"] is versions["script"]
     assert again["script"].extension.status == "changed"
-    assert "the extension script was changed: its old version runs on" in project.told[0]
+    assert "the extension script was changed: its old version runs" in project.told[0]
     await again["script"].forget()
 
 

@@ -256,7 +256,7 @@ async def test_a_changed_extension_of_a_project_waits_for_trust(room: Room) -> N
     assert await room.says(session) == "old"
     (warned,) = await facts_of(session, "warned")
     assert warned.text == (
-        "the extension gate was changed: its old version runs on until you look at it and say "
+        "the extension gate was changed: its old version runs until you review it and run "
         f"`ostler trust {quote(str(room.project))}`"
     )
     for one in extensions_to_trust(room.project):

@@ -244,7 +244,7 @@ async def test_a_name_that_is_taken_is_refused_and_both_sides_hear_of_it(tmp_pat
     session = await create_session(MemoryStore(), harness)
     watch = Watch(session)
     await watch.until(lambda: len(watch.told) == 2)
-    assert heard == ["the extension script brings a tool 'shell', but that name is taken"]
+    assert heard == ["the extension script registers a tool 'shell', but that name is taken"]
     said = [one["problem"] for one in watch.told]
     assert said == [
         "its tool shell is not used: that name is taken",

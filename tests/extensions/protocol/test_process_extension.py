@@ -443,12 +443,12 @@ async def test_a_reload_ends_the_old_process_and_the_new_one_goes_on(tmp_path: P
     await watch.until_told(number=1, reason="open")
     (tmp_path / "next").mkdir()
     new = await loaded(tmp_path / "next", script, values={"NUMBER": 2})
-    attending = host.sessions[session.id]
-    await attending.remove("script", "reload")
+    extension_session = host.sessions[session.id]
+    await extension_session.remove("script", "reload")
     assert not old.client.is_up
     host.extensions["script"] = new
     host.apply()
-    attending.add(new, "reload")
+    extension_session.add(new, "reload")
     await watch.until_told(number=2, reason="reload")
     await session.close()
     assert not new.client.is_up

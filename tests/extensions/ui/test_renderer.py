@@ -123,7 +123,7 @@ async def test_what_is_no_text_is_reported_and_the_default_is_drawn() -> None:
     context.ui.set_widget(widget(lambda width: 3, text="fallback"))
     assert "fallback" in await face.screen()
     (warned,) = await facts_of(session, "warned")
-    assert "it made 3, which is no text" in warned.text
+    assert "it returned 3, not a string" in warned.text
     await session.close()
 
 

@@ -174,7 +174,7 @@ def _guarded(context: ExtensionContext, on_chunk: OnChunk) -> OnText:
             await call_within(TIME_LIMIT, context.extension.worker, on_chunk, text)
         except ExtensionError as failure:
             is_heard = False
-            context.attending.report(context.extension, "on_chunk", str(failure))
+            context.extension_session.report(context.extension, "on_chunk", str(failure))
 
     return on_text
 

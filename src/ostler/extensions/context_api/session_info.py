@@ -47,7 +47,7 @@ class Tools:
         """Every tool of the session, on offer or not, by name."""
         context = self._context
         tools = context.calls.call(lambda: dict(context.session.harness.tools))
-        offered = set(offered_tools(context.attending, tools))
+        offered = set(offered_tools(context.extension_session, tools))
         own = {id(tool) for one in context.host.loaded for tool in one.registered.tools.values()}
         return [
             ToolDescription(
@@ -77,23 +77,23 @@ class Tools:
         return tuple(sorted((allowed or frozenset()) - set(self._context.session.harness.tools)))
 
 
-def offered_tools(attending: ExtensionSession, names: Iterable[str]) -> tuple[str, ...]:
+def offered_tools(extension_session: ExtensionSession, names: Iterable[str]) -> tuple[str, ...]:
     """Those of the tools that the extensions allow in a session, and in those that it is a child of."""
     left = tuple(names)
-    present: ExtensionSession | None = attending
+    present: ExtensionSession | None = extension_session
     while present is not None:
         for channel in present.channels.values():
             allowed = channel.context.tools.allowed
             if allowed is not None:
                 left = tuple(name for name in left if name in allowed)
-        present = attending.host.sessions.get(present.session.journal.state.child_of)
+        present = extension_session.host.sessions.get(present.session.journal.state.child_of)
     return left
 
 
 def limited(host: ExtensionHost, session: str, plan: StepPlan) -> StepPlan | None:
     """The plan of a step without the tools that extensions have switched off."""
-    attending = host.sessions.get(session)
-    tools = offered_tools(attending, plan.tools) if attending else plan.tools
+    extension_session = host.sessions.get(session)
+    tools = offered_tools(extension_session, plan.tools) if extension_session else plan.tools
     return None if tools == plan.tools else msgspec.structs.replace(plan, tools=tools)
 
 

@@ -43,6 +43,7 @@ from ostler.extensions.loader.manifest import (
     path_of,
     read_manifest,
 )
+from ostler.extensions.protocol.process import read_manifest as read_process_manifest
 from ostler.schema.errors import ConfigurationError, OstlerError, UsageError
 from ostler.schema.ids import new_id
 
@@ -277,9 +278,7 @@ def _chosen(package: Package, place: Path) -> tuple[Entry, ...]:
 
 def _name_of(place: Path, path: str, package: Package) -> str:
     if (place / path / MANIFEST).is_file():
-        from ostler.extensions.protocol.process import read_manifest
-
-        return read_manifest(place / path).name
+        return read_process_manifest(place / path).name
     return package.name if path == "." else Path(path).name.removesuffix(".py")
 
 

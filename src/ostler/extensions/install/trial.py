@@ -43,14 +43,16 @@ class Subject(msgspec.Struct, frozen=True):
     project: str = ""
 
     @classmethod
-    def of(cls, found: DiscoveredExtension) -> Subject:
-        project = str(found.project) if found.project else ""
-        return cls(found.name, found.origin, str(found.path), found.kind, found.function, project)
+    def of(cls, extension: DiscoveredExtension) -> Subject:
+        project = str(extension.project) if extension.project else ""
+        return cls(
+            extension.name, extension.origin, str(extension.path), extension.kind, extension.function, project
+        )
 
     def failed(self, problem: str) -> ExtensionSummary:
         return ExtensionSummary(self.name, self.origin, self.path, "", "failed", problem=problem)
 
-    def found(self) -> DiscoveredExtension:
+    def discovered(self) -> DiscoveredExtension:
         project = Path(self.project) if self.project else None
         return DiscoveredExtension(
             self.name, self.origin, Path(self.path), self.kind, self.function, project=project
@@ -147,8 +149,10 @@ def _end_with(owner: int) -> None:
 
 
 async def _tried(subject: Subject) -> ExtensionSummary:
-    found = subject.found()
-    version = LoadedVersion(found, ProjectExtension(found).code if found.project else CodeFiles(found))
+    extension = subject.discovered()
+    version = LoadedVersion(
+        extension, ProjectExtension(extension).code if extension.project else CodeFiles(extension)
+    )
     await version.load()
     summary = summary_of(version.extension)
     await version.forget()

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ostler.context.files import Unusable, printable_path, quoted_path
 from ostler.core.harness import Harness
+from ostler.core.lazy import lazy_module
 from ostler.extensions.idle_host import IdleHost
 from ostler.extensions.loader.code_files import CodeFiles, ProjectExtension
 from ostler.extensions.loader.discovery import (
@@ -19,14 +20,21 @@ from ostler.extensions.loader.discovery import (
     check_named,
     find_extensions,
 )
-from ostler.extensions.loader.module_loader import LoadedVersion
+from ostler.extensions.loader.module_loader import LoadedVersion, check_setup, set_up
 from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.store.paths import expand_home
 
 if TYPE_CHECKING:
+    from ostler.extensions import executor as executor_module
+    from ostler.extensions import host as host_module
     from ostler.extensions.api import ExtensionAPI
     from ostler.extensions.host import ExtensionHost
+    from ostler.extensions.loader import reload as reload_module
     from ostler.extensions.ui.front_end import FrontEnd
+else:
+    executor_module = lazy_module("ostler.extensions.executor")
+    host_module = lazy_module("ostler.extensions.host")
+    reload_module = lazy_module("ostler.extensions.loader.reload")
 
 
 Versions = dict[str, LoadedVersion]
@@ -223,14 +231,11 @@ def make_host(
     say: Callable[[str], None],
     options: Mapping[str, str] | None = None,
     face: FrontEnd | None = None,
-) -> ExtensionHost:
+) -> host_module.ExtensionHost:
     """A host that follows the files of its extensions."""
-    from ostler.extensions.host import ExtensionHost
-    from ostler.extensions.loader.reload import HotReload
-
     extensions = [one.extension for one in versions.values()]
-    host = ExtensionHost(extensions, face=face, say=say, options=dict(options or {}))
-    host.reloading = HotReload(host, assembly, versions)
+    host = host_module.ExtensionHost(extensions, face=face, say=say, options=dict(options or {}))
+    host.reloading = reload_module.HotReload(host, assembly, versions)
     assembly.tell = host.warn
     return host
 
@@ -272,8 +277,6 @@ class EmbeddedExtensions:
         """Loads them, once."""
         if self._host is not None or not (self._paths or self._functions):
             return
-        from ostler.extensions.loader.discovery import ExtensionSearch, check_named
-
         search = ExtensionSearch(harness.cwd, named=self._paths, automatic=False)
         check_named(search)
         problems: list[str] = []
@@ -295,11 +298,6 @@ async def extend_harness(harness: Harness, extensions: Iterable[EmbeddedExtensio
 
 
 async def _set_up(functions: Iterable[Any]) -> list[LoadedVersion]:
-    from ostler.extensions.executor import ExtensionError
-    from ostler.extensions.loader.code_files import CodeFiles
-    from ostler.extensions.loader.discovery import DiscoveredExtension
-    from ostler.extensions.loader.module_loader import LoadedVersion, check_setup, set_up
-
     versions: dict[str, LoadedVersion] = {}
     for function in functions:
         name = base = _name(function)
@@ -309,7 +307,7 @@ async def _set_up(functions: Iterable[Any]) -> list[LoadedVersion]:
         versions[name] = LoadedVersion(found, CodeFiles(found, {}))
         try:
             await set_up(versions[name].extension, check_setup(function))
-        except ExtensionError as failure:
+        except executor_module.ExtensionError as failure:
             raise ConfigurationError(f"the extension {name} is not loaded: {failure}") from None
     return list(versions.values())
 

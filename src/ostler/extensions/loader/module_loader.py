@@ -21,15 +21,24 @@ from importlib.util import find_spec, spec_from_file_location
 from itertools import count
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ostler.core.lazy import lazy_module
 from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.executor import ExtensionError, call_within
 from ostler.extensions.extension import Extension
 from ostler.extensions.loader.code_files import CodeFiles
-from ostler.extensions.loader.discovery import DiscoveredExtension
+from ostler.extensions.loader.discovery import DiscoveredExtension, is_extension
 from ostler.permissions.memory import project_folder
 from ostler.schema.errors import OstlerError, describe_error
+
+if TYPE_CHECKING:
+    from ostler.extensions.protocol import process as process_module
+    from ostler.extensions.protocol import process_extension as process_extension_module
+else:
+    process_module = lazy_module("ostler.extensions.protocol.process")
+    process_extension_module = lazy_module("ostler.extensions.protocol.process_extension")
+
 
 _numbers = count(1)
 
@@ -190,14 +199,14 @@ class LoadedVersion:
         self.extension.problem = problem
 
     async def _start(self) -> None:
-        from ostler.extensions.protocol.process import named_outside, read_manifest
-        from ostler.extensions.protocol.process_extension import load_process_extension
-
         self.code.read_program()
         folder, origin, project = self.found.path.resolve(), self.found.origin, self.found.project
-        if project and (path := named_outside(read_manifest(folder), folder, project_folder(project))):
-            raise ExtensionError(f"it names {path}, which is not in its folder: that could change unnoticed")
-        self.extension = await load_process_extension(folder, origin, check=self._check)
+        if project:
+            manifest = process_module.read_manifest(folder)
+            if path := process_module.named_outside(manifest, folder, project_folder(project)):
+                raise ExtensionError(f"it names {path}, which is not in its folder")
+        load_process = process_extension_module.load_process_extension
+        self.extension = await load_process(folder, origin, check=self._check)
 
     def _check(self) -> None:
         """Before each start of its process: that runs what lies there now."""
@@ -227,8 +236,6 @@ class LoadedVersion:
             raise ExtensionError(_described(error, self.code.folder)) from error
 
     def _entry(self) -> Path:
-        from ostler.extensions.loader.discovery import is_extension
-
         path = self.found.path
         if self.found.kind == "file":
             return path

@@ -269,7 +269,7 @@ class Panels:
         closing = self._named(session, panel)
         for key in closing:
             context, _ = self._open.pop(key)
-            context.attending.board.remove(self._name(panel))
+            context.extension_session.board.remove(self._name(panel))
             if tell:
                 self._client.send(frames.PanelClosed(panel, context.session_id))
         return bool(closing)
@@ -295,7 +295,7 @@ class Panels:
 
     def _show(self, context: ExtensionContext, panel: frames.Panel) -> None:
         shown = OpenPanel(panel.title, list(panel.lines), panel.footer)
-        context.attending.board.put(self._name(panel.id), shown, self)
+        context.extension_session.board.put(self._name(panel.id), shown, self)
 
     def _name(self, panel: str) -> str:
         return f"panel:{self._extension}/{panel}"

@@ -129,8 +129,8 @@ class ProcessExtension(Extension):
         if context is None:
             self._keep(frames.Notify(problem, "error"))
             return
-        context.attending.report(self, _ITS_PROCESS, problem)
-        self._spawn(context.attending.commit())
+        context.extension_session.report(self, _ITS_PROCESS, problem)
+        self._spawn(context.extension_session.commit())
 
     def _is_up(self) -> None:
         for context in self._sessions.values():
@@ -209,7 +209,7 @@ class ProcessExtension(Extension):
         """Later than at the beginning: sessions that are open get it with their next step."""
         contexts = tuple(self._sessions.values())
         for context in contexts:
-            if channel := context.attending.channels.get(self.name):
+            if channel := context.extension_session.channels.get(self.name):
                 channel.kinds = frozenset(self.registered.observers)
         for host in {id(context.host): context.host for context in contexts}.values():
             host.apply()
@@ -300,7 +300,7 @@ class ProcessExtension(Extension):
         self._spawn(self._keep_state(frame.id, context))
 
     async def _keep_state(self, id: str, context: ExtensionContext) -> None:
-        await context.attending.commit()
+        await context.extension_session.commit()
         if id:
             failed = context.journal.failed
             self.client.send(frames.StateResult(id, error=failed.message if failed else ""))

@@ -90,7 +90,7 @@ class Dialogs:
 
     async def overlay(self, overlay: Overlay) -> OverlayResult:
         content = as_content(overlay.content)
-        painter = self._context.attending.painter
+        painter = self._context.extension_session.painter
         name = f"overlay:{self._context.extension.name}/{self._context.journal.world.new_id('overlay')}"
         dialog = OverlayDialog(
             title=overlay.title,
@@ -183,7 +183,7 @@ class Dialogs:
                 watch.go_on()
             if not journal.failed:
                 record(QuestionAnswered(asked.id, "withdrawn"))
-            await self._context.attending.commit()
+            await self._context.extension_session.commit()
 
     async def _put(self, asked: QuestionAsked) -> Any:
         """Asks the front end in this process, if there is one."""

@@ -39,8 +39,8 @@ class Renderer:
     handler works. An exception is reported once.
     """
 
-    def __init__(self, attending: ExtensionSession) -> None:
-        self._attending = attending
+    def __init__(self, extension_session: ExtensionSession) -> None:
+        self._extension_session = extension_session
         self._functions: dict[str, _Painted] = {}
         self._numbers = itertools.count(1)
         self._workers: dict[str, Worker] = {}
@@ -110,7 +110,7 @@ class Renderer:
             await self.report(extension, what, str(failure))
             return None
         finally:
-            await self._attending.commit()
+            await self._extension_session.commit()
         self._hung.pop(key, None)
         return made
 
@@ -118,8 +118,8 @@ class Renderer:
         """Reports a problem once, as the function is called for each frame."""
         if (extension.name, what) not in self._reported:
             self._reported.add((extension.name, what))
-            self._attending.report(extension, what, problem)
-            await self._attending.commit()
+            self._extension_session.report(extension, what, problem)
+            await self._extension_session.commit()
 
     def forget(self, extension: Extension) -> None:
         for name in [name for name, one in self._functions.items() if one.extension is extension]:

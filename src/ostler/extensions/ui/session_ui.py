@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from ostler.core.cancellation import running_stopwatch
+from ostler.core.lazy import lazy_module
 from ostler.extensions.executor import is_async
 from ostler.extensions.ui.themes import DEFAULT, Theme, ThemeColors
 from ostler.extensions.ui.types import (
@@ -32,8 +33,10 @@ from ostler.schema.errors import UsageError
 
 if TYPE_CHECKING:
     from ostler.extensions.extension_context import ExtensionContext
-    from ostler.extensions.ui.dialogs import Dialogs
+    from ostler.extensions.ui import dialogs as dialogs_module
     from ostler.extensions.ui.front_end import Editor
+else:
+    dialogs_module = lazy_module("ostler.extensions.ui.dialogs")
 
 
 Returned = TypeVar("Returned")
@@ -48,7 +51,7 @@ class ExtensionUI:
         self._context = context
         self._name = context.extension.name
         self._do = context.calls.call
-        self._board = context.attending.board
+        self._board = context.extension_session.board
 
     # --- what it shows --------------------------------------------------------------------------------
 
@@ -107,14 +110,14 @@ class ExtensionUI:
         self._do(lambda: self._board.put(name, BarView(**self._said(name, content), style=style), self))
 
     def _said(self, name: str, content: Content | str) -> dict[str, Any]:
-        made, painter = as_content(content), self._context.attending.painter
+        made, painter = as_content(content), self._context.extension_session.painter
         painter.drop(name)
         render = made.render and painter.keep(name, self._context.extension, made.render, made.hz)
         return {"extension": self._name, "text": made.text, "markdown": made.markdown, "render": render}
 
     def _remove(self, name: str) -> None:
         def remove() -> None:
-            self._context.attending.painter.drop(name)
+            self._context.extension_session.painter.drop(name)
             self._board.remove(name)
 
         self._do(remove)
@@ -122,10 +125,8 @@ class ExtensionUI:
     # --- what it asks ---------------------------------------------------------------------------------
 
     @cached_property
-    def _dialogs(self) -> Dialogs:
-        from ostler.extensions.ui.dialogs import Dialogs
-
-        return Dialogs(self._context)
+    def _dialogs(self) -> dialogs_module.Dialogs:
+        return dialogs_module.Dialogs(self._context)
 
     async def select(self, message: str, options: Sequence[str]) -> SelectResult:
         """Asks for one of the options."""
@@ -259,4 +260,4 @@ class ExtensionUI:
         if (face := context.host.face).theme() and face.theme() not in context.host.ui.themes:
             face.set_theme(DEFAULT)
         self._board.forget(self)
-        context.attending.painter.forget(context.extension)
+        context.extension_session.painter.forget(context.extension)

@@ -38,20 +38,20 @@ class UIHost:
 
     def live_values(self, session: str) -> dict[str, Any]:
         """The current live values of a session by name, for a front end that starts to follow it."""
-        attending = self._host.sessions.get(session)
-        return attending.board.values() if attending else {}
+        extension_session = self._host.sessions.get(session)
+        return extension_session.board.values() if extension_session else {}
 
     def resized(self, width: int, height: int) -> None:
         """Reports a new size of the front end's terminal."""
-        for attending in self._host.sessions.values():
-            attending.notify(TerminalResized(width, height))
+        for extension_session in self._host.sessions.values():
+            extension_session.notify(TerminalResized(width, height))
 
     # --- lines ----------------------------------------------------------------------------------------
 
     async def render(self, session: str, id: str, width: int) -> str | None:
         """Renders a live value or an overlay: empty to hide it, None to use its text."""
-        attending = self._host.sessions.get(session)
-        return await attending.painter.lines(id, width) if attending else None
+        extension_session = self._host.sessions.get(session)
+        return await extension_session.painter.lines(id, width) if extension_session else None
 
     def tool_renderer(self, tool: str) -> ToolRenderer | None:
         """The renderer of a tool's calls: the last registration wins."""
@@ -62,22 +62,26 @@ class UIHost:
         self, session: str, tool: str, arguments: Mapping[str, Any], width: int
     ) -> str | None:
         """The header of a call; None for the front end's default."""
-        found, attending = self._renderer_of(tool), self._host.sessions.get(session)
-        if attending is None or found is None or found[1].header is None:
+        found, extension_session = self._renderer_of(tool), self._host.sessions.get(session)
+        if extension_session is None or found is None or found[1].header is None:
             return None
         what = f"the header of {tool}"
         return (
-            await attending.painter.ask(found[0], what, found[1].header, deepcopy(dict(arguments)), width)
+            await extension_session.painter.ask(
+                found[0], what, found[1].header, deepcopy(dict(arguments)), width
+            )
             or None
         )
 
     async def tool_body(self, session: str, tool: str, result: str, failed: bool, width: int) -> str | None:
         """The rendered result of a call; None for the front end's default."""
-        found, attending = self._renderer_of(tool), self._host.sessions.get(session)
-        if attending is None or found is None or found[1].body is None:
+        found, extension_session = self._renderer_of(tool), self._host.sessions.get(session)
+        if extension_session is None or found is None or found[1].body is None:
             return None
         what = f"the body of {tool}"
-        return await attending.painter.ask(found[0], what, found[1].body, result, failed, width) or None
+        return (
+            await extension_session.painter.ask(found[0], what, found[1].body, result, failed, width) or None
+        )
 
     def _renderer_of(self, tool: str) -> tuple[Extension, ToolRenderer] | None:
         for extension in reversed(self._host.loaded):
@@ -87,31 +91,33 @@ class UIHost:
 
     async def render_message(self, session: str, name: str, text: str, width: int) -> str | None:
         """The text rendered by the renderer of that name; None if there is none, or it fails."""
-        attending = self._host.sessions.get(session)
+        extension_session = self._host.sessions.get(session)
         for extension in reversed(self._host.loaded):
             renderer = extension.registered.message_renderers.get(name)
-            if attending and renderer:
+            if extension_session and renderer:
                 what = f"the renderer {name}"
-                return await attending.painter.ask(extension, what, renderer.function, text, width)
+                return await extension_session.painter.ask(extension, what, renderer.function, text, width)
         return None
 
     # --- keys -----------------------------------------------------------------------------------------
 
     async def completions(self, session: str, command: str, typed: str) -> list[str]:
         """Completions for a command's arguments, by what was typed so far."""
-        attending = self._host.sessions.get(session)
+        extension_session = self._host.sessions.get(session)
         found = self._host.command_named(command)
-        if attending is None or found is None or (complete := found[1].complete) is None:
+        if extension_session is None or found is None or (complete := found[1].complete) is None:
             return []
         extension = found[0]
-        context = attending.channels[extension.name].context
+        context = extension_session.channels[extension.name].context
         what = f"completing /{found[1].name}"
-        made = await attending.painter.guarded(
+        made = await extension_session.painter.guarded(
             extension, what, complete.function, *complete.take(typed, context)
         )
         if made is None or isinstance(made, list | tuple):
             return [str(one) for one in made or ()]
-        await attending.painter.report(extension, what, f"it returned {made!r:.60}, not a list of strings")
+        await extension_session.painter.report(
+            extension, what, f"it returned {made!r:.60}, not a list of strings"
+        )
         return []
 
     async def editor_key(self, key: str, text: str) -> KeyAction:
@@ -120,7 +126,7 @@ class UIHost:
         if present is None or (handle := present[1].handle_key) is None:
             return PASS
         context = present[0]
-        painter = context.attending.painter
+        painter = context.extension_session.painter
         action = await painter.guarded(context.extension, "handle_key", handle, key, text)
         if action is None or isinstance(action, KeyAction):
             return action or PASS
@@ -133,7 +139,7 @@ class UIHost:
         if present is None or (render := present[1].render) is None:
             return default
         context = present[0]
-        made = await context.attending.painter.ask(
+        made = await context.extension_session.painter.ask(
             context.extension, "the editor's render", render, width, default
         )
         return default if made is None else made
@@ -172,20 +178,20 @@ class UIHost:
 
         Pass the typed character before the key's name: `host.ui.shortcut(session, "A", "shift+a")`.
         """
-        wanted, attending = self.shortcuts(), self._host.sessions.get(session)
+        wanted, extension_session = self.shortcuts(), self._host.sessions.get(session)
         found = next((wanted[key] for key in map(normalised_key, keys) if key in wanted), None)
-        if found is None or attending is None:
+        if found is None or extension_session is None:
             return False
         extension, shortcut = found
-        context = attending.channels[extension.name].context
-        journal = attending.session.journal
-        if not attending.session.is_running:
+        context = extension_session.channels[extension.name].context
+        journal = extension_session.session.journal
+        if not extension_session.session.is_running:
             await hold_lease(journal)
         try:
             async with renew_lease(journal):
                 await shortcut.handler.call(extension.worker, context, seconds=COMMAND_SECONDS)
         except ExtensionError as failure:
-            attending.report(extension, f"the shortcut {shortcut.key}", str(failure))
+            extension_session.report(extension, f"the shortcut {shortcut.key}", str(failure))
         finally:
-            await attending.commit()
+            await extension_session.commit()
         return True

@@ -93,10 +93,10 @@ class OpenCalls:
             known = [call for call in self._calls if delta.id and call.offered == delta.id]
             call = known[-1] if known else self._calls[-1]
         else:
-            found = [call for call in self._calls if call.index == delta.index]
-            if not found:
+            same_index = [call for call in self._calls if call.index == delta.index]
+            if not same_index:
                 return None
-            call = found[-1]
+            call = same_index[-1]
         if not function.name or not call.name:
             return call
         if delta.id and call.offered:

@@ -70,8 +70,8 @@ def message_encoder(strict: bool) -> Callable[[Message], bytes]:
 def not_shown(block: Block) -> str:
     """What the block is, where the vendor cannot be shown it; else nothing."""
     if isinstance(block, Image):
-        shown = block.url or block.media_type in _IMAGE_TYPES
-        return "" if shown else f"an image of type {block.media_type}"
+        is_visible = block.url or block.media_type in _IMAGE_TYPES
+        return "" if is_visible else f"an image of type {block.media_type}"
     if isinstance(block, File) and block.media_type.startswith(("audio/", "video/")):
         return ""
     return refused_by_vendor(block)

@@ -122,8 +122,8 @@ def _answer_item(block: Block, own: _Own) -> dict[str, Any] | None:
             "arguments": sendable_arguments(block.arguments),
         }
     if isinstance(block, Text):
-        said = {"role": "assistant", "content": block.text}
-        return said | own(block.opaque) if block.text else None
+        item = {"role": "assistant", "content": block.text}
+        return item | own(block.opaque) if block.text else None
     if isinstance(block, Reasoning):
         thought = own(block.opaque)
         return {"type": "reasoning", **thought} if thought else None

@@ -135,8 +135,8 @@ class WireModel:
         if request.answer_schema is None or self._support(request).schema:
             return request
         schema = msgspec.json.encode(request.answer_schema).decode()
-        told = f"{request.system}\n\nAnswer with nothing but JSON that fits this JSON Schema: {schema}"
-        return msgspec.structs.replace(request, system=told.strip())
+        system = f"{request.system}\n\nAnswer with nothing but JSON that fits this JSON Schema: {schema}"
+        return msgspec.structs.replace(request, system=system.strip())
 
     def _hidden(self, block: Block) -> str:
         seen = unsupported_by_model(block, images=self._sees_images, files=self._reads_files)
@@ -197,24 +197,24 @@ def unsupported_features(
     person's own message is the newest, and what concerns a block where that block is new.
     """
     transcript = request.transcript
-    said = [f"{name} is not shown {what}" for what in _hidden_blocks(transcript, hidden)]
+    warnings = [f"{name} is not shown {what}" for what in _hidden_blocks(transcript, hidden)]
     if len(transcript) and transcript[-1].role != "user":
-        return said
+        return warnings
     if request.tools and settings.tools is False:
-        said.append(f"{name} takes no tools; it is offered none")
+        warnings.append(f"{name} takes no tools; it is offered none")
     if taken.stopped:
-        said.append(f"{name} cannot reason while it is made to call a tool; it is asked not to")
+        warnings.append(f"{name} cannot reason while it is made to call a tool; it is asked not to")
     elif request.reasoning is not None:
-        said += _level(name, request.reasoning, taken.level, settings.reasons)
+        warnings += _level(name, request.reasoning, taken.level, settings.reasons)
     if taken.output_tokens:
-        said.append(f"{name} needs room to reason; its answer may have {taken.output_tokens:,} tokens")
+        warnings.append(f"{name} needs room to reason; its answer may have {taken.output_tokens:,} tokens")
     if request.answer_schema is not None and not taken.schema:
-        said.append(f"{name} cannot be held to a schema; its answer may not fit")
+        warnings.append(f"{name} cannot be held to a schema; its answer may not fit")
     if taken.choice == "any":
-        said.append(f"{name} cannot be made to call {request.tool_choice}; it is made to call any tool")
+        warnings.append(f"{name} cannot be made to call {request.tool_choice}; it is made to call any tool")
     elif taken.choice == "free":
-        said.append(f"{name} cannot be told which tool to call; it chooses for itself")
-    return said
+        warnings.append(f"{name} cannot be told which tool to call; it chooses for itself")
+    return warnings
 
 
 def _level(name: str, asked: ReasoningLevel, sent: Level | None, reasons: bool | None) -> list[str]:
@@ -232,10 +232,10 @@ def _level(name: str, asked: ReasoningLevel, sent: Level | None, reasons: bool |
 def _hidden_blocks(transcript: Transcript, hidden: Hidden) -> list[str]:
     if not len(transcript):
         return []
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for block in transcript[-1].content:
         for part in block.content if isinstance(block, ToolResult) else (block,):
             what = hidden(part)
             if what:
-                found[what] = None
-    return list(found)
+                names[what] = None
+    return list(names)
