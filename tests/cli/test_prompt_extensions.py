@@ -128,7 +128,7 @@ def test_a_projects_extension_is_refused_until_it_is_trusted(
     )
     mark = ostler.work / "ran"
     notice = (
-        "ostler: extensions of this project are left out until you look at them and say "
+        "ostler: extensions of this project are not used until you review them and run "
         f"`ostler trust {quote(str(ostler.work))}`: mark\n"
     )
 

@@ -124,7 +124,7 @@ def test_a_path_that_is_not_there_is_said(prompts: Ostler, serve: Serve) -> None
     vendor = serve(turn("done"))
     ran = prompts("-p", *use(vendor), "see @src/b.py")
     assert ran.code == 0
-    assert ran.err == "ostler: @src/b.py: no such file or directory; it is sent as it stands\n"
+    assert ran.err == "ostler: @src/b.py: no such file or directory; it is sent as plain text\n"
     assert said(vendor) == "see @src/b.py"
 
 

@@ -79,7 +79,7 @@ def test_trust_lets_a_projects_skill_be_used_until_it_changes(ostler: Ostler) ->
     path = write_skill(ostler.work / ".agents" / "skills", "release", "description: Tags: and pushes.")
     before = ostler("skills")
     notice = (
-        "ostler: skills of this project are left out until you look at them and say "
+        "ostler: skills of this project are not used until you review them and run "
         f"`ostler trust {quote(str(ostler.work))}`: release\n"
     )
     assert (before.out, before.err) == ("", notice)

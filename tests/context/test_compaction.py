@@ -77,7 +77,7 @@ async def test_a_history_from_elsewhere_is_compacted_in_whole() -> None:
     await ran.session.replace_history(said * 6)
     await store.submit(ran.session.id, Compact(id="c1"))
     await ran.session.prompt(as_content("go"))
-    assert "came as one" in ran.all(events.RequestRefused)[0].reason
+    assert "belong to one entry" in ran.all(events.RequestRefused)[0].reason
     await store.submit(ran.session.id, Compact(id="c2"))
     await ran.session.prompt(as_content("go on"))
     assert ran.all(events.Compacted)[0].tokens_after < 100

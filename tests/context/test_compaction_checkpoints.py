@@ -59,7 +59,7 @@ async def test_one_chapter_after_the_other_builds_on_the_summary_before() -> Non
 
 
 @pytest.mark.parametrize(
-    ("summary", "why"), [("  \n", "the summary is empty"), ("word " * 60, "may have 50: make it shorter")]
+    ("summary", "why"), [("  \n", "the summary is empty"), ("word " * 60, "the limit is 50: make it shorter")]
 )
 async def test_a_summary_that_says_nothing_or_too_much_is_refused(summary: str, why: str) -> None:
     ran = await closing([*steps(4), close(summary), "done"])

@@ -98,7 +98,7 @@ def test_a_link_out_of_the_project_is_refused_but_the_users_own_may_lead_anywher
     refused = find_instructions(root, root)
     assert refused.sources == ()
     assert only_problem(refused, link) == (
-        "it is a link that leads out of the project; the model is not told of it"
+        "it is a link to a file outside the project; the model does not get it"
     )
     assert [text for _, text in told(find_instructions(tmp_path, tmp_path, [root]))] == ["mine"]
 
@@ -124,7 +124,7 @@ def test_what_is_no_text_is_left_out_and_said(kind: str, root: Path) -> None:
             path.symlink_to(path)
     found = find_instructions(root, root)
     assert found.sources == ()
-    assert only_problem(found, path).endswith("; the model is not told of it")
+    assert only_problem(found, path).endswith("; the model does not get it")
 
 
 def test_bytes_that_are_no_text_are_told_as_such(root: Path) -> None:
@@ -142,10 +142,8 @@ def test_a_long_file_is_cut_between_lines_and_says_so(root: Path) -> None:
     text, _, note = source.text.rpartition("\n\n")
     assert LARGEST_FILE - 20 < len(text.encode()) <= LARGEST_FILE
     assert lines.startswith(text + "\n")
-    assert (
-        note == f"[cut: these are 64.0 KiB of {path.stat().st_size / 1024:.1f} KiB; read {path} for the rest]"
-    )
-    assert only_problem(found, path).startswith("it is too long: the model is told 64.0 KiB of ")
+    assert note == f"[truncated: 64.0 KiB of {path.stat().st_size / 1024:.1f} KiB; read {path} for all of it]"
+    assert only_problem(found, path).startswith("it is too long: the model gets 64.0 KiB of ")
 
 
 def test_when_all_together_are_too_long_the_nearest_have_room_first(root: Path) -> None:

@@ -191,7 +191,7 @@ async def test_what_is_wrong_with_a_file_is_said_once(project: Path, tmp_path: P
     ran = await run([read("sub/one.txt"), read("sub/two.txt"), "done"], **equipment(project, hooks=hooks))
     assert blocks_told(ran) == [[], []]
     assert said == [
-        f"{project}/sub/AGENTS.md: it is a link that leads out of the project; the model is not told of it"
+        f"{project}/sub/AGENTS.md: it is a link to a file outside the project; the model does not get it"
     ]
 
 

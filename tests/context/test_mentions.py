@@ -56,9 +56,9 @@ def test_a_file_is_shown_as_read_shows_it(work: Path, prompt: str) -> None:
 @pytest.mark.parametrize(
     ("mention", "lines"),
     [
-        ("@src/a.py:2-3", "2\ttwo\n3\tthree\n[lines 2-3 of 4; use offset=4 to go on]"),
-        ("@src/a.py#L2-L3", "2\ttwo\n3\tthree\n[lines 2-3 of 4; use offset=4 to go on]"),
-        ("@src/a.py#L2-3.", "2\ttwo\n3\tthree\n[lines 2-3 of 4; use offset=4 to go on]"),
+        ("@src/a.py:2-3", "2\ttwo\n3\tthree\n[lines 2-3 of 4; use offset=4 to continue]"),
+        ("@src/a.py#L2-L3", "2\ttwo\n3\tthree\n[lines 2-3 of 4; use offset=4 to continue]"),
+        ("@src/a.py#L2-3.", "2\ttwo\n3\tthree\n[lines 2-3 of 4; use offset=4 to continue]"),
         ('@"src/a.py":3-4', "3\tthree\n4\tfour"),
         ("@src/a.py:4", "4\tfour"),
         ("@src/a.py:4:17:", "4\tfour"),
@@ -128,7 +128,7 @@ def test_a_large_directory_shows_its_upper_levels(work: Path, monkeypatch: pytes
     assert shown("@src", work)[0].splitlines()[1:] == [
         "a.py",
         "deep/",
-        "[2 of 3 entries: use ls or find for the others]",
+        "[2 of 3 entries: use ls or find for more]",
     ]
 
 
@@ -156,8 +156,8 @@ def test_what_cannot_be_shown_is_said(work: Path) -> None:
     (work / "x.bin").write_bytes(b"\0\1")
     found = with_mentions("@x.bin @src/a.py:3-2", work)
     assert found.blocks == ()
-    assert "@x.bin is not shown: x.bin is binary" in found.notices[0]
-    assert found.notices[1] == "@src/a.py is not shown: line 2 comes before line 3"
+    assert "@x.bin is not attached: x.bin is binary" in found.notices[0]
+    assert found.notices[1] == "@src/a.py is not attached: line 2 comes before line 3"
 
 
 def test_together_they_stay_within_a_bound(work: Path) -> None:
@@ -166,7 +166,7 @@ def test_together_they_stay_within_a_bound(work: Path) -> None:
     found = with_mentions(" ".join(f"@{number}.txt" for number in range(6)), work)
     assert sum(len(one.text) for one in found.blocks if isinstance(one, Text)) < mentions.MOST_TEXT + 1000
     assert [notice.partition(" ")[0] for notice in found.notices] == ["@4.txt", "@5.txt"]
-    assert text_of(found.blocks[-1:]) == "5.txt is not shown here, since it would be too much: use read or ls"
+    assert text_of(found.blocks[-1:]) == "5.txt is not included here because it is too large: use read or ls"
 
 
 def test_each_is_shown_once_and_known_by_its_digest(work: Path) -> None:

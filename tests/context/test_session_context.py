@@ -437,7 +437,10 @@ async def test_a_fence_that_fails_is_reported_and_left_out() -> None:
 
     ran = await run(["done"], context=context(4000, fences=[ContextProvider("memory", broken)]))
     assert ran.status == "completed"
-    assert any("the fence memory failed: ValueError: no memory" in one.text for one in ran.all(events.Warned))
+    assert any(
+        "the context provider memory failed: ValueError: no memory" in one.text
+        for one in ran.all(events.Warned)
+    )
 
 
 async def test_files_of_earlier_compactions_are_carried_on() -> None:

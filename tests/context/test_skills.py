@@ -110,7 +110,7 @@ def test_a_projects_skill_is_left_out_until_it_is_trusted(root: Path, own: Path)
     assert [(one.name, one.path) for one in skills.to_trust] == [("other", other), ("release", theirs)]
     assert skills.problems == ()
     assert skills.notices == (
-        f"skills of this project are left out until you look at them and say "
+        f"skills of this project are not used until you review them and run "
         f"`ostler trust {quote(str(root))}`: other, release",
     )
     assert find(root, own).found["release"].description == "theirs"
@@ -134,7 +134,7 @@ def test_a_name_has_its_rules(name: str, folder: str, root: Path) -> None:
     path = write(root, name, folder=folder)
     skills = find(root, root)
     assert skills.found == {}
-    assert only_problem(skills, path).endswith("; the skill is left out")
+    assert only_problem(skills, path).endswith("; the skill is ignored")
 
 
 @pytest.mark.parametrize("name", ["a", "7", "a-b-c", "x" * 64, "0-9"])
@@ -150,7 +150,7 @@ def test_names_within_the_rules(name: str, root: Path) -> None:
         ("description:", "it has no `description`"),
         ("description: '  '", "it has no `description`"),
         ("description: [a]", "it has no `description`"),
-        ("description: " + "x" * 1025, "its description has 1025 characters, and may have 1024"),
+        ("description: " + "x" * 1025, "its description has 1025 characters; the limit is 1024"),
         ("description: [a", "line 3: "),
     ],
 )
@@ -192,10 +192,10 @@ def test_files_that_cannot_be_used_are_left_out_each_with_its_reason(root: Path,
     skills = find(root)
     assert (skills.found, skills.to_trust) == ({}, ())
     assert [problem.removeprefix(f"{place}/") for problem in skills.problems] == [
-        "folder/SKILL.md: it is not a file; the skill is left out",
-        "latin/SKILL.md: it is not UTF-8; the skill is left out",
-        "long/SKILL.md: it is larger than 64 KiB; the skill is left out",
-        "out/SKILL.md: it is a link that leads out of the project; the skill is left out",
+        "folder/SKILL.md: it is not a file; the skill is ignored",
+        "latin/SKILL.md: it is not UTF-8; the skill is ignored",
+        "long/SKILL.md: it is larger than 64 KiB; the skill is ignored",
+        "out/SKILL.md: it is a link to a file outside the project; the skill is ignored",
     ]
 
 
@@ -269,7 +269,7 @@ def test_at_most_fifty_files_are_told_of(root: Path) -> None:
     for number in range(60):
         (path.parent / f"{number:02}.txt").write_text("")
     *_, last, more = activated(find(root, root).found["big"], root).splitlines()
-    assert (last, more) == ("big/49.txt", "[there are more: list the folder]")
+    assert (last, more) == ("big/49.txt", "[more files: list the folder]")
 
 
 async def test_a_projects_skill_that_changed_after_it_was_found_is_refused(root: Path, own: Path) -> None:
@@ -281,12 +281,10 @@ async def test_a_projects_skill_that_changed_after_it_was_found_is_refused(root:
     tool = SkillTool(skills.for_model)
     told = await tool.run(tool.validate({"name": "mine"}), FakeToolContext(cwd=root))
     assert "And more." in text_of(told.content)
-    with pytest.raises(
-        ToolFailed, match="has changed: its user must look at it and say `ostler trust` again"
-    ):
+    with pytest.raises(ToolFailed, match="has changed: the user must review it and run `ostler trust` again"):
         await tool.run(tool.validate({"name": "theirs"}), FakeToolContext(cwd=root))
     mine.unlink()
-    with pytest.raises(ToolFailed, match="is not there any more"):
+    with pytest.raises(ToolFailed, match="no longer exists"):
         await tool.run(tool.validate({"name": "mine"}), FakeToolContext(cwd=root))
 
 
@@ -302,7 +300,7 @@ def test_a_prompt_can_begin_with_a_skill(root: Path) -> None:
 def test_a_prompt_with_a_skill_that_is_not_there_says_what_to_do(root: Path) -> None:
     path = write(root / ".agents/skills", "theirs")
     skills = find(root, distrusted=[path])
-    with pytest.raises(UsageError, match="is this project's: look at it and say `ostler trust "):
+    with pytest.raises(UsageError, match="belongs to this project: review it and run `ostler trust "):
         expand_skill("/skill:theirs go", skills, root)
     with pytest.raises(UsageError, match="there is no skill 'no'; the skills are: none"):
         expand_skill("/skill:no", skills, root)

@@ -389,4 +389,4 @@ def test_a_projects_link_may_not_lead_out_of_it(tmp_path: Path) -> None:
     place = tmp_path / "p/.ostler/prompts"
     place.mkdir(parents=True)
     (place / "r.md").symlink_to(secret)
-    assert "leads out of the project" in find(tmp_path).unusable["r"]
+    assert "a link to a file outside the project" in find(tmp_path).unusable["r"]

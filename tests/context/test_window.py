@@ -8,15 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostler.context.policy import ContextPolicy, merged
-from ostler.context.window import (
-    Conversation,
-    Tally,
-    Window,
-    conversation,
-    has_calls_without_results,
-    kept_results,
-    plan,
-)
+from ostler.context.selection import Conversation, has_calls_without_results, plan, required_entries
+from ostler.context.window import Tally, Window, conversation
 from ostler.core.transcript import Transcript
 from ostler.schema.messages import Message, Reasoning, Text, ToolCall, ToolResult
 
@@ -101,9 +94,9 @@ def test_a_plan_fits_or_keeps_only_what_it_must(history: Any, policy: ContextPol
         assert [one for one in there if one.name == tool] == [one for one in told_so if one.name == tool]
     if sum(planned.counts) > room:  # then nothing but what must be kept is left, and the newest
         left = Conversation(planned.messages, planned.sources, planned.counts, prompts, words, steers)
-        rules = [one.rule for one in kept_results(left, policy)]
+        rules = [one.rule for one in required_entries(left, policy)]
         assert "newest" not in rules[:-1]
-        assert sum(one.tokens for one in kept_results(left, policy)) == sum(planned.counts)
+        assert sum(one.tokens for one in required_entries(left, policy)) == sum(planned.counts)
     assert plan(told, policy, room) == planned
     for one in planned.decisions:
         assert one.after < one.before

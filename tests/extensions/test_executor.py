@@ -89,7 +89,7 @@ async def test_whatever_raises_is_told_with_its_extension_and_its_line_and_all_e
             await test.command("/failing")
         assert await test.command("/all") == "word seen"
         assert "the default" in await test.face.screen()
-        assert await test.host.completions(test.session.id, "failing", "") == []
+        assert await test.host.ui.completions(test.session.id, "failing", "") == []
         await test.press("f5", "a")
         assert await test.face.call("look", {}, "a tree") == "look\na tree"
         assert "plain" in test.prints

@@ -73,7 +73,7 @@ async def test_values_keep_their_types_and_the_last_one_counts() -> None:
     assert state.get("missing", 7) == 7
     with pytest.raises(KeyError):
         del state["missing"]
-    with pytest.raises(UsageError, match="None cannot be kept"):
+    with pytest.raises(UsageError, match="None cannot be stored"):
         state["n"] = None
     with pytest.raises(TypeError):
         state["n"] = object()

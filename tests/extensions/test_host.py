@@ -161,7 +161,7 @@ async def test_the_lease_is_kept_while_a_command_or_a_shortcut_works(monkeypatch
     await session.advance()
     (ran,) = await facts_of(session, "command_ran")
     assert (ran.text, ran.failed) == ("done", False)
-    assert await host.shortcut(session.id, "f5")
+    assert await host.ui.shortcut(session.id, "f5")
     assert session.state.extension_state == {"slow": {"done": True}}
     await session.close()
 
@@ -344,9 +344,9 @@ async def test_a_command_completes_what_is_typed_behind_it() -> None:
         ostler.command("plain")(lambda arguments: arguments)
 
     session, host = await session_with(ScriptedModel([]), extension("mine", setup))
-    assert await host.completions(session.id, "/deploy", "a") == ["a-one", "a-two"]
+    assert await host.ui.completions(session.id, "/deploy", "a") == ["a-one", "a-two"]
     for command, typed in (("deploy", "bad"), ("deploy", "text"), ("plain", "a"), ("nothing", "a")):
-        assert await host.completions(session.id, command, typed) == []
+        assert await host.ui.completions(session.id, command, typed) == []
     (warned,) = await facts_of(session, "warned")
     assert "the extension mine failed in completing /deploy: ValueError: no" in warned.text
     await session.close()

@@ -108,7 +108,7 @@ async def test_a_fence_that_fails_is_reported_with_its_extension_and_left_out(
     (warned,) = await facts_of(session, "warned")
     assert warned.about == "extension" and warned.details["extension"] == "elephant"
     expected = {"raises": "ValueError: no memory (", "nonsense": "it returned 42, not a text ("}
-    assert warned.text.startswith("the extension elephant failed in the fence memory: ")
+    assert warned.text.startswith("the extension elephant failed in the context provider memory: ")
     assert expected.get(how, "took longer than 0.05 s (") in warned.text
     assert "test_host_context_providers.py:" in warned.text
     assert "memory" not in str(list(model.requests[0].transcript))
@@ -187,12 +187,12 @@ async def test_the_first_who_brings_a_kind_has_it_and_the_host_before_all() -> N
         await session.prompt(as_content("go"))
         assert f"<memory>\n{told}\n</memory>" in model.requests[0].system
         await session.close()
-    taken = "the extension {} brings a fence 'memory', but that name is taken"
+    taken = "the extension {} registers a context provider 'memory', but that name is taken"
     assert said == [taken.format("two"), taken.format("two"), taken.format("one")]
 
 
 def test_a_fence_that_makes_no_sense_is_an_error_of_its_extension() -> None:
-    with pytest.raises(UsageError, match="a fence's kind"):
+    with pytest.raises(UsageError, match="a context provider's kind"):
         extension("bad", lambda ostler: ostler.context_provider("Bad Kind")(lambda request: ""))
 
 
@@ -200,4 +200,4 @@ def test_what_an_extension_brings_is_listed_with_its_fences(tmp_path: Path) -> N
     file = tmp_path / "mine.py"
     file.write_text('def setup(ostler):\n    ostler.context_provider("memory")(lambda request: "tea")\n')
     (tried,) = try_loading([DiscoveredExtension("mine", "option", file, "file")], tmp_path)
-    assert (tried.standing, tried.fences) == ("loaded", ("memory",))
+    assert (tried.state, tried.fences) == ("loaded", ("memory",))

@@ -14,7 +14,7 @@ from ostler.schema.errors import NoModel, UsageError
 from ostler.schema.events import Warned
 from ostler.schema.messages import Message, Text, user
 from ostler.testkit.vendors import FakeVendor, turn
-from tests.models.wires.wire_cases import KEY, WIRES, answer_of, request_of
+from tests.models.wires.wire_cases import KEY, WIRES, answer_of, load_model, request_of
 
 
 @pytest.mark.parametrize("name", [name for name in PROVIDERS if name != "gguf"])
@@ -122,14 +122,24 @@ async def test_without_a_key_none_is_sent(wire: str) -> None:
 
 def test_what_is_peculiar_to_a_provider_is_in_its_requests() -> None:
     def body(name: str, wire: Wire | None = None, **fields: object) -> dict[str, object]:
-        model = make_model(name, api_key=KEY, environment={}, wire=wire)
-        return json.loads(model.body(request_of(user("Hi"), **fields)))  # type: ignore[attr-defined]
+        model = load_model(name, api_key=KEY, environment={}, wire=wire)
+        return json.loads(model.body(request_of(user("Hi"), **fields)))  # type: ignore[no-any-return]
 
     assert "stream_options" not in body("mistral/x") and "stream_options" in body("groq/x")
     assert body("ollama/x", reasoning="off")["reasoning_effort"] == "none"
     assert "reasoning_effort" not in body("groq/x", reasoning="off")
     assert body("openai/gpt-5.1", reasoning="off", wire="chat")["reasoning_effort"] == "none"
     assert body("openai/x", reasoning="high", wire="chat")["reasoning_effort"] == "high"
+
+
+def test_naming_a_model_loads_no_wire_and_no_transport() -> None:
+    program = (
+        "import sys; from ostler.models.factory import make_model; make_model('openai/x', api_key='k');"
+        "print([name for name in sys.modules if name.startswith(('ostler.models.wires', "
+        "'ostler.models.endpoint', 'ostler.models.transport', 'ostler.models.http_client'))])"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
 
 
 def test_naming_a_model_loads_no_http_library() -> None:

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from ostler.core.model import ReasoningLevel
 from ostler.models.catalogue import Catalogue, ModelInfo
-from ostler.models.factory import make_model
 from ostler.models.families import LEVELS, Level, Levels, nearest
 from ostler.models.providers import PROVIDERS, Wire
-from tests.models.wires.wire_cases import KEY, READ, request_of
+from tests.models.wires.wire_cases import KEY, READ, load_model, request_of
 
 ASKED: tuple[ReasoningLevel, ...] = get_args(ReasoningLevel)
 REASONING = [
@@ -23,7 +22,7 @@ REASONING = [
 
 
 def model_of(name: str, **options: Any) -> Any:
-    return make_model(name, **{"api_key": KEY, "environment": {}, **options})
+    return load_model(name, **{"api_key": KEY, "environment": {}, **options})
 
 
 def level_in(body: dict[str, Any]) -> str | None:
@@ -86,7 +85,7 @@ def test_no_model_of_the_catalogue_is_asked_for_a_level_that_it_does_not_have(pr
             request = request_of(reasoning=asked)
             sent = level_in(json.loads(model.body(request)))
             assert sent in info.reasoning_levels or is_known_better(info, sent), (info.name, asked, sent)
-            assert bool(model._shortfalls(request)) == (sent != asked), (info.name, asked, sent)
+            assert bool(model._unsupported(request)) == (sent != asked), (info.name, asked, sent)
 
 
 def is_known_better(info: ModelInfo, sent: str | None) -> bool:
@@ -108,7 +107,7 @@ def is_known_better(info: ModelInfo, sent: str | None) -> bool:
 def test_a_level_that_is_not_the_one_asked_for_is_told(
     name: str, wire: Wire | None, asked: str, sentence: str
 ) -> None:
-    assert model_of(name, wire=wire)._shortfalls(request_of(reasoning=asked)) == [f"{name} {sentence}"]
+    assert model_of(name, wire=wire)._unsupported(request_of(reasoning=asked)) == [f"{name} {sentence}"]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +122,7 @@ def test_a_level_that_is_not_the_one_asked_for_is_told(
     ],
 )
 def test_a_level_that_is_had_is_not_talked_about(name: str, asked: str | None) -> None:
-    assert model_of(name)._shortfalls(request_of(reasoning=asked)) == []
+    assert model_of(name)._unsupported(request_of(reasoning=asked)) == []
 
 
 def test_a_model_that_is_known_to_reason_and_cannot_be_told_not_to_is_named() -> None:
@@ -131,7 +130,7 @@ def test_a_model_that_is_known_to_reason_and_cannot_be_told_not_to_is_named() ->
     for name in ("lmstudio/mine", "azure/mine"):
         model = model_of(name, base_url="http://127.0.0.1:1/v1", catalogue=catalogue)
         told = f"nobody knows how {name} is stopped from reasoning; it is not asked to"
-        assert model._shortfalls(request_of(reasoning="off")) == [told]
+        assert model._unsupported(request_of(reasoning="off")) == [told]
 
 
 @pytest.mark.parametrize(
@@ -149,8 +148,8 @@ def test_a_model_that_is_known_to_reason_and_cannot_be_told_not_to_is_named() ->
 def test_a_tool_that_stops_the_reasoning_is_told(name: str, level: str | None, told: bool) -> None:
     request = request_of(tools=(READ,), tool_choice="read", reasoning=level)
     sentence = f"{name} cannot reason while it is made to call a tool; it is asked not to"
-    assert model_of(name)._shortfalls(request) == ([sentence] if told else [])
-    assert sentence not in model_of(name)._shortfalls(request_of(tools=(READ,), reasoning=level))
+    assert model_of(name)._unsupported(request) == ([sentence] if told else [])
+    assert sentence not in model_of(name)._unsupported(request_of(tools=(READ,), reasoning=level))
 
 
 def test_a_limit_that_is_raised_to_make_room_for_reasoning_is_told() -> None:
@@ -158,17 +157,17 @@ def test_a_limit_that_is_raised_to_make_room_for_reasoning_is_told() -> None:
     request = request_of(reasoning="low", max_output_tokens=1000)
     assert json.loads(model.body(request))["max_tokens"] == 6144
     told = "anthropic/claude-sonnet-4-5 needs room to reason; its answer may have 6,144 tokens"
-    assert model._shortfalls(request) == [told]
-    assert model._shortfalls(request_of(reasoning="low", max_output_tokens=9000)) == []
-    assert model._shortfalls(request_of(reasoning="low")) == []
+    assert model._unsupported(request) == [told]
+    assert model._unsupported(request_of(reasoning="low", max_output_tokens=9000)) == []
+    assert model._unsupported(request_of(reasoning="low")) == []
 
 
 def test_a_named_tool_that_becomes_any_tool_is_told() -> None:
     request = request_of(tools=(READ,), tool_choice="read")
     told = "lmstudio/mine cannot be made to call read; it is made to call any tool"
-    assert model_of("lmstudio/mine")._shortfalls(request) == [told]
-    assert model_of("lmstudio/mine")._shortfalls(request_of(tools=(READ,), tool_choice="required")) == []
-    assert model_of("vllm/mine")._shortfalls(request) == []
+    assert model_of("lmstudio/mine")._unsupported(request) == [told]
+    assert model_of("lmstudio/mine")._unsupported(request_of(tools=(READ,), tool_choice="required")) == []
+    assert model_of("vllm/mine")._unsupported(request) == []
 
 
 @pytest.mark.parametrize("wire", ["responses", "chat"])

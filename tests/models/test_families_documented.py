@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from ostler.models.factory import make_model
-from tests.models.wires.wire_cases import KEY, request_of
+from tests.models.wires.wire_cases import KEY, load_model, request_of
 from tests.support.paths import DOCS
 
 PAGE = DOCS / "models.md"
@@ -30,7 +29,7 @@ def test_the_table_has_a_row_for_every_wire() -> None:
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
 def test_a_model_is_sent_what_its_row_says(row: list[str]) -> None:
     name, path, *expected = (cell.strip("`") for cell in row)
-    model: Any = make_model(name, api_key=KEY, environment={})
+    model: Any = load_model(name, api_key=KEY, environment={})
     sent = []
     for level in HEAD[2:]:
         body = json.loads(model.body(request_of(reasoning=level.strip("`"))))

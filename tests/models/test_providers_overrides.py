@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from ostler.models.catalogue import Catalogue, ModelProfile
-from ostler.models.factory import make_model
 from ostler.models.providers import ProviderSettings, Wire, configured_providers
 from ostler.schema.messages import File, Image, Message, Text, ToolCall, ToolResult, user
 from ostler.schema.usage import Usage
 from ostler.testkit.vendors import FakeVendor, turn
-from tests.models.wires.wire_cases import KEY, READ, answer_of, request_of
+from tests.models.wires.wire_cases import KEY, READ, answer_of, load_model, request_of
 
 NAMES: dict[Wire, str] = {
     "anthropic": "anthropic/claude-sonnet-5-5",
@@ -28,7 +27,7 @@ every_wire = pytest.mark.parametrize("wire", NAMES)
 
 def model_of(wire: Wire, **said: Any) -> Any:
     catalogue = Catalogue({NAMES[wire]: said}) if said else None
-    return make_model(NAMES[wire], api_key=KEY, environment={}, catalogue=catalogue)
+    return load_model(NAMES[wire], api_key=KEY, environment={}, catalogue=catalogue)
 
 
 def body_of(model: Any, *messages: Message, **fields: Any) -> dict[str, Any]:
@@ -53,8 +52,8 @@ def test_a_model_that_does_not_reason_is_told_nothing_about_reasoning(wire: Wire
     for level in (None, "off", "low", "high"):
         assert reasoning_in(body_of(model, reasoning=level)) == {}
     told = f"{model.name} takes no level of reasoning; it is asked without one"
-    assert model._shortfalls(request_of(reasoning="high")) == [told]
-    assert model._shortfalls(request_of(reasoning="off")) == []
+    assert model._unsupported(request_of(reasoning="high")) == [told]
+    assert model._unsupported(request_of(reasoning="off")) == []
 
 
 LOWEST: dict[Wire, Any] = {
@@ -76,14 +75,14 @@ def test_a_model_is_asked_only_for_the_levels_that_are_listed(wire: Wire) -> Non
     model = model_of(wire, reasoning_levels=["off", "low"])
     assert reasoning_in(body_of(model, reasoning="high")) == LOWEST[wire]
     told = f"{model.name} cannot reason at the level high; it is asked for low"
-    assert model._shortfalls(request_of(reasoning="high")) == [told]
+    assert model._unsupported(request_of(reasoning="high")) == [told]
 
 
 def test_a_model_that_is_said_to_have_no_level_but_off_is_asked_not_to_reason() -> None:
     model = model_of("anthropic", reasoning_levels=["off"])
     assert body_of(model, reasoning="high")["thinking"] == {"type": "disabled"}
     told = f"{model.name} cannot reason at the level high; it is asked not to"
-    assert model._shortfalls(request_of(reasoning="high")) == [told]
+    assert model._unsupported(request_of(reasoning="high")) == [told]
 
 
 @every_wire
@@ -93,8 +92,8 @@ def test_a_model_that_takes_no_tools_is_offered_none(wire: Wire) -> None:
     assert body_of(model_of(wire), **asked).keys() & offered >= {"tools"}
     model = model_of(wire, tools=False)
     assert not body_of(model, **asked).keys() & offered
-    assert model._shortfalls(request_of(**asked)) == [f"{model.name} takes no tools; it is offered none"]
-    assert model._shortfalls(request_of()) == []
+    assert model._unsupported(request_of(**asked)) == [f"{model.name} takes no tools; it is offered none"]
+    assert model._unsupported(request_of()) == []
 
 
 @every_wire
@@ -109,11 +108,11 @@ def test_what_a_model_cannot_see_is_replaced_by_a_word_and_told(wire: Wire) -> N
     assert "UElY" not in body and "UERG" not in body
     assert body.count("[an image of type image/png, which this model cannot be shown]") == 2
     assert body.count("[the file 'a.pdf' of type application/pdf, which this model cannot be shown]") == 1
-    assert blind._shortfalls(request_of(*messages[:1])) == [
+    assert blind._unsupported(request_of(*messages[:1])) == [
         f"{blind.name} is not shown an image of type image/png",
         f"{blind.name} is not shown the file 'a.pdf' of type application/pdf",
     ]
-    assert len(blind._shortfalls(request_of(*messages))) == 1
+    assert len(blind._unsupported(request_of(*messages))) == 1
 
 
 @every_wire
@@ -149,7 +148,7 @@ def test_a_picture_in_an_answer_is_left_out_for_a_model_that_sees_nothing() -> N
     ],
 )
 def test_images_are_shown_to_those_who_are_known_to_see(name: str, said: dict[str, Any], shown: bool) -> None:
-    model: Any = make_model(name, api_key=KEY, environment={}, catalogue=Catalogue({name: said}))
+    model: Any = load_model(name, api_key=KEY, environment={}, catalogue=Catalogue({name: said}))
     assert (b"UElY" in model.body(request_of(user("Look", PICTURE)))) == shown
 
 
@@ -167,7 +166,7 @@ def test_settings_in_code_go_before_what_the_user_and_the_catalogue_say(wire: Wi
         input=("text", "image"), reasons=True, reasoning_levels=("low",), tools=True, output_limit=50
     )
     said = {"input": ["text"], "reasoning": False, "reasoning_levels": ["high"], "tools": False}
-    model: Any = make_model(
+    model: Any = load_model(
         NAMES[wire],
         api_key=KEY,
         environment={},
@@ -198,7 +197,7 @@ def test_a_deployment_of_any_name_is_what_the_user_says(
     name: str, said: dict[str, Any], level: str | None, fields: Any
 ) -> None:
     catalogue = Catalogue({name: {"reasoning": True} | said if "gpt" in name and said else said})
-    model: Any = make_model(
+    model: Any = load_model(
         name, api_key=KEY, base_url="https://mine.example/openai/v1", environment={}, catalogue=catalogue
     )
     sent = reasoning_in(body_of(model, reasoning=level))
@@ -220,7 +219,7 @@ async def test_the_users_prices_go_before_those_of_a_server_that_does_not_charge
     provider = name.partition("/")[0]
     async with FakeVendor([turn("ok", usage=Usage(1, 2))]) as vendor:
         settings = ProviderSettings(base_url=vendor.chat_url, charges=charges)
-        model: Any = make_model(
+        model: Any = load_model(
             name,
             api_key=KEY,
             environment={},
@@ -242,7 +241,7 @@ def test_a_provider_like_another_has_its_models() -> None:
     catalogue = Catalogue({"proxy/claude-opus-5": {"output_limit": 5}})
 
     def body(name: str, **fields: Any) -> dict[str, Any]:
-        model: Any = make_model(name, api_key=KEY, environment={}, providers=providers, catalogue=catalogue)
+        model: Any = load_model(name, api_key=KEY, environment={}, providers=providers, catalogue=catalogue)
         return body_of(model, **fields)
 
     assert body("proxy/claude-opus-5", reasoning="off")["thinking"] == {"type": "disabled"}

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ostler.models.factory import make_model
 from ostler.models.providers import PROVIDERS, ProviderSettings, Wire, configured_providers
 from ostler.schema.messages import File, Image, Message, Text, ToolCall, ToolResult, user
 from ostler.testkit.vendors import FakeVendor, turn
-from tests.models.wires.wire_cases import KEY, READ, answer_of, request_of
+from tests.models.wires.wire_cases import KEY, READ, answer_of, load_model, request_of
 
 LONG_ID = "call_" + "x" * 50
 MESSAGES = (
@@ -118,7 +117,7 @@ USUAL = {"model", "stream", "stream_options", "messages", "tools", "tool_choice"
 
 
 def body_of(name: str, wire: Wire | None = None, **fields: Any) -> dict[str, Any]:
-    model: Any = make_model(name, api_key=KEY, environment={}, wire=wire)
+    model: Any = load_model(name, api_key=KEY, environment={}, wire=wire)
     asked = {"tools": (READ,), "tool_choice": "read", "max_output_tokens": 50}
     body: dict[str, Any] = json.loads(model.body(request_of(*MESSAGES, **asked | fields)))
     return body
@@ -149,7 +148,7 @@ async def test_azure_is_asked_under_the_path_of_its_endpoint_with_the_bare_key()
     async with FakeVendor([turn("ok"), turn("ok")]) as vendor:
         for endpoint in (vendor.anthropic_url, f"{vendor.anthropic_url}/openai/v1/"):
             environment = {"AZURE_OPENAI_API_KEY": KEY, "AZURE_OPENAI_ENDPOINT": endpoint}
-            model: Any = make_model("azure/mine", environment=environment)
+            model: Any = load_model("azure/mine", environment=environment)
             assert (await answer_of(model, request_of())).done.stop_reason == "end"
             await model.aclose()
         for received in vendor.requests:
@@ -172,7 +171,7 @@ async def test_the_address_of_a_known_provider_may_be_configured(
     async with FakeVendor([turn("ok")]) as vendor:
         address = f"{vendor.anthropic_url}{path.partition('/v1')[0]}/v1"
         configured = {name: ProviderSettings(base_url=address, **settings)}
-        model: Any = make_model(
+        model: Any = load_model(
             f"{name}/m",
             api_key=KEY,
             environment={"AZURE_OPENAI_ENDPOINT": "http://127.0.0.1:1"},
@@ -196,7 +195,7 @@ async def test_what_was_said_of_the_wire_holds_at_any_address(
     configured: Wire | None, wire: Wire | None, path: str, how: str
 ) -> None:
     async with FakeVendor([turn("ok")]) as vendor:
-        model: Any = make_model(
+        model: Any = load_model(
             "openai/m",
             api_key=KEY,
             wire=wire,
@@ -210,8 +209,8 @@ async def test_what_was_said_of_the_wire_holds_at_any_address(
 
 
 def test_openai_itself_is_asked_over_responses_unless_chat_is_said() -> None:
-    own, chat = (make_model("openai/m", api_key=KEY, environment={}, wire=wire) for wire in (None, "chat"))  # type: ignore[arg-type]
+    own, chat = (load_model("openai/m", api_key=KEY, environment={}, wire=wire) for wire in (None, "chat"))  # type: ignore[arg-type]
     assert (type(own).__name__, type(chat).__name__) == ("ResponsesModel", "ChatModel")
     configured = configured_providers({"openai": ProviderSettings(wire="chat")})
-    model = make_model("openai/m", api_key=KEY, environment={}, providers=configured)
+    model = load_model("openai/m", api_key=KEY, environment={}, providers=configured)
     assert type(model).__name__ == "ChatModel"

@@ -256,7 +256,7 @@ def test_a_file_that_cannot_be_used_is_told(tmp_path: Path, project: Path) -> No
         "binary.md: it is not UTF-8",
         "folder.md: it is not a file",
         "large.md: it is larger than 256 KiB",
-        "link.md: it is a link that leads out of the project",
+        "link.md: it is a link to a file outside the project",
         "nowhere.md: it is not a file",
         "pipe.md: it is not a file",
         "plain.md: it has no `description`, which says when to use it",

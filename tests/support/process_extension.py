@@ -65,7 +65,7 @@ async def loaded(
     folder: Path, script: str, *, limits: Limits | None = None, **options: Any
 ) -> ProcessExtension:
     extension = await load_process_extension(written(folder, script, **options), "host", limits=limits)
-    assert (extension.standing, extension.problem) == ("loaded", "")
+    assert (extension.status, extension.problem) == ("loaded", "")
     assert isinstance(extension, ProcessExtension)
     return extension
 

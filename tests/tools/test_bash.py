@@ -139,12 +139,12 @@ async def test_long_output_is_cut_at_its_beginning_and_kept_whole(context: FakeT
     assert rows == [str(n) for n in range(30001 - len(rows), 30001)]
     assert len(rows) == 2000
     assert header.startswith("[the last 2000 of 30000 lines, 11.7 KiB of 164.9 KiB")
-    assert header.endswith(f"for the whole read blob:out_{context.call}]")
+    assert header.endswith(f"; read blob:out_{context.call} for all of it]")
     assert isinstance(outcome, Ok) and outcome.details and outcome.details["truncated"]
     whole = "".join(f"{n}\n" for n in range(1, 30001))
     assert context.output_text == whole
     again = await run_tool(read, {"path": f"blob:out_{context.call}", "limit": 1}, context)
-    assert result_text(again) == "1\t1\n[lines 1-1 of 30000; use offset=2 to go on]"
+    assert result_text(again) == "1\t1\n[lines 1-1 of 30000; use offset=2 to continue]"
 
 
 async def test_the_result_stays_within_its_limits(context: FakeToolContext) -> None:

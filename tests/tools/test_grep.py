@@ -242,7 +242,7 @@ async def test_a_search_in_python_stops_when_told(tmp_path: Path) -> None:
 async def test_a_pattern_that_takes_for_ever_is_ended_and_nobody_waits_for_it(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a" * 60 + "b\n")
     request = SearchRequest(pattern="(a+)+$", root=tmp_path)
-    with pytest.raises(ToolFailed, match=r"took longer than 0\.3 s: take a simpler pattern"):
+    with pytest.raises(ToolFailed, match=r"took longer than 0\.3 s: use a simpler pattern"):
         await search_in_child(request, FakeToolContext(tmp_path), time_limit=0.3)
 
 

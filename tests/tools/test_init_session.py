@@ -58,7 +58,7 @@ async def test_the_whole_of_a_cut_output_is_read_where_the_result_says(
     tmp_path: Path, store: SqliteStore
 ) -> None:
     def read_what_it_names(request: ModelRequest) -> Call:
-        named = re.search(r"read (blob:\S+)\]", last_result(request))
+        named = re.search(r"read (blob:\S+) for", last_result(request))
         assert named
         return Call("read", {"path": named[1], "limit": 1})
 
@@ -68,7 +68,7 @@ async def test_the_whole_of_a_cut_output_is_read_where_the_result_says(
         store,
     )
     assert told[0].endswith("\n30000\n")
-    assert told[1] == "1\t1\n[lines 1-1 of 30000; use offset=2 to go on]"
+    assert told[1] == "1\t1\n[lines 1-1 of 30000; use offset=2 to continue]"
 
 
 async def test_what_was_read_is_known_after_the_session_is_reopened(
@@ -90,7 +90,7 @@ async def test_what_was_read_is_known_after_the_session_is_reopened(
         session,
     )
     assert told[-2].startswith("edited kept")
-    assert told[-1] == "changed has changed since this session last read it: read it again, then change it"
+    assert told[-1] == "changed has changed since you last read it: read it again, then change it"
     assert (work / "kept").read_text() == "two\n"
     assert (work / "changed").read_text() == "one more\n"
 

@@ -147,7 +147,7 @@ def bomb(width: int, height: int) -> bytes:
 async def test_a_picture_that_would_fill_the_memory_is_refused(context: FakeToolContext, side: int) -> None:
     outcome = await read_bytes(context, bomb(side, side))
     assert isinstance(outcome, Failed)
-    assert f"{side}×{side} pixels, too many to unpack: make a smaller copy" in result_text(outcome)
+    assert f"{side}×{side} pixels, too many to decode: make a smaller copy" in result_text(outcome)
     assert "\n" not in result_text(outcome)
 
 

@@ -35,7 +35,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 async def test_some_lines_of_a_file_come_with_their_numbers(context: FakeToolContext) -> None:
     (context.cwd / "five.txt").write_text("1\n2\n3\n4\n5\n")
     outcome = await run_tool(read, {"path": "five.txt", "offset": 2, "limit": 2}, context)
-    assert result_text(outcome) == "2\t2\n3\t3\n[lines 2-3 of 5; use offset=4 to go on]"
+    assert result_text(outcome) == "2\t2\n3\t3\n[lines 2-3 of 5; use offset=4 to continue]"
     assert isinstance(outcome, Ok) and outcome.details is not None
     assert outcome.details | {"digest": ""} == {
         "path": "five.txt",
@@ -59,7 +59,7 @@ async def test_every_part_of_a_large_file_can_be_reached(context: FakeToolContex
     text = result_text(await run_tool(read, {"path": "large", "offset": 199_999}, context))
     assert text == "199999\tline 199999\n200000\tline 200000"
     first = result_text(await run_tool(read, {"path": "large"}, context))
-    assert first.endswith("2000\tline 2000\n[lines 1-2000 of 200000; use offset=2001 to go on]")
+    assert first.endswith("2000\tline 2000\n[lines 1-2000 of 200000; use offset=2001 to continue]")
 
 
 async def test_following_the_hints_shows_the_whole_file_once(context: FakeToolContext) -> None:
@@ -97,7 +97,7 @@ async def test_a_file_too_large_to_hash_is_read_only_as_far_as_needed(
     monkeypatch.setattr(read_module, "MAX_DIGESTED", 1000)
     (context.cwd / "huge").write_text("line\n" * 500_000)
     outcome = await run_tool(read, {"path": "huge", "limit": 3}, context)
-    assert result_text(outcome).endswith("3\tline\n[lines 1-3; more follow; use offset=4 to go on]")
+    assert result_text(outcome).endswith("3\tline\n[lines 1-3; more follow; use offset=4 to continue]")
     assert isinstance(outcome, Ok) and outcome.details
     assert outcome.details["total_lines"] is None
     assert outcome.details["digest"].startswith("2500000@")
@@ -218,14 +218,15 @@ async def test_a_kept_output_is_read_in_the_same_way(context: FakeToolContext) -
     context.blobs["out_call_1"] = "".join(f"row {n}\n" for n in range(1, 100_001)).encode()
     outcome = await run_tool(read, {"path": "blob:out_call_1", "offset": 70_000, "limit": 1}, context)
     assert (
-        result_text(outcome) == "70000\trow 70000\n[lines 70000-70000 of 100000; use offset=70001 to go on]"
+        result_text(outcome)
+        == "70000\trow 70000\n[lines 70000-70000 of 100000; use offset=70001 to continue]"
     )
 
 
 async def test_an_unknown_blob_is_a_clear_failure(context: FakeToolContext) -> None:
     outcome = await run_tool(read, {"path": "blob:nope"}, context)
     assert isinstance(outcome, Failed)
-    assert result_text(outcome) == "blob:nope: there is no kept output of that name"
+    assert result_text(outcome) == "blob:nope: there is no stored output with that id"
 
 
 async def test_a_missing_file_is_named_with_those_that_look_like_it(context: FakeToolContext) -> None:

@@ -38,7 +38,7 @@ def test_a_text_within_the_limits_is_kept_as_it_is(text: str, cuts: list[int]) -
     tail = Tail()
     for piece in pieces_of(text, cuts):
         tail.feed(piece)
-    kept = tail.kept()
+    kept = tail.truncated()
     assert kept.text == text
     assert not kept.truncated
 
@@ -52,18 +52,18 @@ def test_a_tail_never_exceeds_its_limits(
     tail = Tail(max_lines=max_lines, max_bytes=max_bytes, max_line=max_line)
     for piece in pieces_of(text, cuts):
         tail.feed(piece)
-    kept = tail.kept()
+    kept = tail.truncated()
     assert len(kept.text.encode()) <= max_bytes
     assert kept.lines <= max_lines
     assert kept.total_lines == text.count("\n") + (0 if text.endswith("\n") or not text else 1)
-    assert kept == tail_of(text, max_lines=max_lines, max_bytes=max_bytes, max_line=max_line).kept()
+    assert kept == tail_of(text, max_lines=max_lines, max_bytes=max_bytes, max_line=max_line).truncated()
 
 
 @given(TEXT, st.integers(1, 8), st.integers(10, 60))
 def test_a_tail_of_short_lines_is_the_end_of_the_text_from_the_start_of_a_line(
     text: str, max_lines: int, max_bytes: int
 ) -> None:
-    kept = tail_of(text, max_lines=max_lines, max_bytes=max_bytes).kept()
+    kept = tail_of(text, max_lines=max_lines, max_bytes=max_bytes).truncated()
     assert text.endswith(kept.text)
     if kept.cut_lines == 0 and kept.text != text:
         assert text[: len(text) - len(kept.text)].endswith("\n")
@@ -73,7 +73,7 @@ def test_a_tail_holds_little_however_much_it_was_fed() -> None:
     tail = Tail()
     for _ in range(2000):
         tail.feed("x" * 10_000)
-    kept = tail.kept()
+    kept = tail.truncated()
     assert len(kept.text) < 2100
     assert kept.text.endswith(f"[+{2000 * 10_000 - 2000} characters]")
     assert kept.truncated

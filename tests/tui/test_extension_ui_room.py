@@ -140,8 +140,8 @@ async def test_an_overlay_waits_behind_a_question_and_goes_with_its_extension() 
         assert (await first).value
         await terminal.see("╭─ Over")
         asked = asyncio.ensure_future(ui.input("a third?"))
-        attending = terminal.host.sessions[terminal.tui.conversation.session.id]
-        await attending.remove("demo", "reload")
+        extension_session = terminal.host.sessions[terminal.tui.conversation.session.id]
+        await extension_session.remove("demo", "reload")
         assert (await second).cancelled
         assert (await asked).cancelled
         await terminal.miss("╭─ Over")
@@ -157,9 +157,9 @@ async def test_two_extensions_that_want_the_same_place_have_it_one_after_the_oth
             context.ui.set_status("same", "rival")
 
     async with shown(beside=[extension("rival", rival)]) as terminal:
-        attending = terminal.host.sessions[terminal.tui.conversation.session.id]
+        extension_session = terminal.host.sessions[terminal.tui.conversation.session.id]
         await terminal.see("the rival's")
-        theirs = attending.channels["rival"].context.ui
+        theirs = extension_session.channels["rival"].context.ui
         terminal.context.ui.set_header("mine")
         theirs.set_header("theirs")
         terminal.context.ui.set_widget(Widget("same", "my own"))
@@ -168,7 +168,7 @@ async def test_two_extensions_that_want_the_same_place_have_it_one_after_the_oth
         for at in range(200):  # however they fight, the last one stands
             (theirs if at % 2 else terminal.context.ui).set_footer(f"foot {at}")
         await terminal.see("foot 199")
-        await attending.remove("rival")
+        await extension_session.remove("rival")
         await terminal.miss("theirs")
         await terminal.see("my own")
 

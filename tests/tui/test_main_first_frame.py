@@ -42,6 +42,7 @@ UNSEEN = {
     "http",
     "difflib",
     "ostler.core.loop",
+    "ostler.models.endpoint",
     "ostler.models.wires.chat_stream",
     "ostler.sessions.children",
     "ostler.tools.read",

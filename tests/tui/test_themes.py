@@ -322,7 +322,7 @@ def test_a_project_cannot_show_a_file_that_is_not_its_own(
     (project / ".ostler" / "themes" / "led-out.toml").symlink_to(home / "secret.toml")
     (home / "themes" / "linked.toml").symlink_to(home / "secret.toml")
     assert shelf["led-out"] == Theme()
-    assert said == [f"{project}/.ostler/themes/led-out.toml: it is a link that leads out of the project"]
+    assert said == [f"{project}/.ostler/themes/led-out.toml: it is a link to a file outside the project"]
     assert shelf["linked"].primary.light == "#111111", "a person may keep his own elsewhere"
 
 

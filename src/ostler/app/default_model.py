@@ -114,7 +114,7 @@ class ModelProbe:
 
     def findings(self) -> Iterator[ProbeResult]:
         """Everything, found or not, and what to do."""
-        from ostler.models.transport import shown_host
+        from ostler.models.transport import display_host
 
         for provider in self.providers.values():
             place = self.key_places.get(provider.name)
@@ -126,7 +126,7 @@ class ModelProbe:
                 yield ProbeResult("key", provider.name, False, "no key", to_do=to_do)
             elif provider.name in self.settings.providers and not provider.is_local:
                 yield ProbeResult(
-                    "key", provider.name, True, f"needs none at {shown_host(provider.base_url)}"
+                    "key", provider.name, True, f"needs none at {display_host(provider.base_url)}"
                 )
         for server in self.servers:
             yield self._finding_of(server)

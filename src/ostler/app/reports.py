@@ -19,8 +19,8 @@ from ostler.app.options import Parser, at_least_one
 from ostler.app.settings import short_path
 from ostler.app.stores import find_session, open_store
 from ostler.context.instructions import own_folder
+from ostler.context.selection import Decision
 from ostler.context.skills import FILE, SKILL_FOLDERS, Skill, Skills
-from ostler.context.window import Decision
 from ostler.core.store import SessionSummary
 from ostler.history.context_trace import (
     ContextDifference,

@@ -20,9 +20,9 @@ from ostler.app.console import ask_person, has_terminal, print_json, print_stder
 from ostler.app.options import Parser
 from ostler.app.settings import short_path, working_directory
 from ostler.context.files import Unusable, quoted_path
-from ostler.extensions.extension import ExtensionSummary, Standing
+from ostler.extensions.extension import ExtensionStatus, ExtensionSummary
 from ostler.extensions.idle_host import own_extensions
-from ostler.extensions.install.trial import TrialResult, try_loading
+from ostler.extensions.install.trial import try_loading
 from ostler.extensions.loader.code_files import ProjectExtension
 from ostler.extensions.loader.discovery import (
     DiscoveredExtension,
@@ -289,7 +289,7 @@ def _names(package: Package) -> str:
     return one_line(f"{plural(len(package.extensions), 'extension')} ({listed})")
 
 
-def _warn(tried: tuple[TrialResult, ...]) -> None:
+def _warn(tried: tuple[ExtensionSummary, ...]) -> None:
     for one in tried:
         if one.problem:
             print_stderr(f"{one.name} cannot be loaded: {one.problem}")
@@ -354,37 +354,23 @@ def _rows(search: ExtensionSearch) -> list[ExtensionSummary]:
 
 def _not_tried(found: DiscoveredExtension) -> ExtensionSummary | None:
     """What can be told without running anything."""
-    standing: Standing = "failed"
+    status: ExtensionStatus = "failed"
     problem = found.problem
     if not problem and found.project is not None:
         try:
             if ProjectExtension(found).is_trusted:
                 return None
-            standing = "changed" if str(found.path.resolve()) in trusted_folders() else "untrusted"
+            status = "changed" if str(found.path.resolve()) in trusted_folders() else "untrusted"
             problem = f"look at it, and say `ostler trust {quoted_path(found.project)}`"
         except Unusable as unusable:
             problem = str(unusable)
     if not problem:
         return None
-    return ExtensionSummary(
-        found.name, found.origin, str(found.path), found.version, standing, problem=problem
-    )
+    return ExtensionSummary(found.name, found.origin, str(found.path), found.version, status, problem=problem)
 
 
-def _row(found: DiscoveredExtension, tried: TrialResult) -> ExtensionSummary:
-    return ExtensionSummary(
-        name=tried.name,
-        origin=found.origin,
-        path=str(found.path),
-        version=found.version or tried.version,
-        state=tried.standing,
-        tools=tried.tools,
-        commands=tried.commands,
-        fences=tried.fences,
-        hooks=tried.hooks,
-        events=tried.events,
-        problem=tried.problem,
-    )
+def _row(found: DiscoveredExtension, tried: ExtensionSummary) -> ExtensionSummary:
+    return replace(tried, path=str(found.path), version=found.version or tried.version)
 
 
 def _installed(cwd: Path, *, enabled: bool = True) -> list[InstalledExtension]:

@@ -31,15 +31,8 @@ from ostler.context.providers import (
     provider_texts,
     within_limit,
 )
-from ostler.context.window import (
-    Conversation,
-    KeptResult,
-    Tally,
-    VisibleMessage,
-    Window,
-    apply_policy,
-    conversation,
-)
+from ostler.context.selection import Conversation, RequiredEntry, apply_policy
+from ostler.context.window import Tally, VisibleMessage, Window, conversation
 from ostler.core.context import (
     NO_TOKENS,
     BuiltContext,
@@ -99,7 +92,7 @@ class ContextBuilder:
         """Which layer has set each rule: for the trace."""
         self._tokenizer = tokenizer
         self._room_of = room_of
-        self._fences: tuple[ContextProvider, ...] = ()
+        self._providers: tuple[ContextProvider, ...] = ()
         self.set_providers(fences)
         self._reminders = reminders or {}
         self._model = ""
@@ -109,7 +102,7 @@ class ContextBuilder:
         self._certainty = NO_TOKENS
         """Of the least certain message."""
         self._beside = 0
-        """What fences and reminders took in the step before."""
+        """The tokens of context providers and reminders in the previous step."""
         self._most = 0
         """Less than was sent, once its vendor has said that this was too much."""
         self._run = ""
@@ -118,7 +111,7 @@ class ContextBuilder:
         """Fences for which there was no room."""
         self._echoed = ""
         self._in_system: list[str] | None = None
-        """What fences have told behind the system prompt."""
+        """The text of context providers after the system prompt."""
         self._calibration = Calibration()
         self._heard: Journal | None = None
         self._stop_hearing: Callable[[], None] = lambda: None
@@ -127,12 +120,12 @@ class ContextBuilder:
 
     def for_child(self) -> ContextBuilder:
         return ContextBuilder(
-            self.policy, self._tokenizer, self._room_of, self._fences, self._reminders, self._origins
+            self.policy, self._tokenizer, self._room_of, self._providers, self._reminders, self._origins
         )
 
     def set_providers(self, fences: tuple[ContextProvider, ...]) -> None:
-        """These fences from now on; those before the prompt, from the next run on."""
-        self._fences = in_order(fences)
+        """Replaces the context providers; those before the prompt, from the next run on."""
+        self._providers = in_order(fences)
 
     # --- building -------------------------------------------------------------------------------------
 
@@ -150,7 +143,7 @@ class ContextBuilder:
         inserts, at_end = as_message(self._in_prompt), self._at_end(injected)
         said = self._said(reminders)
         fences = sum(map(self._count, (*inserts, *at_end)))
-        fences += sum(one.tokens for one in injected if one.fence.placement == "system")
+        fences += sum(one.tokens for one in injected if one.provider.placement == "system")
         reminding = sum(map(self._count, said))
         self._beside = fences + reminding
         room = space - fixed.tokens - fences - reminding
@@ -160,7 +153,7 @@ class ContextBuilder:
         trace = self._trace(account, fixed, shown, injected)
         trace["messages"] = [len(shown.transcript), len(told.transcript)]
         self._echo(journal, trace, reminders)
-        in_system = [one.text for one in injected if one.fence.placement == "system"]
+        in_system = [one.text for one in injected if one.provider.placement == "system"]
         if changed := shown.changed or self._changed_system(in_system):
             trace["changed"] = changed
         system = "\n\n".join([told.system, *in_system]) if in_system else told.system
@@ -171,15 +164,15 @@ class ContextBuilder:
             problem = too_much(self._model, trace["tokens"], kept)
         return BuiltContext(system, shown.transcript, (*at_end, *told.said, *said), trace, problem)
 
-    def _kept(self, present: Conversation, fixed: Count) -> list[KeptResult]:
+    def _kept(self, present: Conversation, fixed: Count) -> list[RequiredEntry]:
         """What stays although it does not fit."""
-        kept = self._window.kept(present)
+        kept = self._window.required(present)
         sizes = corrected_count([one.tokens for one in kept], self._coefficient(fixed))
         return [msgspec.structs.replace(one, tokens=size) for one, size in zip(kept, sizes, strict=True)]
 
     def _changed_system(self, now: list[str]) -> str:
         before, self._in_system = self._in_system, now
-        return "" if before is None or before == now else "by what the fences say"
+        return "" if before is None or before == now else "by the context providers"
 
     def _reported(self, journal: Journal, told: ContextInput) -> Count | None:
         """What the next request takes: as the vendor counted the last one, and what is new by estimate."""
@@ -195,7 +188,7 @@ class ContextBuilder:
     @property
     def _tells_everything(self) -> bool:
         """No rule of the policy changes anything, as long as there is room."""
-        return not self._fences and not self._window.has_rules and not self._window.is_cut
+        return not self._providers and not self._window.has_rules and not self._window.is_cut
 
     def _everything(
         self, journal: Journal, told: ContextInput, reported: Count, reserve: int, reminders: list[Reminder]
@@ -288,37 +281,37 @@ class ContextBuilder:
             self._sizes[names] = self._tokenizer.tools(tools, self._model)
         return self._sizes[names]
 
-    # --- fences and reminders -------------------------------------------------------------------------
+    # --- context providers and reminders ----------------------------------------------------------------
 
     async def _injected(self, journal: Journal, room: int) -> list[ProviderText]:
-        """What the fences bring: those before the prompt once in a run, so that the prefix stays."""
-        if not self._fences and not self._in_prompt:
+        """The context providers' texts: those before the prompt once in a run, so that the prefix stays."""
+        if not self._providers and not self._in_prompt:
             return []
         run = journal.state.run.id if journal.state.run else ""
         is_new_run, self._run = run != self._run, run
         found: list[ProviderText] = []
-        for fence in self._fences:
-            if fence.placement == "prompt" and not is_new_run:
-                found += [one for one in self._in_prompt if one.fence.kind == fence.kind]
+        for provider in self._providers:
+            if provider.placement == "prompt" and not is_new_run:
+                found += [one for one in self._in_prompt if one.provider.kind == provider.kind]
                 continue
-            request = ProviderRequest(journal.session, run, self._model, max(1, int(room * fence.share)))
+            request = ProviderRequest(journal.session, run, self._model, max(1, int(room * provider.share)))
             try:
                 one = await provider_texts(
-                    fence, request, lambda text: self._tokenizer.text(text, self._model).tokens
+                    provider, request, lambda text: self._tokenizer.text(text, self._model).tokens
                 )
             except Exception as error:  # a host's own code: the run goes on without it
-                problem = f"the fence {fence.kind} failed: {type(error).__name__}: {error}"
+                problem = f"the context provider {provider.kind} failed: {type(error).__name__}: {error}"
                 journal.record(Warned(problem, about="hook"))
                 continue
             if one is not None:
                 found.append(one)
         told = within_limit(found, room)
         self._left_out = [one for one in found if one not in told]
-        self._in_prompt = tuple(one for one in told if one.fence.placement == "prompt")
+        self._in_prompt = tuple(one for one in told if one.provider.placement == "prompt")
         return told
 
     def _at_end(self, injected: list[ProviderText]) -> tuple[Message, ...]:
-        return as_message(one for one in injected if one.fence.placement == "end")
+        return as_message(one for one in injected if one.provider.placement == "end")
 
     def _said(self, reminders: list[Reminder]) -> tuple[Message, ...]:
         return (Message("user", (Text(as_text(reminders)),)),) if reminders else ()
@@ -345,11 +338,11 @@ class ContextBuilder:
         if injected:
             sizes = corrected_count([one.tokens for one in injected], coefficient)
             trace["fences"] = [
-                [one.fence.kind, size, one.is_cut] for one, size in zip(injected, sizes, strict=True)
+                [one.provider.kind, size, one.is_cut] for one, size in zip(injected, sizes, strict=True)
             ]
         if self._left_out:
             sizes = corrected_count([one.tokens for one in self._left_out], coefficient)
-            kinds = [one.fence.kind for one in self._left_out]
+            kinds = [one.provider.kind for one in self._left_out]
             trace["fences_left_out"] = [[kind, size] for kind, size in zip(kinds, sizes, strict=True)]
         return trace
 

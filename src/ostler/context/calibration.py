@@ -1,10 +1,9 @@
-"""What vendors report corrects what was counted: a coefficient for each model, from the facts alone.
+"""Corrects token estimates by the counts that vendors report: a coefficient for each model.
 
-`model_called` says in its trace, as `estimate`, what was counted of the whole input before any correction (a
-`Count`); `usage` says what the vendor counted of it. Their sums over the newest requests to that model make
-the coefficient. Requests that were counted in another way, or whose usage nobody reported, are no samples.
+The trace of a `model_called` holds the uncorrected `estimate` of the whole input (a `Count`), and `usage`
+holds the vendor's count. The coefficient is the ratio of their sums over the newest requests to that model.
+Requests that were counted in another way, or without reported usage, are ignored.
 """
-# MERGED: The tokens of one request, part by part: what vendors reported corrects each, and they add up.
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ostler.context.window import Decision, KeptResult
+from ostler.context.selection import Decision, RequiredEntry
 from ostler.core.context import Confidence, Count, Source
 from ostler.schema.events import Event, ModelCalled, UsageReported
 from ostler.schema.usage import Usage
@@ -181,7 +180,7 @@ def since_reported(reported: int, new: Count) -> Count:
     return Count(tokens, "reported", confidence)
 
 
-def too_much(model: str, tokens: dict[str, int], kept: Iterable[KeptResult]) -> str:
+def too_much(model: str, tokens: dict[str, int], kept: Iterable[RequiredEntry]) -> str:
     """Why a request cannot be made to fit, in one line."""
     rules: dict[str, int] = {}
     for one in kept:

@@ -1,5 +1,7 @@
-"""Compaction: a summary in place of what is oldest. The log keeps everything; only what is told changes."""
-# MERGED: The tool by which a model closes a chapter: its own summary takes the place of what came before.
+"""Compaction: a summary replaces the oldest messages in the context. The log keeps everything.
+
+It is written by a separate model call, or by the model itself with the `close_chapter` tool.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from typing import Any
 import msgspec
 
 from ostler.context.policy import ContextPolicy
+from ostler.context.selection import CHARACTERS_A_TOKEN, Conversation
 from ostler.context.tokenizers import estimated_tokens
-from ostler.context.window import CHARACTERS_A_TOKEN, Conversation
 from ostler.core.cancellation import CancelToken
 from ostler.core.completion import complete
 from ostler.core.context import CompactionReason, CompactionRequest
@@ -38,10 +40,10 @@ KEPT_CALLS = "Calls that are kept, word for word:"
 LAST_REQUEST = "The person's last request, word for word:"
 
 LONGEST_RESULT = 2_000
-"""Characters of a result that the summary is written from."""
+"""Characters of a result that the summarising model gets."""
 
 SHORTEST_RECORD = 400
-"""Of fewer characters no summary is worth its call."""
+"""Fewer characters are not worth a model call."""
 
 
 _READING = ("read", "grep", "find", "ls")
@@ -50,7 +52,7 @@ _CHANGING = ("write", "edit")
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """What is to be summarised: all messages before `place`."""
+    """A compaction to do: all messages before `place` are summarised."""
 
     told: Conversation
     place: int
@@ -63,9 +65,9 @@ class Compaction(msgspec.Struct, frozen=True):
 
 
 def keeps_from(told: Conversation, keep: int, occasion: CompactionReason) -> int | None:
-    """The first message that stays as it is: the newest within `keep` tokens, no call without its result.
+    """The first message that stays verbatim: the newest ones within `keep` tokens, calls with their results.
 
-    None when fewer than two messages lie before it. A person who asks for it gets the most of it.
+    None if fewer than two messages precede it. A compaction on request summarises as much as possible.
     """
     last = len(told.messages) - 1
     if occasion == "user":
@@ -82,10 +84,10 @@ def keeps_from(told: Conversation, keep: int, occasion: CompactionReason) -> int
 
 
 async def compact(journal: Journal, harness: Harness, compaction: Compaction) -> str:
-    """Records the compaction; returns why not, if it did not."""
+    """Records the compaction; returns the reason if it did not."""
     told, place = compaction.told, _between_entries(compaction.told, compaction.place)
     if place == len(told.sources):
-        return "the newest messages came as one: say something more first"
+        return "the newest messages belong to one entry: send another prompt first"
     old = list(told.messages[:place])
     summary = await _summary(journal, harness, compaction, old)
     if isinstance(summary, _Refused):
@@ -123,7 +125,7 @@ async def compact(journal: Journal, harness: Harness, compaction: Compaction) ->
 
 
 def _between_entries(told: Conversation, place: int) -> int:
-    """Not in the midst of the messages that one entry has brought: they are told, or none of them is."""
+    """Does not split the messages of one entry: all of them are in the context, or none."""
     while 0 < place < len(told.sources) and told.sources[place] == told.sources[place - 1]:
         place += 1
     return place
@@ -136,7 +138,7 @@ class _Refused(msgspec.Struct, frozen=True):
 async def _summary(
     journal: Journal, harness: Harness, compaction: Compaction, old: Sequence[Message]
 ) -> str | _Refused:
-    """By a hook, by the model that closed a chapter, or by the one that the policy names."""
+    """The summary, written by a hook, by the model that closed a chapter, or by the policy's model."""
     if "before_compact" in harness.hooks:
         planned = PlannedCompaction(tuple(old), compaction.order.occasion, compaction.order.instructions)
         over = hook_scope(journal, CancelToken())
@@ -165,7 +167,7 @@ async def _summary(
 
 
 def _record(compaction: Compaction, old: Sequence[Message], room: int) -> tuple[Message, int, bool]:
-    """What the summary is written from, its tokens, and whether it was cut in the middle to fit the room."""
+    """The text to summarise, its tokens, and whether it was cut in the middle to fit."""
     earlier = _parts_of_summary(old[0])[0]
     lines = [line for message in old[bool(earlier) :] for line in _lines(message)]
     record = "\n\n".join(lines)
@@ -196,7 +198,7 @@ def _asked(compaction: Compaction, earlier: str, record: str) -> Message:
 
 
 def _parts_of_summary(message: Message) -> tuple[str, str, str]:
-    """What a summary says itself, and the calls and the request that stand below; nothing if it is none."""
+    """The parts of a summary: its text, the calls and the request below it; empty if it is none."""
     text = text_of(message.content)
     if message.role != "user" or not text.startswith(SUMMARY):
         return "", "", ""
@@ -217,7 +219,7 @@ def _lines(message: Message) -> Iterator[str]:
 
 
 def _calls_to_keep(old: Sequence[Message], tools: Sequence[str]) -> str:
-    """Those of tools whose calls must be kept, with their results, also from the summary before."""
+    """Calls of tools that must stay, with their results, also from the previous summary."""
     lines = [_parts_of_summary(old[0])[1]]
     for block in (block for message in old for block in message.content):
         match block:
@@ -229,7 +231,7 @@ def _calls_to_keep(old: Sequence[Message], tools: Sequence[str]) -> str:
 
 
 def _request_to_keep(told: Conversation, place: int) -> str:
-    """The prompt of the present run and what was said since, as far as they lie before what is kept."""
+    """The prompt of the current run and the messages since, as far as they are summarised."""
     first = told.present
     said = [_with_media(told.messages[at]) for at in range(first, place) if told.sources[at] in told.steers]
     if told.sources[first] in told.prompts:
@@ -239,12 +241,12 @@ def _request_to_keep(told: Conversation, place: int) -> str:
 
 def _with_media(message: Message) -> str:
     others = sum(not isinstance(block, Text) for block in message.content)
-    note = f"\n[{others} pictures or files that came with it are not told any more]" if others else ""
+    note = f"\n[{others} pictures or files that came with it are no longer included]" if others else ""
     return text_of(message.content) + note
 
 
 def _files_of(messages: Sequence[Message]) -> set[str]:
-    """Those that calls have read or changed."""
+    """The files that calls have read or changed."""
     files: set[str] = set()
     for message in messages:
         for call in message.calls:
@@ -281,18 +283,19 @@ class ClosedChapter(msgspec.Struct, frozen=True):
 
 
 class ChapterTool:
-    """Changes nothing itself: while a call is open, nothing can be told in another way."""
+    """Records a chapter; the context changes from the next step on, not while a call is open."""
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
         about = (
-            "the task and what the person said about it, what was done and decided, what was learnt, files, "
-            f"what is next; at most {longest} tokens"
+            "the task and the user's comments on it, what was done and decided, what you learnt, files, "
+            f"next steps; at most {longest} tokens"
         )
         self.spec = ToolSpec(
+            source="built-in",
             name=NAME,
-            description="Closes a chapter of your work, when a part is done and its details are not needed "
-            "any more: from the next step on you are told your summary in place of what came before.",
+            description="Closes a chapter of your work, when a part is done and you no longer need its "
+            "details: from the next step on, your summary replaces the conversation before it.",
             schema={
                 "type": "object",
                 "properties": {"summary": {"type": "string", "minLength": 1, "description": about}},
@@ -306,21 +309,21 @@ class ChapterTool:
     def validate(self, arguments: dict[str, Any]) -> Chapter:
         chapter = validate_arguments(arguments, Chapter, NAME)
         if not chapter.summary.strip():
-            raise InvalidArguments("the summary is empty: say what you need to go on")
+            raise InvalidArguments("the summary is empty: write what you need to continue")
         if (tokens := estimated_tokens(chapter.summary)) > self._longest:
             raise InvalidArguments(
-                f"the summary has about {tokens} tokens, and may have {self._longest}: make it shorter"
+                f"the summary has about {tokens} tokens; the limit is {self._longest}: make it shorter"
             )
         return chapter
 
     async def run(self, arguments: Chapter, context: ToolContext) -> Ok:
-        return ok("From the next step on, your summary stands for what came before.")
+        return ok("From the next step on, your summary replaces the conversation before it.")
 
 
 def closed_chapter(told: Conversation, keep_calls: int) -> ClosedChapter | None:
-    """What the newest answer has closed, if it has; the newest calls before it stay as they are.
+    """The chapter that the newest answer closed, if any; the newest calls before it stay verbatim.
 
-    None when it was taken up already, and when fewer than two messages lie before what stays.
+    None if it is compacted already, or if fewer than two messages precede what stays.
     """
     messages = told.messages
     place = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "assistant"), -1)
@@ -339,7 +342,7 @@ def closed_chapter(told: Conversation, keep_calls: int) -> ClosedChapter | None:
 
 
 def _summary_of(call: ToolCall) -> str:
-    """Empty where a hook has changed what the model said into something that fits."""
+    """The call's summary; empty if a hook has changed the arguments."""
     try:
         return msgspec.json.decode(call.arguments, type=Chapter).summary.strip()
     except msgspec.DecodeError:

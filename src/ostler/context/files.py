@@ -11,7 +11,7 @@ import msgspec
 
 
 class Unusable(Exception):
-    """Says in one line why a file cannot be used."""
+    """Why a file cannot be used, in one line."""
 
 
 class FileHead(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ def read_head(path: Path, project: Path | None, limit: int) -> FileHead | None:
         if not stat.S_ISREG(path.stat().st_mode):
             raise Unusable("it is not a file")
         if project is not None and not path.resolve().is_relative_to(project):
-            raise Unusable("it is a link that leads out of the project")
+            raise Unusable("it is a link to a file outside the project")
         with path.open("rb") as file:
             return FileHead(file.read(limit), os.fstat(file.fileno()).st_size)
     except (FileNotFoundError, NotADirectoryError):

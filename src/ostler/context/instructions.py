@@ -1,15 +1,10 @@
-"""What the model is told before anything else: the system prompt, and the instruction files people keep.
+"""The system prompt, and instruction files such as AGENTS.md.
 
-The system prompt is small on purpose, and the same files give the same bytes: all of it is in the cached
-prefix of every request. An instruction file is text for the model and nothing more. It runs nothing, and
-files that it names are not read.
+The system prompt is small on purpose, and the same files give the same bytes: it is in the cached prefix of
+every request. An instruction file is only text for the model: it runs nothing, and files that it names are
+not read. The files of a subfolder are added to the result of the first call that touches something there. So
+they are in the log: a reopened session knows which ones the model has, and a child session gets its own.
 """
-# MERGED: Instruction files and skills for a directory: where the user's own are, and which files are
-# MERGED: trusted.
-# MERGED: Instruction files of folders below: told when work first touches something there.
-# MERGED: They are told with the result of the call that touched it. So they are in the log: a session that
-# MERGED: is opened again knows which were told, and a child, which has a session of its own, is told for
-# MERGED: itself.
 
 from __future__ import annotations
 
@@ -24,6 +19,7 @@ import msgspec
 
 from ostler.context.files import FileHead, Unusable, folders_up_to, printable_path, read_head
 from ostler.core.hooks import FinishedCall, Hook
+from ostler.core.lazy import lazy_module
 from ostler.permissions.memory import project_folder
 from ostler.permissions.trust import is_trusted
 from ostler.schema.messages import Text
@@ -32,57 +28,60 @@ from ostler.tools.files import digest_of, display_path
 from ostler.tools.truncation import byte_length, size_text
 
 if TYPE_CHECKING:
+    from ostler.context import skills as skills_module
     from ostler.context.skills import Skills
+else:
+    skills_module = lazy_module("ostler.context.skills")
 
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
-"""Of a folder, the first that is there counts."""
+"""The first that exists in a folder is used."""
 
 
 LARGEST_FILE = 64 * 1024
 
 
 LARGEST_SUM = 128 * 1024
-"""Bytes that are told of one file, and of all files together."""
+"""Bytes of one file, and of all files together."""
 
 
 _DEFAULT = """\
 You are Ostler, a coding agent that works in a person's own directory with the tools you are given.
 
-- Act first: look at files and run commands yourself rather than asking for what you can find out.
-- Prefer edit over write for files that exist; read a file before you change it.
+- Act first: read files and run commands yourself instead of asking for what you can find out.
+- Prefer edit over write for existing files; read a file before you change it.
 - Change files with the edit and write tools, not through the shell.
-- When a call is refused, say so and go on without it; do not try the same thing another way.
-- When you are done, say in a few lines what you did and what you verified."""
+- When a call is refused, say so and continue without it; do not try the same thing another way.
+- When you are done, summarise in a few lines what you did and what you verified."""
 
 
 _PRECEDENCE = (
-    "The instructions below come from files. Where they contradict each other, the later ones count; "
+    "The instructions below come from files. If they conflict, later ones take precedence; "
     "what the user says counts before all of them."
 )
 
 
 class Source(msgspec.Struct, frozen=True):
-    """An instruction file, as it was read."""
+    """An instruction file."""
 
     path: str
     size: int
-    """Of the whole file, in bytes."""
+    """The size of the whole file, in bytes."""
     digest: str
-    """Of what was read of it; another one says that the file has changed."""
+    """The digest of what was read; it changes when the file does."""
     text: str
-    """What the model is told of it."""
+    """The part that the model gets."""
 
 
 class Instructions(msgspec.Struct, frozen=True):
     sources: tuple[Source, ...] = ()
-    """In the order in which they are told."""
+    """In the order in which the model gets them."""
     problems: tuple[str, ...] = ()
-    """What is wrong with files, a line each, which begins with the file's path."""
+    """Problems with files, one line each, starting with the file's path."""
 
     @property
     def text(self) -> str:
-        """What the system prompt says of them; empty without any."""
+        """Their section of the system prompt; empty without any."""
         if not self.sources:
             return ""
         told = (f"# Instructions from {source.path}\n\n{source.text}" for source in self.sources)
@@ -90,7 +89,7 @@ class Instructions(msgspec.Struct, frozen=True):
 
 
 def system_prompt(cwd: Path, today: date, *, instead: str = "", appended: Iterable[str] = ()) -> str:
-    """The default or what replaces it, what is appended, and where and when the work happens.
+    """The default prompt or its replacement, the appended text, the working directory and the date.
 
     The date has no time of day: a clock in the prefix would defeat every prompt cache.
     """
@@ -99,20 +98,20 @@ def system_prompt(cwd: Path, today: date, *, instead: str = "", appended: Iterab
 
 
 def find_instructions(cwd: Path, root: Path, users: Iterable[Path] = ()) -> Instructions:
-    """Those in the user's own folders, then those from the project's `root` down to `cwd`.
+    """The user's files, then those from the project's `root` down to `cwd`.
 
-    The nearest is told last: it counts most.
+    The nearest comes last, because it takes precedence.
     """
     search = _Search()
     for folder in users:
         search.look_into(folder, None)
     for folder in reversed(folders_up_to(root, cwd)):
         search.look_into(folder, root)
-    return search.found()
+    return search.instructions()
 
 
 def instructions_for(path: Path, cwd: Path, root: Path, told: Mapping[str, str]) -> Instructions:
-    """Those that hold where `path` is, as far as `find_instructions` did not see them.
+    """The files that apply to `path` and that `find_instructions` did not include.
 
     `told` are those that the model knows, by the name that `shown` gives them, each with its digest: one
     that has changed since is found again. All paths are without symbolic links.
@@ -123,7 +122,7 @@ def instructions_for(path: Path, cwd: Path, root: Path, told: Mapping[str, str])
     search = _Search()
     for folder in folders:
         search.look_into(Path(folder), root)
-    found = search.found()
+    found = search.instructions()
     # Whoever reads or writes such a file knows what it says.
     new = (one for one in found.sources if one.path != str(path))
     sources = tuple(one for one in new if told.get(display_path(Path(one.path), cwd)) != one.digest)
@@ -150,7 +149,7 @@ def _folders_to_look_into(path: str, cwd: str, root: str) -> list[str]:
 class _Search:
     def __init__(self) -> None:
         self._files: dict[Path, tuple[Path, FileHead]] = {}
-        """By where the links lead, so that nothing is told twice."""
+        """Resolves links, so that no file is included twice."""
         self._problems: list[str] = []
 
     def look_into(self, folder: Path, project: Path | None) -> None:
@@ -159,14 +158,14 @@ class _Search:
             try:
                 beginning = read_head(path, project, LARGEST_FILE)
             except Unusable as error:
-                self._complain(path, f"{error}; the model is not told of it")
+                self._complain(path, f"{error}; the model does not get it")
                 return
             if beginning is not None:
                 self._files.setdefault(path.resolve(), (path, beginning))
                 return
 
-    def found(self) -> Instructions:
-        """What fits. The nearest files go first when room is given out."""
+    def instructions(self) -> Instructions:
+        """Truncates the files to the limits. The nearest files get room first."""
         room = LARGEST_SUM
         sources: list[Source] = []
         for path, beginning in reversed(self._files.values()):
@@ -183,7 +182,7 @@ class _Search:
 
     def _text(self, path: Path, beginning: FileHead) -> str:
         if b"\0" in beginning.content:
-            self._complain(path, "it is not text; the model is not told of it")
+            self._complain(path, "it is not text; the model does not get it")
             return ""
         is_whole = len(beginning.content) >= beginning.size
         try:
@@ -196,26 +195,26 @@ class _Search:
 
     def _cut(self, path: Path, text: str, size: int) -> str:
         part = f"{size_text(byte_length(text))} of {size_text(size)}"
-        self._complain(path, f"it is too long: the model is told {part}")
-        return f"{text}\n\n[cut: these are {part}; read {printable_path(path)} for the rest]".lstrip()
+        self._complain(path, f"it is too long: the model gets {part}")
+        return f"{text}\n\n[truncated: {part}; read {printable_path(path)} for all of it]".lstrip()
 
     def _complain(self, path: Path, problem: str) -> None:
         self._problems.append(f"{printable_path(path)}: {problem}")
 
 
 def _decoded(content: bytes, errors: str, is_whole: bool) -> str:
-    """Half a character at the end of a part is no mistake of the file's."""
+    """Decodes; a character cut in half at the end is not an error of the file."""
     return codecs.getincrementaldecoder("utf-8-sig")(errors).decode(content, is_whole)
 
 
 def _beginning_of(text: str, limit: int) -> str:
-    """The first whole lines that have room; a part of the first one if it has none."""
+    """The first whole lines that fit; part of the first one if it does not."""
     kept = text.encode()[:limit].decode(errors="ignore")
     return kept.rpartition("\n")[0] or kept
 
 
 def instructions_in(cwd: Path) -> Instructions:
-    """The user's own, then the project's."""
+    """The user's files, then the project's."""
     cwd = cwd.resolve()
     return find_instructions(cwd, project_folder(cwd), (shared_folder(), own_folder()))
 
@@ -231,32 +230,30 @@ def has_folder(cwd: Path, places: tuple[str, ...], own: str) -> bool:
 
 def skills_in(cwd: Path) -> Skills:
     """The project's as far as they are trusted, then the user's own."""
-    from ostler.context.skills import find_skills
-
     cwd = cwd.resolve()
     users = [(folder / "skills").resolve() for folder in (own_folder(), shared_folder())]
-    return find_skills(cwd, project_folder(cwd), users, is_trusted)
+    return skills_module.find_skills(cwd, project_folder(cwd), users, is_trusted)
 
 
 def own_folder() -> Path:
-    """What is the user's and for Ostler alone."""
+    """The user's folder for Ostler."""
     return configuration_file().parent
 
 
 def shared_folder() -> Path:
-    """What is the user's and for all programs of this kind."""
+    """The user's folders for all agents."""
     home = home_folder()
     return own_folder() if home is None else home / ".agents"
 
 
 TOLD = "instructions"
-"""In a result's details: the files that were told with it, each with its digest."""
+"""In a result's details: the instruction files added to it, with their digests."""
 
 
 def nested_instructions(cwd: Path, say: Callable[[str], None] = lambda text: None) -> Hook:
-    """A hook for work in `cwd`. It heeds the path that a result's details name.
+    """A hook for work in `cwd`. It uses the path in a result's details.
 
-    `say` tells a person what is wrong with a file, once.
+    `say` reports each problem with a file to the user, once.
     """
     cwd = cwd.resolve()
     root = project_folder(cwd)

@@ -1,11 +1,9 @@
-"""Front matter: the fields between two lines `---` at the beginning of a Markdown text.
+"""Front matter of Markdown files, and which parts of a Markdown text are code.
 
-The part of YAML that people write there: texts, plain, quoted and in blocks; whole numbers, true, false and
-null; lists, in a line or one item a line; tables in tables. All else is an error that names its line, and
-nothing is guessed. One thing is kinder than YAML: a text behind its name, on one line, may have `: ` in it
-without quotes, since it cannot mean anything else there.
+Front matter is the part of YAML that people write there: plain, quoted and block strings; integers, true,
+false and null; lists, inline or one item a line; nested tables. Anything else is an error with its line
+number. One thing is more lenient than YAML: an unquoted one-line string may contain `: `.
 """
-# MERGED: Where a Markdown text is code, in which nothing has a meaning of ours.
 
 from __future__ import annotations
 

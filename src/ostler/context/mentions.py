@@ -1,10 +1,10 @@
-"""Files that a prompt mentions as `@path`, shown to the model beside the prompt.
+"""Files that a prompt mentions as `@path`, attached to the prompt.
 
     @src/a.py  @"my notes.md"  @my\\ notes.md     a text, a picture or a PDF, as the read tool shows it
     @src/a.py:10-20  @src/a.py#L10-L20           some of its lines
     @src/                                        what is in a directory, without what .gitignore names
 
-Only what exists is a mention: an address, a decorator or a name stays what it is, and so does code.
+Only an existing path is a mention: addresses, decorators, names and code are left alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from ostler.context.markdown import outside_code
 from ostler.schema.errors import ToolFailed
 from ostler.schema.messages import PlainBlock, Text
-from ostler.tools.files import display_path, not_found, resolve
+from ostler.tools.files import display_path, in_path_order, is_folder, not_found, resolve, walk
 from ostler.tools.read import read_file
 from ostler.tools.truncation import (
     MAX_LINES,
@@ -30,9 +30,9 @@ from ostler.tools.truncation import (
 )
 
 MOST_TEXT = 200 * 1024
-"""Bytes of text that the mentions of one prompt bring along."""
+"""The maximum bytes of text that the mentions of one prompt attach."""
 MOST_ATTACHED = 20 * 1024 * 1024
-"""The same of pictures and documents."""
+"""The same for pictures and documents."""
 MOST_ENTRIES = 500
 _MOST_WALKED = 20_000
 
@@ -50,13 +50,13 @@ _LIKE_A_PATH = re.compile(r"[^(]*/[^(]*|[^.(]+\.[A-Za-z0-9]{1,4}")
 
 class Mentions(msgspec.Struct, frozen=True):
     text: str
-    """The prompt, word for word but for `\\@`, which is `@`."""
+    """The prompt, verbatim except that `\\@` becomes `@`."""
     blocks: tuple[PlainBlock, ...] = ()
-    """What is shown below it."""
+    """What is attached below it."""
     digests: dict[str, str] = {}
-    """Of the files that are shown, by their paths: the session has read them."""
+    """The digests of attached files by path: they count as read in this session."""
     notices: tuple[str, ...] = ()
-    """For the person: what was not found, or is not shown."""
+    """Notices for the user: mentions that do not exist or are not attached."""
 
 
 class _Target(msgspec.Struct, frozen=True):
@@ -67,8 +67,8 @@ class _Target(msgspec.Struct, frozen=True):
 
 
 def with_mentions(text: str, cwd: Path, *, mentioned_in: str | None = None) -> Mentions:
-    """The prompt and what it mentions; or what another text mentions, where a part of the prompt comes from
-    somebody who may not attach files. Reads files: not for the event loop."""
+    """The prompt with its mentions attached. `mentioned_in` is the part that may attach files.
+    Blocks: not for the event loop."""
     notices: list[str] = []
     targets = _targets(text if mentioned_in is None else mentioned_in, cwd, notices)
     room = _Room(cwd, notices)
@@ -78,7 +78,7 @@ def with_mentions(text: str, cwd: Path, *, mentioned_in: str | None = None) -> M
 
 
 class _Room:
-    """Shows one mention after the other, as long as there is room."""
+    """Attaches one mention after the other, as long as there is room."""
 
     def __init__(self, cwd: Path, notices: list[str]) -> None:
         self.blocks: list[PlainBlock] = []
@@ -92,15 +92,15 @@ class _Room:
         try:
             blocks, digest = _blocks(target, self._cwd)
         except (ToolFailed, OSError) as error:
-            self._notices.append(f"@{target.given} is not shown: {error}")
+            self._notices.append(f"@{target.given} is not attached: {error}")
             return
         text = sum(byte_length(one.text) for one in blocks if isinstance(one, Text))
         attached = sum(len(one.data) for one in blocks if not isinstance(one, Text))
         if text > self._text or attached > self._attached:
             limit = size_text(MOST_ATTACHED if attached else MOST_TEXT)
-            self._notices.append(f"@{target.given} is not shown: with it there would be more than {limit}")
+            self._notices.append(f"@{target.given} is not attached: the total would exceed {limit}")
             name = display_path(target.path, self._cwd)
-            self.blocks.append(Text(f"{name} is not shown here, since it would be too much: use read or ls"))
+            self.blocks.append(Text(f"{name} is not included here because it is too large: use read or ls"))
             return
         self._text -= text
         self._attached -= attached
@@ -126,8 +126,6 @@ def _blocks(target: _Target, cwd: Path) -> tuple[tuple[PlainBlock, ...], str]:
 
 
 def _listing(folder: Path, cwd: Path) -> str:
-    from ostler.tools.files import in_path_order, is_folder, walk
-
     name = without_surrogates(display_path(folder, cwd)).rstrip("/")
     seen = 0
 
@@ -146,7 +144,7 @@ def _listing(folder: Path, cwd: Path) -> str:
     kept = first_that_fit(map(without_surrogates, rows))
     total = f"more than {_MOST_WALKED}" if seen > _MOST_WALKED else str(len(paths))
     if len(kept) < len(paths):
-        kept.append(f"[{len(kept)} of {total} entries: use ls or find for the others]")
+        kept.append(f"[{len(kept)} of {total} entries: use ls or find for more]")
     return "\n".join([f"--- {name}/, without what is ignored or hidden ---", *(kept or ["(nothing)"])])
 
 
@@ -162,11 +160,11 @@ def _targets(text: str, cwd: Path, notices: list[str]) -> Iterator[_Target]:
             if found:
                 yield found
             elif mention[1] or _LIKE_A_PATH.fullmatch(given):
-                notices.append(f"@{_complaint(given, cwd)}; it is sent as it stands")
+                notices.append(f"@{_complaint(given, cwd)}; it is sent as plain text")
 
 
 def _shortened(word: str) -> Iterator[str]:
-    """The word, and then without the punctuation behind it, from one sign to all of them."""
+    """The word, then the word with more and more trailing punctuation removed."""
     yield word
     while (shorter := _BEHIND.sub("", word)) != word:
         word = shorter

@@ -1,4 +1,4 @@
-"""The policy: every rule about what a model is told, in one object."""
+"""`ContextPolicy`: every rule about the model's context, in one object."""
 
 from __future__ import annotations
 
@@ -15,96 +15,96 @@ Positive = Annotated[int, msgspec.Meta(gt=0)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 ResultMode = Literal["full", "cut", "dropped"]
 Rules = dict[str, dict[str, Any]]
-"""Some of the policy, as it is written down: `{"window": {"tokens": 60000}}`."""
+"""A part of the policy, as written in settings: `{"window": {"tokens": 60000}}`."""
 
 
 class Window(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How much there is room for."""
+    """The size of the context."""
 
     tokens: Positive | None = None
-    """All that is sent and answered; by default the model's own window."""
+    """Tokens of request and answer together; default: the model's window."""
     reserve: Positive | None = None
-    """Kept free for the answer; by default the model's longest answer, at most 16,384 and half of all."""
+    """Tokens reserved for the answer; default: its output limit, at most 16,384 and half the window."""
 
 
 class ToolHistory(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What becomes of calls of earlier runs. Those of the present run are told in full while there is room.
+    """The calls of earlier runs. Those of the current run are included in full while there is room.
 
-    A call and its result are always told together, or not at all.
+    A call and its result are always included together, or not at all.
     """
 
     results: ResultMode = "full"
-    """Told in full, cut to their ends, or left out with their calls."""
+    """Include results in full, shorten them, or drop them with their calls."""
     keep_runs: Natural = 1
-    """Of the runs before the present one, this many are told in full."""
+    """The number of earlier runs that are included in full."""
     keep_calls: Natural = 0
-    """And so are this many calls before those, the newest first."""
+    """The number of calls before those that are included in full, the newest first."""
     by_tool: dict[str, ResultMode] = {}
-    """For tools of that name, in place of `results`."""
+    """By tool name, in place of `results`."""
     cut_to: Positive = 200
-    """Tokens that are left of a result that is cut: its beginning and its end."""
+    """Tokens that remain of a shortened result: its beginning and its end."""
 
 
 class MustKeep(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What is never left out nor cut for want of room."""
+    """What is never dropped or shortened."""
 
     last_prompt: bool = True
-    """The prompt of the present run, and what was said while it was under way."""
+    """The prompt of the current run, and messages sent while it was running."""
     first_prompt: bool = False
-    """That of the session's first run, as long as it is not compacted."""
+    """The prompt of the session's first run, until it is compacted."""
     tools: tuple[str, ...] = ()
     """Calls of these tools, with their results."""
 
 
 class Reasoning(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     keep: Natural | None = None
-    """The newest answers whose reasoning is told; by default all, as vendors want their own data back."""
+    """The number of newest answers whose reasoning is included; default: all, as vendors require."""
 
 
 class Results(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What is told of a result at first: its beginning and its end. The whole is kept, and can be read."""
+    """Limits of new results: a longer one is cut to its beginning and end. It is stored and can be read."""
 
     characters: Positive = 51_200
-    """More than that is cut in the middle."""
+    """The maximum number of bytes; longer results are cut in the middle."""
     lines: Positive | None = None
-    """More than so many are, too; by default only what the tools bound themselves."""
+    """The maximum number of lines; default: only the tools' own limits."""
 
 
 class Summaries(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     automatic: bool = True
-    """Compacted by itself, before it would be too much."""
+    """Whether to compact automatically before the context is full."""
     at: Share = 0.85
     """The share of the room at which a compaction is due."""
     keep: Share = 0.25
-    """The share of the room that the newest messages keep, word for word."""
+    """The share of the room for the newest messages, which stay verbatim."""
     model: str = ""
-    """Who writes them; by default the model at work."""
+    """The summarising model; default: the session's model."""
     longest: Positive = 4_000
-    """Tokens that a summary may have."""
+    """The maximum number of tokens of a summary."""
 
 
 class Checkpoints(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The tool by which the model itself closes a chapter."""
+    """The tool with which the model itself summarises its work."""
 
     offered: bool = False
     """The model has the tool `close_chapter`."""
     keep_calls: Natural = 2
-    """The newest calls before it that stay word for word."""
+    """The number of newest calls before it that stay verbatim."""
 
 
 class Reminders(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Said to the model at the end of one request, and never part of the conversation."""
+    """Text at the end of one request that never becomes part of the conversation."""
 
     repetition: bool = True
-    """Said when the same call had the same result several times."""
+    """Remind when the same call has the same result several times."""
     last_steps: Natural = 2
-    """Said when so many steps are left, of a run that has a limit."""
+    """Remind when this many steps are left, in a run with a limit."""
     todo_every: Natural = 0
-    """Steps after which an open to-do list is shown again; 0: never."""
+    """Steps after which an open to-do list is repeated; 0: never."""
 
 
 class ContextPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Merged from the defaults, the settings, the agent's and the run's; the trace names what differs."""
+    """Merged from the defaults, the settings, the agent and the run; the trace lists the differences."""
 
     window: Window = Window()
     tool_history: ToolHistory = ToolHistory()
@@ -117,7 +117,7 @@ class ContextPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
 
 
 def merged(*layers: Rules, places: Sequence[str] = ()) -> ContextPolicy:
-    """The defaults, changed by each layer in turn. `places` say where each is from, if it must be said."""
+    """The defaults, overridden by each layer in turn. `places` names the layers, for errors."""
     policy = check_rules(combined(*layers))
     for less, more in _ORDERED:
         low, high = _value(policy, less), _value(policy, more)
@@ -131,7 +131,7 @@ def merged(*layers: Rules, places: Sequence[str] = ()) -> ContextPolicy:
 
 
 def combined(*layers: Rules) -> Rules:
-    """Field by field, the later one wins: lists in whole, tables name by name."""
+    """Merges field by field; the later one wins. Lists are replaced, tables merged by name."""
     fields: Rules = {}
     for layer in layers:
         for group, changes in layer.items():
@@ -148,7 +148,7 @@ def combined(*layers: Rules) -> Rules:
 
 
 def origins_of(places: Sequence[str], layers: Sequence[Rules]) -> dict[str, str]:
-    """Which of the layers has set each rule at last."""
+    """The layer that has set each rule."""
     return {
         f"{group}.{name}": place
         for place, layer in zip(places, layers, strict=False)
@@ -158,7 +158,7 @@ def origins_of(places: Sequence[str], layers: Sequence[Rules]) -> dict[str, str]
 
 
 def rules_in(values: dict[str, Any]) -> Rules:
-    """Rules from a text without types, where a share is a text as well. Raises as `check_rules` does."""
+    """Rules from a format without floats, where a share is a string. Raises as `check_rules` does."""
     policy = check_rules(values, strict=False)
     return {
         group: {name: msgspec.to_builtins(getattr(getattr(policy, group), name)) for name in changes}
@@ -167,7 +167,7 @@ def rules_in(values: dict[str, Any]) -> Rules:
 
 
 def check_rules(fields: dict[str, Any], *, strict: bool = True) -> ContextPolicy:
-    """Each rule by itself. Raises for one that there is not, or that has a value of the wrong kind."""
+    """Checks each rule. Raises for an unknown one, or for a value of the wrong type."""
     try:
         return msgspec.convert(fields, ContextPolicy, strict=strict)
     except msgspec.ValidationError:

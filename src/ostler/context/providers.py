@@ -1,5 +1,4 @@
-"""Fences: context that a host or an extension brings along, set apart from what people and models say."""
-# MERGED: Reminders: said to a model at the end of one request, and never a part of the conversation.
+"""Context providers: text that a host or an extension adds to the context; and one-request reminders."""
 
 from __future__ import annotations
 
@@ -17,20 +16,20 @@ from ostler.schema.errors import UsageError
 from ostler.schema.messages import Message, Text
 
 Placement = Literal["system", "prompt", "end"]
-"""Behind the system prompt; before the present run's prompt; or after everything, if it changes often."""
+"""After the system prompt; before the current run's prompt; or at the end, if it changes often."""
 
 
 _KIND = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 class ProviderRequest(msgspec.Struct, frozen=True):
-    """What a fence may look at."""
+    """What a context provider gets to decide on its text."""
 
     session: str
     run: str
     model: str
     room: int
-    """Tokens that it may have."""
+    """The maximum number of tokens."""
 
 
 Content = str | None
@@ -39,69 +38,69 @@ Source = Callable[[ProviderRequest], Content | Awaitable[Content]]
 
 
 class ContextProvider(msgspec.Struct, frozen=True):
-    """A kind of injected context. Nothing is told, and no tag is left, when it has no content."""
+    """A kind of injected context. Without content, nothing is injected, not even its tag."""
 
     kind: str
     source: Source
     placement: Placement = "prompt"
     priority: int = 0
-    """The higher one is told first, and is the last to be left out."""
+    """A higher priority comes first, and is dropped last."""
     share: float = 0.25
-    """Of the room; what is longer is cut at the end."""
+    """The share of the room that it may use; longer text is cut at the end."""
     must_keep: bool = False
-    """It is not left out for want of room, only cut."""
+    """It may be cut, but not dropped, if there is too little room."""
 
     def __post_init__(self) -> None:
         if not _KIND.fullmatch(self.kind):
-            raise UsageError(f"a fence's kind is like `open-files`, not {self.kind!r}")
+            raise UsageError(f"a context provider's kind looks like `open-files`, not {self.kind!r}")
         if not 0 < self.share <= 1:
             raise UsageError(
-                f"the fence {self.kind!r} has a share of {self.share}: it must be above 0, at most 1"
+                f"the context provider {self.kind!r} has the share {self.share}: use above 0, at most 1"
             )
 
 
 class ProviderText(msgspec.Struct, frozen=True):
-    """A fence with its content, as it is told."""
+    """A context provider with its text, as the model gets it."""
 
-    fence: ContextProvider
+    provider: ContextProvider
     text: str
     tokens: int
     is_cut: bool
 
 
 def in_order(fences: Iterable[ContextProvider]) -> tuple[ContextProvider, ...]:
-    """By priority; refuses two of a kind."""
-    ordered = tuple(sorted(fences, key=lambda fence: (-fence.priority, fence.kind)))
-    kinds = [fence.kind for fence in ordered]
+    """Sorts by priority; raises for two of one kind."""
+    ordered = tuple(sorted(fences, key=lambda provider: (-provider.priority, provider.kind)))
+    kinds = [provider.kind for provider in ordered]
     if twice := next((kind for kind in kinds if kinds.count(kind) > 1), ""):
-        raise UsageError(f"there are two fences of the kind {twice!r}")
+        raise UsageError(f"there are two context providers of the kind {twice!r}")
     return ordered
 
 
 async def provider_texts(
-    fence: ContextProvider, request: ProviderRequest, count: Callable[[str], int]
+    provider: ContextProvider, request: ProviderRequest, count: Callable[[str], int]
 ) -> ProviderText | None:
-    """The fence's content in its tags, cut to its share; None when there is none."""
-    content = fence.source(request)
+    """The provider's text in its tags, cut to its share; None if there is none."""
+    content = provider.source(request)
     if inspect.isawaitable(content):
         content = await content
     if not content or not content.strip():
         return None
     text, is_cut = content, False
-    tokens = count(_tagged(fence.kind, text))
+    tokens = count(_tagged(provider.kind, text))
     while tokens > request.room and len(text) > 1:
         is_cut = True
         text = text[: min(len(text) - 1, len(text) * request.room // tokens)]
-        tokens = count(_tagged(fence.kind, f"{text}\n[cut]"))
-    told = _tagged(fence.kind, f"{text}\n[cut]" if is_cut else text)
-    return ProviderText(fence, told, tokens, is_cut)
+        tokens = count(_tagged(provider.kind, f"{text}\n[cut]"))
+    told = _tagged(provider.kind, f"{text}\n[cut]" if is_cut else text)
+    return ProviderText(provider, told, tokens, is_cut)
 
 
 def within_limit(found: list[ProviderText], room: int) -> list[ProviderText]:
-    """Those that there is room for: the weakest is left out first, unless it must be kept."""
+    """Those that fit: the lowest priority is dropped first, unless it is required."""
     told = list(found)
     while sum(one.tokens for one in told) > room:
-        weakest = next((one for one in reversed(told) if not one.fence.must_keep), None)
+        weakest = next((one for one in reversed(told) if not one.provider.must_keep), None)
         if weakest is None:
             break
         told.remove(weakest)
@@ -113,13 +112,13 @@ def _tagged(kind: str, text: str) -> str:
 
 
 def as_message(fenced_ones: Iterable[ProviderText]) -> tuple[Message, ...]:
-    """One message for all of them, if there are any."""
+    """One message with all of them, if there are any."""
     text = "\n\n".join(one.text for one in fenced_ones)
     return (Message("user", (Text(text),)),) if text else ()
 
 
 Rule = Callable[[SessionState], str | None]
-"""A host's own: what to say now, or nothing. It must not change anything."""
+"""A host's own reminder: its text for this request, or nothing. It must not have side effects."""
 
 
 class Reminder(msgspec.Struct, frozen=True):
@@ -128,7 +127,7 @@ class Reminder(msgspec.Struct, frozen=True):
 
 
 def due_reminders(state: SessionState, policy: Reminders, own: dict[str, Rule]) -> Iterator[Reminder]:
-    """Those whose time is now, in a fixed order."""
+    """The reminders that are due, in a fixed order."""
     run = state.run
     if run is None:
         return
@@ -136,8 +135,8 @@ def due_reminders(state: SessionState, policy: Reminders, own: dict[str, Rule]) 
         yield Reminder("repetition", text)
     limit = run.started.limits.steps
     if policy.last_steps and limit is not None and 0 < (left := limit - run.steps + 1) <= policy.last_steps:
-        steps = "This is the last step" if left == 1 else f"{left} steps are left, with this one"
-        yield Reminder("last_steps", f"{steps}: come to an end, and say what is not done.")
+        steps = "This is the last step" if left == 1 else f"{left} steps are left, including this one"
+        yield Reminder("last_steps", f"{steps}: finish, and say what is not done.")
     items = state.todo.get("main", ())
     is_open = any(item.status in ("open", "active") for item in items)
     if policy.todo_every and is_open and run.steps % policy.todo_every == 0:

@@ -1,4 +1,4 @@
-"""A session's context by the settings. While all of it fits easily, nothing is counted and little loaded."""
+"""`SessionContext`: a session's context by the settings. While everything fits easily, nothing is counted."""
 
 from __future__ import annotations
 
@@ -11,19 +11,30 @@ import msgspec
 from ostler.core.context import BuiltContext, CompactionRequest, ContextInput
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal
+from ostler.core.lazy import lazy_module
 from ostler.core.run_state import REMIND_AT
 from ostler.core.tool import ResultLimits
+from ostler.models.catalogue import Catalogue
 from ostler.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from ostler.context.builder import ContextBuilder, ModelRoom
+    from ostler.context import builder as builder_module
+    from ostler.context import compaction as compaction_module
+    from ostler.context import policy as policy_module
+    from ostler.context import tokenizers as tokenizers_module
+    from ostler.context.builder import ContextBuilder
     from ostler.context.policy import ContextPolicy, Rules
     from ostler.context.providers import ContextProvider, Rule
     from ostler.core.context import Tokenizer
+else:
+    builder_module = lazy_module("ostler.context.builder")
+    compaction_module = lazy_module("ostler.context.compaction")
+    policy_module = lazy_module("ostler.context.policy")
+    tokenizers_module = lazy_module("ostler.context.tokenizers")
 
 
 EASILY = 0.5
-"""The share of a model's window up to which nobody needs to look closer."""
+"""The share of a model's window up to which no exact count is needed."""
 
 LEAST_CHARACTERS_A_TOKEN = 2
 
@@ -38,7 +49,7 @@ LAST_STEPS = 3
 CLOSE_CHAPTER = "close_chapter"
 
 FRAME = 60
-"""As many characters as what is around a call or a result counts for."""
+"""Characters that the framing of a call or a result counts for."""
 
 NO_REMINDERS: Mapping[str, Rule] = {}
 
@@ -52,20 +63,18 @@ LimitsOf = Callable[[str], tuple[int, int | None]]
 
 
 def catalogue_limits(model: str) -> tuple[int, int | None]:
-    """By the catalogue, without anything that a user configured."""
-    from ostler.models.catalogue import Catalogue
-
+    """The catalogue's limits, without the user's configuration."""
     return Catalogue().limits(model)
 
 
 class ContextParts:
-    """What extensions bring along: the same for a session, its runs and its children."""
+    """The context providers of extensions: shared by a session, its runs and its children."""
 
-    fences: tuple[ContextProvider, ...] = ()
+    providers: tuple[ContextProvider, ...] = ()
 
 
 class SessionContext:
-    """Tells everything while that is easy, and leaves the rest to `ContextBuilder`.
+    """Sends everything while it fits easily, and otherwise uses `ContextBuilder`.
 
     The rules are those of the settings, changed by the agent's, and those by the run's.
     """
@@ -80,16 +89,16 @@ class SessionContext:
         fences: tuple[ContextProvider, ...] = (),
         reminders: Mapping[str, Rule] = NO_REMINDERS,
         tokenizer: Tokenizer | None = None,
-        brought: ContextParts | None = None,
+        added: ContextParts | None = None,
     ) -> None:
         self._layers = {"settings": rules, "agent": agent, "run": run}
         self._has_rules = any(self._layers.values())
         self._changed = ""
         """Why the first request does not begin with what was told before."""
-        self._fences = fences
+        self._providers = fences
         self._reminders = dict(reminders)
         self._tokenizer = tokenizer
-        self._brought = brought or ContextParts()
+        self._shared = added or ContextParts()
         self._used: tuple[ContextProvider, ...] = ()
         self._whole: ContextBuilder | None = None
         self._room_of = cache(self._find_room)
@@ -103,10 +112,8 @@ class SessionContext:
         return self._with(self._layers["agent"], self._layers["run"])
 
     def for_agent(self, rules: Rules) -> SessionContext:
-        """Another one, for a child whose agent has rules of its own. Raises for rules that are wrong."""
-        from ostler.context.policy import combined
-
-        other = self._with(combined(self._layers["agent"], rules), self._layers["run"])
+        """A context for a child whose agent has its own rules. Raises for invalid rules."""
+        other = self._with(policy_module.combined(self._layers["agent"], rules), self._layers["run"])
         other.policy()
         return other
 
@@ -128,33 +135,31 @@ class SessionContext:
             limits_of=self._find_limits,
             agent=agent,
             run=run,
-            fences=self._fences,
+            fences=self._providers,
             reminders=self._reminders,
             tokenizer=self._tokenizer,
-            brought=self._brought,
+            added=self._shared,
         )
 
-    def set_providers(self, fences: Iterable[ContextProvider]) -> list[str]:
-        """The fences of extensions, from the next step on, in place of those before; here, and in every
-        context that was made of this one. Returns the kinds that the host has itself: its own are told."""
-        brought = tuple(fences)
-        own = {fence.kind for fence in self._fences}
-        self._brought.fences = tuple(fence for fence in brought if fence.kind not in own)
-        return [fence.kind for fence in brought if fence.kind in own]
+    def set_providers(self, providers: Iterable[ContextProvider]) -> list[str]:
+        """Replaces the extensions' context providers from the next step on; here, and in every context made
+        of this one. Returns the kinds that the host provides itself, which take precedence."""
+        added = tuple(providers)
+        own = {provider.kind for provider in self._providers}
+        self._shared.providers = tuple(provider for provider in added if provider.kind not in own)
+        return [provider.kind for provider in added if provider.kind in own]
 
     def policy(self) -> ContextPolicy:
-        """All of the rules. Raises for those that are wrong."""
-        from ostler.context.policy import merged
-
-        return merged(*self._layers.values(), places=("the settings", "the agent", "the run"))
+        """All rules, merged. Raises for invalid ones."""
+        return policy_module.merged(*self._layers.values(), places=("the settings", "the agent", "the run"))
 
     def window(self, model: str) -> int:
-        """How many tokens that model may be told."""
+        """The context window of a model in tokens."""
         told = self.policy().window.tokens if self._has_rules else None
         return told or self._limits_of(model)[0]
 
     def equip(self, harness: Harness) -> None:
-        """What the policy says about results and tools."""
+        """Applies the policy's rules about results and tools."""
         if self._has_rules or harness.result_limits != ResultLimits() or CLOSE_CHAPTER in harness.tools:
             follow_policy(harness, self.policy())
 
@@ -175,42 +180,36 @@ class SessionContext:
     ) -> str:
         return await self.whole().compact(journal, harness, told, order)
 
-    def whole(self) -> ContextBuilder:
-        fences = (*self._fences, *self._brought.fences)
+    def whole(self) -> builder_module.ContextBuilder:
+        fences = (*self._providers, *self._shared.providers)
         if self._whole is None:
-            from ostler.context.builder import ContextBuilder
-            from ostler.context.policy import origins_of
-            from ostler.context.tokenizers import RoutedTokenizer
-
-            self._whole = ContextBuilder(
+            self._whole = builder_module.ContextBuilder(
                 self.policy(),
-                self._tokenizer or RoutedTokenizer(),
+                self._tokenizer or tokenizers_module.RoutedTokenizer(),
                 self._room_of,
                 fences,
                 self._reminders,
-                origins_of(tuple(self._layers), tuple(self._layers.values())),
+                policy_module.origins_of(tuple(self._layers), tuple(self._layers.values())),
             )
         elif fences != self._used:
             self._whole.set_providers(fences)
         self._used = fences
         return self._whole
 
-    def _find_room(self, model: str) -> ModelRoom:
-        from ostler.context.builder import ModelRoom
-
-        return ModelRoom(*self._limits_of(model))
+    def _find_room(self, model: str) -> builder_module.ModelRoom:
+        return builder_module.ModelRoom(*self._limits_of(model))
 
     def _easily(self, journal: Journal, told: ContextInput) -> int:
-        """A number of tokens that the request surely does not exceed, if that is far from all; else 0."""
+        """An upper bound of the request's tokens if it is far below the window; else 0."""
         if self._looked_at[0] is not told:  # a step asks twice: whether it is full, and then for it
             self._looked_at = (told, self._bound(journal, told))
         return self._looked_at[1]
 
     def _bound(self, journal: Journal, told: ContextInput) -> int:
         state, run = journal.state, journal.state.run
-        if self._has_rules or self._fences or self._reminders or self._whole is not None:
+        if self._has_rules or self._providers or self._reminders or self._whole is not None:
             return 0
-        if self._brought.fences:
+        if self._shared.providers:
             return 0
         if run and (
             REMIND_AT in run.repeats.values() or _is_near_its_end(run.steps, run.started.limits.steps)
@@ -249,13 +248,11 @@ class SessionContext:
 
 
 def follow_policy(harness: Harness, policy: ContextPolicy) -> None:
-    """What the policy of the context says about results and tools."""
+    """Applies the policy's rules about results and tools."""
     harness.result_limits = ResultLimits(policy.results.characters, policy.results.lines)
     tools = [tool for name, tool in harness.tools.items() if name != CLOSE_CHAPTER]
     if policy.checkpoints.offered and tools:
-        from ostler.context.compaction import ChapterTool
-
-        tools.append(ChapterTool(policy.summaries.longest))
+        tools.append(compaction_module.ChapterTool(policy.summaries.longest))
     if len(tools) != len(harness.tools):
         harness.set_tools(tools)
 

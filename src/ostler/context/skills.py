@@ -1,10 +1,9 @@
-"""Skills by the Agent Skills standard: folders with a SKILL.md that says how a certain task is done.
+"""Skills by the Agent Skills standard: folders with a SKILL.md that explains how to do a task.
 
-The model is told a skill's name and description; the text below its front matter when it asks for that; and
-it reads the skill's other files itself. A project's skill could mislead it: such a one is used only if its
-user trusts it as it is.
+The model gets each skill's name and description, loads the text with the `skill` tool, and reads the skill's
+other files itself. A project's skill could mislead it, so it is used only if the user trusts its present
+content.
 """
-# MERGED: The tool by which a model loads a skill.
 
 from __future__ import annotations
 
@@ -37,14 +36,14 @@ else:
     markdown = lazy_module("ostler.context.markdown")
 
 SKILL_FOLDERS = (".ostler/skills", ".agents/skills")
-"""In a project's folders; the first one wins."""
+"""Folders of skills in a project; the first one wins."""
 
 FILE = "SKILL.md"
 
 LARGEST_FILE = 64 * 1024
 
 LARGEST_CATALOGUE = 32 * 1024
-"""Bytes of the system prompt that are spent on skills."""
+"""The maximum size of the skills section in the system prompt, in bytes."""
 
 LONGEST_NAME = 64
 
@@ -53,7 +52,7 @@ LONGEST_DESCRIPTION = 1024
 LONGEST_COMPATIBILITY = 500
 
 MOST_FILES = 50
-"""Of a skill's folder, that the model is told of."""
+"""Files of a skill's folder that are listed for the model."""
 
 
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -62,30 +61,30 @@ _INVOCATION = re.compile(r"\s*/skill:(\S*)\s*(.*)", re.DOTALL)
 
 
 IsTrusted = Callable[[Path, bytes], bool]
-"""Whether a project's file with this content may be used."""
+"""Whether a project's file with this content is trusted."""
 
 
 class Skill(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     description: str
-    """What it is for, and when: the model decides by it."""
+    """What it is for, and when to use it: the model decides by it."""
     license: str = ""
     compatibility: str = ""
-    """What it needs to be there."""
+    """What it requires."""
     metadata: dict[str, str] = {}
     allowed_tools: tuple[str, ...] = ()
-    """What it says it uses. It permits nothing."""
+    """The tools that it declares. This grants no permission."""
     for_model: bool = True
-    """The model may choose it; without that, only a person can."""
+    """Whether the model may choose it; otherwise only a user can."""
     scope: Literal["project", "user"]
     source: str
     """The path of its SKILL.md."""
     digest: str
-    """Of that file."""
+    """The digest of that file."""
 
 
 class SkillToTrust(msgspec.Struct, frozen=True):
-    """A project's skill that is not trusted as it is."""
+    """A project's skill whose present content is not trusted."""
 
     path: Path
     content: bytes
@@ -96,7 +95,7 @@ class SkillToTrust(msgspec.Struct, frozen=True):
 class Skills(msgspec.Struct, frozen=True):
     found: dict[str, Skill]
     problems: tuple[str, ...]
-    """What is wrong with files, a line each, which begins with the file's path."""
+    """Problems with files, one line each, starting with the file's path."""
     to_trust: tuple[SkillToTrust, ...]
 
     @property
@@ -105,7 +104,7 @@ class Skills(msgspec.Struct, frozen=True):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a person should know: the problems, and a line on those that wait for trust."""
+        """Messages for the user: the problems, and a line about untrusted skills."""
         if not self.to_trust:
             return self.problems
         names = ", ".join(dict.fromkeys(one.name for one in self.to_trust))
@@ -113,7 +112,7 @@ class Skills(msgspec.Struct, frozen=True):
         how = " and ".join(f"`ostler trust {quoted_path(project)}`" for project in projects)
         return (
             *self.problems,
-            f"skills of this project are left out until you look at them and say {how}: {names}",
+            f"skills of this project are not used until you review them and run {how}: {names}",
         )
 
 
@@ -142,7 +141,7 @@ def read_skill(folder: Path, project: Path | None, is_trusted: IsTrusted) -> Ski
 
 
 def project_of(path: Path) -> Path:
-    """The folder of a project in which a skill's file is found."""
+    """The project folder that contains a skill's file."""
     return path.parents[3]
 
 
@@ -195,25 +194,25 @@ def parsed(content: bytes) -> tuple[dict[str, Any], str]:
 
 def _name(value: Any, folder: str) -> str:
     if value is None:
-        raise Unusable("it has no `name`, which must be that of its folder")
+        raise Unusable("it has no `name`, which must be the name of its folder")
     name = str(value)
     if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
         raise Unusable(
-            f"a name is made of a to z, 0 to 9 and single hyphens between them, at most {LONGEST_NAME} "
-            f"in all, and {name[:100]!r} is not"
+            f"a name consists of a-z, 0-9 and single hyphens between them, at most {LONGEST_NAME} "
+            f"characters; {name[:100]!r} does not"
         )
     if name != folder:
-        raise Unusable(f"its name {name!r} is not that of its folder {folder!r}")
+        raise Unusable(f"its name {name!r} is not the name of its folder {folder!r}")
     return name
 
 
 def _description(value: Any) -> str:
     description = " ".join(value.split()) if isinstance(value, str) else ""
     if not description:
-        raise Unusable("it has no `description`, which says what it is for, and when")
+        raise Unusable("it has no `description` of what it is for, and when to use it")
     if len(description) > LONGEST_DESCRIPTION:
         raise Unusable(
-            f"its description has {len(description)} characters, and may have {LONGEST_DESCRIPTION}"
+            f"its description has {len(description)} characters; the limit is {LONGEST_DESCRIPTION}"
         )
     return description
 
@@ -224,7 +223,7 @@ def _description(value: Any) -> str:
 def _text(name: str, value: Any, problems: list[str]) -> str:
     if value is None or isinstance(value, str | int):
         return "" if value is None else str(value).strip()
-    problems.append(f"its `{name}` is not a text, and is ignored")
+    problems.append(f"its `{name}` is not a string and is ignored")
     return ""
 
 
@@ -232,7 +231,7 @@ def _compatibility(value: Any, problems: list[str]) -> str:
     text = _text("compatibility", value, problems)
     if len(text) <= LONGEST_COMPATIBILITY:
         return text
-    problems.append(f"its `compatibility` has more than {LONGEST_COMPATIBILITY} characters, and is cut")
+    problems.append(f"its `compatibility` has more than {LONGEST_COMPATIBILITY} characters and is cut")
     return text[:LONGEST_COMPATIBILITY]
 
 
@@ -241,7 +240,7 @@ def _metadata(value: Any, problems: list[str]) -> dict[str, str]:
         return {}
     if isinstance(value, dict) and not any(isinstance(one, list | dict) for one in value.values()):
         return {name: "" if one is None else str(one) for name, one in value.items()}
-    problems.append("its `metadata` is not a table of texts, and is ignored")
+    problems.append("its `metadata` is not a table of strings and is ignored")
     return {}
 
 
@@ -251,7 +250,7 @@ def _tools(value: Any, problems: list[str]) -> tuple[str, ...]:
         return ()
     if isinstance(names, list) and all(isinstance(one, str) for one in names):
         return tuple(names)
-    problems.append("its `allowed-tools` are not names, and are ignored")
+    problems.append("its `allowed-tools` are not names and are ignored")
     return ()
 
 
@@ -259,7 +258,7 @@ def _tools(value: Any, problems: list[str]) -> tuple[str, ...]:
 
 
 def catalogue(skills: Mapping[str, Skill]) -> tuple[str, tuple[str, ...]]:
-    """What the system prompt says of the skills, and the names of those that it has no room for."""
+    """The skills section of the system prompt, and the names of skills that do not fit."""
     rows: list[str] = []
     left_out: list[str] = []
     room = LARGEST_CATALOGUE
@@ -283,9 +282,9 @@ def catalogue(skills: Mapping[str, Skill]) -> tuple[str, tuple[str, ...]]:
 
 
 def activated(skill: Skill, cwd: Path) -> str:
-    """What a skill says, and where its files are. Raises `Unusable`.
+    """The text of a skill and the list of its files. Raises `Unusable`.
 
-    The file is read anew. One of a project must be as it was when it was found to be trusted.
+    The file is read again. A project's skill must be unchanged since its trust was checked.
     """
     path = Path(skill.source)
     _, body = contents(skill)
@@ -295,23 +294,23 @@ def activated(skill: Skill, cwd: Path) -> str:
         parts += ["", "Paths in it are relative to its folder, which has these files:"]
         parts += [without_surrogates(display_path(file, cwd)) for file in files[:MOST_FILES]]
     if len(files) > MOST_FILES:
-        parts.append("[there are more: list the folder]")
+        parts.append("[more files: list the folder]")
     return "\n".join(parts)
 
 
 def contents(skill: Skill) -> tuple[dict[str, Any], str]:
-    """The front matter of a skill and the text below it, read anew as for `activated`."""
+    """The front matter of a skill and the text below it, read again as for `activated`."""
     path = Path(skill.source)
     content = read_bytes(path, None, LARGEST_FILE)
     if content is None:
-        raise Unusable(f"{path} is not there any more")
+        raise Unusable(f"{path} no longer exists")
     if skill.scope == "project" and digest_of(content) != skill.digest:
-        raise Unusable(f"{path} has changed: its user must look at it and say `ostler trust` again")
+        raise Unusable(f"{path} has changed: the user must review it and run `ostler trust` again")
     return parsed(content)
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The files beside SKILL.md and below, one more than are told of."""
+    """The files beside and below SKILL.md, one more than are listed."""
     number = 0
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -325,7 +324,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def expand_skill(text: str, skills: Skills, cwd: Path) -> str | None:
-    """A prompt like `/skill:NAME what to do`, with what the skill says in place of its name.
+    """Expands a prompt like `/skill:NAME what to do` to the skill's text and the request.
 
     None for any other text. Raises `UsageError` for a skill that cannot be used.
     """
@@ -338,13 +337,13 @@ def expand_skill(text: str, skills: Skills, cwd: Path) -> str | None:
 
 
 def skill_notice(name: str, skills: Skills, cwd: Path) -> str:
-    """What the model is told of a skill. Raises `UsageError` for one that cannot be used."""
+    """The text of a skill for the model. Raises `UsageError` if it cannot be used."""
     if name not in skills.found:
         for one in skills.to_trust:
             if one.name == name:
                 project = quoted_path(project_of(one.path))
                 raise UsageError(
-                    f"the skill {name} is this project's: look at it and say `ostler trust {project}`"
+                    f"the skill {name} belongs to this project: review it and run `ostler trust {project}`"
                 )
         known = ", ".join(sorted(skills.found)) or "none"
         raise UsageError(f"there is no skill {name!r}; the skills are: {known}")
@@ -368,14 +367,15 @@ class Activation(msgspec.Struct, frozen=True):
 
 
 class SkillTool:
-    """Tells what a skill says. It only reads, and only skills that were found."""
+    """The tool `skill`: returns a skill's text. It only reads discovered skills."""
 
     def __init__(self, skills: Mapping[str, Skill]) -> None:
         self.skills = skills
         name = {"type": "string", "enum": [*skills], "description": "the skill"}
         self.spec = ToolSpec(
+            source="built-in",
             name=NAME,
-            description="Loads a skill: how a certain task is done, and which files there are for it.",
+            description="Loads a skill: instructions for a certain task, and the list of its files.",
             schema={
                 "type": "object",
                 "properties": {"name": name},

@@ -1,7 +1,7 @@
-"""Slash commands: a prompt that begins with `/name` says something that was written down before."""
-# MERGED: Prompt templates in Markdown files: those of a project, and a person's own.
-# MERGED: A file that came with a project is text for the model, said when a person asks for it by name: it
-# MERGED: runs nothing, chooses no model and attaches no file.
+"""Slash commands: a prompt `/name arguments` expands to a prompt template from a Markdown file.
+
+A template that comes with a project is only text: it runs nothing, chooses no model and attaches no files.
+"""
 
 from __future__ import annotations
 

@@ -1,16 +1,14 @@
-"""Prompt templates: a text with places for what a person says behind its name.
+"""Prompt templates: a text with placeholders for the arguments that a person types after its name.
 
-    $1 ${1}                     a word; ${1:-main} has a default, ${1:+text} is there if the word is
+    $1 ${1}                     one word; ${1:-main} has a default, ${1:+text} is used if the word is given
     $@ $ARGUMENTS ${@:2}        all words, or from the second on; ${@:2:3} are three of them
-    $+                          all words, and at least one
+    $+                          all words, at least one
     {{file}} ${file}            an argument or a flag that the template declares
     <if-model is="a/*,b">…<else>…</if-model>
 
-Code, between backticks or in fences, stays as it is, and so does whatever is none of these. `\\$` and `\\{{`
-are only a `$` and only braces.
+Code, between backticks or in fences, is not expanded. `\\$` and `\\{{` are a literal `$` and literal braces.
+Declared arguments are given by position, as `name=value` or as `--name value`.
 """
-# MERGED: What a template declares, and how words become values: by position, as `name=value`, as `--name
-# MERGED: value`.
 
 from __future__ import annotations
 

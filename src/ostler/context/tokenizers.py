@@ -1,29 +1,16 @@
-"""Which tokenizer counts for which model, where the host brings none of its own."""
-# MERGED: Width and height of a picture, read from its first bytes.
-# MERGED: Rules of thumb for pictures and files, which no vendor lets us count before they are sent.
-# MERGED: Pictures are counted by their pixels. Claude takes one token for 750 of them, and up to 4,800;
-# MERGED: Gemini the same number for every picture; OpenAI's models, in tiles or patches, about 800 for a
-# MERGED: square of 1,000 pixels and seldom more than 1,600, like most others. A page of a PDF is text and a
-# MERGED: picture of it: 1,500 to 3,000 tokens with Claude, fewer with others. A text file counts as its
-# MERGED: text, and anything else by its size.
-# MERGED: What a message and the offered tools come to, given how many tokens a text has.
-# MERGED: Most vendors do not say how they frame messages, calls and tools. The figures are the larger ones
-# MERGED: of Qwen 3's and gpt-oss's formats, which are public; calibration takes care of the rest.
-# MERGED: Tokens estimated from the kinds of characters in a text, without any vocabulary.
-# MERGED: A text is read as bytes of a few kinds (lower and upper case letters, digits, spaces, line ends,
-# MERGED: marks, and the first bytes of longer characters), and what makes tokens in most vocabularies is
-# MERGED: counted: beginnings of words, capitals, digits, runs of marks, lines. The figures were fitted to
-# MERGED: o200k, Gemma 3, DeepSeek V3, Kimi K3 and Qwen 3 on some fifty texts. Characters for each token,
-# MERGED: estimated and by o200k:
-# MERGED: | text | estimated | o200k | |---|---|---| | English prose | 3.8 | 3.9 | | German, French, Spanish
-# MERGED: | 3.8 | 3.7 to 3.9 | | Russian | 2.3 | 3.4 | | Chinese, Japanese, Korean | 1.7 to 1.9 | 1.5 to 1.9
-# MERGED: | | Python, JavaScript | 3.8 to 4.3 | 4.4 to 4.9 | | JSON | 2.9 to 3.2 | 3.0 to 3.4 | | logs,
-# MERGED: listings, hashes | 1.4 to 2.0 | 1.7 to 2.3 |
-# MERGED: Code, JSON and most prose are within a quarter of each of the five, more often above. The rarer a
-# MERGED: script is, the further the vocabularies are from each other, and the estimate from them.
-# MERGED: Counts by a model's own vocabulary, with `splintr` (the extra `tokens`), which has them on board.
-# MERGED: Which model has which is data, and only what somebody vouches for: `tiktoken` for OpenAI's models,
-# MERGED: Google's SDK for Gemini, and splintr, which compares itself with the originals, for the others.
+"""Token counts: by a model's own vocabulary if `splintr` (the extra `tokens`) is installed, else estimated.
+
+- Text: bytes are grouped into a few classes (letters, digits, spaces, line ends, punctuation, lead bytes),
+  and what starts a token in most vocabularies is counted. The weights are fitted to o200k, Gemma 3, DeepSeek
+  V3, Kimi K3 and Qwen 3 on some fifty texts. Code, JSON and most prose are within 25 % of each, usually
+  above; rare scripts are further off.
+- Messages and tools: most vendors do not publish their framing. The figures are the larger ones of Qwen 3's
+  and gpt-oss's public formats; calibration corrects the difference.
+- Pictures count by pixels: Claude uses one token for 750 of them, up to 4,800; Gemini a constant; OpenAI
+  about 800 for a square of 1,000 pixels. A PDF page is 1,500 to 3,000 tokens with Claude, fewer with others.
+  A text file counts as its text, any other file by its size.
+- Vocabularies: which model uses which is data, taken only from `tiktoken`, Google's SDK and splintr.
+"""
 
 from __future__ import annotations
 

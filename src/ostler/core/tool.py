@@ -26,6 +26,10 @@ ToolKind = Literal["read", "search", "edit", "execute", "fetch", "agent", "ask",
 _SUMMARY_LIMIT = 200
 
 
+ToolSource = Literal["built-in", "mcp", "extension", "host"]
+"""Who provides a tool."""
+
+
 class ToolSpec(msgspec.Struct, frozen=True):
     """What the kernel needs to know of a tool before it runs."""
 
@@ -43,6 +47,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
     reattaches: bool = False
     """Called again after a crash, whatever it did: it finds its children where they are."""
     display: Display | None = None
+    source: ToolSource = "host"
 
 
 class BeforeCall(Protocol):
@@ -165,6 +170,7 @@ class ToolOptions(TypedDict, total=False):
     resumes: bool
     reattaches: bool
     display: Display | None
+    source: ToolSource
 
 
 def as_outcome(returned: Any) -> Outcome:

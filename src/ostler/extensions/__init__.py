@@ -1,7 +1,7 @@
-"""Extensions: what a user drops in to change the agent, in Python or in any language.
+"""Extensions change the agent; they are written in Python or, over a protocol, in any language.
 
 An extension is a file or a package with `def setup(ostler)`, which gets an `ExtensionAPI`. Extensions import
-the names below; each is loaded when it is first used.
+the names below; each is imported when it is first used.
 """
 
 from __future__ import annotations

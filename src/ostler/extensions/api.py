@@ -1,4 +1,4 @@
-"""What an extension's `setup` is given: everything it may register."""
+"""`ExtensionAPI`, the argument of an extension's `setup`: everything that it can register."""
 
 from __future__ import annotations
 
@@ -33,10 +33,9 @@ from ostler.core.hooks import (
     Suppress,
 )
 from ostler.core.tool import Tool, ToolOptions
-from ostler.extensions.executor import is_async
+from ostler.extensions.executor import Handler
 from ostler.extensions.extension import (
     Command,
-    Function,
     HookHandler,
     MessageRenderer,
     Observer,
@@ -56,17 +55,17 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Subject = TypeVar("Subject")
 Decision = TypeVar("Decision")
 
-Handler = (
+HandlerCode = (
     Callable[[Subject], Decision | Awaitable[Decision | None] | None]
     | Callable[[Subject, "ExtensionContext"], Decision | Awaitable[Decision | None] | None]
 )
-"""A function that takes its subject, or its subject and the context. None is no opinion."""
+"""A function that takes the subject, or the subject and the context. Returning None decides nothing."""
 
 
 class HookPoint(Generic[Subject, Decision]):
-    """`@ostler.before_tool`, or with what differs: `@ostler.before_tool(guard=False, time_limit=5)`.
+    """`@ostler.before_tool`, or with options: `@ostler.before_tool(guard=False, time_limit=5)`.
 
-    A guard that fails or hangs refuses; any other handler that does is reported and skipped.
+    A guard that fails or times out refuses; any other handler is reported and skipped.
     """
 
     def __init__(self, point: Point, registered: Registrations, guard: bool = False) -> None:
@@ -75,28 +74,28 @@ class HookPoint(Generic[Subject, Decision]):
         self._guard = guard
 
     @overload
-    def __call__(self, function: Handler[Subject, Decision], /) -> Handler[Subject, Decision]: ...
+    def __call__(self, function: HandlerCode[Subject, Decision], /) -> HandlerCode[Subject, Decision]: ...
     @overload
     def __call__(
         self, *, guard: bool | None = None, time_limit: float = TIME_LIMIT
-    ) -> Callable[[Handler[Subject, Decision]], Handler[Subject, Decision]]: ...
+    ) -> Callable[[HandlerCode[Subject, Decision]], HandlerCode[Subject, Decision]]: ...
     def __call__(
         self, function: Any = None, *, guard: bool | None = None, time_limit: float = TIME_LIMIT
     ) -> Any:
-        def register(function: Function) -> Function:
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
             refuses = self._guard if guard is None else guard
-            self._registered.hooks.append(HookHandler(self._point, function, refuses, time_limit))
+            self._registered.hooks.append(HookHandler(self._point, Handler.of(function), refuses, time_limit))
             return function
 
         return register if function is None else register(function)
 
 
 class ExtensionAPI:
-    """Registers what an extension brings. Each method is a decorator, or takes the object itself.
+    """Registers handlers, tools, commands and more. Each method is a decorator, or takes the object itself.
 
-    A handler takes its subject, or its subject and the `context` (see `ExtensionContext`). It may be a
-    plain function, which runs in a thread of the extension's own, or `async`, which runs on the event
-    loop. Handlers of one extension never run side by side.
+    A handler takes the subject, or the subject and the `context` (see `ExtensionContext`). A plain function
+    runs in the extension's own thread, an `async` one on the event loop. Handlers of one extension never run
+    concurrently.
     """
 
     def __init__(self, name: str) -> None:
@@ -109,23 +108,23 @@ class ExtensionAPI:
         self.before_step: HookPoint[StepPlan, StepPlan | Refuse] = HookPoint("before_step", registered)
         """A step is about to begin: `StepPlan` -> a changed one, `Refuse` or None."""
         self.context: HookPoint[ContextDraft, ContextDraft] = HookPoint("context", registered)
-        """What the model is told in one call: `ContextDraft` -> a changed one or None. It is not stored."""
+        """The context of one model call: `ContextDraft` -> a changed one or None. It is not stored."""
         self.before_tool: HookPoint[PlannedCall, Refuse | Rewrite | Ask | Allow] = HookPoint(
             "before_tool", registered, guard=True
         )
         """A call is about to run: `PlannedCall` -> `Refuse`, `Rewrite`, `Ask`, `Allow` or None. A guard."""
         self.after_tool: HookPoint[FinishedCall, FinishedCall] = HookPoint("after_tool", registered)
-        """A result is on its way to the model: `FinishedCall` -> a changed one or None."""
+        """A result is about to go to the model: `FinishedCall` -> a changed one or None."""
         self.before_message: HookPoint[DraftMessage, Suppress | Replace] = HookPoint(
             "before_message", registered
         )
-        """An answer is on its way to people: `DraftMessage` -> `Suppress`, `Replace` or None."""
+        """An answer is about to be displayed: `DraftMessage` -> `Suppress`, `Replace` or None."""
         self.after_failure: HookPoint[FailedCall, Retry | GiveUp] = HookPoint("after_failure", registered)
         """A model call failed: `FailedCall` -> `Retry`, `GiveUp` or None."""
         self.before_fork: HookPoint[PlannedFork, Refuse] = HookPoint("before_fork", registered)
         """A session is about to be copied: `PlannedFork` -> `Refuse` or None."""
         self.before_switch: HookPoint[PlannedSwitch, Refuse] = HookPoint("before_switch", registered)
-        """A face is about to leave for another session: `PlannedSwitch` -> `Refuse` or None."""
+        """A front end is about to switch to another session: `PlannedSwitch` -> `Refuse` or None."""
         self.before_compact: HookPoint[PlannedCompaction, Refuse | Summary] = HookPoint(
             "before_compact", registered
         )
@@ -136,11 +135,11 @@ class ExtensionAPI:
     @overload
     def on(
         self, what: type[Subject], /, *, batch: Literal[False] = False
-    ) -> Callable[[Handler[Subject, None]], Handler[Subject, None]]: ...
+    ) -> Callable[[HandlerCode[Subject, None]], HandlerCode[Subject, None]]: ...
     @overload
     def on(
         self, what: type[Subject], /, *, batch: Literal[True]
-    ) -> Callable[[Handler[tuple[Subject, ...], None]], Handler[tuple[Subject, ...], None]]: ...
+    ) -> Callable[[HandlerCode[tuple[Subject, ...], None]], HandlerCode[tuple[Subject, ...], None]]: ...
     @overload
     def on(
         self, what: type, second: type, /, *more: type, batch: bool = False
@@ -148,19 +147,20 @@ class ExtensionAPI:
     @overload
     def on(self, what: str, /, *more: str) -> Callable[[Decorated], Decorated]: ...
     def on(self, *what: type | str, batch: bool = False) -> Any:
-        """Sees facts, deltas, live values and moments of these types, in order, after they happened.
+        """Subscribes to facts, deltas, live values and lifecycle events of these types, in order.
 
-        With `batch` the handler gets a tuple: all that has come since it was called last. A name instead
-        of a type is that of an event between extensions (`context.emit`); its handler gets the data.
+        With `batch` the handler gets a tuple of all events since its last call. A name instead of a type
+        subscribes to an event between extensions (`context.emit`); its handler gets the data.
         """
         if not what:
             raise UsageError("name the events: @ostler.on(ToolStarted)")
 
         def register(function: Decorated) -> Decorated:
-            observer = Observer(function, batch, is_async(function))
+            handler = Handler.of(function)
+            observer = Observer(handler, batch)
             for one in what:
                 if isinstance(one, str):
-                    self.registered.custom.setdefault(one, []).append(function)
+                    self.registered.custom.setdefault(one, []).append(handler)
                 elif isinstance(one, type):
                     self.registered.observers.setdefault(one, []).append(observer)
                 else:
@@ -176,7 +176,7 @@ class ExtensionAPI:
     @overload
     def tool(self, **options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], Tool]: ...
     def tool(self, function: Any = None, **options: Unpack[ToolOptions]) -> Any:
-        """A tool for the model, made of a typed function as `ostler.tool` makes it; or a tool as it is."""
+        """A tool for the model: a typed function, as with `ostler.tool`, or a `Tool` object."""
 
         def register(one: Any) -> Tool:
             made: Tool = one if hasattr(one, "spec") else make_tool(**options)(one)
@@ -187,68 +187,70 @@ class ExtensionAPI:
 
     @overload
     def context_provider(
-        self, fence: ContextProvider, /, *, time_limit: float = TIME_LIMIT
+        self, provider: ContextProvider, /, *, time_limit: float = TIME_LIMIT
     ) -> ContextProvider: ...
     @overload
     def context_provider(
         self, kind: str, /, *, time_limit: float = TIME_LIMIT, **how: Any
     ) -> Callable[[Decorated], Decorated]: ...
     def context_provider(
-        self, fence: ContextProvider | str, /, *, time_limit: float = TIME_LIMIT, **how: Any
+        self, provider: ContextProvider | str, /, *, time_limit: float = TIME_LIMIT, **how: Any
     ) -> Any:
         """Adds a `ContextProvider`; or decorates the function that returns the text, which gets a
         `ProviderRequest`: `@ostler.context_provider("memory", placement="system")`."""
 
         def register(one: ContextProvider) -> ContextProvider:
-            self.registered.fences[one.kind] = RegisteredProvider(one, time_limit)
+            self.registered.providers[one.kind] = RegisteredProvider(one, Handler.of(one.source), time_limit)
             return one
 
         def decorate(function: Decorated) -> Decorated:
-            assert isinstance(fence, str)
-            register(ContextProvider(fence, function, **how))
+            assert isinstance(provider, str)
+            register(ContextProvider(provider, function, **how))
             return function
 
-        return register(fence) if isinstance(fence, ContextProvider) else decorate
+        return register(provider) if isinstance(provider, ContextProvider) else decorate
 
     def command(
         self, name: str, *, description: str = "", complete: Callable[..., Any] | None = None
     ) -> Callable[[Decorated], Decorated]:
-        """A command for people: `/name arguments`. Its function gets the arguments, as one text."""
+        """A command for users: `/name arguments`. Its function gets the arguments as one string."""
 
         def register(function: Decorated) -> Decorated:
             plain = name.removeprefix("/")
             if not plain or any(letter.isspace() for letter in plain):
-                raise UsageError(f"a command's name has no blanks and is not empty; this one is {name!r}")
+                raise UsageError(f"a command's name must not be empty or contain spaces: {name!r}")
             about = description or (function.__doc__ or "").strip().partition("\n")[0]
-            self.registered.commands[plain] = Command(plain, function, about, complete)
+            self.registered.commands[plain] = Command(
+                plain, Handler.of(function), about, complete and Handler.of(complete)
+            )
             return function
 
         return register
 
     def shortcut(self, key: str, *, description: str = "") -> Callable[[Decorated], Decorated]:
-        """A key of a terminal, as `ctrl+shift+s`: the function gets the context."""
+        """A keyboard shortcut such as `ctrl+shift+s`: the function gets the context."""
         plain = shortcut_key(key)
 
         def register(function: Decorated) -> Decorated:
             is_repeated = plain in self.registered.shortcuts
-            self.registered.shortcuts[plain] = Shortcut(plain, function, description, is_repeated)
+            self.registered.shortcuts[plain] = Shortcut(plain, Handler.of(function), description, is_repeated)
             return function
 
         return register
 
     def option(self, name: str, *, description: str = "", default: str = "") -> Option:
-        """A setting: read with `context.option(name)`. Of several defaults, the last counts."""
+        """A setting: read with `context.option(name)`. The last default wins."""
         made = self.registered.options[name] = Option(name, description, default)
         return made
 
     def tool_renderer(self, renderer: ToolRenderer | str, /, **how: Any) -> ToolRenderer:
-        """How calls of a tool are shown: `ostler.tool_renderer("deploy", header=…, body=…)`."""
+        """How front ends render calls of a tool: `ostler.tool_renderer("deploy", header=…, body=…)`."""
         made = renderer if isinstance(renderer, ToolRenderer) else ToolRenderer(renderer, **how)
         self.registered.tool_renderers[made.tool] = made
         return made
 
     def message_renderer(self, name: str) -> Callable[[Decorated], Decorated]:
-        """A named way to show a text at a width: the function gets both and returns the lines."""
+        """A named renderer: the function gets a text and a width, and returns the lines."""
 
         def register(function: Decorated) -> Decorated:
             self.registered.message_renderers[name] = MessageRenderer(name, function)

@@ -1,4 +1,4 @@
-"""What one extension sees of one session: event after event, in order, and never two at a time."""
+"""`EventChannel`: ordered delivery of a session's events to one extension, one at a time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_origin, get_type_hints
 
 from ostler.core.cancellation import CLOCK_SLACK, Stopwatch, running_stopwatch
 from ostler.core.hooks import TIME_LIMIT, ContextDraft
-from ostler.extensions.executor import ExtensionError, call_within, described, place_of, wants_context
-from ostler.extensions.extension import Extension, Function, Observer
+from ostler.extensions.executor import ExtensionError, Handler, described
+from ostler.extensions.extension import Extension, Observer
 from ostler.extensions.extension_context import ExtensionContext
 
 if TYPE_CHECKING:
@@ -18,25 +18,27 @@ if TYPE_CHECKING:
 
 
 CATCH_UP_SECONDS = 5.0
-"""How long a hook waits for its own extension to have seen what came before."""
+"""How long a hook waits until its extension has handled earlier events."""
 
 
 Batch = tuple[Any, ...]
-"""Events, which all who see them may have in common: nobody can change it."""
+"""Events, shared by all channels that get them: immutable."""
 
 
 Order = Sequence[tuple[Observer, Any]]
-"""Who is called with what, one after the other."""
+"""Observers and their subjects, in call order."""
 
 
 class EventChannel:
-    """Hands events to the observers of one extension."""
+    """Delivers events to the observers of one extension."""
 
-    def __init__(self, extension: Extension, context: ExtensionContext, attending: ExtensionSession) -> None:
+    def __init__(
+        self, extension: Extension, context: ExtensionContext, extension_session: ExtensionSession
+    ) -> None:
         self.extension = extension
         self.context = context
         self.kinds = frozenset(extension.registered.observers)
-        self._attending = attending
+        self._extension_session = extension_session
         self._waiting: list[Batch] = []
         self._put = 0
         self._handled = 0
@@ -46,7 +48,7 @@ class EventChannel:
         self._work: asyncio.Task[None] | None = None
 
     def put(self, happened: Batch) -> None:
-        """To be seen next. All of it is of the kinds that are observed."""
+        """Queues events, all of observed types."""
         if happened:
             self._waiting.append(happened)
             self._put += 1
@@ -54,11 +56,11 @@ class EventChannel:
                 self._hand_on()
 
     async def drain(self) -> None:
-        """Waits until all that has been put so far was seen; not for long, should a handler wait for us."""
+        """Waits until queued events are handled; not for long, since a handler may wait for the caller."""
         await self._catch_up_with(self._put, CATCH_UP_SECONDS)
 
     async def drain_all(self) -> None:
-        """The same when nothing is held up by it: as long as a handler may take, and while it asks people."""
+        """Like `drain`, when nothing waits for it: for a handler's full time, and while it asks a user."""
         target = self._put
         was_asking = True
         while was_asking:
@@ -69,7 +71,7 @@ class EventChannel:
         self.abandon()
 
     def abandon(self) -> None:
-        """What is called now hangs, or waits until the session is left: nobody must wait for it here."""
+        """Stops waiting for the running handler, which hangs or waits for the session to close."""
         self._is_let_go = True
         self._news.set()
 
@@ -87,11 +89,11 @@ class EventChannel:
         return True
 
     def _hand_on(self) -> None:
-        """Each handler sees each event once; what they recorded is committed before the next ones."""
+        """Calls each handler once per event; commits what they recorded before the next batch."""
         self._is_busy = True
         batches, self._waiting = self._waiting, []
         order = self._order(batches[0] if len(batches) == 1 else sum(batches, ()))
-        if any(observer.is_async for observer, _ in order):
+        if any(observer.handler.is_async for observer, _ in order):
             self._work = asyncio.ensure_future(self._call_each(order, len(batches)))
         else:
             # Without a task: this is done for each batch of deltas, in each extension.
@@ -99,18 +101,17 @@ class EventChannel:
 
     async def _call_each(self, order: Order, batches: int) -> None:
         for observer, subject in order:
-            function = observer.function
+            handler = observer.handler
             try:
-                arguments = self.arguments(function, subject)
-                await call_within(TIME_LIMIT, self.extension.worker, function, *arguments)
+                await handler.call(self.extension.worker, subject, self.context, seconds=TIME_LIMIT)
             except ExtensionError as failure:
-                self.report(function, str(failure))
-        await self._attending.commit()
+                self.report(handler, str(failure))
+        await self._extension_session.commit()
         self._end(batches)
 
     def visited(self, batches: int) -> None:
-        """All of them were called."""
-        if self._attending.session.journal.has_recorded:
+        """All handlers of the visit have returned."""
+        if self._extension_session.session.journal.has_recorded:
             self._work = asyncio.ensure_future(self._call_each((), batches))
         else:
             self._end(batches)
@@ -122,12 +123,8 @@ class EventChannel:
         if self._waiting:
             self._hand_on()
 
-    def report(self, function: Function, problem: str) -> None:
-        name = getattr(function, "__name__", type(function).__name__)
-        self._attending.report(self.extension, name, problem)
-
-    def arguments(self, function: Function, subject: Any) -> tuple[Any, ...]:
-        return (subject, self.context)[: wants_context(function)]
+    def report(self, handler: Handler, problem: str) -> None:
+        self._extension_session.report(self.extension, handler.name, problem)
 
     def _order(self, batch: Batch) -> Order:
         observers = self.extension.registered.observers
@@ -152,9 +149,9 @@ class EventChannel:
 
 
 class _Visit:
-    """Plain handlers, called one after the other in one visit to the extension's thread.
+    """Calls plain handlers one after the other in a single visit to the extension's thread.
 
-    When one of them hangs, the thread is given up, and those behind it are called in another visit.
+    If one of them hangs, its thread is abandoned, and the remaining handlers run in another visit.
     """
 
     def __init__(self, channel: EventChannel, order: Order, batches: int) -> None:
@@ -163,7 +160,7 @@ class _Visit:
         self._batches = batches
         self._place = 0
         self._is_over = False
-        self._problems: list[tuple[Function, str]] = []
+        self._problems: list[tuple[Handler, str]] = []
         self._watch = Stopwatch()
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
@@ -173,11 +170,11 @@ class _Visit:
     def _call(self) -> None:
         running_stopwatch.set(self._watch)
         for place, (observer, subject) in enumerate(self._order):
-            self._place, function = place, observer.function
+            self._place, handler = place, observer.handler
             try:
-                function(*self._channel.arguments(function, subject))
+                handler.function(*handler.take(subject, self._channel.context))
             except BaseException as error:
-                self._problems.append((function, described(error, function)))
+                self._problems.append((handler, described(error, handler.function)))
             if self._is_over:
                 return
         self._channel.context.calls.post(self._end)
@@ -191,16 +188,16 @@ class _Visit:
         self._channel.visited(self._batches)
 
     def _look(self) -> None:
-        """Time is up, but for what people were asked in meanwhile."""
+        """The time limit has passed, unless the handler waited for a user meanwhile."""
         left = self._began + TIME_LIMIT + self._watch.paused() - self._loop.time()
         if left > CLOCK_SLACK:
             self._timer = self._loop.call_later(left, self._look)
             return
         self._is_over = True
-        channel, hanging = self._channel, self._order[self._place][0].function
+        channel, hanging = self._channel, self._order[self._place][0].handler
         channel.extension.worker.abandon()
         self._report()
-        channel.report(hanging, f"took longer than {TIME_LIMIT:g} s{place_of(hanging)}")
+        channel.report(hanging, f"took longer than {TIME_LIMIT:g} s{hanging.location}")
         rest = self._order[self._place + 1 :]
         if rest:
             _Visit(channel, rest, self._batches)
@@ -208,12 +205,12 @@ class _Visit:
             channel.visited(self._batches)
 
     def _report(self) -> None:
-        for function, problem in self._problems:
-            self._channel.report(function, problem)
+        for handler, problem in self._problems:
+            self._channel.report(handler, problem)
 
 
 def own_copy(event: Any) -> Any:
-    """The event, or a copy where a handler could change what others see of it."""
+    """The event, or a copy if a handler could mutate what others see."""
     kind = type(event)
     if kind is ContextDraft:
         return event  # its messages hold nothing that can be changed, and may be many
@@ -229,7 +226,7 @@ _COPIED: dict[type, bool] = {}
 
 
 def _holds_more(kind: type) -> bool:
-    """Whether a value of this type holds dicts, lists or values of any kind."""
+    """Whether values of this type can contain mutable data."""
     hints = get_type_hints(kind)
     plain = (str, int, float, bool, type(None))
     return any(hint not in plain and get_origin(hint) is not Literal for hint in hints.values())

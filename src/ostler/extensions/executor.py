@@ -1,5 +1,4 @@
-"""Calling an extension's code: plain functions in a thread of its own, within a time limit, and never
-with an exception that goes further than here."""
+"""Calls an extension's code: plain functions in a thread of their own, with time limits and error reports."""
 
 from __future__ import annotations
 
@@ -14,9 +13,10 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
+
+import msgspec
 
 from ostler.core.cancellation import (
     CancelToken,
@@ -34,18 +34,18 @@ _Jobs = queue.SimpleQueue[Callable[[], None]]
 
 
 class ExtensionError(Exception):
-    """An extension's code raised, hung or tried to exit: what, and in which line."""
+    """An extension's code raised, timed out or tried to exit; with the line."""
 
 
 class ExtensionTimeout(ExtensionError):
-    """It hung."""
+    """An extension's code exceeded its time limit."""
 
 
 class Worker:
     """The thread that runs an extension's plain functions, one after the other.
 
-    It is a daemon: code that hangs keeps nobody from leaving. Such a thread is given up, and what comes
-    later gets another.
+    It is a daemon: code that hangs does not keep the process alive. Such a thread is abandoned, and later
+    calls get another.
     """
 
     def __init__(self, name: str) -> None:
@@ -53,9 +53,9 @@ class Worker:
         self._jobs: _Jobs | None = None
 
     def detach(self, jobs: _Jobs) -> bool:
-        """The function in that thread waits for the event loop: what comes meanwhile gets another one.
+        """The function in that thread waits for the event loop: other calls get another thread meanwhile.
 
-        False when the thread was given up already.
+        False if the thread is abandoned already.
         """
         if self._jobs is not jobs:
             return False
@@ -63,14 +63,14 @@ class Worker:
         return True
 
     def reattach(self, jobs: _Jobs) -> None:
-        """It waits no longer. If there is another thread by now, its own ends with the function."""
+        """The function continues. If there is another thread by now, this one ends after the function."""
         if self._jobs is None:
             self._jobs = jobs
         else:
             jobs.put(_leave)
 
     def post(self, job: Callable[[], None]) -> None:
-        """Has it done, after what was posted before. It must not raise."""
+        """Runs a job after those posted before. It must not raise."""
         if self._jobs is None:
             self._jobs = queue.SimpleQueue()
             threading.Thread(
@@ -82,20 +82,20 @@ class Worker:
         self._jobs.put(job)
 
     async def run(self, work: Callable[[], Returned]) -> Returned:
-        """What it returns, or raises."""
+        """Runs it in the thread; returns or raises what it does."""
         context = contextvars.copy_context()
         result: Returned = await _task_done(self.post, lambda: context.run(work))
         return result
 
     def abandon(self) -> None:
-        """The thread hangs, or has nothing more to do: it is left alone, and ends when it can."""
+        """Abandons the thread, which hangs or is no longer needed; it ends when it can."""
         if self._jobs is not None:
             self._jobs.put(_leave)
             self._jobs = None
 
 
 class _Present(threading.local):
-    """The worker whose thread this is, and what the thread has to do."""
+    """The worker of the current thread, and its queue."""
 
     worker: Worker | None = None
     jobs: _Jobs
@@ -116,13 +116,13 @@ def _work(worker: Worker, jobs: _Jobs) -> None:
 
 
 _waits: ContextVar[set[asyncio.Task[Any]] | None] = ContextVar("_waits", default=None)
-"""What the plain function that runs here waits for: it ends with the function."""
+"""The tasks that the running plain function waits for: they are cancelled with it."""
 
 
 async def call(worker: Worker, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What the function returns: awaited here if it is async, run by the worker if it is plain.
+    """Calls the function: awaited here if it is async, run by the worker if it is plain.
 
-    Raises `ExtensionError` with what it raised, and where. Its time is limited by whoever calls.
+    Raises `ExtensionError` with what it raised, and where. The caller limits its time.
     """
     waits: set[asyncio.Task[Any]] = set()
     _waits.set(waits)
@@ -146,7 +146,7 @@ async def call(worker: Worker, function: Callable[..., Any], *arguments: Any) ->
 
 
 async def call_within(seconds: float, worker: Worker, function: Callable[..., Any], *arguments: Any) -> Any:
-    """`call`, that has so long; time in which it asks people, or nobody here could run, does not count."""
+    """`call` with a time limit; waiting for a user, or a stalled process, does not count."""
     watch = _FairStopwatch(seconds / 10)
 
     async def timed() -> Any:
@@ -163,9 +163,9 @@ async def call_within(seconds: float, worker: Worker, function: Callable[..., An
 
 
 class _FairStopwatch(Stopwatch):
-    """Leaves out the time in which this process stood still: that a machine is busy is not the code's fault.
+    """Excludes time in which this process was stalled: a busy machine is not the code's fault.
 
-    It knows by a beat that comes late.
+    It notices by a timer that fires late.
     """
 
     def __init__(self, interval: float) -> None:
@@ -190,7 +190,7 @@ class _FairStopwatch(Stopwatch):
 
 
 def described(error: BaseException, function: Callable[..., Any] | None = None) -> str:
-    """What was raised, and the file and line of the extension where: `ValueError: no (gate.py:12)`."""
+    """The error with the extension's file and line: `ValueError: no (gate.py:12)`."""
     if isinstance(error, SystemExit):
         text = f"it tried to exit the process ({error.code})"
     else:
@@ -218,12 +218,37 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(called)
 
 
-@lru_cache(4096)
-def wants_context(function: Callable[..., Any]) -> int:
-    """How many arguments it wants by position, at most two: the subject, or the subject and the context.
+class Handler(msgspec.Struct, frozen=True):
+    """A function of an extension, inspected once when it is registered."""
 
-    What has a default of its own is not for us, unless it is named so.
-    """
+    function: Callable[..., Any]
+    arity: int
+    """How many positional arguments it gets: 0, the subject (1), or the subject and the context (2)."""
+    is_async: bool
+    location: str
+    """` (file.py:12)`, for messages."""
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Handler:
+        return cls(function, _arity(function), is_async(function), place_of(function))
+
+    @property
+    def name(self) -> str:
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    def take(self, *arguments: Any) -> tuple[Any, ...]:
+        """The arguments that the function accepts."""
+        return arguments[: self.arity]
+
+    async def call(self, worker: Worker, *arguments: Any, seconds: float | None = None) -> Any:
+        """Calls it with as many of these arguments as it takes; raises `ExtensionError`."""
+        if seconds is None:
+            return await call(worker, self.function, *self.take(*arguments))
+        return await call_within(seconds, worker, self.function, *self.take(*arguments))
+
+
+def _arity(function: Callable[..., Any]) -> int:
+    """A parameter with a default is the extension's own, unless its name is `context`."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -245,7 +270,7 @@ class LoopBridge:
         self._is_awake = False
 
     def post(self, news: Callable[[], None]) -> None:
-        """Has it called on the event loop, soon. Many threads at once wake the loop only once."""
+        """Calls it on the event loop soon. Calls of many threads wake the loop once."""
         self._told.append(news)
         if not self._is_awake:
             self._is_awake = True
@@ -262,7 +287,7 @@ class LoopBridge:
         return threading.get_ident() == self._thread
 
     def call(self, action: Callable[[], Returned]) -> Returned:
-        """Does it on the event loop's thread, and waits for that."""
+        """Calls it on the event loop's thread and waits for the result."""
         if self.is_here:
             return action()
         done: Future[Returned] = Future()
@@ -277,7 +302,7 @@ class LoopBridge:
         return done.result()
 
     def run(self, work: Coroutine[Any, Any, Returned]) -> Returned:
-        """What the coroutine returns, for plain functions: it runs on the loop, and the thread waits."""
+        """Runs a coroutine for a plain function: on the loop, while the thread waits."""
         if self.is_here:
             work.close()
             raise RuntimeError("await it: `wait` is for plain functions, which run in a thread")

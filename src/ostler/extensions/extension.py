@@ -1,6 +1,4 @@
-"""An extension: where it comes from, what it has registered, and how it is doing."""
-# MERGED: What an extension has registered: plain data that the host puts to use, and forgets on reload.
-# MERGED: An extension as lists show it.
+"""An extension: its origin, status and registrations, and its summary for lists."""
 
 from __future__ import annotations
 
@@ -14,29 +12,26 @@ from msgspec import field
 from ostler.context.providers import ContextProvider
 from ostler.core.hooks import TIME_LIMIT, Point
 from ostler.core.tool import Tool
-from ostler.extensions.executor import Worker
-
-Function = Callable[..., Any]
-"""Takes its subject, or its subject and the context; plain or async."""
+from ostler.extensions.executor import Handler, Worker
 
 
 class HookHandler(msgspec.Struct, frozen=True):
     point: Point
-    function: Function
+    handler: Handler
     guard: bool = False
     time_limit: float = TIME_LIMIT
 
 
 class Observer(msgspec.Struct, frozen=True):
-    """Sees events of some types, one by one or as a batch."""
+    """Handles events of some types, one by one or in batches."""
 
-    function: Function
+    handler: Handler
     batch: bool = False
-    is_async: bool = False
 
 
 class RegisteredProvider(msgspec.Struct, frozen=True):
-    fence: ContextProvider
+    provider: ContextProvider
+    handler: Handler
     time_limit: float = TIME_LIMIT
 
 
@@ -44,20 +39,20 @@ class Command(msgspec.Struct, frozen=True):
     """`/name arguments`. What it returns is printed."""
 
     name: str
-    function: Function
+    handler: Handler
     description: str = ""
-    complete: Callable[..., Any] | None = None
-    """Suggestions for what was typed so far."""
+    complete: Handler | None = None
+    """Returns completions for the text typed so far."""
 
 
 class Shortcut(msgspec.Struct, frozen=True):
-    """A key that a face in the same process calls the function for."""
+    """A key for which a front end in the same process calls the handler."""
 
     key: str
-    function: Function
+    handler: Handler
     description: str = ""
     is_repeated: bool = False
-    """The same extension had registered the key before."""
+    """The same extension has registered the key twice."""
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -69,7 +64,7 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class ToolRenderer(msgspec.Struct, frozen=True):
-    """How calls of a tool are shown. A function that returns nothing leaves it to the face."""
+    """How calls of a tool are rendered. If a function returns nothing, the front end uses its default."""
 
     tool: str
     title: str = ""
@@ -82,20 +77,20 @@ class ToolRenderer(msgspec.Struct, frozen=True):
 
 
 class MessageRenderer(msgspec.Struct, frozen=True):
-    """A named way to show a text; see `context.render_message`."""
+    """A named renderer of texts; see `context.render_message`."""
 
     name: str
     function: Callable[[str, int], str | Awaitable[str]]
 
 
 class Registrations(msgspec.Struct):
-    """Of one extension, in the order in which they were made."""
+    """Everything that one extension has registered, in order."""
 
     hooks: list[HookHandler] = field(default_factory=list)
     observers: dict[type, list[Observer]] = field(default_factory=dict)
-    custom: dict[str, list[Function]] = field(default_factory=dict)
+    custom: dict[str, list[Handler]] = field(default_factory=dict)
     tools: dict[str, Tool] = field(default_factory=dict)
-    fences: dict[str, RegisteredProvider] = field(default_factory=dict)
+    providers: dict[str, RegisteredProvider] = field(default_factory=dict)
     commands: dict[str, Command] = field(default_factory=dict)
     shortcuts: dict[str, Shortcut] = field(default_factory=dict)
     options: dict[str, Option] = field(default_factory=dict)
@@ -104,15 +99,15 @@ class Registrations(msgspec.Struct):
 
 
 Origin = Literal["user", "project", "package", "installed", "configured", "option", "host"]
-"""Where it was found: the user's folder, the project's, an installed package, what `ostler ext install`
-brought, the configuration, `-e PATH`, or the program that embeds Ostler."""
+"""Where it comes from: the user's folder, the project's, a Python package, `ostler ext install`, the
+configuration, `-e PATH`, or the program that embeds Ostler."""
 
 
-Standing = Literal["loaded", "failed", "untrusted", "changed", "disabled"]
+ExtensionStatus = Literal["loaded", "failed", "untrusted", "changed", "disabled"]
 
 
 class Extension:
-    """One loaded extension, or why it is not loaded. A reload makes a new one of the same name."""
+    """An extension that is loaded, or the problem why not. A reload makes a new object of the same name."""
 
     def __init__(
         self,
@@ -121,7 +116,7 @@ class Extension:
         path: Path | None = None,
         registered: Registrations | None = None,
         *,
-        standing: Standing = "loaded",
+        status: ExtensionStatus = "loaded",
         problem: str = "",
         version: str = "",
     ) -> None:
@@ -129,33 +124,35 @@ class Extension:
         self.origin = origin
         self.path = path
         self.registered = registered or Registrations()
-        self.standing = standing
+        self.status = status
         self.problem = problem
         self.version = version
         self.worker = Worker(name)
 
     @property
     def events(self) -> tuple[str, ...]:
-        """The names of those that it sees."""
+        """The names of the events that it handles."""
         return (*(one.__name__ for one in self.registered.observers), *self.registered.custom)
 
     def panel_key(self, session: str, panel: str, key: str, text: str) -> bool:
-        """A key that was typed while people look at a panel of its own; only some extensions have any."""
+        """Passes a key to a panel of the extension; False if it has none."""
         return False
 
     async def close(self) -> None:
-        """None of its code is called any more."""
+        """Stops calling its code."""
         self.worker.abandon()
 
 
 class ExtensionSummary(msgspec.Struct, frozen=True):
+    """An extension in lists, and the result of a trial."""
+
     name: str
     origin: Origin
     path: str
     version: str
-    state: Standing
+    state: ExtensionStatus
     package: str = ""
-    """The name of the package that `ostler ext install` has brought it with."""
+    """The package that `ostler ext install` has installed it with."""
     tools: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     fences: tuple[str, ...] = ()
@@ -165,18 +162,18 @@ class ExtensionSummary(msgspec.Struct, frozen=True):
 
 
 def summary_of(extension: Extension) -> ExtensionSummary:
-    """One that a host has, loaded or not."""
-    brought = extension.registered
+    """The summary of an extension, loaded or not."""
+    registered = extension.registered
     return ExtensionSummary(
         name=extension.name,
         origin=extension.origin,
         path=str(extension.path or ""),
         version=extension.version,
-        state=extension.standing,
-        tools=tuple(brought.tools),
-        commands=tuple(brought.commands),
-        fences=tuple(brought.fences),
-        hooks=tuple(dict.fromkeys(one.point for one in brought.hooks)),
+        state=extension.status,
+        tools=tuple(registered.tools),
+        commands=tuple(registered.commands),
+        fences=tuple(registered.providers),
+        hooks=tuple(dict.fromkeys(one.point for one in registered.hooks)),
         events=extension.events,
         problem=extension.problem,
     )

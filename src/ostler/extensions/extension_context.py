@@ -1,6 +1,4 @@
-"""What an extension's code may know and do, wherever it is called."""
-# MERGED: The state that an extension keeps in a session: facts of it, so it lives as long as the session
-# MERGED: does.
+"""`ExtensionContext`, which every handler gets, and the state that an extension stores in a session."""
 
 from __future__ import annotations
 
@@ -14,6 +12,7 @@ import msgspec
 
 from ostler.core.hooks import PlannedSwitch
 from ostler.core.journal import Journal
+from ostler.core.lazy import lazy_module
 from ostler.extensions.executor import LoopBridge
 from ostler.extensions.extension import Extension
 from ostler.extensions.ui.front_end import FrontEnd, Headless
@@ -24,6 +23,12 @@ from ostler.schema.facts import storage_problem
 from ostler.schema.messages import PlainBlock, as_content
 
 if TYPE_CHECKING:
+    from ostler.extensions.context_api import history as history_module
+    from ostler.extensions.context_api import models as models_module
+    from ostler.extensions.context_api import session_info as session_info_module
+    from ostler.extensions.context_api import skills as skills_module
+    from ostler.extensions.context_api import subagents as subagents_module
+    from ostler.extensions.context_api import templates as templates_module
     from ostler.extensions.context_api.history import History
     from ostler.extensions.context_api.models import Models
     from ostler.extensions.context_api.session_info import ContextStats, LastRun, SessionUsage, Tools
@@ -32,19 +37,28 @@ if TYPE_CHECKING:
     from ostler.extensions.context_api.templates import Templates
     from ostler.extensions.extension_session import ExtensionSession
     from ostler.extensions.host import ExtensionHost
+    from ostler.extensions.ui import session_ui as session_ui_module
     from ostler.extensions.ui.session_ui import ExtensionUI
+else:
+    history_module = lazy_module("ostler.extensions.context_api.history")
+    models_module = lazy_module("ostler.extensions.context_api.models")
+    session_info_module = lazy_module("ostler.extensions.context_api.session_info")
+    skills_module = lazy_module("ostler.extensions.context_api.skills")
+    subagents_module = lazy_module("ostler.extensions.context_api.subagents")
+    templates_module = lazy_module("ostler.extensions.context_api.templates")
+    session_ui_module = lazy_module("ostler.extensions.ui.session_ui")
 
 
 Kind = TypeVar("Kind")
 
 
 class State(MutableMapping[str, Any]):
-    """A mapping of texts to JSON values. `None` cannot be kept: it is what a missing key has.
+    """A mapping of strings to JSON values. `None` cannot be stored: it means a missing key.
 
-    - A value that is set is a fact of the session: committed at the latest when the handler that set it
-      returns, and atomically. The last one counts.
-    - It belongs to the session: a fork begins with a copy, and moving in the tree changes nothing.
-    - When the log cannot be written, setting raises `StoreError`, and the old value stays.
+    - A value is a fact of the session, committed atomically when the handler returns, or before. The last
+      one wins.
+    - It belongs to the session: a fork starts with a copy, and navigating the tree changes nothing.
+    - If the log cannot be written, setting raises `StoreError`, and the old value stays.
     """
 
     def __init__(self, extension: str, journal: Journal, calls: LoopBridge) -> None:
@@ -58,10 +72,10 @@ class State(MutableMapping[str, Any]):
     def __setitem__(self, key: str, value: Any) -> None:
         plain = _as_read_back(key, value)
         if plain is None:
-            raise UsageError(f"None cannot be kept under {key!r}: delete the key instead")
+            raise UsageError(f"None cannot be stored under {key!r}: delete the key instead")
         fact = ExtensionState(self._extension, key, plain)
         if problem := storage_problem(fact):
-            raise UsageError(f"the value of {key!r} cannot be kept: {problem}")
+            raise UsageError(f"the value of {key!r} cannot be stored: {problem}")
         self._calls.call(lambda: self._journal.record(fact))
 
     def __delitem__(self, key: str) -> None:
@@ -76,7 +90,7 @@ class State(MutableMapping[str, Any]):
         return len(self._kept())
 
     def read(self, key: str, kind: type[Kind], default: Kind) -> Kind:
-        """The value as one of that type, also a struct; the default if there is none or it does not fit."""
+        """The value converted to a type, also a struct; the default if it is missing or does not match."""
         if key not in self:
             return default
         try:
@@ -93,7 +107,7 @@ def _as_read_back(key: str, value: Any) -> Any:
     try:
         return msgspec.json.decode(msgspec.json.encode(value))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"the value of {key!r} cannot be kept: {error}") from None
+        raise UsageError(f"the value of {key!r} cannot be stored: {error}") from None
 
 
 Returned = TypeVar("Returned")
@@ -102,22 +116,22 @@ Content = str | Sequence[str | PlainBlock]
 
 
 class ExtensionContext:
-    """One extension in one session. Handlers may keep it as long as the session is open.
+    """One extension in one session. Handlers may hold on to it while the session is open.
 
-    Members that have to wait are coroutines: an `async` handler awaits them, a plain one says
+    Members that wait are coroutines: an `async` handler awaits them, a plain one calls
     `context.wait(context.ui.confirm("Sure?"))`.
     """
 
-    def __init__(self, extension: Extension, attending: ExtensionSession) -> None:
+    def __init__(self, extension: Extension, extension_session: ExtensionSession) -> None:
         self.extension = extension
-        self.attending = attending
-        self.session = attending.session
-        self.journal = attending.session.journal
-        self.calls = attending.calls
+        self.extension_session = extension_session
+        self.session = extension_session.session
+        self.journal = extension_session.session.journal
+        self.calls = extension_session.calls
 
     @property
     def host(self) -> ExtensionHost:
-        return self.attending.host
+        return self.extension_session.host
 
     # --- where it is ----------------------------------------------------------------------------------
 
@@ -127,7 +141,7 @@ class ExtensionContext:
 
     @property
     def parent(self) -> str:
-        """The session that this one is a child of, or empty. Handlers are called in children too."""
+        """The parent session's id, or empty. Handlers are called in children too."""
         return self.journal.state.child_of
 
     @property
@@ -141,12 +155,12 @@ class ExtensionContext:
 
     @property
     def interactive(self) -> bool:
-        """Whether a person looks at a face in this process."""
+        """Whether a user is at a front end in this process."""
         return self.face.interactive
 
     @property
     def face(self) -> FrontEnd:
-        """The face whose request caused what happens now; one without a face, if it came from elsewhere."""
+        """The front end that sent the current request; `Headless` if it came from elsewhere."""
         run = self.journal.state.run
         is_foreign = (
             run is not None and run.started.request and run.started.request not in self.host.own_requests
@@ -163,13 +177,13 @@ class ExtensionContext:
         return "ui" in vars(self) and self.ui.is_asking
 
     def wait(self, work: Coroutine[Any, Any, Returned]) -> Returned:
-        """What a coroutine returns, for plain functions."""
+        """Runs a coroutine and returns its result, for plain functions."""
         return self.calls.run(work)
 
     # --- what it says ---------------------------------------------------------------------------------
 
     def print(self, text: str) -> None:
-        """Says something to people; never on the standard output of a program that reads `--json`."""
+        """Displays a text to users; never on standard output with `--json`."""
         self._print("plain", text)
 
     def print_info(self, text: str) -> None:
@@ -179,7 +193,7 @@ class ExtensionContext:
         self._print("error", text)
 
     def print_block(self, text: str, *, title: str = "", color: str = "") -> None:
-        """In a frame of its own, with a title under it."""
+        """Prints a text in a frame, with a title below."""
         self._print("block", text, title, color)
 
     def _print(
@@ -194,27 +208,25 @@ class ExtensionContext:
         """Prints a text as the renderer of that name draws it, at the terminal's width (80 if it has none);
         as it is, if there is no such renderer."""
         width = self.face.size()[0] or 80
-        drawn = await self.host.render_message(self.session_id, name, text, width)
+        drawn = await self.host.ui.render_message(self.session_id, name, text, width)
         self.print(text if drawn is None else drawn)
 
     def exit(self) -> None:
-        """Leaves the face; without one nothing happens."""
+        """Closes the front end, if there is one."""
         self.calls.call(lambda: self.face.exit())
 
     # --- who works for it -----------------------------------------------------------------------------
 
     def spawn(self, prompt: Content, **options: Unpack[SpawnOptions]) -> Subagent:
-        """A child that works in the background, in a session of its own, under the same guards.
+        """Starts a child that works in the background, in its own session, under the same guards.
 
-        It belongs to the run under way, which does not end before it; without one, to the session. Raises
-        `UsageError` for a model, an agent or a tool that there is not.
+        It belongs to the current run, which does not end before it, or else to the session. Raises
+        `UsageError` for an unknown model, agent or tool.
         """
-        from ostler.extensions.context_api.subagents import spawn
-
-        return spawn(self, prompt, options)
+        return subagents_module.spawn(self, prompt, options)
 
     async def run_subagent(self, prompt: Content, **options: Unpack[SpawnOptions]) -> SubagentResult:
-        """Spawns a child, and waits for what comes of it."""
+        """Spawns a child and waits for its result."""
         return await self.spawn(prompt, **options).wait()
 
     # --- what there is, each in its own part ----------------------------------------------------------
@@ -222,65 +234,51 @@ class ExtensionContext:
     @cached_property
     def ui(self) -> ExtensionUI:
         """Widgets, dialogs, themes, the editor."""
-        from ostler.extensions.ui.session_ui import ExtensionUI
 
         # Handlers may run in several threads while one of them waits: there must be one of it.
-        made: ExtensionUI = self.calls.call(lambda: vars(self).setdefault("ui", ExtensionUI(self)))
-        return made
+        def make() -> ExtensionUI:
+            made: ExtensionUI = vars(self).setdefault("ui", session_ui_module.ExtensionUI(self))
+            return made
+
+        return self.calls.call(make)
 
     @cached_property
     def history(self) -> History:
         """Messages, entries, the tree."""
-        from ostler.extensions.context_api.history import History
-
-        return History(self)
+        return history_module.History(self)
 
     @cached_property
     def models(self) -> Models:
-        """Which model, which there are, and asking one."""
-        from ostler.extensions.context_api.models import Models
-
-        return Models(self)
+        """The current model, available models, and completions."""
+        return models_module.Models(self)
 
     @cached_property
     def tools(self) -> Tools:
-        """Which tools there are, and which are on offer."""
-        from ostler.extensions.context_api.session_info import Tools
-
-        return Tools(self)
+        """The session's tools, and which of them the model is offered."""
+        return session_info_module.Tools(self)
 
     @cached_property
     def skills(self) -> Skills:
-        from ostler.extensions.context_api.skills import Skills
-
-        return Skills(self)
+        return skills_module.Skills(self)
 
     @cached_property
     def templates(self) -> Templates:
         """The grammar of prompt templates and of arguments."""
-        from ostler.extensions.context_api.templates import Templates
-
-        return Templates(self)
+        return templates_module.Templates(self)
 
     # --- what was used --------------------------------------------------------------------------------
 
     async def usage(self) -> SessionUsage:
-        """What the session's model calls add up to, and its children's."""
-        from ostler.extensions.context_api.session_info import session_usage
-
-        return await session_usage(self)
+        """The usage of the session's model calls, and of its children."""
+        return await session_info_module.session_usage(self)
 
     def context_stats(self) -> ContextStats:
-        """How much of the model's window is taken, and how that number was found."""
-        from ostler.extensions.context_api.session_info import context_stats
-
-        return self.calls.call(lambda: context_stats(self))
+        """How full the model's context window is, and how that was counted."""
+        return self.calls.call(lambda: session_info_module.context_stats(self))
 
     async def last_run(self) -> LastRun | None:
-        """What came of the run that ended last: its answer, its calls, its totals. None before that."""
-        from ostler.extensions.context_api.session_info import last_run
-
-        return await last_run(self)
+        """The last completed run: its answer, calls and totals. None before the first."""
+        return await session_info_module.last_run(self)
 
     # --- what it keeps --------------------------------------------------------------------------------
 
@@ -299,53 +297,53 @@ class ExtensionContext:
         return self.host.option(name)
 
     def set_option(self, name: str, value: str) -> None:
-        """Until the process ends; a reload does not change it."""
+        """Sets an option until the process ends, across reloads."""
         self.host.set_options[name] = value
 
     async def emit(self, name: str, data: Any = None) -> None:
-        """Tells all extensions that handle events of this name."""
-        await self.attending.emit(name, data)
+        """Emits an event to all extensions that subscribe to its name."""
+        await self.extension_session.emit(name, data)
 
     # --- what it asks of the session ------------------------------------------------------------------
 
     async def send(self, content: Content) -> str:
-        """A prompt: it starts a run, or waits its turn while one is open. Returns the request's id."""
+        """Sends a prompt: it starts a run, or is queued while one is open. Returns the request's id."""
         return await self._submit(
             requests.Prompt(id=self._new_id(), by=self._by, content=as_content(content))
         )
 
     async def steer(self, content: Content) -> str:
-        """Says something to the model between two steps."""
+        """Sends a message to the model between two steps."""
         return await self._submit(requests.Steer(id=self._new_id(), by=self._by, content=as_content(content)))
 
     async def abort(self) -> None:
-        """Ends the open run, and drops the prompts that wait."""
+        """Cancels the current run, and drops queued prompts."""
         await self._submit(requests.ReleasePrompts(id=self._new_id(), by=self._by, drop=True))
         if self.session.is_running:
             self.session.cancel(f"cancelled by {self._by}")
 
     async def cancel_and_send(self, content: Content) -> str:
-        """Ends the open run, drops the prompts that wait, and sends this one."""
+        """Cancels the current run, drops queued prompts, and sends this one."""
         await self.abort()
         sent = await self.send(content)
         await self._submit(requests.ReleasePrompts(id=self._new_id(), by=self._by))
         return sent
 
     async def compact(self, instructions: str = "") -> str:
-        """Asks for a compaction: before the next call of the open run, else at once."""
+        """Requests a compaction: before the next model call of the current run, else at once."""
         return await self._submit(requests.Compact(id=self._new_id(), by=self._by, instructions=instructions))
 
     async def reload(self) -> None:
-        """Loads all extensions anew. They run as soon as nothing is under way: before the next step of a run,
-        and not before the handler that asks for it has returned."""
+        """Reloads all extensions. The new ones run before the next step of a run, after the calling handler
+        has returned."""
         if self.host.reloading is not None:
             await self.host.reloading.reload()
 
     async def new_session(self, prompt: str = "") -> str:
-        """Lets the face leave for a new session, once the run has ended. Returns its id.
+        """Switches the front end to a new session once the run has ended. Returns its id.
 
-        Raises `SessionBusy` when that takes too long, and `UsageError` when an extension does not want it or
-        no face here can.
+        Raises `SessionBusy` if that takes too long, and `UsageError` if an extension refuses or no front end
+        here can switch.
         """
         return await self.host.switch(self, PlannedSwitch(self.session_id, "new", prompt))
 

@@ -1,5 +1,4 @@
-"""Going along with one session: what happens in it reaches each extension, in order."""
-# MERGED: Moments: what extensions are told of that is no fact, because nothing of it needs to be kept.
+"""`ExtensionSession`: one open session with its extensions, and the lifecycle events that it delivers."""
 
 from __future__ import annotations
 
@@ -13,8 +12,9 @@ import msgspec
 
 from ostler.core.harness import OpenSession
 from ostler.core.hooks import TIME_LIMIT
+from ostler.core.lazy import lazy_module
 from ostler.extensions.event_channel import EventChannel
-from ostler.extensions.executor import ExtensionError, LoopBridge, call_within, wants_context
+from ostler.extensions.executor import ExtensionError, LoopBridge
 from ostler.extensions.extension import Extension
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.schema import events
@@ -24,7 +24,10 @@ from ostler.schema.facts import Fact
 
 if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
+    from ostler.extensions.ui import renderer as renderer_module
     from ostler.extensions.ui.renderer import LiveValues, Renderer
+else:
+    renderer_module = lazy_module("ostler.extensions.ui.renderer")
 
 
 class LifecycleEvent(msgspec.Struct, frozen=True):
@@ -32,21 +35,21 @@ class LifecycleEvent(msgspec.Struct, frozen=True):
 
 
 class SessionOpened(LifecycleEvent, frozen=True):
-    """An extension begins to work in a session: it was opened, or the extension was loaded anew."""
+    """An extension starts in a session: the session was opened, or the extension was reloaded."""
 
     session: str
     reason: Literal["open", "reload"] = "open"
 
 
 class SessionLeft(LifecycleEvent, frozen=True):
-    """The session is about to be given back, or the extension is about to be replaced or removed."""
+    """The session is about to close, or the extension is about to be replaced or removed."""
 
     session: str
     reason: Literal["close", "reload"] = "close"
 
 
 class ModelChanged(LifecycleEvent, frozen=True):
-    """Another model is asked from the next step on."""
+    """The session uses another model from the next step on."""
 
     model: str
     previous: str
@@ -54,7 +57,7 @@ class ModelChanged(LifecycleEvent, frozen=True):
 
 
 class ReasoningChanged(LifecycleEvent, frozen=True):
-    """The model shall think more, or less, from the next step on."""
+    """The reasoning level is another one from the next step on."""
 
     level: str
     previous: str
@@ -62,21 +65,21 @@ class ReasoningChanged(LifecycleEvent, frozen=True):
 
 
 class StateChanged(LifecycleEvent, frozen=True):
-    """The session began to work, or came to rest: its run ended or waits."""
+    """The session started working or became idle: its run ended or waits."""
 
     state: Literal["working", "idle"]
     previous: Literal["working", "idle"]
 
 
 class ReasoningStarted(LifecycleEvent, frozen=True):
-    """The model begins to think, in a block of its answer."""
+    """The model starts a reasoning block."""
 
     message: str
     block: int
 
 
 class TerminalResized(LifecycleEvent, frozen=True):
-    """The terminal of the face has this size now."""
+    """The size of the front end's terminal changed."""
 
     width: int
     height: int
@@ -94,15 +97,15 @@ MOMENTS: tuple[type[LifecycleEvent], ...] = (
 
 
 BATCH_SECONDS = 0.2
-"""How long deltas are gathered before they are handed on. A fact is handed on at once, with those before."""
+"""How long deltas are buffered before delivery. A fact is delivered at once, with the deltas before it."""
 
 
 _EMITTED_WITHIN = 20
-"""How deep events between extensions may cause one another."""
+"""How deep events between extensions may trigger one another."""
 
 
 class ExtensionSession:
-    """A session that is open here, with a channel for each extension."""
+    """An open session, with a channel for each extension."""
 
     def __init__(self, host: ExtensionHost, session: OpenSession) -> None:
         self.host = host
@@ -124,15 +127,11 @@ class ExtensionSession:
     @cached_property
     def board(self) -> LiveValues:
         """The live values of all extensions."""
-        from ostler.extensions.ui.renderer import LiveValues
-
-        return LiveValues(self.session.journal.publish)
+        return renderer_module.LiveValues(self.session.journal.publish)
 
     @cached_property
     def painter(self) -> Renderer:
-        from ostler.extensions.ui.renderer import Renderer
-
-        return Renderer(self)
+        return renderer_module.Renderer(self)
 
     # --- extensions come and go -----------------------------------------------------------------------
 
@@ -142,7 +141,7 @@ class ExtensionSession:
         self._tell(channel, SessionOpened(self.session.id, reason))
 
     def add_all(self, extensions: Sequence[Extension]) -> None:
-        """Those that are not here yet, and all in this order."""
+        """Adds the extensions that are missing, and keeps them all in this order."""
         for extension in extensions:
             if extension.name not in self.channels:
                 self.add(extension, "reload")
@@ -164,7 +163,7 @@ class ExtensionSession:
             channel.put((moment,))
 
     def observe(self, wanted: bool) -> None:
-        """Looks at what happens, while there is somebody to tell."""
+        """Subscribes to the journal while any extension observes events."""
         if wanted and self._stop is None:
             self._stop = self.session.journal.subscribe(self._see)
         elif not wanted and self._stop is not None:
@@ -198,7 +197,7 @@ class ExtensionSession:
             self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self.flush)
 
     def notify(self, *moments: LifecycleEvent) -> None:
-        """Something happened that the journal does not know of."""
+        """Delivers lifecycle events, which are not in the journal."""
         self._gathered += moments
         self.flush()
 
@@ -236,7 +235,7 @@ class ExtensionSession:
         return []
 
     async def drain(self, *, patient: bool = False) -> None:
-        """All extensions have seen what has happened so far, and what they show was told."""
+        """Waits until all extensions have handled events so far, and publishes live values."""
         self.flush()
         for channel in tuple(self.channels.values()):
             await (channel.drain_all() if patient else channel.drain())
@@ -244,17 +243,17 @@ class ExtensionSession:
             self.board.tell()
 
     async def emit(self, name: str, data: Any) -> None:
-        """An event between extensions: every handler has seen it when this returns."""
+        """Emits an event between extensions: all handlers have run when this returns."""
         if self._depth >= _EMITTED_WITHIN:
             raise RuntimeError(f"{name!r} was emitted by its own handlers, {_EMITTED_WITHIN} deep")
         self._depth += 1
         try:
             for channel in tuple(self.channels.values()):
                 extension = channel.extension
-                for function in extension.registered.custom.get(name, ()):
-                    arguments = (copy.deepcopy(data), channel.context)[: wants_context(function)]
+                for handler in extension.registered.custom.get(name, ()):
+                    subject = copy.deepcopy(data)
                     try:
-                        await call_within(TIME_LIMIT, extension.worker, function, *arguments)
+                        await handler.call(extension.worker, subject, channel.context, seconds=TIME_LIMIT)
                     except ExtensionError as failure:
                         self.report(extension, name, str(failure))
                     await self.commit()
@@ -273,14 +272,14 @@ class ExtensionSession:
             journal.fail(error)
 
     def warn(self, text: str) -> None:
-        """Makes a fact of what people should know about extensions."""
+        """Records a warning about extensions."""
         self.session.journal.record(events.Warned(text, about="extension"))
         task = asyncio.ensure_future(self.commit())
         self._committing.add(task)
         task.add_done_callback(self._committing.discard)
 
     def report(self, extension: Extension, what: str, problem: str) -> None:
-        """Makes a fact of a failure in an extension's code."""
+        """Records a failure in an extension's code."""
         text = f"the extension {extension.name} failed in {what}: {problem}"
         journal = self.session.journal
         if journal.failed:

@@ -1,6 +1,4 @@
-"""The host of extensions: holds what they registered, and puts it to use in every session of a harness."""
-# MERGED: Fences of extensions: told as those of a host are, while their code is called as all code of
-# MERGED: extensions.
+"""`ExtensionHost`: applies hooks, tools, commands and context providers of extensions to a harness."""
 
 from __future__ import annotations
 
@@ -16,11 +14,12 @@ from ostler.context.session_context import SessionContext
 from ostler.core.cancellation import CancelToken
 from ostler.core.context import Context
 from ostler.core.harness import Harness, OpenSession, SessionListener
-from ostler.core.hooks import Hook, HookFailed, HookScope, PlannedSwitch, hook_scope
+from ostler.core.hooks import Hook, HookFailed, HookScope, PlannedSwitch, StepPlan, hook_scope
 from ostler.core.journal import Journal
+from ostler.core.lazy import lazy_module
 from ostler.core.tool import Tool
 from ostler.extensions.event_channel import own_copy
-from ostler.extensions.executor import ExtensionError, call, call_within, described, place_of, wants_context
+from ostler.extensions.executor import ExtensionError, described
 from ostler.extensions.extension import Command, Extension, HookHandler, RegisteredProvider
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.extension_session import ExtensionSession
@@ -30,18 +29,21 @@ from ostler.extensions.ui.ui_host import COMMAND_SECONDS, UIHost
 from ostler.schema.errors import NotFound, OstlerError, SessionBusy, UsageError, describe_error
 
 if TYPE_CHECKING:
+    from ostler.extensions.context_api import session_info as session_info_module
     from ostler.extensions.loader.reload import HotReload
+else:
+    session_info_module = lazy_module("ostler.extensions.context_api.session_info")
 
 
 SWITCH_SECONDS = 600.0
-"""How long a run is waited for before its session is left."""
+"""How long to wait for a run to end before its session is left."""
 
 
-class ExtensionHost(UIHost, SessionListener):
-    """Extensions in their order, for one harness and the harnesses of its children.
+class ExtensionHost(SessionListener):
+    """All extensions, in order, for one harness and the harnesses of its children.
 
-    The hooks of all extensions stand behind those of the host program, in the order of the extensions and,
-    within one, in the order they were registered. A session is attended from its opening to its end.
+    Their hooks come after those of the host program, in the order of the extensions and, within one, of
+    registration.
     """
 
     is_extension_host = True
@@ -58,28 +60,29 @@ class ExtensionHost(UIHost, SessionListener):
         self.face: FrontEnd = face or Headless()
         self.say = say
         self.options = options or {}
-        """What the user has configured, by the option's name."""
+        """Options that the user has configured, by name."""
         self.own_requests: set[str] = set()
-        """Ids of requests that came from the face or from extensions in this process."""
+        """Ids of requests from the front end or from extensions in this process."""
         self.sessions: dict[str, ExtensionSession] = {}
         self.is_observing = False
         self.set_options: dict[str, str] = {}
-        """What extensions have set."""
+        """Options that extensions have set."""
         self._harness: Harness | None = None
         self._said: set[str] = set()
         self._hooks: list[Hook] = []
         self._tool_limits: list[Hook] = []
-        """The hook, behind all others, that leaves out tools which extensions have switched off."""
+        """The last hook, which removes tools that extensions have disabled."""
         self._tools: dict[str, Tool] = {}
-        """What the extensions bring, as far as it is used."""
-        self._has_fences = False
+        """The tools of extensions that are in use."""
+        self._has_providers = False
         self._replaced = asyncio.Event()
         self._replaced.set()
         self.reloading: HotReload | None = None
+        self.ui = UIHost(self)
 
     @property
     def loaded(self) -> list[Extension]:
-        return [one for one in self.extensions.values() if one.standing in ("loaded", "changed")]
+        return [one for one in self.extensions.values() if one.status in ("loaded", "changed")]
 
     # --- putting them to use --------------------------------------------------------------------------
 
@@ -93,15 +96,15 @@ class ExtensionHost(UIHost, SessionListener):
         """Brings the harness, and those of the sessions that are open, up to date with what is registered."""
         root = self._harness
         assert root is not None
-        hooks = [self._hook(one, handler) for one in self.loaded for handler in one.registered.hooks]
+        hooks = [self._hook(one, hook) for one in self.loaded for hook in one.registered.hooks]
         root.hooks.change([*self._hooks, *self._tool_limits], [*hooks, *self._tool_limits])
         self._hooks = hooks
         if self.face.interactive:
-            self.warn_once(self.shortcut_notices())
+            self.warn_once(self.ui.shortcut_notices())
         self.is_observing = any(one.registered.observers for one in self.loaded)
-        for attending in self.sessions.values():
-            attending.observe(self.is_observing)
-        self._bring_fences(root)
+        for extension_session in self.sessions.values():
+            extension_session.observe(self.is_observing)
+        self._set_providers(root)
         old, offered = self._tools, set(root.tools)
         self._tools = self._brought(root)
         for harness in (root, *self._children_of(root)):
@@ -115,11 +118,11 @@ class ExtensionHost(UIHost, SessionListener):
             ]
             harness.set_tools([*own.values(), *new])
 
-    def _bring_fences(self, root: Harness) -> None:
-        if not self._has_fences and not any(one.registered.fences for one in self.loaded):
+    def _set_providers(self, root: Harness) -> None:
+        if not self._has_providers and not any(one.registered.providers for one in self.loaded):
             return
 
-        self._has_fences = True
+        self._has_providers = True
         self.warn_once(provide_context(self, root.context))
 
     def warn_once(self, notices: list[str]) -> None:
@@ -133,114 +136,113 @@ class ExtensionHost(UIHost, SessionListener):
         assert self._harness is not None
         if self._tool_limits:
             return
-        from ostler.extensions.context_api.session_info import limited
 
-        limit = Hook(
-            "before_step", lambda plan, scope: limited(self, scope.session, plan), name="active tools"
-        )
+        def limited(plan: StepPlan, scope: HookScope) -> StepPlan | None:
+            return session_info_module.limited(self, scope.session, plan)
+
+        limit = Hook("before_step", limited, name="active tools")
         self._tool_limits = [limit]
         self._harness.hooks.add(limit)
 
     def _children_of(self, root: Harness) -> list[Harness]:
-        """Harnesses of their own: a child may have been given less than all."""
+        """The harnesses of open children, which may have fewer tools."""
         there = (one.session.harness for one in self.sessions.values())
         return [one for one in there if one is not root]
 
     def _brought(self, root: Harness) -> dict[str, Tool]:
-        """The tools of the extensions. The first who takes a name has it."""
+        """The tools of all extensions. The first one with a name wins."""
         taken: dict[str, Tool] = {}
         for extension in self.loaded:
             for name, tool in extension.registered.tools.items():
                 is_own = name in root.tools and root.tools[name] is not self._tools.get(name)
                 if is_own or name in taken:
                     self.warn_once(
-                        [f"the extension {extension.name} brings a tool {name!r}, but that name is taken"]
+                        [f"the extension {extension.name} registers a tool {name!r}, but that name is taken"]
                     )
                 else:
                     taken[name] = tool
         return taken
 
     async def replace(self, extensions: Iterable[Extension]) -> None:
-        """Other versions of extensions, or others: what was replaced leaves every session before what is new
-        enters it. Their state and the options that were set stay."""
+        """Replaces extensions: old ones leave every session before new ones enter. Their state and the
+        options that they set stay."""
         new = _by_name(extensions)
         gone = [name for name, one in self.extensions.items() if new.get(name) is not one]
         self._replaced.clear()
         try:
-            for attending in tuple(self.sessions.values()):
+            for extension_session in tuple(self.sessions.values()):
                 for name in gone:
-                    await attending.remove(name, "reload")
+                    await extension_session.remove(name, "reload")
             self.extensions = new
             self.apply()
-            for attending in tuple(self.sessions.values()):
-                attending.add_all(self.loaded)
+            for extension_session in tuple(self.sessions.values()):
+                extension_session.add_all(self.loaded)
         finally:
             self._replaced.set()
 
     async def reload(self) -> None:
-        """Loads all extensions anew; they run when this returns, or from the next step on."""
+        """Reloads all extensions; they run when this returns, or from the next step on."""
         if self.reloading is not None:
             await (await self.reloading.reload())
 
     def warn(self, text: str) -> None:
-        """Tells of something about extensions: in the sessions that are open, else to whoever started us."""
+        """Records a warning in all open sessions, or reports it to the program if there are none."""
         roots = [
             one
             for one in self.sessions.values()
             if one.session.position is None and not one.session.journal.failed
         ]
-        for attending in roots:
-            attending.warn(text)
+        for extension_session in roots:
+            extension_session.warn(text)
         if not roots:
             self.say(text)
 
-    def _hook(self, extension: Extension, handler: HookHandler) -> Hook:
+    def _hook(self, extension: Extension, hook: HookHandler) -> Hook:
         async def ask(subject: Any, scope: HookScope) -> Any:
             await self._replaced.wait()
-            attending = self.sessions.get(scope.session)
-            channel = attending.channels.get(extension.name) if attending else None
+            extension_session = self.sessions.get(scope.session)
+            channel = extension_session.channels.get(extension.name) if extension_session else None
             if channel is None and extension.name not in self.extensions:
                 return None  # removed a moment ago
-            if attending is None or channel is None:
-                raise HookFailed("it is asked in a session that it does not attend")
-            attending.flush()
+            if extension_session is None or channel is None:
+                raise HookFailed("it was called in a session that it has not joined")
+            extension_session.flush()
             await channel.drain()
-            arguments = (own_copy(subject), channel.context)[: wants_context(handler.function)]
             try:
-                return await call(extension.worker, handler.function, *arguments)
+                return await hook.handler.call(extension.worker, own_copy(subject), channel.context)
             except ExtensionError as failure:
                 raise HookFailed(str(failure)) from None
             finally:
-                await attending.commit()
+                await extension_session.commit()
 
-        place = place_of(handler.function)
-        return Hook(handler.point, ask, handler.guard, extension.name, handler.time_limit, place)
+        location = hook.handler.location
+        return Hook(hook.point, ask, hook.guard, extension.name, hook.time_limit, location)
 
     # --- going along with sessions --------------------------------------------------------------------
 
     def on_open(self, session: OpenSession) -> None:
-        attending = self.sessions[session.id] = ExtensionSession(self, session)
+        extension_session = self.sessions[session.id] = ExtensionSession(self, session)
         for extension in self.loaded:
-            attending.add(extension)
+            extension_session.add(extension)
 
     async def before_step(self, session: OpenSession) -> None:
-        """Extensions that were changed meanwhile take effect here."""
+        """Applies changed extensions."""
         if self.reloading is not None:
             await self.reloading.before_step()
 
     async def on_idle(self, session: OpenSession) -> None:
-        if attending := self.sessions.get(session.id):
-            await attending.drain()
+        if extension_session := self.sessions.get(session.id):
+            await extension_session.drain()
         if self.reloading is not None:
             await self.reloading.on_idle(session)
 
     async def drain(self, session: OpenSession) -> None:
-        if attending := self.sessions.get(session.id):
-            await attending.drain(patient=True)
+        if extension_session := self.sessions.get(session.id):
+            await extension_session.drain(patient=True)
 
     async def on_close(self, session: OpenSession) -> None:
-        if attending := self.sessions.pop(session.id, None):
-            await attending.close()
+        if extension_session := self.sessions.pop(session.id, None):
+            await extension_session.close()
         if self.sessions:
             return
         if self.reloading is not None:
@@ -249,16 +251,16 @@ class ExtensionHost(UIHost, SessionListener):
             extension.worker.abandon()
 
     def on_tool_error(self, session: str, tool: Tool, error: BaseException) -> None:
-        attending = self.sessions.get(session)
+        extension_session = self.sessions.get(session)
         for extension in self.loaded:
-            if attending and extension.registered.tools.get(tool.spec.name) is tool:
+            if extension_session and extension.registered.tools.get(tool.spec.name) is tool:
                 problem = described(error, getattr(tool, "function", tool.run))
-                attending.report(extension, f"the tool {tool.spec.name}", problem)
+                extension_session.report(extension, f"the tool {tool.spec.name}", problem)
 
     # --- commands and options -------------------------------------------------------------------------
 
     def commands(self) -> dict[str, tuple[Extension, Command]]:
-        """By name; the first who takes one has it."""
+        """Commands by name; the first one with a name wins."""
         found: dict[str, tuple[Extension, Command]] = {}
         for extension in self.loaded:
             for name, command in extension.registered.commands.items():
@@ -266,7 +268,7 @@ class ExtensionHost(UIHost, SessionListener):
         return found
 
     def command_named(self, name: str) -> tuple[Extension, Command] | None:
-        """Also by the name of its extension, as `checkpoint:undo`: where somebody else has the short one."""
+        """A command by name, also with its extension's name, as in `checkpoint:undo`."""
         plain = name.removeprefix("/")
         owner, _, short = plain.rpartition(":")
         for extension in self.loaded:
@@ -280,21 +282,16 @@ class ExtensionHost(UIHost, SessionListener):
             known = ", ".join(sorted(self.commands())) or "none"
             raise NotFound(f"there is no command {name!r}; the extensions' commands are: {known}")
         extension, command = found
-        attending = self.sessions[session.id]
-        context = attending.channels[extension.name].context
+        extension_session = self.sessions[session.id]
+        context = extension_session.channels[extension.name].context
         try:
-            said = await call_within(
-                COMMAND_SECONDS,
-                extension.worker,
-                command.function,
-                *(arguments, context)[: wants_context(command.function)],
-            )
-            return "" if said is None else str(said)
+            output = await command.handler.call(extension.worker, arguments, context, seconds=COMMAND_SECONDS)
+            return "" if output is None else str(output)
         except Exception as failure:
             problem = str(failure) if isinstance(failure, ExtensionError) else describe_error(failure)
             raise CommandFailed(f"the command /{command.name} failed: {problem}") from None
         finally:
-            await attending.commit()
+            await extension_session.commit()
 
     def option(self, name: str) -> str:
         if name in self.set_options:
@@ -307,20 +304,20 @@ class ExtensionHost(UIHost, SessionListener):
         return registered[-1].default if registered else ""
 
     async def switch(self, context: ExtensionContext, planned: PlannedSwitch) -> str:
-        """Lets the face go to another session once no run is open, unless an extension does not want it."""
+        """Switches the front end to another session once no run is open, unless an extension refuses."""
         face = context.face
         if not isinstance(face, Headless):
             await _no_run_is_open(context.journal)
         hooks = context.session.harness.hooks
         scope = hook_scope(context.journal, CancelToken())
         if refusal := await hooks.before_leaving(planned, scope):
-            raise UsageError(refusal.reason or "an extension does not want to leave the session")
-        context.attending.channels[context.extension.name].abandon()
+            raise UsageError(refusal.reason or "an extension refused to leave the session")
+        context.extension_session.channels[context.extension.name].abandon()
         return await face.switch("", planned.prompt)
 
 
 async def _no_run_is_open(journal: Journal) -> None:
-    """Raises `SessionBusy` when that takes too long."""
+    """Waits until no run is open; raises `SessionBusy` after a while."""
     ended = asyncio.Event()
 
     def look(batch: object) -> None:
@@ -338,7 +335,7 @@ async def _no_run_is_open(journal: Journal) -> None:
 
 
 def _by_name(extensions: Iterable[Extension]) -> dict[str, Extension]:
-    """The first who has a name keeps it."""
+    """The first extension with a name wins."""
     found: dict[str, Extension] = {}
     for one in extensions:
         found.setdefault(one.name, one)
@@ -346,23 +343,22 @@ def _by_name(extensions: Iterable[Extension]) -> dict[str, Extension]:
 
 
 class CommandFailed(OstlerError):
-    """An extension's command raised or hung."""
+    """An extension's command raised or timed out."""
 
 
 def provide_context(host: ExtensionHost, context: Context | None) -> list[str]:
-    """Those of all extensions, in place of those before. Returns what is to be said of those that are not
-    told."""
+    """Replaces the context providers of extensions. Returns notices about those that are not used."""
     found: dict[str, tuple[Extension, RegisteredProvider]] = {}
     notices = []
     for extension in host.loaded:
-        for kind, one in extension.registered.fences.items():
+        for kind, one in extension.registered.providers.items():
             if kind in found:
                 notices.append(_is_taken(extension, kind))
             else:
                 found[kind] = (extension, one)
     if not isinstance(context, SessionContext):
         return [
-            f"the extension {extension.name} brings a fence {kind!r}, but the host's own context has none"
+            f"the extension {extension.name} has a context provider {kind!r}; the host context takes none"
             for kind, (extension, _) in found.items()
         ]
     taken = context.set_providers(_guarded(host, extension, one) for extension, one in found.values())
@@ -370,29 +366,30 @@ def provide_context(host: ExtensionHost, context: Context | None) -> list[str]:
 
 
 def _is_taken(extension: Extension, kind: str) -> str:
-    return f"the extension {extension.name} brings a fence {kind!r}, but that name is taken"
+    return f"the extension {extension.name} registers a context provider {kind!r}, but that name is taken"
 
 
-def _guarded(host: ExtensionHost, extension: Extension, brought: RegisteredProvider) -> ContextProvider:
-    source: Callable[..., Any] = brought.fence.source
+def _guarded(host: ExtensionHost, extension: Extension, registered: RegisteredProvider) -> ContextProvider:
+    handler, provider = registered.handler, registered.provider
 
     async def ask(request: ProviderRequest) -> str | None:
-        attending = host.sessions.get(request.session)
-        channel = attending.channels.get(extension.name) if attending else None
-        if attending is None or channel is None:
+        extension_session = host.sessions.get(request.session)
+        channel = extension_session.channels.get(extension.name) if extension_session else None
+        if extension_session is None or channel is None:
             return None  # removed a moment ago
-        attending.flush()
+        extension_session.flush()
         await channel.drain()
-        arguments = (request, channel.context)[: wants_context(source)]
         try:
-            said = await call_within(brought.time_limit, extension.worker, source, *arguments)
-            if said is not None and not isinstance(said, str):
-                raise ExtensionError(f"it returned {said!r:.60}, not a text{place_of(source)}")
+            text = await handler.call(
+                extension.worker, request, channel.context, seconds=registered.time_limit
+            )
+            if text is not None and not isinstance(text, str):
+                raise ExtensionError(f"it returned {text!r:.60}, not a text{handler.location}")
         except ExtensionError as failure:
-            attending.report(extension, f"the fence {brought.fence.kind}", str(failure))
+            extension_session.report(extension, f"the context provider {provider.kind}", str(failure))
             return None
         finally:
-            await attending.commit()
-        return said
+            await extension_session.commit()
+        return text
 
-    return msgspec.structs.replace(brought.fence, source=ask)
+    return msgspec.structs.replace(provider, source=ask)

@@ -1,6 +1,6 @@
-"""While there is no extension: seeing that, and noticing the first one, for next to nothing.
+"""`IdleHost`: stands in while there are no extensions, and loads the host when the first one appears.
 
-This is part of every start. Nothing else of extensions is loaded until there is one.
+This is part of every start. Nothing else of this package is imported until there is an extension.
 """
 
 from __future__ import annotations
@@ -10,28 +10,34 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ostler.context.files import folders_up_to
 from ostler.core.harness import Harness, OpenSession, SessionListener
+from ostler.core.lazy import lazy_module
 from ostler.core.tool import Tool
 from ostler.permissions.memory import project_folder
 from ostler.permissions.trust import EXTENSIONS
 from ostler.store.paths import configuration_file, state_folder
 
 if TYPE_CHECKING:
+    from ostler.extensions import host as host_module
     from ostler.extensions.host import ExtensionHost
+    from ostler.extensions.loader import reload as reload_module
     from ostler.extensions.loader.reload import FileWatcher
+else:
+    host_module = lazy_module("ostler.extensions.host")
+    reload_module = lazy_module("ostler.extensions.loader.reload")
 
 
 INSTALLED = "extensions.json"
-"""What `ostler ext install` has brought, for the user or into a project."""
+"""The manifest of `ostler ext install`, for the user or a project."""
 
 OURS = b"ostler.extensions"
-"""The group of entry points that are extensions."""
+"""The entry point group of extensions."""
 
 DELAY = 0.5
-"""A run that ends sooner is not watched: its process would pay for what it never uses."""
+"""A run that ends sooner does not watch files, to save start-up time."""
 
 
 _LARGEST = 1 << 20
@@ -52,13 +58,13 @@ def project_extensions(cwd: Path) -> list[Path]:
 
 
 def places(cwd: Path) -> tuple[Path, ...]:
-    """Where extensions appear and disappear."""
+    """The folders and files in which extensions appear."""
     inside = project_extensions(cwd)
     return own_extensions(), *inside, state_folder() / INSTALLED, inside[0].with_name(INSTALLED)
 
 
 def has_extensions(cwd: Path) -> bool:
-    """False if there can be no extension, but for those that are configured or named."""
+    """False if there are no extensions, apart from configured or named ones."""
     return any(map(_holds_something, places(cwd))) or any(OURS in content for _, content in entry_points())
 
 
@@ -72,10 +78,10 @@ def _holds_something(place: Path) -> bool:
 
 
 def entry_points(folders: list[str] | None = None) -> Iterator[tuple[str, bytes]]:
-    """Of all installed packages: the folder of a package's metadata, and its entry points of all groups.
+    """The metadata folder and the entry points of every installed package.
 
-    Not with `importlib.metadata`, whose import alone takes many times as long. Not of the present folder,
-    which Python may have on its path too: that is a project, with files of others.
+    `importlib.metadata` is not used, as its import alone takes many times as long. The working directory is
+    skipped, even if it is on Python's path: it is a project, whose files are not trusted.
     """
     here = os.getcwd()  # noqa: PTH109
     for folder in dict.fromkeys(sys.path if folders is None else folders):
@@ -112,7 +118,7 @@ def _content(path: str, folder: int) -> bytes:
 
 
 class IdleHost(SessionListener):
-    """Goes along with sessions as a host would; when something appears, a host takes over."""
+    """Listens to sessions like a host; when an extension appears, a host takes over."""
 
     is_extension_host = True
 
@@ -120,13 +126,13 @@ class IdleHost(SessionListener):
         self._harness = harness
         self._make_host = make_host
         self._sessions: dict[str, OpenSession] = {}
-        self._host: ExtensionHost | None = None
-        """Also for children, whose harnesses know only us."""
+        self._host: host_module.ExtensionHost | None = None
+        """Children's harnesses refer to the idle host, so it forwards to this."""
         self._timer: asyncio.TimerHandle | None = None
         self._watch: FileWatcher | None = None
 
     def equip(self, harness: Harness) -> None:
-        """From now on it is this harness that a host would take over."""
+        """Sets the harness that a host would take over."""
         self._harness = harness
 
     def _watch_soon(self) -> None:
@@ -134,9 +140,7 @@ class IdleHost(SessionListener):
             self._timer = asyncio.get_running_loop().call_later(DELAY, self._begin)
 
     def _begin(self) -> None:
-        from ostler.extensions.loader.reload import FileWatcher
-
-        self._watch = FileWatcher(lambda: places(self._harness.cwd), self._take_over)
+        self._watch = reload_module.FileWatcher(lambda: places(self._harness.cwd), self._take_over)
         self._watch.start()
 
     def _stop(self) -> None:
@@ -192,13 +196,15 @@ class IdleHost(SessionListener):
         return await self._host.run_command(session, name, arguments) if self._host else None
 
 
-def active_host(harness: Harness) -> ExtensionHost | None:
-    """The host of a harness, if there are extensions; the first may come while it runs."""
+def active_host(harness: Harness) -> host_module.ExtensionHost | None:
+    """The host of a harness, or None while there are no extensions."""
     host = _listener_of(harness)
-    return None if host is None or isinstance(host, IdleHost) else cast("ExtensionHost", host)
+    if host is None or isinstance(host, IdleHost):
+        return None
+    return host if isinstance(host, host_module.ExtensionHost) else None
 
 
-def set_host(harness: Harness, host: IdleHost | ExtensionHost) -> None:
+def set_host(harness: Harness, host: IdleHost | host_module.ExtensionHost) -> None:
     """Makes it the listener of extensions, in place of another one."""
     others = [one for one in harness.listeners if one is not _listener_of(harness)]
     harness.listeners = [*others, host]

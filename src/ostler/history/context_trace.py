@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ostler.context.window import Decision, KeptResult
+from ostler.context.selection import Decision, RequiredEntry
 from ostler.core.context import ANOTHER_SYSTEM, FIRST
 from ostler.core.state import path_of
 from ostler.schema import events
@@ -74,7 +74,7 @@ class ContextStep(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where it differs from the default."""
     origins: dict[str, str] = {}
     """The layer that each of those comes from."""
-    kept: tuple[KeptResult, ...] = ()
+    kept: tuple[RequiredEntry, ...] = ()
     """What must be told and does not fit: then nothing was sent."""
     compactions: tuple[CompactionEntry, ...] = ()
 
@@ -214,7 +214,7 @@ def _step(
         fences_left_out=tuple((kind, size) for kind, size in trace.get("fences_left_out", ())),
         reminders=tuple(trace.get("reminders", ())),
         before_run=trace.get("before_run", {}),
-        kept=msgspec.convert(trace.get("kept", ()), tuple[KeptResult, ...]),
+        kept=msgspec.convert(trace.get("kept", ()), tuple[RequiredEntry, ...]),
     )
 
 

@@ -1,9 +1,8 @@
-"""What is known about models: limits, modalities, prices. `make catalogue` writes the bundled file.
+"""The model catalogue: limits, modalities and prices; and the profile that a wire gets of its model.
 
-The file has a line for each model, so that a lookup finds and decodes one line only; its first line is
-the `Header`. What no source knows is absent there, and unknown here.
+`make catalogue` writes the bundled file: a header and a line for each model, so that a lookup decodes one
+line. What no source knows is absent in the file and `None` here.
 """
-# MERGED: What a user may set about a model, beside its name.
 
 from __future__ import annotations
 
@@ -11,13 +10,20 @@ import time
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from ostler.core.lazy import lazy_module
 from ostler.models.families import Level
 from ostler.schema.errors import ConfigurationError
 from ostler.schema.usage import Usage
+
+if TYPE_CHECKING:
+    from ostler.core import validation as validation_module
+else:
+    validation_module = lazy_module("ostler.core.validation")
+
 
 Modality = Literal["text", "image", "file", "audio", "video"]
 
@@ -79,8 +85,8 @@ class Prices(Rates, frozen=True):
             for hours in self.hours:
                 if hours.include(clock):
                     return hours
-        told = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-        reached = [tier for tier in self.tiers if told > tier.above]
+        input_tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+        reached = [tier for tier in self.tiers if input_tokens > tier.above]
         return max(reached, key=lambda tier: tier.above) if reached else self
 
 
@@ -265,8 +271,8 @@ def _find(name: str) -> ModelInfo | None:
     for candidate in (name, _without_day(name)):
         start = content.find(b'\n{"name":' + msgspec.json.encode(candidate) + b",") + 1
         if start:
-            found = _decode(content[start : content.index(b"\n", start)])
-            return msgspec.structs.replace(found, name=name)
+            info = _decode(content[start : content.index(b"\n", start)])
+            return msgspec.structs.replace(info, name=name)
     return None
 
 
@@ -302,7 +308,7 @@ def _checked(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     try:
         described = msgspec.convert(dict(fields), ModelFields)
     except msgspec.ValidationError:
-        from ostler.core.validation import describe_mismatch
-
-        raise ConfigurationError(describe_mismatch(dict(fields), ModelFields, f'models."{name}"')) from None
+        raise ConfigurationError(
+            validation_module.describe_mismatch(dict(fields), ModelFields, f'models."{name}"')
+        ) from None
     return {field: getattr(described, field) for field in fields}

@@ -1,8 +1,7 @@
-"""Where a provider's key comes from. A key is never part of an error, an event or an output."""
-# MERGED: Leaving secrets out of what people see.
-# MERGED: The file of keys that `ostler key set` writes: only its owner can read it.
-# MERGED: Keys in the system's keyring: an extra, asked in a thread that nobody waits for beyond a bound.
-# MERGED: Whether a vendor takes a key: the smallest real request, on the wire that a run would use.
+"""Where API keys come from (option, environment, command, file, keyring), checking one, and redacting them.
+
+A key is never part of an error, an event or an output.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +17,7 @@ import msgspec
 
 from ostler.core.files import write_atomically
 from ostler.core.model import Model, ModelDone, ModelFailure, ModelRequest
+from ostler.core.processes import kill_processes_of, process_environment
 from ostler.core.transcript import Transcript
 from ostler.models.providers import Provider
 from ostler.schema.errors import ConfigurationError, Failure, how_to_install
@@ -90,8 +90,8 @@ def places_of_key(provider: Provider, search: KeySearch) -> Iterator[Key]:
 
     stored = read_key_file(search.file)
     if provider.name in stored:
-        kept = stored[provider.name]
-        yield Key("", "keyring", "the keyring") if kept is None else Key(kept, "file", str(search.file))
+        key = stored[provider.name]
+        yield Key("", "keyring", "the keyring") if key is None else Key(key, "file", str(search.file))
 
 
 def find_key(provider: Provider, search: KeySearch) -> Key | None:
@@ -139,9 +139,6 @@ def _asked_for(place: Key, provider: Provider, search: KeySearch) -> str:
 
 def _key_from_command(command: str) -> str:
     import subprocess
-
-    from ostler.core.processes import kill_processes_of, process_environment
-    from ostler.schema.ids import new_id
 
     mark = new_id("key")
     try:

@@ -1,21 +1,17 @@
-"""One request and its answer: what every wire does the same way."""
-# MERGED: One gate for each key in a process: what a vendor says of its limits to one agent holds for all of
-# MERGED: them.
+"""`Endpoint`: sends one request and streams the answer, for every wire."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from random import Random
 from typing import Protocol
 from urllib.parse import parse_qsl, urlsplit
-from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
 from ostler.core.model import ModelEvent, ModelFailure
+from ostler.models.rate_gate import gate_of
 from ostler.models.transport import Reply, Transport, default_transport
 from ostler.models.vendor_errors import (
     BODY_LIMIT,
@@ -25,91 +21,9 @@ from ostler.models.vendor_errors import (
     read_error,
     request_id,
 )
-from ostler.schema.errors import InvalidRequest, ModelError, RateLimited, StreamBroken, failure_of
+from ostler.schema.errors import InvalidRequest, ModelError, StreamBroken, failure_of
 from ostler.schema.events import Warned
 from ostler.schema.usage import NOTHING_USED, Usage
-
-LONGEST_WAIT = 30.0
-"""Whoever would have to wait longer is refused at once, and may go to another model."""
-
-
-_FIRST_PAUSE = 1.0
-
-_PROBE_SECONDS = 15.0
-
-_GLANCE_SECONDS = 0.05
-
-_LOOK_SECONDS = 0.5
-
-
-_random = Random()
-
-
-class RateGate:
-    """Open until a vendor refuses for its limits; then shut for as long as it says.
-
-    Afterwards one request goes first, and the others follow when it was let in: however many agents share
-    a key, the vendor refuses one of them at a time.
-    """
-
-    def __init__(self) -> None:
-        self._opens_at = 0.0
-        self._refusals = 0
-        self._probe: float | None = None
-
-    def seconds_left(self) -> float:
-        """For how long it is still shut."""
-        return self._opens_at - time.monotonic() if self._refusals else 0.0
-
-    def pause(self, who: str) -> float:
-        """Seconds to wait before asking again whether a request may be sent; 0 when it may be now.
-
-        Raises `RateLimited` where it would take too long.
-        """
-        if not self._refusals:
-            return 0.0
-        now, left = time.monotonic(), self.seconds_left()
-        if left > LONGEST_WAIT:
-            raise RateLimited(
-                f"{who} is not asked for another {left:.0f} s, as it wished; wait, or name another model",
-                status=429,
-                retry_after=left,
-            )
-        if left > 0:
-            return min(left, _LOOK_SECONDS)
-        if self._probe is None or now - self._probe > _PROBE_SECONDS:
-            self._probe = now
-            return 0.0
-        return _GLANCE_SECONDS
-
-    def refused(self, retry_after: float | None) -> None:
-        """The vendor's limit was reached. Where it does not say for how long, the pause doubles each time."""
-        now = time.monotonic()
-        pause = retry_after
-        if pause is None:
-            if now < self._opens_at:
-                return  # of a request that was under way when the gate was shut
-            pause = min(_FIRST_PAUSE * 2**self._refusals, LONGEST_WAIT) * _random.uniform(0.8, 1.2)
-        self._refusals += 1
-        self._opens_at = max(self._opens_at, now + pause)
-        self._probe = None
-
-    def admitted(self) -> None:
-        """The vendor took a request: the gate is open for all."""
-        self._refusals = 0
-        self._probe = None
-
-
-_gates: WeakValueDictionary[tuple[str, str], RateGate] = WeakValueDictionary()
-
-
-def gate_of(provider: str, key: str) -> RateGate:
-    """The gate that all models of this provider with this key share."""
-    gate = _gates.get((provider, key))
-    if gate is None:
-        gate = _gates[provider, key] = RateGate()
-    return gate
-
 
 # The end of the body follows the last frame at once; reading it lets the connection be used again.
 _DRAIN_SECONDS = 0.25
@@ -273,11 +187,11 @@ def _is_stream(reply: Reply) -> bool:
 
 
 def _not_a_stream(provider: str, reply: Reply, body: bytes) -> ModelError:
-    said = read_error(body)
-    if b'"error"' in body and said.message:
+    error = read_error(body)
+    if b'"error"' in body and error.message:
         return error_in_stream(
             provider,
-            {"message": said.message, "type": said.kind, "code": said.status or said.code},
+            {"message": error.message, "type": error.kind, "code": error.status or error.code},
             request_id=request_id(reply.headers),
         )
     kind = reply.headers.get("content-type", "nothing")
@@ -303,6 +217,6 @@ def _unexpected(error: Exception, *, stream_opened: bool) -> ModelError:
 
 def _secrets(url: str, secret: str, extra_headers: Mapping[str, str]) -> tuple[str, ...]:
     parts = urlsplit(url)
-    found = {secret, parts.username or "", parts.password or "", *extra_headers.values()}
-    found |= {value for _, value in parse_qsl(parts.query)}
-    return tuple(sorted(filter(None, found), key=len, reverse=True))
+    secrets = {secret, parts.username or "", parts.password or "", *extra_headers.values()}
+    secrets |= {value for _, value in parse_qsl(parts.query)}
+    return tuple(sorted(filter(None, secrets), key=len, reverse=True))

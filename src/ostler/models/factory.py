@@ -1,17 +1,16 @@
-"""How a name becomes a model under the settings, and where the key for it is looked for."""
-# MERGED: How a name such as `anthropic/claude-…` becomes a model.
+"""Makes the model for a name such as `anthropic/claude-…`: its provider, key, address and wire."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
-from ostler.core.model import Model
+from ostler.core.lazy import load
+from ostler.core.model import Model, ModelEvent, ModelRequest
 from ostler.models.catalogue import FREE, Catalogue, ModelInfo, ModelProfile, Prices
 from ostler.models.credentials import Key, KeySearch, find_key, is_sendable
 from ostler.models.providers import (
@@ -23,9 +22,13 @@ from ostler.models.providers import (
     Wire,
     configured_providers,
 )
-from ostler.models.transport import Transport
+from ostler.models.rate_gate import RateGate, gate_of
 from ostler.schema.errors import NoModel, UsageError
 from ostler.store.paths import key_file
+
+if TYPE_CHECKING:
+    from ostler.models.transport import Transport
+    from ostler.models.wires.wire_model import WireModel
 
 MakeModel = Callable[[str], Model]
 
@@ -56,9 +59,8 @@ class ModelFactory:
 
     def __call__(self, name: str) -> Model:
         if name in ("demo", "demo/script"):  # as it is asked for, and as a session remembers it
-            from ostler.models.scripted import DemoModel
-
-            return DemoModel()
+            demo: Model = load("ostler.models.scripted:DemoModel")()
+            return demo
 
         settings = self._settings
         name = self.catalogue.resolve(name.strip())
@@ -105,13 +107,42 @@ def for_any_model(settings: Options) -> Options:
     return msgspec.structs.replace(settings, **{name: getattr(defaults, name) for name in FOR_ONE_MODEL})
 
 
-_WIRES: dict[Wire, tuple[str, str]] = {
-    "anthropic": ("ostler.models.wires.anthropic", "AnthropicModel"),
-    "chat": ("ostler.models.wires.chat", "ChatModel"),
-    "responses": ("ostler.models.wires.responses", "ResponsesModel"),
-    "gemini": ("ostler.models.wires.gemini", "GeminiModel"),
+_WIRES: dict[Wire, str] = {
+    "anthropic": "ostler.models.wires.anthropic:AnthropicModel",
+    "chat": "ostler.models.wires.chat:ChatModel",
+    "responses": "ostler.models.wires.responses:ResponsesModel",
+    "gemini": "ostler.models.wires.gemini:GeminiModel",
 }
-"""By name: only the wire that is spoken is imported."""
+
+
+class LazyModel:
+    """A model whose wire is imported at its first `prepare` or `stream`: the start does not wait for it.
+
+    It holds the rate gate of its server and key from the beginning.
+    """
+
+    def __init__(self, name: str, make: Callable[[], WireModel], gate: RateGate) -> None:
+        self.name = name
+        self._make = make
+        self._gate = gate
+        self._model: WireModel | None = None
+
+    def load(self) -> WireModel:
+        """The model itself."""
+        if self._model is None:
+            self._model = self._make()
+        return self._model
+
+    def prepare(self) -> None:
+        """Loads what the first request needs."""
+        self.load().prepare()
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[list[ModelEvent], None]:
+        return self.load().stream(request)
+
+    async def aclose(self) -> None:
+        if self._model is not None:
+            await self._model.aclose()
 
 
 def make_model(
@@ -150,17 +181,21 @@ def make_model(
     wire = wire or (named_address and provider.wire_elsewhere) or provider.wire
     if not named_address and provider.charges:  # nobody expects the catalogue to know another server's
         informed = msgspec.structs.replace(informed, assumptions=info.assumptions)
-    module, kind = _WIRES[wire]
-    made: Model = getattr(import_module(module), kind)(
-        model,
-        base_url=address,
-        api_key=key,
-        transport=transport,
-        settings=informed,
-        provider=provider.name,
-        **_peculiar_to(wire, provider, address),
-    )
-    return made
+    spoken = wire
+
+    def make() -> WireModel:
+        loaded: WireModel = load(_WIRES[spoken])(
+            model,
+            base_url=address,
+            api_key=key,
+            transport=transport,
+            settings=informed,
+            provider=provider.name,
+            **_wire_options(spoken, provider, address),
+        )
+        return loaded
+
+    return LazyModel(f"{provider.name}/{model}", make, gate_of(urlsplit(address).netloc, key))
 
 
 def split_name(name: str, providers: Mapping[str, Provider]) -> tuple[Provider, str]:
@@ -209,9 +244,8 @@ def needs_key(provider: Provider) -> str:
 def _from_file(file: str, base_url: str, settings: ModelProfile, info: ModelInfo) -> Model:
     if base_url:
         raise UsageError(f"gguf/{file} is a file and has no base URL: leave it out")
-    from ostler.models.gguf import GgufModel
-
-    return GgufModel(file, settings=settings, context=info.context_window)
+    model: Model = load("ostler.models.gguf:GgufModel")(file, settings=settings, context=info.context_window)
+    return model
 
 
 def _address_in(environment: Mapping[str, str], provider: Provider) -> str:
@@ -238,18 +272,18 @@ def _informed(
     )
 
 
-def _peculiar_to(wire: Wire, provider: Provider, address: str) -> dict[str, Any]:
-    """What only the wires of OpenAI need to know, which others imitate."""
+def _wire_options(wire: Wire, provider: Provider, address: str) -> dict[str, Any]:
+    """The options of OpenAI's wires, which other vendors imitate with differences."""
     if wire not in ("chat", "responses"):
         return {}
-    peculiar: dict[str, Any] = {"key_header": provider.key_header}
+    options: dict[str, Any] = {"key_header": provider.key_header}
     # A vendor's quirks are its own server's; another one behind its name gets the wire as it is written.
-    own = provider.like or not provider.key_variables or _host(address) == _host(provider.base_url)
-    if wire == "chat" and own:
-        from ostler.models.wires.chat_dialects import DIALECTS
-
-        peculiar["dialect"] = DIALECTS.get(provider.like or provider.name)
-    return peculiar
+    is_own = provider.like or not provider.key_variables or _host(address) == _host(provider.base_url)
+    if wire == "chat" and is_own:
+        options["dialect"] = load("ostler.models.wires.chat_dialects:DIALECTS").get(
+            provider.like or provider.name
+        )
+    return options
 
 
 def _check_address(provider: Provider, address: str) -> None:

@@ -1,8 +1,4 @@
-"""Which level of reasoning a model is asked for: the one place that decides it, for every wire."""
-# MERGED: In what Claude models differ on their wire: how much they may write, and how they are told to
-# MERGED: think.
-# MERGED: In what Gemini models differ on their wire: how they are told to think, and what they insist on.
-# MERGED: How OpenAI's models are told to reason: the levels that each family has.
+"""Reasoning levels, and what each family of Claude, Gemini and OpenAI models accepts."""
 
 from __future__ import annotations
 
@@ -45,10 +41,10 @@ class Levels(msgspec.Struct, frozen=True):
         """Those of a model of which somebody lists levels, or says whether it reasons."""
         if reasons is False:
             return {}
-        kept = {level: said for level, said in self.spelled.items() if level in listed}
-        if not kept:
+        available = {level: value for level, value in self.spelled.items() if level in listed}
+        if not available:
             return self.spelled if self.assumed is None else self.assumed
-        return {"off": self.spelled["off"], **kept} if self.stoppable else kept
+        return {"off": self.spelled["off"], **available} if self.stoppable else available
 
 
 def nearest(asked: Level | None, had: Collection[Level]) -> Level | None:
@@ -195,8 +191,8 @@ def thinking_for(had: Spelling, asked: ReasoningLevel | None) -> dict[str, objec
     level = nearest(asked, had)
     if level is None:
         return {}
-    said = had[level]
-    config: dict[str, object] = {"thinkingBudget" if isinstance(said, int) else "thinkingLevel": said}
+    value = had[level]
+    config: dict[str, object] = {"thinkingBudget" if isinstance(value, int) else "thinkingLevel": value}
     if asked != "off":
         config["includeThoughts"] = True
     return config

@@ -160,18 +160,18 @@ def _served(process: subprocess.Popen[bytes], order: Order) -> Served:
     with suppress(BrokenPipeError):  # it is gone, and has said why
         process.stdin.write(msgspec.json.encode(order) + b"\n")
         process.stdin.flush()
-    said: list[str] = []
+    output: list[str] = []
     for line in process.stdout:
         if line.startswith(b'{"address"'):
             return msgspec.json.decode(line, type=Served)
-        said.append(line.decode(errors="replace").strip())
-    cause = _cause(said) or f"its server ended with code {process.wait()}; is there enough memory?"
+        output.append(line.decode(errors="replace").strip())
+    cause = _cause(output) or f"its server ended with code {process.wait()}; is there enough memory?"
     raise InvalidRequest(f"cannot serve {order.path}: {cause}")
 
 
-def _cause(said: Iterable[str]) -> str:
+def _cause(output: Iterable[str]) -> str:
     """Of a failure: the loader's own word comes first, and what only follows from it later."""
-    lines = [line for line in said if line]
+    lines = [line for line in output if line]
     named = [line.partition(_CAUSE)[2] for line in lines if _CAUSE in line]
     return next(iter([*named, *lines[-1:]]), "")
 

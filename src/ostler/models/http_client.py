@@ -1,6 +1,4 @@
-"""The transport without a library's client: plain http and https, straight to the server."""
-# MERGED: One HTTP/1.1 connection as its client sees it; the parser is httptools.
-# MERGED: From a host's name to a connected socket.
+"""An HTTP/1.1 client for direct connections, on httptools: sockets, one connection, and the pool."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ from ostler.models.transport import (
     IDLE_LIMIT,
     IDLE_SECONDS,
     broken_off,
-    shown_host,
+    display_host,
     ssl_context,
     timed_out,
     unanswered,
@@ -250,10 +248,10 @@ async def open_socket(host: str, port: int) -> socket.socket:
 async def _addresses(host: str, port: int) -> list[Address]:
     try:
         # An address in figures needs no thread to look it up.
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [(family, address) for family, _, _, _, address in found]
+        resolved = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [(family, address) for family, _, _, _, address in resolved]
 
 
 def _in_turns(addresses: list[Address]) -> list[Address]:
@@ -296,7 +294,7 @@ class Target(NamedTuple):
     path: str
     host_header: str
     authorization: str
-    shown: str
+    host_text: str
 
 
 _NOWHERE = Target("", 0, False, "", "", "", "")
@@ -384,9 +382,9 @@ class DirectTransport:
             self._busy.discard(connection)
             connection.abort()
             if isinstance(error, ConnectionBroken | OSError):
-                raise unanswered(target.shown, error) from error
+                raise unanswered(target.host_text, error) from error
             raise
-        return DirectReply(connection, target.shown, partial(self._release, target[:3]))
+        return DirectReply(connection, target.host_text, partial(self._release, target[:3]))
 
     def _release(self, place: Place, connection: Connection) -> None:
         self._busy.discard(connection)
@@ -421,11 +419,11 @@ class DirectTransport:
                     server_hostname=target.host if target.secure else None,
                 )
         except TimeoutError as error:
-            raise timed_out(target.shown) from error
+            raise timed_out(target.host_text) from error
         except UnicodeError as error:
-            raise unsendable(target.shown) from error
+            raise unsendable(target.host_text) from error
         except OSError as error:
-            raise unreachable(target.shown, error) from error
+            raise unreachable(target.host_text, error) from error
         return connection
 
     def _trust(self) -> ssl.SSLContext:
@@ -444,13 +442,13 @@ class DirectTransport:
 
 def _parse(url: str) -> Target:
     parts = urlsplit(url)
-    shown = shown_host(url)
+    host_text = display_host(url)
     try:
         port = parts.port
     except ValueError as error:
-        raise unsendable(shown) from error
+        raise unsendable(host_text) from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise unsendable(shown)
+        raise unsendable(host_text)
     secure = parts.scheme == "https"
     usual = 443 if secure else 80
     name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
@@ -462,7 +460,7 @@ def _parse(url: str) -> Target:
     path = quote(parts.path or "/", safe=_IN_PATH)
     if parts.query:
         path += f"?{quote(parts.query, safe=_IN_PATH + '?')}"
-    return Target(parts.hostname, port or usual, secure, path, host_header, authorization, shown)
+    return Target(parts.hostname, port or usual, secure, path, host_header, authorization, host_text)
 
 
 def _head(target: Target, headers: Mapping[str, str]) -> bytes:
@@ -474,10 +472,10 @@ def _head(target: Target, headers: Mapping[str, str]) -> bytes:
     lines = [f"POST {target.path} HTTP/1.1"]
     for name, value in fields.items():
         if not (_TOKEN.fullmatch(name) and value.isascii() and value.isprintable()):
-            raise unsendable(target.shown)
+            raise unsendable(target.host_text)
         lines.append(f"{name}: {value}")
     if "transfer-encoding" in fields:
-        raise unsendable(target.shown)
+        raise unsendable(target.host_text)
     return "\r\n".join([*lines, ""]).encode("ascii")
 
 

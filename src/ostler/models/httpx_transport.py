@@ -14,10 +14,10 @@ from ostler.models.transport import (
     IDLE_LIMIT,
     IDLE_SECONDS,
     broken_off,
+    display_host,
     proxy_unreachable,
     proxy_variables,
     reason_of,
-    shown_host,
     ssl_context,
     timed_out,
     unanswered,
@@ -86,8 +86,8 @@ class _Way:
             self._shakes_hands = not event.endswith("complete")
         if event.endswith("connect_tcp.started"):
             host, port = info["host"], info["port"]
-            shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            self.proxy = "" if (host, port) == self._end else shown
+            address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            self.proxy = "" if (host, port) == self._end else address
         elif event.endswith("start_tls.started") and not event.startswith("connection."):
             self.proxy = ""  # it has opened the tunnel; a connection's own handshake may still be with it
 
@@ -110,7 +110,7 @@ class HttpxTransport:
             if self._loop is not None:
                 self._clients = {}  # connections of another loop cannot be used, nor closed, on this one
             self._loop = loop
-        host = shown_host(url)
+        host = display_host(url)
         try:
             parsed = self._parsed(url)
             way = _Way(parsed)

@@ -53,10 +53,10 @@ def find_local_servers(providers: Iterable[Provider], seconds: float = SECONDS) 
     """Asks every local provider for its models, without a key, and waits no longer than that for all."""
     deadline = time.monotonic() + seconds
     local = [provider for provider in providers if provider.is_local]
-    found: dict[str, LocalServer] = {}
+    servers: dict[str, LocalServer] = {}
 
     def look(provider: Provider) -> None:
-        found[provider.name] = _asked(provider, deadline)
+        servers[provider.name] = _asked(provider, deadline)
 
     threads = [threading.Thread(target=look, args=(provider,), daemon=True) for provider in local]
     for thread in threads:
@@ -64,7 +64,7 @@ def find_local_servers(providers: Iterable[Provider], seconds: float = SECONDS) 
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     silent = f"no answer within {seconds:g} s"
-    return [found.get(one.name) or LocalServer(one.name, one.base_url, problem=silent) for one in local]
+    return [servers.get(one.name) or LocalServer(one.name, one.base_url, problem=silent) for one in local]
 
 
 def _asked(provider: Provider, deadline: float) -> LocalServer:

@@ -1,7 +1,4 @@
-"""The scripted model: deterministic answers, streamed like a real model's, for tests and for the demo."""
-# MERGED: The recorded model: answers from the facts of a log, streamed anew.
-# MERGED: The demo model: a script that drives the real loop with the real tools. It is not a model, and
-# MERGED: says so.
+"""Models without a network: scripted answers, the answers of a recorded session, and the demo script."""
 
 from __future__ import annotations
 
@@ -79,7 +76,8 @@ class ScriptedModel:
         self.requests.append(msgspec.structs.replace(request, transcript=Transcript(request.transcript)))
         turn = self._next_turn(request)
         call_ids = [call.id or f"call_{request.id[-6:]}_{number}" for number, call in enumerate(turn.calls)]
-        for event in _deltas(turn, request.id, call_ids):
+        content = _content(turn, call_ids)
+        for event in deltas(content, request.id, turn.piece):
             if turn.pause:
                 await asyncio.sleep(turn.pause)
             yield [event]
@@ -88,7 +86,6 @@ class ScriptedModel:
         if turn.failure:
             yield [ModelFailure(turn.failure)]
             return
-        content = _content(turn, call_ids)
         stop: StopReason = turn.stop_reason or ("tool_calls" if turn.calls else "end")
         yield [ModelDone(content, stop, turn.usage, request_id=f"req_{len(self.requests)}")]
 
@@ -115,21 +112,27 @@ class ScriptedModel:
                 return Turn(calls=tuple(answer))
 
 
-def _deltas(turn: Turn, message: str, call_ids: list[str]) -> Iterator[ModelEvent]:
-    block = 0
-    for kind, text in ((ReasoningDelta, turn.reasoning), (TextDelta, turn.text)):
-        for offset, piece in _pieces(text, turn.piece):
-            yield kind(message, block, offset, piece)
-        block += bool(text)
-    for call, call_id in zip(turn.calls, call_ids, strict=True):
-        yield ToolInputStarted(message, block, call_id, call.name)
-        for offset, piece in _pieces(call.text(), turn.piece):
-            yield ToolInputDelta(message, block, call_id, offset, piece)
-        yield ToolInputEnded(message, block, call_id)
-        block += 1
+def deltas(content: Iterable[Block], message: str, size: int = 0) -> Iterator[ModelEvent]:
+    """The events that stream these blocks, `size` characters a piece; 0 sends each block whole."""
+    for number, block in enumerate(content):
+        match block:
+            case Text(text=text) if text:
+                for offset, piece in _pieces(text, size):
+                    yield TextDelta(message, number, offset, piece)
+            case Reasoning(text=text) if text:
+                for offset, piece in _pieces(text, size):
+                    yield ReasoningDelta(message, number, offset, piece)
+            case ToolCall(id=call, name=name, arguments=arguments):
+                yield ToolInputStarted(message, number, call, name)
+                for offset, piece in _pieces(arguments, size):
+                    yield ToolInputDelta(message, number, call, offset, piece)
+                yield ToolInputEnded(message, number, call)
 
 
 def _pieces(text: str, size: int) -> Iterator[tuple[int, str]]:
+    if not size:
+        yield 0, text
+        return
     for offset in range(0, len(text), size):
         yield offset, text[offset : offset + size]
 
@@ -207,16 +210,14 @@ def deltas_of(answer: RecordedAnswer, message: str) -> list[ModelEvent]:
     """What was streamed, one delta a block. `message` is the id of the call that is answered now."""
     match answer.end:
         case events.AssistantMessage(content=content) | events.ModelFailed(partial=content):
-            deltas = [
-                delta for block, one in enumerate(content) for delta in _recorded_deltas(one, message, block)
-            ]
+            streamed = list(deltas(content, message))
         case _:
-            deltas = []
+            streamed = []
     cited = [
-        msgspec.structs.replace(said, call=message) if isinstance(said, SourceCited) else said
-        for said in answer.beside
+        msgspec.structs.replace(event, call=message) if isinstance(event, SourceCited) else event
+        for event in answer.beside
     ]
-    return [*deltas, *cited]
+    return [*streamed, *cited]
 
 
 def end_of(answer: RecordedAnswer) -> ModelDone | ModelFailure:
@@ -229,21 +230,6 @@ def end_of(answer: RecordedAnswer) -> ModelDone | ModelFailure:
             return ModelFailure(failure, answer.usage)
         case _:
             return ModelFailure(Failure("interrupted", "the recording ends during the call"))
-
-
-def _recorded_deltas(block: Block, message: str, number: int) -> list[ModelEvent]:
-    match block:
-        case Text(text=text) if text:
-            return [TextDelta(message, number, 0, text)]
-        case Reasoning(text=text) if text:
-            return [ReasoningDelta(message, number, 0, text)]
-        case ToolCall(id=call, name=name, arguments=arguments):
-            return [
-                ToolInputStarted(message, number, call, name),
-                ToolInputDelta(message, number, call, 0, arguments),
-                ToolInputEnded(message, number, call),
-            ]
-    return []
 
 
 LABEL = "DEMO (scripted, not a model)"

@@ -1,6 +1,4 @@
-"""The Transport contract: send one POST, get a status, headers and the body as it arrives."""
-# MERGED: The words for a server that cannot be reached, or that breaks off: the same on every transport.
-# MERGED: Whose certificates are trusted.
+"""The `Transport` contract, which transport an address needs, trusted certificates, and connection errors."""
 
 from __future__ import annotations
 
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from ostler.core.lazy import load
 from ostler.schema.errors import ConnectionFailed, InvalidRequest, StreamBroken
 
 CONNECT_SECONDS = 15.0
@@ -68,14 +67,10 @@ class Transport(Protocol):
 
 
 def default_transport(url: str) -> Transport:
-    """A transport of its own for this address. Imports what it is made of: ask for it late."""
-    if _is_plain(url):
-        from ostler.models.http_client import DirectTransport
-
-        return DirectTransport()
-    from ostler.models.httpx_transport import HttpxTransport
-
-    return HttpxTransport()
+    """A new transport for this address; importing one takes time, so ask for it when a request is due."""
+    name = "http_client:DirectTransport" if _is_plain(url) else "httpx_transport:HttpxTransport"
+    transport: Transport = load(f"ostler.models.{name}")()
+    return transport
 
 
 def _is_plain(url: str) -> bool:
@@ -108,7 +103,7 @@ def _has_proxy(scheme: str) -> bool:
     return bool(getproxies())  # also those of the system's settings
 
 
-def shown_host(url: str) -> str:
+def display_host(url: str) -> str:
     """The part of an address that may be shown."""
     return urlsplit(url).netloc.rpartition("@")[2] or "the given address"
 

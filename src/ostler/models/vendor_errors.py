@@ -183,8 +183,8 @@ def error_of_status(
     who: str, status: int, headers: Mapping[str, str], body: bytes, secrets: Iterable[str]
 ) -> ModelError:
     """The error of an answer that did not begin a stream."""
-    said = read_error(body)
-    message = one_line(said.message, secrets)
+    vendor_error = read_error(body)
+    message = one_line(vendor_error.message, secrets)
     if 300 <= status < 400:
         return InvalidRequest(
             f"{who} answered with a redirect ({status}), which is not followed; "
@@ -194,13 +194,13 @@ def error_of_status(
         )
     if status == _PROXY_LOGIN:
         return proxy_login(who, "HTTP_PROXY")
-    kind = _class_of(status, said)
+    kind = _class_of(status, vendor_error)
     asked = retry_after(headers)
-    wait = said.retry_after if asked is None else asked
+    wait = vendor_error.retry_after if asked is None else asked
     return kind(
         f"{who} answered {status}: {message or _phrase(status)}; {_advice(kind, wait)}",
         status=status,
-        code=one_line(said.code or said.kind, secrets),
+        code=one_line(vendor_error.code or vendor_error.kind, secrets),
         request_id=request_id(headers),
         retry_after=wait,
     )
@@ -215,15 +215,15 @@ def proxy_login(who: str, variable: str) -> InvalidRequest:
 
 def error_in_stream(who: str, value: Any, *, request_id: str = "") -> ModelError:
     """The error that a vendor reported after its stream had begun."""
-    said = error_in(value)
-    kind = _class_of(said.status, said)
+    vendor_error = error_in(value)
+    kind = _class_of(vendor_error.status, vendor_error)
+    reason = one_line(vendor_error.message) or vendor_error.kind or "no reason given"
     return kind(
-        f"{who} failed while answering: {one_line(said.message) or said.kind or 'no reason given'}; "
-        f"{_advice(kind, said.retry_after)}",
-        status=said.status,
-        code=said.code or said.kind,
+        f"{who} failed while answering: {reason}; {_advice(kind, vendor_error.retry_after)}",
+        status=vendor_error.status,
+        code=vendor_error.code or vendor_error.kind,
         request_id=request_id,
-        retry_after=said.retry_after,
+        retry_after=vendor_error.retry_after,
         stream_opened=True,
     )
 
@@ -241,10 +241,10 @@ def _span(seconds: float) -> str:
     return f"{math.ceil(seconds)} s"
 
 
-def _class_of(status: int | None, said: VendorError) -> type[ModelError]:
-    if status in (None, 400, 413, 422) and _is_overflow(said):
+def _class_of(status: int | None, vendor_error: VendorError) -> type[ModelError]:
+    if status in (None, 400, 413, 422) and _is_overflow(vendor_error):
         return ContextOverflow
-    named = _BY_CODE.get(said.code) or _BY_CODE.get(said.kind)
+    named = _BY_CODE.get(vendor_error.code) or _BY_CODE.get(vendor_error.kind)
     if status is None:
         return named or ServerFailed
     if status == 400 and named in (ModelNotFound, AuthenticationFailed):
@@ -254,8 +254,8 @@ def _class_of(status: int | None, said: VendorError) -> type[ModelError]:
     return ServerFailed if status >= 500 else InvalidRequest
 
 
-def _is_overflow(said: VendorError) -> bool:
-    text = f"{said.code} {said.kind} {said.message}".lower()
+def _is_overflow(vendor_error: VendorError) -> bool:
+    text = f"{vendor_error.code} {vendor_error.kind} {vendor_error.message}".lower()
     return any(phrase in text for phrase in _OVERFLOW_PHRASES)
 
 

@@ -9,6 +9,7 @@ from typing import cast
 import msgspec
 
 from ostler.core.hooks import Allow, Ask, Hook, PlannedCall, Refuse
+from ostler.core.lazy import lazy_module
 from ostler.core.tool import ToolKind
 from ostler.permissions.memory import project_folder, remember, remembered_rules
 from ostler.permissions.rules import (
@@ -26,10 +27,14 @@ from ostler.permissions.rules import (
 from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.schema.events import Event, PermissionRemembered, QuestionAnswered, QuestionAsked, Warned
 from ostler.schema.outcomes import Question
+from ostler.tools import BUILTIN_TOOLS, builtin_tool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ostler.permissions.judge import Judge, Judgement, Scope
+    from ostler.permissions import judge as judge_module
+    from ostler.permissions.judge import Judgement, Scope
+else:
+    judge_module = lazy_module("ostler.permissions.judge")
 
 
 SESSION = ("session",)
@@ -98,10 +103,9 @@ def configured_rules(allow: Sequence[str], ask: Sequence[str], deny: Sequence[st
 
 
 def _question(planned: PlannedCall, judgement: Judgement, cwd: Path, scopes: Sequence[str]) -> Question:
-    from ostler.permissions.judge import RuleBases, suggest_rules
-
-    found = suggest_rules(planned.name, judgement, RuleBases(cwd, project_folder(cwd)))
-    offered = {scope: list(found[scope]) for scope in found if scope in scopes}
+    bases = judge_module.RuleBases(cwd, project_folder(cwd))
+    rules = judge_module.suggest_rules(planned.name, judgement, bases)
+    offered = {scope: list(rules[scope]) for scope in rules if scope in scopes}
     text = f"Allow {planned.name}: {preview(planned.name, planned.arguments)}"
     if parts := _parts(judgement):
         text += f" (because of: {'; '.join(parts)})"
@@ -148,16 +152,13 @@ class DryRun(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def dry_run(tool: str, what: str, profile: Profile, rules: Sequence[Rule], cwd: Path) -> DryRun:
     """What would happen to a call of a tool: `what` is its command, path or URL."""
-    from ostler.permissions.judge import RuleBases, suggest_rules
-    from ostler.tools import BUILTIN_TOOLS, builtin_tool
-
     kind: ToolKind = "fetch" if tool == "fetch" else "other"
     kind = builtin_tool(tool).spec.kind if tool in BUILTIN_TOOLS else kind
     argument = {"execute": "command", "fetch": "url", "other": "input"}.get(kind, "path")
     judgement = _judge(profile, [*rules, *remembered_rules(cwd)], cwd).judge(tool, kind, {argument: what})
     scopes: dict[Scope, tuple[str, ...]] = {}
     if judgement.verdict == "ask":
-        scopes = suggest_rules(tool, judgement, RuleBases(cwd, project_folder(cwd)))
+        scopes = judge_module.suggest_rules(tool, judgement, judge_module.RuleBases(cwd, project_folder(cwd)))
     return DryRun(judgement.verdict, judgement.reason, _parts(judgement), scopes)
 
 
@@ -184,8 +185,6 @@ def remember_answer(asked: QuestionAsked, answered: QuestionAnswered, session: s
     return kept
 
 
-def _judge(profile: Profile, rules: Iterable[Rule], cwd: Path) -> Judge:
+def _judge(profile: Profile, rules: Iterable[Rule], cwd: Path) -> judge_module.Judge:
     """`ask` means to be asked, also about a command that only looks."""
-    from ostler.permissions.judge import Judge
-
-    return Judge(profile, rules, cwd, looking=profile == "edit")
+    return judge_module.Judge(profile, rules, cwd, looking=profile == "edit")

@@ -1,9 +1,7 @@
-"""Judging a call: rules first (deny, then ask, then allow), then the profile; a command part by part.
+"""`Judge`: decides on a call by rules (deny, then ask, then allow), then by the profile; and suggests rules.
 
-The whole is allowed only if each part is, and refused if one part is.
+A command is judged part by part: it is allowed only if every part is, and denied if any part is.
 """
-# MERGED: Which repository git would find, and what of it can make git run something.
-# MERGED: Which rules would keep a question from being asked again, in the words of each scope.
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Commands that only look, whatever their arguments: a short list, and in doubt a command is not on it.
+"""Tables: programs that only read, and programs that run another one (`sudo`, `xargs`, `bash -c`).
 
-What counts are the options: many programs that read have one that writes or runs something. Where a program
-has such options, only those named here are let through, spelled in full.
+In doubt a program is not listed as read-only. Many programs that read have an option that writes or runs
+something; for those, only the options listed here are accepted, spelled in full.
 """
-# MERGED: Programs that run another: what `sudo`, `timeout`, `xargs`, `bash -c` and `find -exec` would run.
 
 from __future__ import annotations
 

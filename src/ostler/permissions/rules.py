@@ -1,8 +1,9 @@
-"""What a tool may do without asking: four profiles, and the line that a question shows."""
-# MERGED: Rules of permission: `TOOL` or `TOOL(PATTERN)`, each of which allows, asks or denies.
-# MERGED: `TOOL` is a tool's name (`*` stands for any part of it) or a kind: `read` is everything that reads
-# MERGED: or searches files, `edit` everything that changes them, then `execute`, `fetch`, `agent`, `other`.
-# MERGED: A pattern is about a path, the words of a command, or a domain, whichever the call is about.
+"""Permission profiles, and rules: `TOOL` or `TOOL(PATTERN)`, each with the verdict allow, ask or deny.
+
+`TOOL` is a tool's name (with `*` as a wildcard) or a kind: `read` covers tools that read or search files,
+`edit` those that change them; then `execute`, `fetch`, `agent`, `other`. A pattern matches a path, the words
+of a command, or a domain, depending on the call.
+"""
 
 from __future__ import annotations
 

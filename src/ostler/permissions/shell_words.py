@@ -1,6 +1,4 @@
-"""What a shell command consists of."""
-# MERGED: Words of a shell command as bash will read them, where that is certain before it runs.
-# MERGED: Where bash may read a command differently from the parser: checks on what the parser made of it.
+"""The parts of a shell command, and its words as bash reads them, where that is certain before it runs."""
 
 from __future__ import annotations
 

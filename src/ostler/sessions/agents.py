@@ -319,6 +319,7 @@ class DelegateTool:
                 "description": "who shall do it; empty for one like you",
             }
         self.spec = ToolSpec(
+            source="built-in",
             name=NAME,
             description=about,
             schema={

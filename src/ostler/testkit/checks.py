@@ -1,7 +1,4 @@
-"""Watching a test: whatever sessions it drives, the invariants must hold when it is over."""
-# MERGED: Watching what models are told: each request begins with the one before it, or something says why
-# MERGED: not.
-# MERGED: A recorded session as a test: the same prompts and answers again, with the agent as it is now.
+"""Checks after a test: invariants of its sessions, stable prompt prefixes, and replay of a recording."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ if TYPE_CHECKING:
 _TELLING_ANEW = frozenset({"compacted", "compaction_undone", "history_replaced", "leaf_moved"})
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _RequestStart(msgspec.Struct, frozen=True):
     """One request. A transcript only grows, so its length says what was in it."""
 
     call: str
@@ -62,7 +59,7 @@ class Prefixes:
     """The newest request of each session, and where two of them have another beginning."""
 
     def __init__(self) -> None:
-        self._last: dict[Any, _Told] = {}
+        self._last: dict[Any, _RequestStart] = {}
         self._changes: dict[Any, list[_Change]] = {}
 
     def take(
@@ -70,7 +67,7 @@ class Prefixes:
     ) -> None:
         transcript, is_traced = request.transcript, trace is not None
         shown = (request.id, journal, request.system, request.tools, transcript, len(transcript))
-        told = _Told(*shown, is_traced, is_hooked)
+        told = _RequestStart(*shown, is_traced, is_hooked)
         before = self._last.get(session)
         self._last[session] = told
         if before is None or (is_traced and trace.get("changed")):
@@ -96,7 +93,7 @@ class Prefixes:
         ]
 
 
-def _changed(before: _Told, now: _Told) -> str:
+def _changed(before: _RequestStart, now: _RequestStart) -> str:
     if before.transcript is not now.transcript or before.length > now.length:
         old, new = before.transcript.messages[: before.length], now.transcript.messages[: before.length]
         if list(old) != list(new):

@@ -113,7 +113,7 @@ class ExtensionTest(ExtensionAssertions):
         self._versions = [LoadedVersion(found, CodeFiles(found)) for found in find_extensions(search)]
         for version in self._versions:
             await version.load()
-            if version.extension.standing == "failed":
+            if version.extension.status == "failed":
                 problem = version.extension.problem
                 raise AssertionError(f"the extension {version.found.name} cannot be loaded: {problem}")
         return [version.extension for version in self._versions]
@@ -182,16 +182,16 @@ class ExtensionTest(ExtensionAssertions):
         - An event or a moment: returns None when all who observe it have seen it.
         - A name: an event between extensions, with its data.
         """
-        attending = self.host.sessions[self.session.id]
+        extension_session = self.host.sessions[self.session.id]
         decided = None
         async with asyncio.timeout(PATIENCE):
             if isinstance(subject, str):
-                await attending.emit(subject, data)
+                await extension_session.emit(subject, data)
             elif type(subject) in _POINTS:
                 over = hook_scope(self.session.journal, CancelToken())
                 decided = await _POINTS[type(subject)](self.harness.hooks, subject, over)
             else:
-                attending.notify(subject)
+                extension_session.notify(subject)
             await self._settle()
         return decided
 
@@ -211,10 +211,10 @@ class ExtensionTest(ExtensionAssertions):
 
     async def _settle(self) -> None:
         """All that has happened was seen by the extension, and what that shows by the face."""
-        attending = self.host.sessions[self.session.id]
-        await attending.drain()
-        await attending.commit()
-        attending.board.tell()
+        extension_session = self.host.sessions[self.session.id]
+        await extension_session.drain()
+        await extension_session.commit()
+        extension_session.board.tell()
 
 
 class _NotingStore(MemoryStore):

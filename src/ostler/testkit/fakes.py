@@ -1,14 +1,13 @@
-"""A tool's surroundings in memory, for tests of tools.
+"""`FakeToolContext`, `run_tool` and `FixedTokenizer`, for tests of tools and budgets.
 
     context = FakeToolContext(tmp_path)
     outcome = await run_tool(my_tool, {"city": "Oslo"}, context)
     assert text_of(outcome.content) == "rain"
 
-`run_tool` treats the tool as the kernel does: it validates, runs, turns what is returned or raised into an
-outcome, keeps a long output as a blob and adds the result to the session. `reopened` is the same session
-in another process: it has the results and blobs, and nothing of what the tools had in memory.
+`run_tool` does what a session does: it validates, runs, converts what is returned or raised into an outcome,
+stores a long output as a blob and adds the result to the session. `reopened` is the same session in another
+process: it has the results and blobs, and none of the tools' memory.
 """
-# MERGED: A tokenizer whose counts are known beforehand, for tests of budgets.
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class FakeFrontEnd:
     def follow(self, session: OpenSession, host: ExtensionHost) -> Callable[[], None]:
         """Begins with what is shown already. Returns how to stop."""
         self._host, self._session = host, session
-        self.values = host.live_values(session.id)
+        self.values = host.ui.live_values(session.id)
         return session.journal.subscribe(self._see)
 
     def _see(self, batch: Sequence[Fact | Event]) -> None:
@@ -131,7 +131,7 @@ class FakeFrontEnd:
     def resize(self, width: int, height: int) -> None:
         self._size = (width, height)
         if self._host:
-            self._host.resized(width, height)
+            self._host.ui.resized(width, height)
 
     def editor_text(self) -> str:
         return self.typed
@@ -172,10 +172,10 @@ class FakeFrontEnd:
             self.exit()
             return
         host, session = self._here()
-        if self._asking or await host.shortcut(session.id, *_spellings(key)):
+        if self._asking or await host.ui.shortcut(session.id, *_spellings(key)):
             return
         if self._editor is not None:
-            action = await host.editor_key(key, self.typed)
+            action = await host.ui.editor_key(key, self.typed)
             if action.kind == "consume":
                 return
             if action.kind == "submit":
@@ -207,7 +207,7 @@ class FakeFrontEnd:
         lines = await self._bar("header", width)
         lines += [line for one in self.widgets("above") for line in await self._framed(one, width)]
         lines += [] if hidden.hide_separator else ["─" * width]
-        lines += (await self._here()[0].editor_lines(width, f"> {self.typed}")).splitlines()
+        lines += (await self._here()[0].ui.editor_lines(width, f"> {self.typed}")).splitlines()
         lines += [line for one in self.widgets("below") for line in await self._framed(one, width)]
         lines += await self._bar("footer", width)
         if (status := self.status()) and not hidden.hide_status:
@@ -229,9 +229,9 @@ class FakeFrontEnd:
     ) -> str:
         """How a call of a tool and what came of it are drawn."""
         host, session = self._here()
-        renderer, width = host.tool_renderer(tool), self._size[0]
-        header = await host.tool_header(session.id, tool, arguments, width)
-        body = await host.tool_body(session.id, tool, result, failed, width)
+        renderer, width = host.ui.tool_renderer(tool), self._size[0]
+        header = await host.ui.tool_header(session.id, tool, arguments, width)
+        body = await host.ui.tool_body(session.id, tool, result, failed, width)
         title = (renderer.title if renderer else "") or tool
         return f"{title if header is None else header}\n{result if body is None else body}".rstrip()
 
@@ -257,7 +257,7 @@ class FakeFrontEnd:
     async def _text(self, text: str, markdown: str, render: Rendering | None, width: int) -> str:
         if render is not None:
             host, session = self._here()
-            drawn = await host.render(session.id, render.id, width)
+            drawn = await host.ui.render(session.id, render.id, width)
             if drawn is not None:
                 return drawn
         lines = (markdown or text).splitlines()

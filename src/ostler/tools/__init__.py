@@ -1,5 +1,4 @@
-"""The built-in tools and the permissions under which they run. `builtin.py` lists them."""
-# MERGED: The built-in tools by name; each is imported when it is first asked for.
+"""The built-in tools by name; each is imported when it is first used."""
 
 from __future__ import annotations
 
@@ -24,17 +23,16 @@ BUILTIN_TOOLS = {
 
 
 def builtin_tool(name: str) -> Tool:
-    """One built-in tool; raises `UnknownTool`, which lists those there are."""
+    """One built-in tool; raises `UnknownTool`, which lists the available ones."""
     if name not in BUILTIN_TOOLS:
         raise UnknownTool(f"no built-in tool {name!r}; there are: {', '.join(BUILTIN_TOOLS)}")
     module, _, attribute = BUILTIN_TOOLS[name].partition(":")
-    found: Tool = getattr(import_module(module), attribute)
-    return found
+    tool: Tool = getattr(import_module(module), attribute)
+    return tool
 
 
 class LazyTool:
-    """Stands for a built-in tool, which is loaded when it is looked at: until something is asked of a model,
-    nobody does."""
+    """A built-in tool that is imported when it is first used, which is before the first model call."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name

@@ -28,27 +28,28 @@ class BashArguments(msgspec.Struct, frozen=True):
 
 
 class BashTool:
-    """Runs a command to its end or to its time limit.
+    """Runs a command until it ends or reaches its time limit.
 
-    - Cancelled or out of time, its whole process group is dead before the call returns.
-    - What it leaves in the background lives on until the session is closed (`is_running.py`).
+    - On cancellation or timeout, the whole process group is dead before the call returns.
+    - Background processes live until the session is closed.
     """
 
     def __init__(self, default_timeout: float = DEFAULT_TIMEOUT, max_timeout: float = MAX_TIMEOUT) -> None:
         self._max_timeout = max_timeout
         self._default_timeout = min(default_timeout, max_timeout)
         self.spec = ToolSpec(
+            source="built-in",
             name="bash",
             description=(
-                "Runs a shell command in the working directory. stdout and stderr come together, the last "
-                "2000 lines or 50 KiB of them; the rest is kept and can be read. There is no terminal and no "
-                "input: pass flags that keep a program from asking. Start servers in the background with &."
+                "Runs a shell command in the working directory. Returns stdout and stderr combined, the last "
+                "2000 lines or 50 KiB; longer output is stored and can be read. There is no terminal and no "
+                "stdin: pass flags that disable prompts. Start servers in the background with &."
             ),
             schema=schema_of(
                 BashArguments,
                 {
-                    "command": "what to run",
-                    "timeout": f"seconds; {self._default_timeout:g} unless given, at most {max_timeout:g}",
+                    "command": "the command to run",
+                    "timeout": f"seconds; default {self._default_timeout:g}, maximum {max_timeout:g}",
                 },
             ),
             kind="execute",
@@ -90,7 +91,7 @@ bash = BashTool()
 
 
 class _Output:
-    """Takes the bytes of a command: shows them live, counts them, keeps their end."""
+    """Collects the output of a command: publishes it live, counts it, keeps the end of it."""
 
     def __init__(self, context: ToolContext) -> None:
         self.bytes = 0
@@ -106,8 +107,8 @@ class _Output:
     def finish(self) -> None:
         self._pass_on(self._decoder.decode(b"", final=True))
 
-    def kept(self) -> TruncatedText:
-        return self._tail.kept()
+    def truncated(self) -> TruncatedText:
+        return self._tail.truncated()
 
     def _pass_on(self, text: str) -> None:
         if text:
@@ -124,18 +125,18 @@ def _outcome(
     timed_out_after: float | None,
     details: dict[str, Any],
 ) -> Ok | Failed:
-    kept = output.kept()
+    truncated = output.truncated()
     exit_code = returncode if returncode is not None and returncode >= 0 else None
     signal_name = _signal_name(-returncode) if returncode is not None and returncode < 0 else None
     details |= {
         "exit_code": exit_code,
         "signal": signal_name,
         "timed_out": timed_out_after is not None,
-        "truncated": kept.truncated,
-        "lines": kept.total_lines,
+        "truncated": truncated.truncated,
+        "lines": truncated.total_lines,
         "bytes": output.bytes,
     }
-    text = _text(kept, output, call)
+    text = _text(truncated, output, call)
     if timed_out_after is not None:
         note = f"[timed out after {timed_out_after:g} s]"
         return failed(_with_note(text, note), kind="tool_timed_out", details=details, summary=note[1:-1])
@@ -148,18 +149,18 @@ def _outcome(
     return ok(text or "(no output)", details=details, summary="exit code 0")
 
 
-def _text(kept: TruncatedText, output: _Output, call: str) -> str:
+def _text(truncated: TruncatedText, output: _Output, call: str) -> str:
     # Some vendors refuse a request with a NUL in it.
-    text = kept.text.replace("\0", "\ufffd")
-    if not kept.truncated:
+    text = truncated.text.replace("\0", "\ufffd")
+    if not truncated.truncated:
         return text
-    cut = f", {kept.cut_lines} long lines cut" if kept.cut_lines else ""
+    cut = f", {truncated.cut_lines} long lines cut" if truncated.cut_lines else ""
     header = (
-        f"[the last {kept.lines} of {kept.total_lines} lines, {size_text(byte_length(text))} of "
+        f"[the last {truncated.lines} of {truncated.total_lines} lines, {size_text(byte_length(text))} of "
         f"{size_text(output.bytes)}{cut}"
     )
     # The whole is kept only where the model is told less of it; a few lost characters do not count.
-    whole = f"; for the whole read blob:out_{call}" if output.characters > len(text) + _HEADER_ROOM else ""
+    whole = f"; read blob:out_{call} for all of it" if output.characters > len(text) + _HEADER_ROOM else ""
     return f"{header}{whole}]\n{text}"
 
 

@@ -1,4 +1,4 @@
-"""A command in its own process group, its merged output read through the event loop.
+"""Runs a command in its own process group, and tracks the processes that it leaves in the background.
 
 - It is started with `subprocess.Popen` and watched through a pidfd: asyncio's own subprocesses cost several
   times as much to start, and wait for the end of the output, which a daemon can hold open forever.

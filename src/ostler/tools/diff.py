@@ -1,4 +1,4 @@
-"""What changed between two texts, as a unified diff of whole lines."""
+"""A unified diff of two texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ostler.tools.truncation import MAX_BYTES, MAX_LINES, cut_line, first_that_f
 
 CONTEXT_LINES = 3
 _MAX_COMPARISONS = 2_000_000
-"""Beyond this, lines are too alike to align in reasonable time; the block is shown as replaced."""
+"""Above this, aligning similar lines takes too long; the block is shown as replaced."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def splice(text: str, splices: Sequence[Splice]) -> str:
-    """The text with all splices made. They are sorted and do not overlap."""
+    """The text with all splices applied. They are sorted and do not overlap."""
     parts: list[str] = []
     position = 0
     for each in splices:
@@ -65,7 +65,7 @@ def diff_of_texts(old: str, new: str, old_name: str, new_name: str) -> Diff:
 
 
 def diff_of_splices(old: str, splices: Sequence[Splice], name: str) -> Diff:
-    """Aligns only the lines that the splices touch, so that a large file costs no more than a small one."""
+    """Aligns only the lines that the splices touch, so a large file costs no more than a small one."""
     old_lines = lines_of(old)
     new_lines = lines_of(splice(old, splices))
     ends = list(accumulate(map(len, old_lines)))
@@ -133,13 +133,13 @@ def _rendered(
     for hunk in _hunks(changes):
         rows += _hunk_rows(old, new, hunk)
     shortened = [cut_line(row) for row in rows]
-    kept = first_that_fit(shortened[:MAX_LINES], MAX_BYTES)
+    rows_that_fit = first_that_fit(shortened[:MAX_LINES], MAX_BYTES)
     return Diff(
-        text=without_surrogates("".join(row + "\n" for row in kept)),
+        text=without_surrogates("".join(row + "\n" for row in rows_that_fit)),
         added=sum(c.new_end - c.new_start for c in changes),
         removed=sum(c.old_end - c.old_start for c in changes),
         first_line=changes[0].new_start + 1,
-        truncated=len(kept) < len(rows) or shortened != rows,
+        truncated=len(rows_that_fit) < len(rows) or shortened != rows,
     )
 
 

@@ -1,8 +1,8 @@
-"""The edit tool: some places of a file, all found before any is changed."""
-# MERGED: A hint for the model when the text it wanted to change is not in the file.
-# MERGED: Finding the places that an edit names, and making all its replacements at once.
-# MERGED: Texts are compared with every line end taken as a newline. Positions are then carried back to the
-# MERGED: text as it is, so that each line which an edit does not touch keeps its own end.
+"""The edit tool: locates all replacements in a file, then applies them at once.
+
+Texts are compared with every line end as a newline. The positions are mapped back to the original text, so a
+line that no edit touches keeps its line end.
+"""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ _SIMILAR = 0.6
 
 
 def near_miss(text: str, wanted: str) -> str:
-    """`: …` with the lines that come closest, or advice where nothing does."""
+    """`: …` with the most similar lines, or advice if there are none."""
     lines, wanted_lines = text.split("\n"), wanted.strip("\n").split("\n")
     at = _same_but_for_blanks(lines, wanted_lines)
     if at is not None:
         return (
-            f"; lines {at + 1}-{at + len(wanted_lines)} differ from it only in blanks (indentation, tabs, "
-            "spaces). They are:\n" + _numbered(lines, at, len(wanted_lines))
+            f"; lines {at + 1}-{at + len(wanted_lines)} differ from it only in whitespace (indentation, "
+            "tabs, spaces). They are:\n" + _numbered(lines, at, len(wanted_lines))
         )
     near = _most_similar(lines, wanted_lines)
     if near is None:
-        return "; nothing in the file looks like it: read the file again"
-    return "; the nearest lines are:\n" + _numbered(lines, near, len(wanted_lines))
+        return "; no similar text in the file: read the file again"
+    return "; the most similar lines are:\n" + _numbered(lines, near, len(wanted_lines))
 
 
 def _numbered(lines: Sequence[str], at: int, count: int) -> str:
@@ -78,7 +78,7 @@ def _same_but_for_blanks(lines: Sequence[str], wanted: Sequence[str]) -> int | N
 
 
 def _most_similar(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
-    """Compares the longest wanted line, which says most, with each line of the file."""
+    """Compares the longest wanted line, the most distinctive one, with each line of the file."""
     from difflib import SequenceMatcher
 
     index = max(range(len(wanted)), key=lambda i: len(wanted[i].strip()))
@@ -111,9 +111,9 @@ _LOOK_ALIKES = str.maketrans(
 class Replacement(msgspec.Struct, frozen=True):
     """One replacement."""
 
-    old_text: Annotated[str, msgspec.Meta(description="the text to replace, exactly as it is in the file")]
-    new_text: Annotated[str, msgspec.Meta(description="what to put in its place")]
-    replace_all: Annotated[bool, msgspec.Meta(description="replace every occurrence, not just one")] = False
+    old_text: Annotated[str, msgspec.Meta(description="the exact text to replace")]
+    new_text: Annotated[str, msgspec.Meta(description="the replacement text")]
+    replace_all: Annotated[bool, msgspec.Meta(description="replace every occurrence")] = False
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -130,7 +130,7 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 def plan(original: str, edits: Sequence[Replacement]) -> Plan:
-    """Where each edit goes. Raises `ToolFailed`, naming every edit that cannot be made, and makes none."""
+    """Locates each edit. Raises `ToolFailed` with every edit that cannot be applied; then none is."""
     if not edits:
         raise ToolFailed("edits is empty: give at least one {old_text, new_text}")
     text = _with_newlines(original)
@@ -150,7 +150,7 @@ def plan(original: str, edits: Sequence[Replacement]) -> Plan:
         elif len(spans) > 1 and not edit.replace_all:
             problem = (
                 f"old_text occurs {len(spans)} times ({_lines_of(text, spans)}): "
-                "add lines around it until it is unique, or set replace_all"
+                "include surrounding lines until it is unique, or set replace_all"
             )
         if problem:
             problems.append(f"edit {number}: {problem}")
@@ -169,14 +169,14 @@ def _with_newlines(text: str) -> str:
 
 def _problem_of_itself(old: str, new: str) -> str:
     if not old:
-        return "old_text is empty; to write a whole file use write"
+        return "old_text is empty; use write to write a whole file"
     if old == new:
-        return "old_text and new_text are the same (line ends are kept as they are)"
+        return "old_text and new_text are the same (line ends are preserved)"
     return ""
 
 
 def _occurrences(text: str, old: str, *, overlapping: bool) -> list[tuple[int, int]]:
-    """All places; those that overlap each other count too where exactly one is wanted."""
+    """All occurrences; overlapping ones count too where exactly one is wanted."""
     spans = []
     position = text.find(old)
     while position >= 0:
@@ -186,23 +186,23 @@ def _occurrences(text: str, old: str, *, overlapping: bool) -> list[tuple[int, i
 
 
 def _loosely(text: str, old: str, new: str) -> tuple[list[tuple[int, int]], str]:
-    """The one place that is as good as the wanted text, or why there is none."""
+    """The one place that matches loosely, or why there is none."""
     spans = _loose_occurrences(text, old)
     if not spans:
         return [], f"old_text was not found{near_miss(text, old)}"
     if len(spans) > 1:
         return [], (
             f"old_text was not found exactly, and {len(spans)} places are similar "
-            f"({_lines_of(text, spans)}): copy it from the file as it is"
+            f"({_lines_of(text, spans)}): copy it exactly from the file"
         )
     start, end = spans[0]
     if text[start:end] == new:
-        return [], f"the file has new_text already (line {_line_number(text, start)})"
+        return [], f"the file already has new_text (line {_line_number(text, start)})"
     return spans, ""
 
 
 def _loose_occurrences(text: str, old: str) -> list[tuple[int, int]]:
-    """Places that differ only in trailing blanks, curly quotes, dashes or special spaces."""
+    """Places that differ only in trailing whitespace, curly quotes, dashes or special spaces."""
     lines, wanted = text.split("\n"), old.split("\n")
     plain_lines = [line.translate(_LOOK_ALIKES).rstrip() for line in lines]
     plain_old = "\n".join(line.translate(_LOOK_ALIKES).rstrip() for line in wanted)
@@ -246,7 +246,7 @@ def _overlaps(text: str, places: Sequence[_Place]) -> list[str]:
 def _splices(
     original: str, text: str, places: Sequence[_Place], edits: Sequence[Replacement]
 ) -> list[Splice]:
-    """Splices of the original, each narrowed to what really changes."""
+    """Splices of the original, each narrowed to the part that changes."""
     carriage_returns = _carriage_returns(original)
     splices = []
     for place in places:
@@ -266,15 +266,15 @@ def _splices(
 def _carriage_returns(original: str) -> list[int]:
     """The positions, in the text with plain newlines, of those newlines that have a carriage return."""
     positions: list[int] = []
-    found = original.find("\r\n")
-    while found >= 0:
-        positions.append(found - len(positions))
-        found = original.find("\r\n", found + 2)
+    at = original.find("\r\n")
+    while at >= 0:
+        positions.append(at - len(positions))
+        at = original.find("\r\n", at + 2)
     return positions
 
 
 def _narrowed(text: str, start: int, end: int, new: str) -> tuple[int, int, str]:
-    """Without what the old and the new have in common at both ends."""
+    """Strips the common prefix and suffix of old and new."""
     old = text[start:end]
     head = 0
     while head < min(len(old), len(new)) and old[head] == new[head]:
@@ -304,11 +304,11 @@ class _Edited(msgspec.Struct, frozen=True):
     digest: str
 
 
-@tool(kind="edit")
+@tool(source="built-in", kind="edit")
 async def edit(path: str, edits: list[Replacement], *, context: ToolContext) -> Ok:
-    """Changes parts of a text file. Each edit replaces old_text, which must occur exactly once (or set
-    replace_all), with new_text. All are matched against the file as it is before any is made; if one cannot
-    be made, none is. The file must have been read in this session and be unchanged since.
+    """Edits a text file. Each edit replaces old_text, which must occur exactly once (or set replace_all),
+    with new_text. All edits are matched against the original file; if one cannot be applied, none is. You
+    must have read the file in this session, and it must be unchanged since.
 
     Args:
         path: the file, relative to the working directory or absolute
@@ -338,7 +338,7 @@ async def edit(path: str, edits: list[Replacement], *, context: ToolContext) -> 
     if edited.plan.loose:
         numbers = ", ".join(map(str, edited.plan.loose))
         rows.append(
-            f"[edit {numbers}: matched after ignoring trailing blanks and kinds of quotes, dashes and spaces]"
+            f"[edit {numbers}: matched ignoring trailing whitespace and the kind of quotes, dashes, spaces]"
         )
     return ok("\n".join(rows), details=details, summary=f"+{diff.added} -{diff.removed}")
 
@@ -365,7 +365,7 @@ def _edited(file: Path, given: str, name: str, edits: list[Replacement], seen: s
         raise ToolFailed(f"{given} is not a regular file: only text files can be edited")
     size = file.stat().st_size
     if size > MAX_DIGESTED:
-        raise ToolFailed(f"{given} is too large to edit ({size_text(size)}): use bash, for instance with sed")
+        raise ToolFailed(f"{given} is too large to edit ({size_text(size)}): use bash, for example with sed")
     before = file.read_bytes()
     require_unchanged(given, seen, digest_of(before))
     if media.is_binary(before):

@@ -1,12 +1,9 @@
-"""Paths as models give them, and the failures of the file system in one plain line."""
-# MERGED: Globs as regular expressions: `*`, `?`, `[a-z]`, `{a,b}` and `**` for any number of directories.
-# MERGED: Walking a tree as git would see it: what .gitignore names is left out, and so is .git itself.
-# MERGED: Whether a file is still as this session last saw it.
-# MERGED: The tools that read or write a file put its digest into their result's `details`, under its path
-# MERGED: from the working directory: an exported session says nothing of where that was. While the session
-# MERGED: is open the last one of each file is kept in the shared memory; after reopening it is read back
-# MERGED: from the log.
-# MERGED: Blocking work off the event loop, with a word on what a cancellation does to it.
+"""What the file tools share: paths, globs, the gitignore-aware walk, freshness checks, cancellable threads.
+
+Tools that read or write a file put its digest into `details` of their result, keyed by the path relative to
+the working directory. An open session keeps the latest digest of each file in memory; a reopened one reads
+them from the log.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ostler.core.tool import BeforeCall
 from ostler.schema.errors import ToolFailed
+from ostler.schema.ids import blake2b
 
 if TYPE_CHECKING:
     from ostler.schema.ids import blake2b
@@ -33,10 +31,10 @@ _REASONS = {
     errno.EACCES: "permission denied",
     errno.EPERM: "operation not permitted",
     errno.ENAMETOOLONG: "the name is too long",
-    errno.ENOTDIR: "a part of the path is a file, not a directory",
-    errno.EEXIST: "a part of the path is a file, not a directory",
+    errno.ENOTDIR: "part of the path is a file, not a directory",
+    errno.EEXIST: "part of the path is a file, not a directory",
     errno.EISDIR: "is a directory",
-    errno.ELOOP: "the symbolic links lead in a circle",
+    errno.ELOOP: "too many levels of symbolic links",
     errno.ENOSPC: "no space left on the device",
     errno.EROFS: "the file system is read-only",
 }
@@ -57,20 +55,20 @@ def resolve(path: str, cwd: Path) -> Path:
 
 
 def display_path(path: Path, cwd: Path) -> str:
-    """Relative to `cwd` where it lies below it: shorter, and as good for the next call."""
+    """Relative to `cwd` if it is below it: shorter, and equally usable in the next call."""
     home = cwd.resolve()
     return str(path.relative_to(home)) if path.is_relative_to(home) else str(path)
 
 
 def explain(error: OSError, path: str) -> str:
-    """What the operating system said, in one line that names the path as it was given."""
+    """The operating system's error in one line, with the path as given."""
     reason = _REASONS.get(error.errno or 0) or error.strerror or str(error)
     return f"{path if len(path) <= 300 else path[:300] + '…'}: {reason}"
 
 
 @contextmanager
 def file_errors(path: str) -> Iterator[None]:
-    """Turns errors of the file system into `ToolFailed` with one line about `path`."""
+    """Turns file system errors into `ToolFailed` with one line about `path`."""
     try:
         yield
     except OSError as error:
@@ -78,7 +76,7 @@ def file_errors(path: str) -> Iterator[None]:
 
 
 def not_found(path: Path, given: str) -> ToolFailed:
-    """The failure for a path that does not exist, with names that look like it."""
+    """The failure for a path that does not exist, with similar names."""
     from difflib import get_close_matches
 
     try:
@@ -93,8 +91,8 @@ def not_found(path: Path, given: str) -> ToolFailed:
 def compile_glob(glob: str) -> re.Pattern[str]:
     """Matches a relative path with `/` between its parts.
 
-    A glob without a slash matches the last part of a path at any depth, any other the whole path. A slash
-    at its end is left to the caller, who knows what is a directory.
+    A glob without a slash matches the last part of a path at any depth, any other the whole path. The
+    caller handles a trailing slash, since it knows which paths are directories.
     """
     body = glob.rstrip("/").removeprefix("./")
     anywhere = "/" not in body
@@ -147,7 +145,7 @@ _BOUNDS = frozenset({"/", "(?:", ")", "|", "(?:.*/)?", ".+"})
 def _without_backtracking(pieces: list[str]) -> Iterator[str]:
     """Several stars in one name would be tried in every combination, which takes for ever in a long name.
 
-    What stands between two of them is best taken where it is first found: the next star takes the rest.
+    So the text between two stars matches at its first occurrence, and the next star takes the remainder.
     """
     place = 0
     while place < len(pieces):
@@ -182,8 +180,8 @@ def _character_class(inside: str) -> str:
 
 
 def walk(root: Path, stop: Stop, *, hidden: bool, glob: str = "") -> Iterator[Path]:
-    """Everything below `root`, in no order. Symbolic links are named, not followed; what may not be
-    entered is skipped. `glob` limits the files, in the way of a .gitignore line."""
+    """Everything below `root`, in no order. Symbolic links are listed, not followed; directories
+    without permission are skipped. `glob` filters files like a .gitignore line."""
     from ignore import Error, WalkBuilder
     from ignore.overrides import OverrideBuilder
 
@@ -209,7 +207,7 @@ def walk(root: Path, stop: Stop, *, hidden: bool, glob: str = "") -> Iterator[Pa
 
 
 def is_folder(path: Path) -> bool:
-    """Whether it is a directory itself: not a link to one, which may lead to where nobody may look."""
+    """Whether it is a directory itself, not a link to one, which may lead outside the tree."""
     try:
         return S_ISDIR(path.lstat().st_mode)
     except OSError:
@@ -222,7 +220,7 @@ def in_path_order(path: str) -> list[bytes]:
 
 
 MAX_DIGESTED = 64 * 1024 * 1024
-"""Larger files are known by size and time of change: hashing them at each look would take too long."""
+"""Larger files are identified by size and modification time: hashing them each time would take too long."""
 
 
 _MEMORY_KEY = "ostler.tools.seen_files"
@@ -235,8 +233,6 @@ class _SeenFiles:
 
 
 def new_digest() -> blake2b:
-    from ostler.schema.ids import blake2b
-
     return blake2b(digest_size=16)
 
 
@@ -247,12 +243,12 @@ def digest_of(content: bytes) -> str:
 
 
 def stamp_of(status: os.stat_result) -> str:
-    """Stands for the digest of a file larger than `MAX_DIGESTED`."""
+    """The digest of a file larger than `MAX_DIGESTED`."""
     return f"{status.st_size}@{status.st_mtime_ns}"
 
 
 def file_digest(path: Path) -> str:
-    """The digest of a file as it is now."""
+    """The current digest of a file."""
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
         if status.st_size > MAX_DIGESTED:
@@ -285,29 +281,27 @@ async def last_seen(context: BeforeCall, path: Path) -> str | None:
 
 
 def require_unchanged(given: str, seen: str | None, present: str) -> None:
-    """Raises `ToolFailed` when the model would change a file that it does not know as it is now."""
+    """Raises `ToolFailed` if the model has not read the current content of the file."""
     if seen is None:
         raise ToolFailed(f"{given} exists but was not read in this session: read it first, then change it")
     if seen != present:
-        raise ToolFailed(
-            f"{given} has changed since this session last read it: read it again, then change it"
-        )
+        raise ToolFailed(f"{given} has changed since you last read it: read it again, then change it")
 
 
 def _seen(memory: dict[str, Any]) -> _SeenFiles:
-    found: _SeenFiles = memory.setdefault(_MEMORY_KEY, _SeenFiles())
-    return found
+    seen_files: _SeenFiles = memory.setdefault(_MEMORY_KEY, _SeenFiles())
+    return seen_files
 
 
 T = TypeVar("T")
 
 
 Stop = Callable[[], bool]
-"""Says whether the work should end early; asked now and then by the work itself."""
+"""Returns whether the work should stop early; the work polls it."""
 
 
 async def run_cancellable(work: Callable[[Stop], T]) -> T:
-    """Runs work that only looks. A cancellation returns at once and tells the work to stop."""
+    """Runs read-only work in a thread. A cancellation returns at once and tells the work to stop."""
     stopped = threading.Event()
     try:
         return await asyncio.to_thread(work, stopped.is_set)
@@ -317,8 +311,8 @@ async def run_cancellable(work: Callable[[Stop], T]) -> T:
 
 
 async def run_to_completion(work: Callable[[], T]) -> T:
-    """Runs short work that changes something. A cancellation waits for it, so that nothing changes after
-    the call has its outcome."""
+    """Runs short work with side effects in a thread. A cancellation waits for it, so that nothing changes
+    after the call has its outcome."""
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(task)

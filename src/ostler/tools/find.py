@@ -1,5 +1,4 @@
-"""The find tool: files and directories by name."""
-# MERGED: The ls tool: what is in a directory.
+"""The find and ls tools."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ from ostler.tools.files import (
 from ostler.tools.truncation import first_that_fit, size_text, without_surrogates
 
 
-@tool(kind="search", parallel=True)
+@tool(source="built-in", kind="search", parallel=True)
 async def find(
     pattern: Annotated[str, msgspec.Meta(min_length=1)],
     path: str = ".",
@@ -37,13 +36,13 @@ async def find(
     *,
     context: ToolContext,
 ) -> Ok:
-    """Finds files and directories whose name matches a glob, sorted. Hidden ones are included; those that
-    .gitignore names, and .git, are not. Directories end with a slash.
+    """Finds files and directories by glob, sorted. Includes hidden ones, except .git and what .gitignore
+    excludes. Directories end with a slash.
 
     Args:
         pattern: a glob such as *.py (at any depth), src/**/*.ts (relative to path) or {README,LICENSE}*
-        path: the directory to look in; the working directory unless given
-        limit: how many to show
+        path: the directory to search; default: the working directory
+        limit: the maximum number of results
     """
     root = resolve(path, context.cwd)
     with file_errors(path):
@@ -51,17 +50,17 @@ async def find(
             raise not_found(root, path)
         if not root.is_dir():
             raise ToolFailed(f"{path} is not a directory")
-        found = await run_cancellable(lambda stop: _matching(root, pattern, stop))
+        paths = await run_cancellable(lambda stop: _matching(root, pattern, stop))
     prefix = "" if root == context.cwd.resolve() else display_path(root, context.cwd) + "/"
-    rows = first_that_fit(without_surrogates(prefix + name) for name in found[:limit])
+    rows = first_that_fit(without_surrogates(prefix + name) for name in paths[:limit])
     details = {
         "path": display_path(root, context.cwd),
-        "found": len(found),
-        "truncated": len(rows) < len(found),
+        "found": len(paths),
+        "truncated": len(rows) < len(paths),
     }
-    if len(rows) < len(found):
-        rows.append(f"[the first {len(rows)} of {len(found)}: narrow pattern or path, or raise limit]")
-    return ok("\n".join(rows) or "(nothing found)", details=details, summary=f"{len(found)} found")
+    if len(rows) < len(paths):
+        rows.append(f"[the first {len(rows)} of {len(paths)}: narrow pattern or path, or raise limit]")
+    return ok("\n".join(rows) or "(nothing found)", details=details, summary=f"{len(paths)} found")
 
 
 def _matching(root: Path, pattern: str, stop: Stop) -> list[str]:
@@ -90,18 +89,19 @@ class _Listing(msgspec.Struct, frozen=True):
     total: int
 
 
-@tool(kind="read", parallel=True)
+@tool(source="built-in", kind="read", parallel=True)
 async def ls(
     path: str = ".",
     limit: Annotated[int, msgspec.Meta(ge=1)] = 500,
     *,
     context: ToolContext,
 ) -> Ok:
-    """Lists a directory, hidden files too. Directories end with /, symbolic links with @; files have sizes.
+    """Lists a directory, including hidden files. Directories end with /, symbolic links with @; files have
+    sizes.
 
     Args:
-        path: the directory; the working directory unless given
-        limit: how many entries to show
+        path: the directory; default: the working directory
+        limit: the maximum number of entries
     """
     folder = resolve(path, context.cwd)
     with file_errors(path):
@@ -125,13 +125,13 @@ async def ls(
 
 def _list(folder: Path, limit: int, stop: Stop) -> _Listing:
     with os.scandir(folder) as entries:
-        found = sorted(entries, key=lambda entry: (entry.name.casefold(), entry.name))
+        listed = sorted(entries, key=lambda entry: (entry.name.casefold(), entry.name))
     rows = []
-    for entry in found[:limit]:
+    for entry in listed[:limit]:
         if stop():
             break
         rows.append(without_surrogates(_row(entry)))
-    return _Listing(rows, len(found))
+    return _Listing(rows, len(listed))
 
 
 def _row(entry: os.DirEntry[str]) -> str:

@@ -1,4 +1,4 @@
-"""The grep tool: lines that match a pattern, in the files of a tree."""
+"""The grep tool: searches the files of a tree for a pattern."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from ostler.core.tool import ToolContext, ToolSpec, schema_of
 from ostler.schema.errors import ToolFailed
 from ostler.schema.outcomes import Ok, ok
 from ostler.tools.files import display_path, file_errors, not_found, resolve, run_cancellable
-from ostler.tools.grep_engines import SearchRequest, SearchResult, as_rows
+from ostler.tools.grep_engines import (
+    SearchRequest,
+    SearchResult,
+    as_rows,
+    may_take_long,
+    ripgrep,
+    search_in_child,
+    search_with_python,
+    search_with_ripgrep,
+)
 
 _DESCRIPTION = (
     "Searches files for a regular expression and shows the lines as path:line:text. Files that .gitignore "
@@ -20,13 +29,13 @@ _DESCRIPTION = (
     "100 matches unless limit says otherwise, 500 characters of a line, 50 KiB in all."
 )
 _PARAMETERS = {
-    "pattern": "a regular expression, matched line by line",
-    "path": "the directory or file to search; the working directory unless given",
-    "glob": "only files like this, such as *.py or src/**/*.ts, relative to path",
-    "ignore_case": "take upper and lower case as equal",
-    "literal": "take pattern as plain text",
-    "context": "how many lines to show before and after each match",
-    "limit": "how many matches to show",
+    "pattern": "the regular expression, matched line by line",
+    "path": "the directory or file to search; default: the working directory",
+    "glob": "only files that match this glob, such as *.py or src/**/*.ts, relative to path",
+    "ignore_case": "ignore case",
+    "literal": "treat pattern as plain text",
+    "context": "the number of lines to show before and after each match",
+    "limit": "the maximum number of matches",
 }
 
 
@@ -41,17 +50,16 @@ class GrepArguments(msgspec.Struct, frozen=True):
 
 
 def _ripgrep() -> str | None:
-    from ostler.tools.grep_engines import ripgrep
-
     return ripgrep()
 
 
 class GrepTool:
-    """Searches with the ripgrep that `find_ripgrep` names, or in Python when there is none."""
+    """Searches with the ripgrep that `find_ripgrep` returns, or in Python if there is none."""
 
     def __init__(self, find_ripgrep: Callable[[], str | None] = _ripgrep) -> None:
         self._find_ripgrep = find_ripgrep
         self.spec = ToolSpec(
+            source="built-in",
             name="grep",
             description=_DESCRIPTION,
             schema=schema_of(GrepArguments, _PARAMETERS),
@@ -94,11 +102,7 @@ def _request(arguments: GrepArguments, context: ToolContext) -> SearchRequest:
 
 async def _searched(program: str | None, request: SearchRequest, context: ToolContext) -> SearchResult:
     if program:
-        from ostler.tools.grep_engines import search_with_ripgrep
-
         return await search_with_ripgrep(program, request, context)
-
-    from ostler.tools.grep_engines import may_take_long, search_in_child, search_with_python
 
     if may_take_long(request):
         return await search_in_child(request, context)

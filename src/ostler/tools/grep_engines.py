@@ -1,10 +1,9 @@
-"""What grep is asked and what its engines answer, whichever of them runs."""
-# MERGED: Searching with ripgrep.
-# MERGED: Searching in Python, where there is no ripgrep. As a program, it prints what it finds as ripgrep
-# MERGED: would.
-# MERGED: Searching in Python for a pattern that may take for ever, in a process of its own.
-# MERGED: Python's engine tries every way to match, and everything else in its process waits meanwhile: the
-# MERGED: lease, Ctrl-C, the other calls. A child can be ended. It prints what it finds as ripgrep would.
+"""The engines of grep: ripgrep, or Python in a thread or a child process.
+
+Python's regular expressions can backtrack for ever and block the whole process, so a pattern that might is
+searched in a child, which can be killed. The child is this module, run with `python -m`; it prints matches as
+ripgrep does.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ class SearchRequest(msgspec.Struct, frozen=True):
 
 
 class MatchedLine(msgspec.Struct, frozen=True):
-    """A line that matches, or one beside it. `path` is relative to the root; empty for the root itself."""
+    """A match or a context line. `path` is relative to the root; empty for the root itself."""
 
     path: str
     number: int
@@ -59,11 +58,11 @@ class MatchedLine(msgspec.Struct, frozen=True):
 class SearchResult(msgspec.Struct, frozen=True):
     lines: list[MatchedLine]
     has_more: bool
-    """There are more matches than were asked for."""
+    """There are more matches than the limit."""
 
 
 class Collector:
-    """Takes found lines in order until there are enough."""
+    """Collects lines in order until there are enough."""
 
     def __init__(self, request: SearchRequest) -> None:
         self._request = request
@@ -73,7 +72,7 @@ class Collector:
         self.has_more = False
 
     def add(self, line: MatchedLine) -> bool:
-        """False when no more are wanted."""
+        """Returns False when there are enough."""
         if self.has_more:
             return False
         if line.matches and self._matches == self._request.limit:
@@ -86,7 +85,7 @@ class Collector:
         return True
 
     def result(self) -> SearchResult:
-        """Without the lines that only lead up to a match which is not shown."""
+        """Drops context lines before a match that is not shown."""
         last = self._last_match
         if last is None:
             return SearchResult([], self.has_more)
@@ -108,8 +107,8 @@ def as_rows(lines: Sequence[MatchedLine], prefix: str, *, grouped: bool) -> tupl
         name = "/".join(part for part in (prefix, line.path) if part)
         rows.append(without_surrogates(f"{name}{sign}{line.number}{sign}{_shortened(line.text)}"))
         previous = line
-    kept = first_that_fit(rows, MAX_BYTES)
-    return kept, len(kept) == len(rows)
+    rows_that_fit = first_that_fit(rows, MAX_BYTES)
+    return rows_that_fit, len(rows_that_fit) == len(rows)
 
 
 def _shortened(text: str) -> str:
@@ -120,7 +119,7 @@ def _shortened(text: str) -> str:
 _RECORD = re.compile(rb"(?:\./)?([^\0]*)\0(\d+)([:-])(.*)", re.DOTALL)
 
 _LONGEST_LINE = 8 * MAX_LINE
-"""Bytes after which rg itself cuts a line: enough for `MAX_LINE` characters, whatever they are."""
+"""Bytes after which rg itself cuts a line: enough for `MAX_LINE` characters of any script."""
 
 
 def ripgrep() -> str | None:
@@ -144,7 +143,7 @@ async def search_with_ripgrep(program: str, request: SearchRequest, context: Too
 
 
 async def search_with(command: list[str], request: SearchRequest, context: ToolContext) -> SearchResult:
-    """Runs a program that prints what it finds as rg does; it is ended as soon as there is enough."""
+    """Runs a program that prints matches as rg does; ends it as soon as there are enough."""
     reader = _Reader(request)
     cwd = request.root.parent if request.root.is_file() else request.root
     async with child_process(command, context=context, cwd=cwd, on_output=reader.take) as child:
@@ -185,7 +184,7 @@ def _options(request: SearchRequest) -> list[str]:
 
 
 class _Enough(Exception):
-    """Raised into the reading of the output when no more of it is wanted."""
+    """Stops reading the output when there are enough lines."""
 
 
 class _Reader:
@@ -207,11 +206,11 @@ class _Reader:
             self._record(self._open)
 
     def _record(self, row: bytes) -> None:
-        found = _RECORD.match(row)
-        if found is None:
+        record = _RECORD.match(row)
+        if record is None:
             self.rest.append(row.decode("utf-8", "replace"))
             return
-        path, number, sign, text = found.groups()
+        path, number, sign, text = record.groups()
         line = MatchedLine(
             path="" if self._is_file else path.decode("utf-8", "surrogateescape"),
             number=int(number),
@@ -228,7 +227,7 @@ def _complaint(rows: list[str]) -> str:
 
 
 _MAX_SEARCHED = 1 << 20
-"""Bytes of one line; the rest of a longer one is not searched, so that memory stays bounded."""
+"""Bytes of one line that are searched, so that memory stays bounded."""
 
 _HEAD = 64 * 1024
 
@@ -344,7 +343,7 @@ _REPEATS = frozenset("*+?{")
 
 
 def may_take_long(request: SearchRequest) -> bool:
-    """Without a repetition there is little to try at each place."""
+    """Whether the pattern may backtrack much: one without repetitions does not."""
     return not request.literal and not _REPEATS.isdisjoint(request.pattern)
 
 
@@ -361,6 +360,6 @@ async def search_in_child(
             return await search_with(command, request, context)
     except TimeoutError:
         raise ToolFailed(
-            f"the search took longer than {time_limit:g} s: take a simpler pattern, without repetitions in "
+            f"the search took longer than {time_limit:g} s: use a simpler pattern, without repetitions in "
             "repetitions, or search fewer files"
         ) from None

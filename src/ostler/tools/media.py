@@ -1,6 +1,4 @@
-"""What a file is, judged by its first bytes and not by its name."""
-# MERGED: Pictures made small enough for models to see all of, where Pillow (the extra `images`) is
-# MERGED: installed.
+"""Detects a file's type by its first bytes, and scales pictures down with Pillow (the extra `images`)."""
 
 from __future__ import annotations
 
@@ -65,7 +63,7 @@ def is_binary(head: bytes) -> bool:
 
 
 def binary_kind(head: bytes) -> str:
-    """A name for what the bytes look like."""
+    """A name for the type of these bytes."""
     return next((kind for magic, kind in _BINARIES if head.startswith(magic)), "unknown format")
 
 
@@ -91,8 +89,8 @@ def can_scale() -> bool:
 
 
 def scaled_down(content: bytes, media_type: str) -> Scaled | None:
-    """A copy with no side longer than `LONGEST_SIDE`; None when the picture should be passed as it is:
-    it is small enough, or cannot be decoded here. Takes its time: not for the event loop."""
+    """A copy with no side longer than `LONGEST_SIDE`; None if the picture should be sent
+    unchanged: it is small enough, or cannot be decoded. Blocks: not for the event loop."""
     if not can_scale():
         return None
     try:
@@ -103,7 +101,7 @@ def scaled_down(content: bytes, media_type: str) -> Scaled | None:
             return None
         if width * height > MAX_PIXELS:
             raise ToolFailed(
-                f"the picture has {width}×{height} pixels, too many to unpack: "
+                f"the picture has {width}×{height} pixels, too many to decode: "
                 "make a smaller copy and read that"
             )
         size = (_scaled(width, longest), _scaled(height, longest))
@@ -115,8 +113,8 @@ def scaled_down(content: bytes, media_type: str) -> Scaled | None:
 
 
 def small_picture(content: bytes, media_type: str, size: tuple[int, int]) -> Image | None:
-    """Upright, and within a size in pixels; None when it cannot be decoded here. Takes its time: not for the
-    event loop."""
+    """Upright, and within a size in pixels; None if it cannot be decoded. Blocks: not for the event
+    loop."""
     if not can_scale():
         return None
     try:
@@ -181,7 +179,7 @@ def _resized(picture: ImageFile, media_type: str, size: tuple[int, int]) -> Scal
 
 
 def _smoothly_resizable(picture: Image) -> Image:
-    """In a mode whose values can be mixed; the numbers of a palette cannot."""
+    """Converts to a mode whose values can be interpolated; palette indexes cannot."""
     if picture.mode.startswith("I"):  # 16 bits of grey
         return picture.convert("I").point(lambda grey: grey * (1 / 256)).convert("L")
     if picture.has_transparency_data:

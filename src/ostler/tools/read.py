@@ -1,4 +1,4 @@
-"""The read tool: lines of a text file, a picture, a document, or the whole of an output that was cut."""
+"""The read tool: lines of a text file, a picture, a document, or a stored tool output."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from ostler.tools.media import Scaled, can_scale, scaled_down
 from ostler.tools.truncation import MAX_LINES, LineWindow, size_text
 
 MAX_IMAGE = 5 * 1024 * 1024 * 3 // 4
-"""Vendors take pictures of 5 MiB, counted in base64."""
+"""Vendors accept pictures of up to 5 MiB in base64."""
 MAX_SCALED_IMAGE = 64 * 1024 * 1024
-"""One that is scaled down may be larger in its file."""
+"""A picture that is scaled down may have a larger file."""
 MAX_DOCUMENT = 15 * 1024 * 1024
 BLOB_PREFIX = "blob:"
 _PIECE = 256 * 1024
@@ -55,7 +55,7 @@ class _Lines(msgspec.Struct, frozen=True):
     """All of the text was seen, so its number of lines is known."""
 
 
-@tool(kind="read", parallel=True)
+@tool(source="built-in", kind="read", parallel=True)
 async def read(
     path: str,
     offset: Annotated[int, msgspec.Meta(ge=0)] = 1,
@@ -64,33 +64,34 @@ async def read(
     *,
     context: ToolContext,
 ) -> Ok:
-    """Reads a file. Text comes as numbered lines (number, tab, line), at most 2000 lines or 50 KiB at a time;
-    go on with offset. Pictures (PNG, JPEG, GIF, WebP) and PDF files are shown as such. Directories: use ls.
+    """Reads a file. Text is returned as numbered lines (number, tab, line), at most 2000 lines or 50 KiB at a
+    time; continue with offset. Pictures (PNG, JPEG, GIF, WebP) and PDF files are attached. For directories,
+    use ls.
 
     Args:
-        path: the file, relative to the working directory or absolute; or blob:ID for a kept output
+        path: the file, relative to the working directory or absolute; or blob:ID for a stored output
         offset: the first line to read, counted from 1
-        limit: how many lines to read
-        column: the character to begin with in the first of these lines, to go on in a very long one
+        limit: the maximum number of lines
+        column: the character to start from in the first of these lines, to continue a very long line
     """
     window = LineWindow(offset, limit, column)
     if path.startswith(BLOB_PREFIX):
         return await _read_blob(path, window, context)
     file = resolve(path, context.cwd)
-    found = await run_cancellable(lambda stop: read_file(file, path, window, context.cwd, stop))
-    remember(context.memory, file, (found.details or {})["digest"])
-    return found
+    loaded = await run_cancellable(lambda stop: read_file(file, path, window, context.cwd, stop))
+    remember(context.memory, file, (loaded.details or {})["digest"])
+    return loaded
 
 
 def read_file(file: Path, given: str, window: LineWindow, cwd: Path, stop: Stop) -> Ok:
-    """What the tool says of a resolved file. Its `details` have the file's digest. Takes its time."""
+    """The result for a resolved path; its `details` have the file's digest. Blocks."""
     with file_errors(given):
         _refuse_what_cannot_be_read(file, given)
-        found = _look(file, given, window, stop)
+        loaded = _look(file, given, window, stop)
     name = display_path(file, cwd)
-    if isinstance(found, _Attachment):
-        return _as_attachment(found, name)
-    return _as_text(found, {"path": name, "digest": found.digest})
+    if isinstance(loaded, _Attachment):
+        return _as_attachment(loaded, name)
+    return _as_text(loaded, {"path": name, "digest": loaded.digest})
 
 
 def _refuse_what_cannot_be_read(file: Path, given: str) -> None:
@@ -115,7 +116,7 @@ def _look(file: Path, given: str, window: LineWindow, stop: Stop) -> _Attachment
             return _whole(media_type, pieces, given, status.st_size)
         if media.is_binary(head):
             kind = f"{media.binary_kind(head)}, {size_text(status.st_size)}"
-            raise ToolFailed(f"{given} is binary ({kind}): use bash with a program that understands it")
+            raise ToolFailed(f"{given} is binary ({kind}): use bash with a program that can read it")
         return _text_lines(pieces, status, window, stop)
 
 
@@ -164,20 +165,20 @@ def _text_lines(pieces: Iterator[bytes], status: os.stat_result, window: LineWin
     return _Lines(window, stamp_of(status), complete=False)
 
 
-def _as_attachment(found: _Attachment, name: str) -> Ok:
+def _as_attachment(loaded: _Attachment, name: str) -> Ok:
     from base64 import b64encode
 
-    data = b64encode(found.content).decode()
-    size = len(found.content)
+    data = b64encode(loaded.content).decode()
+    size = len(loaded.content)
     block = (
-        File(found.media_type, name=Path(name).name, data=data)
-        if found.media_type == "application/pdf"
-        else Image(found.media_type, data=data)
+        File(loaded.media_type, name=Path(name).name, data=data)
+        if loaded.media_type == "application/pdf"
+        else Image(loaded.media_type, data=data)
     )
-    details = {"path": name, "media_type": found.media_type, "bytes": size, "digest": found.digest}
-    about = f"{found.media_type}, {size_text(size)}"
-    if found.scaled:
-        original, shown_size = found.scaled.original_size, found.scaled.size
+    details = {"path": name, "media_type": loaded.media_type, "bytes": size, "digest": loaded.digest}
+    about = f"{loaded.media_type}, {size_text(size)}"
+    if loaded.scaled:
+        original, shown_size = loaded.scaled.original_size, loaded.scaled.size
         about += f"; scaled down from {_pixels(original)} to {_pixels(shown_size)} pixels"
         details |= {"size": list(shown_size), "original_size": list(original)}
     return ok(f"{name} ({about})", block, details=details, summary=f"{name} ({about})")
@@ -187,9 +188,9 @@ def _pixels(size: tuple[int, int]) -> str:
     return f"{size[0]}×{size[1]}"
 
 
-def _as_text(found: _Lines, details: dict[str, Any]) -> Ok:
-    window = found.window
-    total = window.total if found.complete else None
+def _as_text(loaded: _Lines, details: dict[str, Any]) -> Ok:
+    window = loaded.window
+    total = window.total if loaded.complete else None
     has_more = total is None or window.end < total
     details |= {
         "start_line": window.start,
@@ -211,7 +212,8 @@ def _notes(window: LineWindow, total: int | None, has_more: bool) -> list[str]:
         notes.append(f"[there are only {total} lines: offset {window.start} is past the end]")
     elif has_more:
         of_total = f" of {total}" if total is not None else "; more follow"
-        notes.append(f"[lines {window.start}-{window.end}{of_total}; use offset={window.end + 1} to go on]")
+        lines, following = f"{window.start}-{window.end}{of_total}", window.end + 1
+        notes.append(f"[lines {lines}; use offset={following} to continue]")
     if window.lines and window.column > max(window.first_line_length, 1):
         length = window.first_line_length
         notes.append(
@@ -232,6 +234,6 @@ async def _read_blob(path: str, window: LineWindow, context: ToolContext) -> Ok:
             if window.full and position > MAX_DIGESTED:
                 return _as_text(_Lines(window, "", complete=False), {"path": path})
     except NotFound:
-        raise ToolFailed(f"{path}: there is no kept output of that name") from None
+        raise ToolFailed(f"{path}: there is no stored output with that id") from None
     window.finish()
     return _as_text(_Lines(window, "", complete=True), {"path": path})

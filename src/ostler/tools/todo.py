@@ -1,4 +1,4 @@
-"""The todo tool: the model's own list of what is to be done, seen by everybody who follows."""
+"""The todo tool: the model's task list, which everyone who follows the session sees."""
 
 from __future__ import annotations
 
@@ -18,31 +18,33 @@ _MARKS = {"open": "[ ]", "active": "[>]", "done": "[x]", "dropped": "[-]"}
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One thing to do."""
+    """One task."""
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
     status: Literal["open", "active", "done", "dropped"] = "open"
     id: str = ""
 
 
-@tool(kind="agent", display=Display(view="todo", title="To do", icon="list"))
+@tool(source="built-in", kind="agent", display=Display(view="todo", title="To do", icon="list"))
 async def todo(
     items: Annotated[list[Item], msgspec.Meta(max_length=MOST_ITEMS)] | None = None, *, context: ToolContext
 ) -> Ok:
-    """Keeps a list of what is to be done in a longer task, for you and for the person who watches.
+    """Keeps a task list for longer work, for you and for the user who follows it.
 
-    Give the whole list each time; without one you are shown it as it is. Have one item active at a time.
+    Send the whole list each time; without items, returns the current list. Have one item active at a time.
 
     Args:
         items: the whole list, in order; an item keeps its id
     """
     if items is not None:
         await context.update_todo(_with_ids(items))
-    kept = context.todo
-    done = sum(item.status in ("done", "dropped") for item in kept)
-    rows = [f"{_MARKS[item.status]} {item.id} {item.text}" for item in kept]
-    details = {"items": msgspec.to_builtins(kept)}
-    return ok("\n".join(rows) or "(nothing to do)", details=details, summary=f"{done} of {len(kept)} done")
+    items_now = context.todo
+    done = sum(item.status in ("done", "dropped") for item in items_now)
+    rows = [f"{_MARKS[item.status]} {item.id} {item.text}" for item in items_now]
+    details = {"items": msgspec.to_builtins(items_now)}
+    return ok(
+        "\n".join(rows) or "(nothing to do)", details=details, summary=f"{done} of {len(items_now)} done"
+    )
 
 
 def _with_ids(items: list[Item]) -> list[TodoItem]:

@@ -1,5 +1,4 @@
-"""Keeping long text within limits: whole lines where possible, never half a character."""
-# MERGED: Some lines of a text that arrives in pieces, within limits, without ever holding the rest.
+"""Limits long text to whole lines, never splitting a character: `Tail` and `LineWindow`."""
 
 from __future__ import annotations
 
@@ -13,14 +12,14 @@ import msgspec
 MAX_LINES = 2000
 
 MAX_BYTES = 50 * 1024 - 512
-"""Of the text itself: with the notes on what was cut, a result stays within 50 KiB."""
+"""Bytes of the text itself: with the notes on what was cut, a result stays within 50 KiB."""
 
 MAX_LINE = 2000
 """Characters of one line."""
 
 
 class TruncatedText(msgspec.Struct, frozen=True):
-    """What was kept of a text. `lines` counts the kept ones, `total_lines` all there were."""
+    """The remaining part of a text. `lines` counts its lines, `total_lines` those of the original."""
 
     text: str
     lines: int
@@ -38,7 +37,7 @@ def byte_length(text: str) -> int:
 
 
 def without_surrogates(text: str) -> str:
-    """Text that can be stored and sent: undecodable bytes, kept as surrogates, become question marks."""
+    """Text that can be stored and sent: undecodable bytes, decoded as surrogates, become question marks."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -65,14 +64,14 @@ def cut_line(line: str, limit: int = MAX_LINE) -> str:
 
 def first_that_fit(lines: Iterable[str], max_bytes: int = MAX_BYTES) -> list[str]:
     """The lines from the beginning whose joined text, newlines included, stays within the limit."""
-    kept: list[str] = []
+    fitting: list[str] = []
     size = 0
     for line in lines:
         size += byte_length(line) + 1
         if size > max_bytes:
             break
-        kept.append(line)
-    return kept
+        fitting.append(line)
+    return fitting
 
 
 class Tail:
@@ -101,8 +100,8 @@ class Tail:
         self._closed.extend(cut_line(line, self._max_line) for line in rest[-self._max_lines :])
         self._extend(last)
 
-    def kept(self) -> TruncatedText:
-        """As much of the end as fits; the text itself when all of it does."""
+    def truncated(self) -> TruncatedText:
+        """As much of the end as fits; the whole text if all of it does."""
         open_line = "".join(self._open)
         if self._omitted:
             open_line += long_line_marker(self._omitted)

@@ -1,4 +1,4 @@
-"""The write tool: a whole file, replaced in one step."""
+"""The write tool: replaces a whole file atomically."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ostler.tools.files import (
 )
 
 _MAX_COMPARED = 2 * 1024 * 1024
-"""Larger files are written without a diff: nobody reads it, and the log would hold the file twice."""
+"""Larger files are written without a diff: nobody would read it, and it would double the log."""
 
 
 class _Written(msgspec.Struct, frozen=True):
@@ -36,14 +36,14 @@ class _Written(msgspec.Struct, frozen=True):
     diff: Diff
 
 
-@tool(kind="edit")
+@tool(source="built-in", kind="edit")
 async def write(path: str, content: str, *, context: ToolContext) -> Ok:
-    """Writes a whole file, with its parent directories; replaces what was there. A file that exists must
-    have been read in this session and be unchanged since. To change a part of a file use edit.
+    """Writes a whole file, creating parent directories and replacing existing content. You must have read an
+    existing file in this session, and it must be unchanged since. To change part of a file, use edit.
 
     Args:
         path: the file, relative to the working directory or absolute
-        content: everything the file shall contain
+        content: the complete new content
     """
     file = resolve(path, context.cwd)
     data = _encoded(content)
@@ -98,7 +98,7 @@ def _write(file: Path, given: str, name: str, content: str, data: bytes, seen: s
 
 
 def _refuse(file: Path, given: str, seen: str | None) -> int | None:
-    """Raises what stands against writing the file; its size, or None if there is none yet."""
+    """The size of the file, or None if it does not exist; raises if it cannot be written."""
     if not file.exists():
         return None
     status = file.stat()

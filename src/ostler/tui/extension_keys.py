@@ -161,18 +161,18 @@ class ExtensionKeys(KeyProcessor):
         if host is None or panel is not None or name in ("", "ctrl+c"):
             return False
         spelled = (name, f"shift+{name.lower()}") if len(name) == 1 and name.isupper() else (name,)
-        if not any(one in host.shortcuts() for one in spelled):
+        if not any(one in host.ui.shortcuts() for one in spelled):
             return False
-        self._run(host.shortcut(self._tui.conversation.session.id, *spelled))
+        self._run(host.ui.shortcut(self._tui.conversation.session.id, *spelled))
         return True
 
     def _wants_to_decide(self, stroke: Stroke) -> bool:
         host, name = self._tui.conversation.host, name_of(stroke)
         if host is None or self._tui.panels.present is not None or name in _NEVER:
             return False
-        if name in host.shortcuts() or (name == "esc" and self._tui.conversation.is_working):
+        if name in host.ui.shortcuts() or (name == "esc" and self._tui.conversation.is_working):
             return False
-        present = host.editors.present()
+        present = host.ui.editors.present()
         return present is not None and present[1].handle_key is not None
 
     # --- with a question --------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class ExtensionKeys(KeyProcessor):
     async def _decided(self, stroke: Stroke) -> Stroke:
         host, typed = self._tui.conversation.host, self._tui.app.editor.text
         assert host is not None
-        action = await host.editor_key(name_of(stroke), typed)
+        action = await host.ui.editor_key(name_of(stroke), typed)
         match action.kind:
             case "consume":
                 return ()

@@ -232,7 +232,7 @@ class ExtensionViews:
     def host(self) -> ExtensionHost | None:
         host = active_host(self._session.harness)
         if host is not None:
-            self._face.take_book(host.themes)
+            self._face.take_book(host.ui.themes)
         return host
 
     def begin(self) -> None:
@@ -240,7 +240,7 @@ class ExtensionViews:
         for name in tuple(self._values):
             self._take(name, None)
         if self.host is not None:
-            for name, value in self.host.live_values(self._session.id).items():
+            for name, value in self.host.ui.live_values(self._session.id).items():
                 self._take(name, value)
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
@@ -270,14 +270,14 @@ class ExtensionViews:
             self._panels.open(panel)
 
     def _press(self, panel: str, key: str, text: str) -> None:
-        if self.host is None or not self.host.panel_key(self._session.id, panel, key, text):
+        if self.host is None or not self.host.ui.panel_key(self._session.id, panel, key, text):
             self._take(panel, None)  # its extension is gone
 
     def look_at_size(self) -> None:
         """Before each frame: whether the terminal has another size now."""
         size = self._face.size()
         if size != self._size and self._size != (0, 0) and self.host is not None:
-            self.host.resized(*size)
+            self.host.ui.resized(*size)
         self._size = size
 
     def stop(self) -> None:
@@ -351,7 +351,7 @@ class ExtensionViews:
         if host is None:
             return None
         session, id = self._session.id, render.id
-        return self.renderings.look((id, width), lambda: host.render(session, id, width), render.hz)[1]
+        return self.renderings.look((id, width), lambda: host.ui.render(session, id, width), render.hz)[1]
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -376,7 +376,7 @@ class ExtensionViews:
             return []
         default = f"{PROMPT}{self._face.editor_text()}"
         is_there, made = self.renderings.look(
-            ("line", id(editor), default, width), lambda: host.editor_lines(width, default)
+            ("line", id(editor), default, width), lambda: host.ui.editor_lines(width, default)
         )
         if is_there:
             self._line = made if made != default else None
@@ -387,7 +387,7 @@ class ExtensionViews:
     def renderer(self, block: PrintableItem) -> ToolRenderer | None:
         if self.host is None or not isinstance(block, CallItem):
             return None
-        return self.host.tool_renderer(block.name)
+        return self.host.ui.tool_renderer(block.name)
 
     def open_dress(self, block: CallItem, width: int) -> CallRendering | None:
         """How an open call looks."""
@@ -399,7 +399,7 @@ class ExtensionViews:
         if renderer.header is not None and arguments is not None:
             header = self.renderings.look(
                 ("header", block.call, block.stage, width),
-                lambda: host.tool_header(session, name, arguments, inside(width)),
+                lambda: host.ui.tool_header(session, name, arguments, inside(width)),
             )[1]
         return CallRendering(renderer.title, renderer.color, renderer.background, renderer.markdown, header)
 
@@ -409,9 +409,9 @@ class ExtensionViews:
         if host is None or renderer is None:
             return None
         session, room = self._session.id, inside(width)
-        header = await host.tool_header(session, block.name, block.arguments or {}, room)
+        header = await host.ui.tool_header(session, block.name, block.arguments or {}, room)
         text = block.result.text if block.result else ""
-        body = await host.tool_body(session, block.name, text, block.stage != "done", room)
+        body = await host.ui.tool_body(session, block.name, text, block.stage != "done", room)
         return CallRendering(
             renderer.title, renderer.color, renderer.background, renderer.markdown, header, body
         )

@@ -73,7 +73,7 @@ async def _run(
     face.bring_along(themes_for(harness.cwd, print_stderr))
     host = await load_extensions(options, settings, harness, lambda: face)
     if host is not None:
-        face.take_book(host.themes)
+        face.take_book(host.ui.themes)
     theme = chosen_theme(settings.theme, os.environ)
     face.begin_with(theme)
     store = open_store(settings, in_memory=options.no_session)

@@ -120,7 +120,7 @@ class ShellCommands:
         async with renew_lease(session.journal):
             note = await _run_shell(session, line.command, take)
             tail.feed(decoder.decode(b"", final=True))
-            kept = tail.kept()
+            kept = tail.truncated()
             output = without_surrogates(kept.text).replace("\0", "\ufffd").rstrip("\n")
             if kept.truncated:
                 output = f"[the last {kept.lines} of {kept.total_lines} lines]\n{output}"

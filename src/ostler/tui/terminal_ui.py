@@ -17,6 +17,7 @@ from prompt_toolkit.output import Output
 from ostler.app.question_queue import QuestionQueue
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.history.items import Level
+from ostler.models.factory import LazyModel
 from ostler.schema.events import Event, QuestionAsked
 from ostler.schema.facts import Fact
 from ostler.sessions.session import Session
@@ -67,6 +68,9 @@ async def load_later(harness: Harness) -> None:
     """Piece by piece: a key that is pressed meanwhile waits for one of them at most."""
     for name in LATER:
         import_module(name)
+        await asyncio.sleep(0)
+    if isinstance(harness.model, LazyModel):
+        harness.model.load()
         await asyncio.sleep(0)
     for tool in list(harness.tools.values()):
         if isinstance(tool, LazyTool):

@@ -117,9 +117,9 @@ async def test_what_all_extensions_allow_is_offered_and_a_reload_forgets_a_list(
     model = ScriptedModel(["one", "two"])
     extensions = [extension(name, lambda ostler: None) for name in ("first", "second")]
     session, host = await session_with(model, *extensions, tools=tools_for(look, Touch))
-    attending = host.sessions[session.id]
+    extension_session = host.sessions[session.id]
     for name, allowed in (("first", ["look"]), ("second", ["look", Touch.spec.name])):
-        attending.channels[name].context.tools.set_active(allowed)
+        extension_session.channels[name].context.tools.set_active(allowed)
     await session.prompt(as_content("go"))
     assert [offer.name for offer in model.requests[0].tools] == ["look"]
     await host.replace([extension("first", lambda ostler: None), extensions[1]])

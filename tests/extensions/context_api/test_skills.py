@@ -100,11 +100,11 @@ async def test_a_projects_skills_are_found_only_once_they_are_trusted(project: P
     assert context.skills.available() == []
     (problem,) = context.skills.discover().problems
     assert f"`ostler trust {quote(str(project))}`" in problem
-    with pytest.raises(UsageError, match="look at it and say `ostler trust"):
+    with pytest.raises(UsageError, match="review it and run `ostler trust"):
         context.skills.load(file)
-    with pytest.raises(UsageError, match="look at it and say `ostler trust"):
+    with pytest.raises(UsageError, match="review it and run `ostler trust"):
         context.skills.inject("baking")
-    with pytest.raises(UsageError, match="look at it and say `ostler trust"):
+    with pytest.raises(UsageError, match="review it and run `ostler trust"):
         context.skills.inject_file(file)
     trust(file, file.read_bytes())
     assert context.skills.available() == []

@@ -35,9 +35,9 @@ class Project:
     async def load(self, **how: bool) -> Versions:
         return await ExtensionLoader(ExtensionSearch(self.folder, **how), self.told.append).refresh({})
 
-    async def standings(self, **how: bool) -> dict[str, str]:
+    async def statuses(self, **how: bool) -> dict[str, str]:
         versions = await self.load(**how)
-        return {name: one.extension.standing for name, one in versions.items()}
+        return {name: one.extension.status for name, one in versions.items()}
 
     def trust(self) -> None:
         for one in extensions_to_trust(self.folder):
@@ -53,14 +53,14 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 async def test_nothing_of_it_runs_before_it_is_trusted(project: Project) -> None:
     file = project.write("gate.py", f"{MARKS}def setup(ostler): ...\n")
-    assert await project.standings() == {"gate": "untrusted"}
+    assert await project.statuses() == {"gate": "untrusted"}
     assert not file.with_suffix(".ran").exists()
     assert project.told == [
-        "extensions of this project are left out until you look at them and say "
+        "extensions of this project are not used until you review them and run "
         f"`ostler trust {quote(str(project.folder))}`: gate"
     ]
     project.trust()
-    assert await project.standings() == {"gate": "loaded"}
+    assert await project.statuses() == {"gate": "loaded"}
     assert file.with_suffix(".ran").exists()
 
 
@@ -68,7 +68,7 @@ async def test_a_changed_file_asks_again(project: Project) -> None:
     file = project.write("gate.py", "def setup(ostler): ...\n")
     project.trust()
     file.write_text(file.read_text() + "# more\n")
-    assert await project.standings() == {"gate": "untrusted"}
+    assert await project.statuses() == {"gate": "untrusted"}
 
 
 @pytest.mark.parametrize("helper", ["helpers.py", "rules/deep.py", "_private.py"])
@@ -76,12 +76,12 @@ async def test_a_changed_helper_asks_again(project: Project, helper: str) -> Non
     project.write("gate.py", "def setup(ostler): ...\n")
     project.write("other/__init__.py", "def setup(ostler): ...\n")
     project.trust()
-    assert await project.standings() == {"gate": "loaded", "other": "loaded"}
+    assert await project.statuses() == {"gate": "loaded", "other": "loaded"}
     project.write(helper, "x = 1")
-    assert await project.standings() == {"gate": "untrusted", "other": "loaded"}
+    assert await project.statuses() == {"gate": "untrusted", "other": "loaded"}
     project.trust()
     project.write(f"other/{helper}", "x = 2")
-    assert await project.standings() == {"gate": "loaded", "other": "untrusted"}
+    assert await project.statuses() == {"gate": "loaded", "other": "untrusted"}
 
 
 async def test_what_appears_after_it_was_looked_at_cannot_be_imported(project: Project) -> None:
@@ -93,7 +93,7 @@ async def test_what_appears_after_it_was_looked_at_cannot_be_imported(project: P
         "    import late\n",
     )
     project.trust()
-    assert await project.standings() == {"gate": "failed"}
+    assert await project.statuses() == {"gate": "failed"}
     assert "No module named 'late'" in project.told[0]
 
 
@@ -108,13 +108,13 @@ async def test_what_was_looked_at_is_what_runs(project: Project) -> None:
         "    assert helpers.VALUE == 'old'\n",
     )
     project.trust()
-    assert await project.standings() == {"gate": "loaded"}
+    assert await project.statuses() == {"gate": "loaded"}
 
 
 async def test_for_one_run_everything_can_be_trusted(project: Project) -> None:
     project.write("gate.py", "def setup(ostler): ...\n")
-    assert await project.standings(trusts=True) == {"gate": "loaded"}
-    assert await project.standings() == {"gate": "untrusted"}
+    assert await project.statuses(trusts=True) == {"gate": "loaded"}
+    assert await project.statuses() == {"gate": "untrusted"}
 
 
 async def test_edits_can_be_trusted_beforehand_and_no_longer(project: Project) -> None:
@@ -122,9 +122,9 @@ async def test_edits_can_be_trusted_beforehand_and_no_longer(project: Project) -
     kept_under = trust_edits(project.folder)
     file.write_text(file.read_text() + "# more\n")
     project.write("new.py", "def setup(ostler): ...\n")
-    assert await project.standings() == {"gate": "loaded", "new": "loaded"}
+    assert await project.statuses() == {"gate": "loaded", "new": "loaded"}
     assert distrust(kept_under)
-    assert await project.standings() == {"gate": "untrusted", "new": "untrusted"}
+    assert await project.statuses() == {"gate": "untrusted", "new": "untrusted"}
 
 
 async def test_a_person_is_asked_once_about_all(project: Project) -> None:
@@ -144,14 +144,14 @@ async def test_a_person_is_asked_once_about_all(project: Project) -> None:
     assert asked == [["a.py: 1 line", "b/__init__.py: 1 line", "b/data.txt: 2 lines"]]
     assert len(project.told) == 1
     await ExtensionLoader(ExtensionSearch(project.folder), project.told.append, agree).refresh({})
-    assert await project.standings() == {"a": "loaded", "b": "loaded"}
+    assert await project.statuses() == {"a": "loaded", "b": "loaded"}
 
 
 async def test_a_link_in_it_must_not_lead_out_of_it(project: Project, tmp_path: Path) -> None:
     init = project.write("gate/__init__.py", "def setup(ostler): ...\n")
     (tmp_path / "outside.py").write_text("x = 1")
     (init.parent / "helpers.py").symlink_to(tmp_path / "outside.py")
-    assert await project.standings(trusts=True) == {"gate": "failed"}
+    assert await project.statuses(trusts=True) == {"gate": "failed"}
     assert "gate/helpers.py is a link that leads out of its folder" in project.told[0]
 
 
@@ -162,7 +162,7 @@ async def test_what_is_too_large_to_be_looked_at_is_left_out(
     project.write("gate/__init__.py", "def setup(ostler): ...\n")
     for number in range(3):
         project.write(f"gate/{number}.txt")
-    assert await project.standings(trusts=True) == {"gate": "failed"}
+    assert await project.statuses(trusts=True) == {"gate": "failed"}
     assert "too many to be looked at" in project.told[0]
 
 
@@ -170,7 +170,7 @@ async def test_ones_own_extensions_need_no_trust(project: Project, tmp_path: Pat
     own = tmp_path / "home" / "extensions"
     own.mkdir(parents=True)
     (own / "mine.py").write_text("def setup(ostler): ...\n")
-    assert await project.standings() == {"mine": "loaded"}
+    assert await project.statuses() == {"mine": "loaded"}
 
 
 async def test_a_program_whose_files_were_changed_is_not_started_again(project: Project) -> None:
@@ -202,8 +202,8 @@ async def test_a_changed_file_beside_a_program_asks_again(project: Project) -> N
     (program / "words.txt").write_text("new")
     again = await assembly.refresh(versions)
     assert again["script"] is versions["script"]
-    assert again["script"].extension.standing == "changed"
-    assert "the extension script was changed: its old version runs on" in project.told[0]
+    assert again["script"].extension.status == "changed"
+    assert "the extension script was changed: its old version runs" in project.told[0]
     await again["script"].forget()
 
 
@@ -217,6 +217,6 @@ async def test_a_program_may_not_run_a_file_of_the_project_that_nobody_looked_at
     project.write("led/extension.json", f'{{"name": "led", "exec": "{program}", "args": ["{argument}"]}}')
     project.trust()
     versions = await project.load()
-    assert versions["led"].extension.standing == "failed"
+    assert versions["led"].extension.status == "failed"
     assert "evil.py, which is not in its folder" in versions["led"].extension.problem
     assert not started.exists()

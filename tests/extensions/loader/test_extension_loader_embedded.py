@@ -89,7 +89,7 @@ async def test_a_tool_whose_name_is_taken_is_an_error_for_a_program() -> None:
     agent = Agent(ScriptedModel(["done"]), tools=[own], extensions=[bring, guard])
     for _ in range(2):
         with pytest.raises(
-            ConfigurationError, match="the extension bring brings a tool 'own', but that name"
+            ConfigurationError, match="the extension bring registers a tool 'own', but that name"
         ):
             await agent.run("go")
         assert [one.spec.name for one in agent.tools] == ["own"]

@@ -45,14 +45,14 @@ async def loaded(*paths: Path) -> list[LoadedVersion]:
 
 async def said(version: LoadedVersion, command: str = "say") -> Any:
     """What a command of the extension says."""
-    assert version.extension.standing == "loaded", version.extension.problem
-    function = version.extension.registered.commands[command].function
+    assert version.extension.status == "loaded", version.extension.problem
+    function = version.extension.registered.commands[command].handler.function
     return await call_within(5, version.extension.worker, function, "")
 
 
 async def problem_of(path: Path) -> str:
     (version,) = await loaded(path)
-    assert version.extension.standing == "failed"
+    assert version.extension.status == "failed"
     return version.extension.problem
 
 
@@ -209,7 +209,7 @@ async def test_those_that_fail_do_not_keep_others_from_loading(tmp_path: Path) -
         ExtensionSearch(tmp_path, named=(tmp_path / "many",), automatic=False), told.append
     )
     versions = await assembly.refresh({})
-    assert [name for name, one in versions.items() if one.extension.standing == "loaded"] == ["b"]
+    assert [name for name, one in versions.items() if one.extension.status == "loaded"] == ["b"]
     assert told == [f"the extension a ({tmp_path}/many/a.py) is not loaded: ValueError: no (a.py:1)"]
 
 

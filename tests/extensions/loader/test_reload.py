@@ -254,17 +254,17 @@ async def test_a_changed_extension_of_a_project_waits_for_trust(room: Room) -> N
     await session.prompt(as_content("go"))
     room.write("gate.py", SAYS, what="new")
     assert room.host is not None
-    await until(lambda: room.host.extensions["gate"].standing == "changed")  # type: ignore[union-attr]
+    await until(lambda: room.host.extensions["gate"].status == "changed")  # type: ignore[union-attr]
     assert await room.says(session) == "old"
     (warned,) = await facts_of(session, "warned")
     assert warned.text == (
-        "the extension gate was changed: its old version runs on until you look at it and say "
+        "the extension gate was changed: its old version runs until you review it and run "
         f"`ostler trust {quote(str(room.project))}`"
     )
     for one in extensions_to_trust(room.project):
         one.trust()
     await room.comes_to_say(session, "new")
-    assert room.host.extensions["gate"].standing == "loaded"
+    assert room.host.extensions["gate"].status == "loaded"
     trust_edits(room.project)
     room.write("gate.py", SAYS, what="at once")
     await room.comes_to_say(session, "at once")

@@ -244,7 +244,7 @@ async def test_a_name_that_is_taken_is_refused_and_both_sides_hear_of_it(tmp_pat
     session = await create_session(MemoryStore(), harness)
     watch = Watch(session)
     await watch.until(lambda: len(watch.told) == 2)
-    assert heard == ["the extension script brings a tool 'shell', but that name is taken"]
+    assert heard == ["the extension script registers a tool 'shell', but that name is taken"]
     said = [one["problem"] for one in watch.told]
     assert said == [
         "its tool shell is not used: that name is taken",
@@ -306,7 +306,7 @@ async def test_a_panel_is_a_live_value_and_gets_keys_esc_among_them(tmp_path: Pa
     found = await loaded(tmp_path, _commands(open={"action": "open_panel", "open_panel": panel}))
     session, host = await session_with(ScriptedModel([]), found)
     watch = Watch(session)
-    assert not host.panel_key(session.id, "panel:script/p", "down")
+    assert not host.ui.panel_key(session.id, "panel:script/p", "down")
     await host.run_command(session, "open", "")
 
     def values() -> list[Any]:
@@ -318,10 +318,10 @@ async def test_a_panel_is_a_live_value_and_gets_keys_esc_among_them(tmp_path: Pa
 
     host.sessions[session.id].notify(TerminalResized(80, 24))
     await watch.until_told(type="panel_resize", width=80, height=24, session=session.id)
-    assert host.panel_key(session.id, "panel:script/p", "down")
+    assert host.ui.panel_key(session.id, "panel:script/p", "down")
     await watch.until_told(type="panel_key", key="down", panel_id="p")
     await watch.until(lambda: len(values()) == 2)
-    assert host.panel_key(session.id, "panel:script/p", "esc")
+    assert host.ui.panel_key(session.id, "panel:script/p", "esc")
     await watch.until(lambda: len(values()) == 3)
     assert values() == [
         {"title": "List", "lines": ["one"], "footer": ""},
@@ -329,9 +329,9 @@ async def test_a_panel_is_a_live_value_and_gets_keys_esc_among_them(tmp_path: Pa
         None,
     ]
     await host.run_command(session, "open", "")
-    assert host.live_values(session.id).keys() == {"panel:script/p"}
-    assert host.panel_key(session.id, "panel:script/p", "ctrl+c")
-    assert host.live_values(session.id) == {}
+    assert host.ui.live_values(session.id).keys() == {"panel:script/p"}
+    assert host.ui.panel_key(session.id, "panel:script/p", "ctrl+c")
+    assert host.ui.live_values(session.id) == {}
     await watch.until_told(type="panel_close", panel_id="p", session=session.id)
     await session.close()
 

@@ -65,7 +65,7 @@ async def test_an_any_language_guard_refuses_counts_and_brings_a_tool(
 ) -> None:
     needed.program(program)
     found = await load_process_extension(EXAMPLES / language, "host")
-    assert (found.standing, found.problem, found.version) == ("loaded", "", "1.0.0")
+    assert (found.status, found.problem, found.version) == ("loaded", "", "1.0.0")
     model = ScriptedModel([[Call("shell", bad), Call("shell", {"command": "ls"})], own, "done"])
     session, host = await session_with(model, found, **with_tool())
     watch = Watch(session)
@@ -117,7 +117,7 @@ async def test_a_data_folder_that_cannot_be_made_is_a_problem_of_that_extension(
     (tmp_path / "home").touch()
     found = await load_process_extension(written(tmp_path, "hello(); send('ready'); read('x')"), "user")
     problem = f"its folder {tmp_path}/home/extension-data/script cannot be made: Not a directory"
-    assert (found.standing, found.problem) == ("failed", problem)
+    assert (found.status, found.problem) == ("failed", problem)
 
 
 async def test_an_extension_that_never_says_ready_counts_as_ready_when_it_is_silent(tmp_path: Path) -> None:
@@ -156,19 +156,19 @@ async def test_an_extension_that_promises_ready_is_waited_for(tmp_path: Path) ->
 async def test_a_wrong_manifest_says_what_is_wrong(tmp_path: Path, manifest: str, problem: str) -> None:
     (tmp_path / "extension.json").write_text(manifest)
     found = await load_process_extension(tmp_path, "user")
-    assert found.standing == "failed"
+    assert found.status == "failed"
     assert problem in found.problem
     assert "\n" not in found.problem
 
 
 async def test_a_folder_without_a_manifest_is_no_extension(tmp_path: Path) -> None:
     found = await load_process_extension(tmp_path, "user")
-    assert (found.standing, found.problem) == ("failed", f"there is no {tmp_path / 'extension.json'}")
+    assert (found.status, found.problem) == ("failed", f"there is no {tmp_path / 'extension.json'}")
 
 
 async def test_a_disabled_extension_is_not_started(tmp_path: Path) -> None:
     found = await load_process_extension(written(tmp_path, "open('ran', 'w')", enabled=False), "user")
-    assert found.standing == "disabled"
+    assert found.status == "disabled"
     assert not (tmp_path / "script" / "ran").exists()
 
 
@@ -179,7 +179,7 @@ async def test_a_program_beside_the_manifest_runs_in_its_folder(tmp_path: Path) 
     program.chmod(0o755)
     (tmp_path / "extension.json").write_text('{"name": "a", "exec": "./run"}')
     found = await load_process_extension(tmp_path, "user")
-    assert (found.standing, found.problem, found.version) == ("loaded", "", "7")
+    assert (found.status, found.problem, found.version) == ("loaded", "", "7")
     assert (tmp_path / "here").exists()
     assert isinstance(found, ProcessExtension)
     await found.close()
@@ -443,12 +443,12 @@ async def test_a_reload_ends_the_old_process_and_the_new_one_goes_on(tmp_path: P
     await watch.until_told(number=1, reason="open")
     (tmp_path / "next").mkdir()
     new = await loaded(tmp_path / "next", script, values={"NUMBER": 2})
-    attending = host.sessions[session.id]
-    await attending.remove("script", "reload")
+    extension_session = host.sessions[session.id]
+    await extension_session.remove("script", "reload")
     assert not old.client.is_up
     host.extensions["script"] = new
     host.apply()
-    attending.add(new, "reload")
+    extension_session.add(new, "reload")
     await watch.until_told(number=2, reason="reload")
     await session.close()
     assert not new.client.is_up

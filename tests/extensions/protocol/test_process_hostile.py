@@ -59,7 +59,7 @@ async def test_an_extension_that_does_not_begin_well_has_failed(
 ) -> None:
     limits = Limits(hello=0.05 if script == _SILENT else WAIT)
     found = await load_process_extension(written(tmp_path, script), "user", limits=limits)
-    assert found.standing == "failed"
+    assert found.status == "failed"
     assert problem in found.problem
     assert "\n" not in found.problem
 

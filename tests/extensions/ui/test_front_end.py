@@ -55,7 +55,7 @@ OF_FACES: dict[str, tuple[Use, Any, Any]] = {
     "context.new_session": (
         _switch,
         "ses_new_1",
-        "there is no face here that could show another session",
+        "there is no front end here that could switch sessions",
     ),
     "context.ui.size": (lambda context: context.ui.size(), (80, 24), (0, 0)),
     "context.ui.editor_text": (lambda context: context.ui.editor_text, "typed", ""),
@@ -268,7 +268,7 @@ async def test_a_face_leaves_for_a_new_session_unless_an_extension_refuses() -> 
 
     session, host = await session_with(ScriptedModel([]), extension("mine", setup))
     context = context_of(host, session)
-    with pytest.raises(UsageError, match="no face"):
+    with pytest.raises(UsageError, match="no front end"):
         await context.new_session("hello")
     host.face = face = FakeFrontEnd()
     assert await context.new_session("hello") == "ses_new_1"

@@ -83,21 +83,23 @@ async def test_an_editor_that_raises_or_hangs_is_as_if_it_were_not_there(
     reported = [one.text for one in await facts_of(session, "warned")]
     assert len(reported) == 2
     assert "failed in handle_key: ValueError: no (test_front_end_editor.py:" in reported[0]
-    assert "failed in the editor's render: it made 3" in reported[1]
+    assert "failed in the editor's render: it returned 3" in reported[1]
     await session.close()
 
 
 async def test_the_last_editor_counts_and_the_one_before_comes_back_when_it_goes() -> None:
     face = FakeFrontEnd()
     session, host, context = await opened(face)
-    attending = host.sessions[session.id]
-    attending.add(extension("other", lambda ostler: None))
+    extension_session = host.sessions[session.id]
+    extension_session.add(extension("other", lambda ostler: None))
     context.ui.set_editor(Editor(lambda key, text: KeyAction("remap", key="1")))
-    attending.channels["other"].context.ui.set_editor(Editor(lambda key, text: KeyAction("remap", key="2")))
+    extension_session.channels["other"].context.ui.set_editor(
+        Editor(lambda key, text: KeyAction("remap", key="2"))
+    )
     await face.press("a")
-    await attending.remove("other", "reload")
+    await extension_session.remove("other", "reload")
     await face.press("a")
-    await attending.remove("demo", "reload")
+    await extension_session.remove("demo", "reload")
     await face.press("a")
     assert face.typed == "21a"
     await session.close()

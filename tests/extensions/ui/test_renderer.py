@@ -48,10 +48,10 @@ async def test_a_function_without_a_rate_is_asked_once_for_each_width(clock: Clo
     asked: list[int] = []
     session, host, context = await opened()
     context.ui.set_widget(widget(lambda width: asked.append(width) or str(width)))
-    (value,) = host.live_values(session.id).values()
+    (value,) = host.ui.live_values(session.id).values()
     for width in (40, 20, 40, 20):
         clock.now += 100
-        assert await host.render(session.id, value["render"]["id"], width) == str(width)
+        assert await host.ui.render(session.id, value["render"]["id"], width) == str(width)
     assert asked == [40, 20]
     await session.close()
 
@@ -67,14 +67,14 @@ async def test_a_function_with_a_rate_is_asked_once_a_beat_and_anew_when_the_wid
 
     session, host, context = await opened()
     context.ui.set_widget(widget(draw, hz=5))
-    (value,) = host.live_values(session.id).values()
+    (value,) = host.ui.live_values(session.id).values()
     name = value["render"]["id"]
     assert value["render"]["hz"] == 5
     for _ in range(100):  # a second of frames
         clock.now += 0.01
-        await host.render(session.id, name, 40)
+        await host.ui.render(session.id, name, 40)
     assert len(asked) == 5
-    assert await host.render(session.id, name, 30) == "6"
+    assert await host.ui.render(session.id, name, 30) == "6"
     await session.close()
 
 
@@ -123,7 +123,7 @@ async def test_what_is_no_text_is_reported_and_the_default_is_drawn() -> None:
     context.ui.set_widget(widget(lambda width: 3, text="fallback"))
     assert "fallback" in await face.screen()
     (warned,) = await facts_of(session, "warned")
-    assert "it made 3, which is no text" in warned.text
+    assert "it returned 3, not a string" in warned.text
     await session.close()
 
 
@@ -203,9 +203,9 @@ async def test_another_content_is_asked_anew() -> None:
     context.ui.set_widget(widget(lambda width: "new"))
     await session.journal.commit()
     host = context.host
-    (value,) = host.live_values(session.id).values()
-    assert await host.render(session.id, value["render"]["id"], 40) == "new"
-    assert await host.render(session.id, "widget:demo/one#1", 40) is None
+    (value,) = host.ui.live_values(session.id).values()
+    assert await host.ui.render(session.id, value["render"]["id"], 40) == "new"
+    assert await host.ui.render(session.id, "widget:demo/one#1", 40) is None
     await session.close()
 
 
@@ -225,7 +225,7 @@ async def test_a_tool_is_shown_by_its_renderer_and_what_is_empty_is_left_to_the_
     assert await face.call("deploy", {"to": "here"}, "oh", failed=True) == "to here in 30\nbad: oh"
     assert await face.call("quiet", {}, "done") == "Quietly\ndone"
     assert await face.call("other", {}, "done") == "other\ndone"
-    renderer = host.tool_renderer("deploy")
+    renderer = host.ui.tool_renderer("deploy")
     assert renderer is not None
     assert renderer.title == "Deploying"
     await session.close()
@@ -250,7 +250,7 @@ async def test_a_renderer_cannot_change_the_arguments_of_a_call() -> None:
 
     session, host, _ = await opened(None, setup)
     arguments = {"to": "here"}
-    assert await host.tool_header(session.id, "deploy", arguments, 80) == "here"
+    assert await host.ui.tool_header(session.id, "deploy", arguments, 80) == "here"
     assert arguments == {"to": "here"}
     await session.close()
 

@@ -27,7 +27,7 @@ async def test_a_widget_is_shown_replaced_whole_and_removed() -> None:
     session, host, context = await opened(face)
     context.ui.set_widget(Widget("todo", "three things to do and more"))
     assert (await face.screen()).splitlines() == ["│ three things to do", "│ and more", "─" * 20, "> "]
-    assert host.live_values(session.id)["widget:demo/todo"] == {
+    assert host.ui.live_values(session.id)["widget:demo/todo"] == {
         "extension": "demo",
         "text": "three things to do and more",
         "markdown": "",
@@ -60,13 +60,13 @@ async def test_widgets_stand_in_the_order_of_their_priority_and_then_of_their_ag
 async def test_two_extensions_may_use_the_same_id() -> None:
     face = FakeFrontEnd()
     session, host, context = await opened(face)
-    attending = host.sessions[session.id]
-    attending.add(extension("other", lambda ostler: None))
+    extension_session = host.sessions[session.id]
+    extension_session.add(extension("other", lambda ostler: None))
     context.ui.set_widget(Widget("one", "mine"))
-    attending.channels["other"].context.ui.set_widget(Widget("one", "theirs"))
-    attending.board.tell()
+    extension_session.channels["other"].context.ui.set_widget(Widget("one", "theirs"))
+    extension_session.board.tell()
     assert [one.text for one in face.widgets()] == ["mine", "theirs"]
-    await attending.remove("other")
+    await extension_session.remove("other")
     assert [one.text for one in face.widgets()] == ["mine"]
     await session.close()
 
@@ -74,19 +74,19 @@ async def test_two_extensions_may_use_the_same_id() -> None:
 async def test_there_is_one_header_and_one_footer_and_who_comes_last_has_it() -> None:
     face = FakeFrontEnd(width=10)
     session, host, context = await opened(face)
-    attending = host.sessions[session.id]
-    attending.add(extension("other", lambda ostler: None))
-    other = attending.channels["other"].context
+    extension_session = host.sessions[session.id]
+    extension_session.add(extension("other", lambda ostler: None))
+    other = extension_session.channels["other"].context
     context.ui.set_header("mine")
     context.ui.set_footer("foot", Style(borderless=True))
     other.ui.set_header("theirs")
-    attending.board.tell()
+    extension_session.board.tell()
     assert (await face.screen()).splitlines() == ["│ theirs", "─" * 10, "> ", "foot"]
-    await attending.remove("demo")
+    await extension_session.remove("demo")
     assert (await face.screen()).splitlines() == ["│ theirs", "─" * 10, "> "]
     other.ui.remove_header()
     other.ui.remove_footer()
-    attending.board.tell()
+    extension_session.board.tell()
     assert not face.values
     await session.close()
 
@@ -127,7 +127,7 @@ async def test_a_face_that_opens_later_is_given_what_is_shown() -> None:
     face.follow(session, host)
     assert "here already" in await face.screen()
     assert face.status() == ["status"]
-    assert host.live_values("ses_unknown") == {}
+    assert host.ui.live_values("ses_unknown") == {}
     await session.close()
 
 
@@ -177,19 +177,19 @@ async def test_everything_that_an_extension_shows_goes_when_it_does() -> None:
     assert len(face.values) == 5
     await host.sessions[session.id].remove("demo", "reload")
     assert face.values == {}
-    assert await host.render(session.id, "widget:demo/one#1", 40) is None
+    assert await host.ui.render(session.id, "widget:demo/one#1", 40) is None
     await session.close()
 
 
 async def test_what_cannot_be_shown_is_refused_where_it_is_said() -> None:
     session, host, context = await opened()
-    with pytest.raises(UsageError, match="widget:demo/one cannot be shown"):
+    with pytest.raises(UsageError, match="widget:demo/one cannot be displayed"):
         context.ui.set_widget(Widget("one", "x", placement="left"))  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="cannot be shown"):
+    with pytest.raises(UsageError, match="cannot be displayed"):
         context.ui.set_header("half a \ud800 character")
-    with pytest.raises(UsageError, match="cannot be shown"):
+    with pytest.raises(UsageError, match="cannot be displayed"):
         context.ui.set_status("a", 3)  # type: ignore[arg-type]
-    assert host.live_values(session.id) == {}
+    assert host.ui.live_values(session.id) == {}
     await session.close()
 
 

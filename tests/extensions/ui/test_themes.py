@@ -116,7 +116,7 @@ async def test_the_theme_of_an_extension_goes_with_it() -> None:
     context.ui.set_theme("sea")
     await host.sessions[session.id].remove("demo", "reload")
     assert face.theme() == DEFAULT
-    assert host.themes.names() == [DEFAULT]
+    assert host.ui.themes.names() == [DEFAULT]
     assert "theme" not in face.values
     await session.close()
 
@@ -125,9 +125,9 @@ async def test_without_a_face_there_are_no_themes_but_followers_are_told_of_one(
     session, host, context = await opened()
     context.ui.register_theme("sea", SEA)
     context.ui.set_theme("unknown")
-    assert host.live_values(session.id) == {}
+    assert host.ui.live_values(session.id) == {}
     context.ui.set_theme("sea")
-    assert host.live_values(session.id)["theme"]["name"] == "sea"
+    assert host.ui.live_values(session.id)["theme"]["name"] == "sea"
     assert context.ui.themes() == []
     assert context.ui.theme() == ThemeColors()
     await session.close()

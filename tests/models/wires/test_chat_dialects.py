@@ -104,7 +104,7 @@ def test_a_tool_is_forced_where_and_how_the_provider_lets_it_be(
     body = sent(provider, model, **fields)
     assert body.get("tool_choice") == word
     assert body.get("thinking") == thinking
-    told = model_of(provider, model)._shortfalls(request_of(**fields))
+    told = model_of(provider, model)._unsupported(request_of(**fields))
     assert any("which tool" in sentence for sentence in told) == (choice != "auto" and word is None)
 
 
@@ -118,7 +118,7 @@ def test_a_server_that_refuses_schemas_has_its_model_told_and_the_person_too(pro
         "role": "system",
         "content": 'Be kind.\n\nAnswer with nothing but JSON that fits this JSON Schema: {"type":"object"}',
     }
-    assert model._shortfalls(request) == [f"{provider}/m cannot be held to a schema; its answer may not fit"]
+    assert model._unsupported(request) == [f"{provider}/m cannot be held to a schema; its answer may not fit"]
 
 
 def thought(provider: str, field: str, *more: Any) -> Message:

@@ -20,7 +20,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 
 
 def warnings(request: ModelRequest, model: Any) -> list[str]:
-    return list(model._shortfalls(request))
+    return list(model._unsupported(request))
 
 
 async def test_what_a_model_cannot_do_is_told_once_and_left_out() -> None:

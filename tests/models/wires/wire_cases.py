@@ -41,9 +41,15 @@ def url_of(vendor: FakeVendor, wire: str) -> str:
     return vendor.anthropic_url if wire == "anthropic" else vendor.chat_url
 
 
+def load_model(name: str, **options: Any) -> Any:
+    """The model of a name with its wire loaded, for tests that read its requests."""
+    model: Any = make_model(name, **options)
+    return model.load()
+
+
 def model_for(wire: str, base_url: str = "http://127.0.0.1:1", **options: Any) -> Any:
     name = "anthropic/claude-sonnet-5-5" if wire == "anthropic" else "openai/gpt-x"
-    return make_model(name, **{"base_url": base_url, "api_key": KEY, "environment": {}, **options})
+    return load_model(name, **{"base_url": base_url, "api_key": KEY, "environment": {}, **options})
 
 
 def request_of(*messages: Message, **fields: Any) -> ModelRequest:

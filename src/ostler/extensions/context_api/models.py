@@ -1,5 +1,7 @@
-"""Models, as an extension sees them: which one is asked, which there are, what they can do."""
-# MERGED: Asking a model beside the steps of a run: recorded, counted, and within the run's limits.
+"""`context.models`: the current model, the available ones, and completions outside the steps of a run.
+
+A completion is recorded, priced, and counted against the run's limits.
+"""
 
 from __future__ import annotations
 
@@ -172,7 +174,7 @@ def _guarded(context: ExtensionContext, on_chunk: OnChunk) -> OnText:
             await call_within(TIME_LIMIT, context.extension.worker, on_chunk, text)
         except ExtensionError as failure:
             is_heard = False
-            context.attending.report(context.extension, "on_chunk", str(failure))
+            context.extension_session.report(context.extension, "on_chunk", str(failure))
 
     return on_text
 

@@ -1,10 +1,9 @@
-"""Tools, as an extension sees them: which there are, and which of them are on offer."""
-# MERGED: What a session has used, how full its context is, and what came of its last run: from the facts.
+"""`context.tools`, `usage`, `context_stats` and `last_run`: the session's tools and statistics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,7 +12,7 @@ from ostler.context.session_context import SessionContext
 from ostler.context.tokenizers import RoutedTokenizer
 from ostler.core.context import Confidence, Count, Source, total
 from ostler.core.hooks import StepPlan
-from ostler.core.tool import Tool, ToolKind
+from ostler.core.tool import ToolKind, ToolSource
 from ostler.schema import events
 from ostler.schema.events import RunStatus, Totals
 from ostler.schema.messages import StopReason, text_of
@@ -23,17 +22,6 @@ if TYPE_CHECKING:
     from ostler.extensions.extension_context import ExtensionContext
     from ostler.extensions.extension_session import ExtensionSession
     from ostler.extensions.host import ExtensionHost
-
-
-ToolSource = Literal["built-in", "mcp", "extension", "host"]
-
-
-_PACKAGES: dict[str, ToolSource] = {
-    "ostler.tools": "built-in",
-    "ostler.context": "built-in",
-    "ostler.sessions": "built-in",
-    "ostler.protocols": "mcp",
-}
 
 
 class ToolDescription(msgspec.Struct, frozen=True):
@@ -59,13 +47,13 @@ class Tools:
         """Every tool of the session, on offer or not, by name."""
         context = self._context
         tools = context.calls.call(lambda: dict(context.session.harness.tools))
-        offered = set(offered_tools(context.attending, tools))
-        brought = {id(tool) for one in context.host.loaded for tool in one.registered.tools.values()}
+        offered = set(offered_tools(context.extension_session, tools))
+        own = {id(tool) for one in context.host.loaded for tool in one.registered.tools.values()}
         return [
             ToolDescription(
                 name,
                 tool.spec.description,
-                _source(tool, id(tool) in brought),
+                "extension" if id(tool) in own else tool.spec.source,
                 name in offered,
                 tool.spec.kind,
             )
@@ -89,32 +77,24 @@ class Tools:
         return tuple(sorted((allowed or frozenset()) - set(self._context.session.harness.tools)))
 
 
-def offered_tools(attending: ExtensionSession, names: Iterable[str]) -> tuple[str, ...]:
+def offered_tools(extension_session: ExtensionSession, names: Iterable[str]) -> tuple[str, ...]:
     """Those of the tools that the extensions allow in a session, and in those that it is a child of."""
     left = tuple(names)
-    present: ExtensionSession | None = attending
+    present: ExtensionSession | None = extension_session
     while present is not None:
         for channel in present.channels.values():
             allowed = channel.context.tools.allowed
             if allowed is not None:
                 left = tuple(name for name in left if name in allowed)
-        present = attending.host.sessions.get(present.session.journal.state.child_of)
+        present = extension_session.host.sessions.get(present.session.journal.state.child_of)
     return left
 
 
 def limited(host: ExtensionHost, session: str, plan: StepPlan) -> StepPlan | None:
     """The plan of a step without the tools that extensions have switched off."""
-    attending = host.sessions.get(session)
-    tools = offered_tools(attending, plan.tools) if attending else plan.tools
+    extension_session = host.sessions.get(session)
+    tools = offered_tools(extension_session, plan.tools) if extension_session else plan.tools
     return None if tools == plan.tools else msgspec.structs.replace(plan, tools=tools)
-
-
-def _source(tool: Tool, is_brought: bool) -> ToolSource:
-    if is_brought:
-        return "extension"
-    made_of = getattr(tool, "function", None) or (tool if isinstance(tool, type) else type(tool))
-    package = ".".join(made_of.__module__.split(".")[:2])
-    return _PACKAGES.get(package, "host")
 
 
 class SessionUsage(msgspec.Struct, frozen=True):

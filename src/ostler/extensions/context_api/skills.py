@@ -163,7 +163,7 @@ def _waiting(skills: Iterable[SkillToTrust], root: Path | None) -> list[str]:
 def _untrusted(path: Path, project: Path) -> str:
     """Why a project's file is not used, and what to do about it."""
     if any(f"/{place}/" in path.as_posix() for place in SKILL_FOLDERS):
-        return f"it is this project's: look at it and say `ostler trust {quoted_path(project)}`"
+        return f"it belongs to this project: review it and run `ostler trust {quoted_path(project)}`"
     return f"it is this project's, and can be trusted only in {' or '.join(SKILL_FOLDERS)}"
 
 

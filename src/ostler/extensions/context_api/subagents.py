@@ -1,5 +1,4 @@
-"""A child that an extension has spawned: what is seen of it, what came of it, and the hold on it."""
-# MERGED: Spawning children from an extension.
+"""`context.spawn`: an extension starts a child session, follows its events and gets its result."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from ostler.core.cancellation import running_stopwatch
 from ostler.core.children import ChildRequest, ChildResult, ExecutionPolicy, SpawnedChildren, Watch
 from ostler.core.harness import Harness
 from ostler.core.hooks import TIME_LIMIT
-from ostler.extensions.executor import ExtensionError, call_within, wants_context
+from ostler.extensions.executor import ExtensionError, Handler
 from ostler.schema import events
 from ostler.schema.errors import (
     CallRefused,
@@ -29,7 +28,7 @@ from ostler.schema.facts import Fact, UnknownEvent, decode_event
 from ostler.schema.messages import as_content, text_of
 from ostler.schema.usage import NOTHING_USED, Limits, Usage
 from ostler.sessions.agents import CHILD_NOTE, DelegateTool
-from ostler.sessions.children import child_harness
+from ostler.sessions.children import child_harness, result_of
 from ostler.sessions.run_tree import load_state
 
 if TYPE_CHECKING:
@@ -194,8 +193,6 @@ class Subagent:
         return _as_result(driving.result(), "")
 
     async def _result_so_far(self) -> SubagentResult:
-        from ostler.sessions.children import result_of
-
         try:
             ended = result_of(await self._context.journal.store.read(self.id))
         except NotFound:
@@ -233,14 +230,14 @@ class Subagent:
         function = getattr(self._callbacks, name)
         if function is None:
             return
-        context, attending = self._context, self._context.attending
-        arguments = (subject, context)[: wants_context(function)]
+        context, extension_session = self._context, self._context.extension_session
+        handler = Handler.of(function)
         try:
-            await call_within(TIME_LIMIT, context.extension.worker, function, *arguments)
+            await handler.call(context.extension.worker, subject, context, seconds=TIME_LIMIT)
         except ExtensionError as failure:
             self._callbacks = msgspec.structs.replace(self._callbacks, **{name: None})
-            attending.report(context.extension, name, str(failure))
-        await attending.commit()
+            extension_session.report(context.extension, name, str(failure))
+        await extension_session.commit()
 
 
 def _as_result(ended: ChildResult, why_cut: str) -> SubagentResult:

@@ -1,7 +1,4 @@
-"""Installing, updating and removing packages of extensions: one package is in one piece, or not there."""
-# MERGED: Changing what is installed: one process at a time, in one step, and with nothing left of what
-# MERGED: failed.
-# MERGED: An extension to begin with, and a test for it.
+"""Installs, updates and removes packages of extensions, atomically and one process at a time; scaffolds."""
 
 from __future__ import annotations
 
@@ -20,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ostler.core.files import write_atomically
+from ostler.extensions.extension import ExtensionSummary
 from ostler.extensions.install.sources import (
     Source,
     copy_of,
@@ -28,7 +26,7 @@ from ostler.extensions.install.sources import (
     newest_commit,
     package_name,
 )
-from ostler.extensions.install.trial import TrialResult, try_loading
+from ostler.extensions.install.trial import try_loading
 from ostler.extensions.loader.discovery import (
     MANIFEST,
     DiscoveredExtension,
@@ -45,6 +43,7 @@ from ostler.extensions.loader.manifest import (
     path_of,
     read_manifest,
 )
+from ostler.extensions.protocol.process import read_manifest as read_process_manifest
 from ostler.schema.errors import ConfigurationError, OstlerError, UsageError
 from ostler.schema.ids import new_id
 
@@ -119,7 +118,7 @@ class InstallResult(msgspec.Struct, frozen=True):
 
     package: Package
     change: Literal["installed", "updated", "current", "pinned"]
-    tried: tuple[TrialResult, ...] = ()
+    tried: tuple[ExtensionSummary, ...] = ()
 
 
 class InstallOptions(msgspec.Struct, frozen=True):
@@ -279,9 +278,7 @@ def _chosen(package: Package, place: Path) -> tuple[Entry, ...]:
 
 def _name_of(place: Path, path: str, package: Package) -> str:
     if (place / path / MANIFEST).is_file():
-        from ostler.extensions.protocol.process import read_manifest
-
-        return read_manifest(place / path).name
+        return read_process_manifest(place / path).name
     return package.name if path == "." else Path(path).name.removesuffix(".py")
 
 
@@ -296,7 +293,7 @@ def _chosen_by_name(package: Package, entries: Sequence[Entry]) -> tuple[Entry, 
     return tuple(there[name] for name in package.include or sorted(there))
 
 
-def _tried(scope: Scope, package: Package) -> tuple[Package, tuple[TrialResult, ...]]:
+def _tried(scope: Scope, package: Package) -> tuple[Package, tuple[ExtensionSummary, ...]]:
     place = package.place(scope)
     paths = [path_of(place, one) for one in package.extensions]
     found = [

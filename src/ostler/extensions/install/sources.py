@@ -1,8 +1,8 @@
-"""What `ostler ext install` is given: an address of a git repository, a path, or a name on PyPI."""
-# MERGED: Copies of git repositories that are not trusted: nothing of theirs is run, and nobody is asked
-# MERGED: anything.
-# MERGED: Packages from PyPI: each in a folder of its own, with what it depends on, and built here only if
-# MERGED: asked.
+"""The sources of `ostler ext install`: a git repository, a path, or a package on PyPI.
+
+A git clone runs none of the repository's code and never prompts. A package from PyPI gets a folder of its
+own, with its dependencies, and is built from source only on request.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""Loading extensions only to see whether that works, and what they bring: in another process, within a time.
+"""Loads extensions in another process, within a time limit, and reports what they register.
 
-What an extension does to its process, from an endless loop to a crash, is then a line of text here.
+Whatever an extension does to that process, from an endless loop to a crash, becomes a line of text. The
+process is this module, run with `python -m`. It discards what extensions print, and ends when its parent
+does, with all processes that extensions started in it.
 """
-# MERGED: The process that `trial` starts: loads what it is told to, and says how each went. Run it with
-# MERGED: `python -m`.
-# MERGED: What an extension prints goes nowhere: standard output is moved out of its reach first. The
-# MERGED: process ends, with all that extensions started in it, when its owner does.
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from ostler.core.processes import OwnedGroup
-from ostler.extensions.extension import Origin, Standing
+from ostler.extensions.extension import ExtensionSummary, Origin, summary_of
 from ostler.extensions.loader.code_files import CodeFiles, ProjectExtension
 from ostler.extensions.loader.discovery import DiscoveredExtension, Kind
 from ostler.extensions.loader.module_loader import LoadedVersion
@@ -45,44 +43,35 @@ class Subject(msgspec.Struct, frozen=True):
     project: str = ""
 
     @classmethod
-    def of(cls, found: DiscoveredExtension) -> Subject:
-        project = str(found.project) if found.project else ""
-        return cls(found.name, found.origin, str(found.path), found.kind, found.function, project)
+    def of(cls, extension: DiscoveredExtension) -> Subject:
+        project = str(extension.project) if extension.project else ""
+        return cls(
+            extension.name, extension.origin, str(extension.path), extension.kind, extension.function, project
+        )
 
-    def found(self) -> DiscoveredExtension:
+    def failed(self, problem: str) -> ExtensionSummary:
+        return ExtensionSummary(self.name, self.origin, self.path, "", "failed", problem=problem)
+
+    def discovered(self) -> DiscoveredExtension:
         project = Path(self.project) if self.project else None
         return DiscoveredExtension(
             self.name, self.origin, Path(self.path), self.kind, self.function, project=project
         )
 
 
-class TrialResult(msgspec.Struct, frozen=True):
-    """What became of it. A `problem` says why it is not loaded, in one line with the file and its line."""
-
-    name: str
-    standing: Standing = "failed"
-    problem: str = ""
-    version: str = ""
-    tools: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
-    fences: tuple[str, ...] = ()
-    hooks: tuple[str, ...] = ()
-    events: tuple[str, ...] = ()
-
-
 def try_loading(
     extensions: Sequence[DiscoveredExtension], cwd: Path | None = None, seconds: float = SECONDS
-) -> list[TrialResult]:
+) -> list[ExtensionSummary]:
     """One after the other, in one process for as long as that lives; in the order they are given."""
     subjects = [Subject.of(one) for one in extensions]
-    results: list[TrialResult] = []
+    results: list[ExtensionSummary] = []
     while len(results) < len(subjects):
         left = subjects[len(results) :]
         with _started(cwd or Path.cwd()) as process:
             child = _Child(process)
             results += child.results(left, seconds)
             if len(results) < len(subjects):
-                results.append(TrialResult(subjects[len(results)].name, problem=child.ending(seconds)))
+                results.append(subjects[len(results)].failed(child.ending(seconds)))
     return results
 
 
@@ -97,7 +86,7 @@ class _Child:
         self._has_time = True
         self._said = b""
 
-    def results(self, subjects: Sequence[Subject], seconds: float) -> Iterator[TrialResult]:
+    def results(self, subjects: Sequence[Subject], seconds: float) -> Iterator[ExtensionSummary]:
         """Until there are all, or no more come."""
         assert self._process.stdin
         try:
@@ -107,7 +96,7 @@ class _Child:
             return
         for _ in subjects:
             try:
-                yield msgspec.json.decode(self._line(time.monotonic() + seconds), type=TrialResult)
+                yield msgspec.json.decode(self._line(time.monotonic() + seconds), type=ExtensionSummary)
             except msgspec.DecodeError:
                 return
 
@@ -159,23 +148,15 @@ def _end_with(owner: int) -> None:
     os.killpg(os.getpid(), signal.SIGKILL)
 
 
-async def _tried(subject: Subject) -> TrialResult:
-    found = subject.found()
-    version = LoadedVersion(found, ProjectExtension(found).code if found.project else CodeFiles(found))
-    await version.load()
-    extension, registered = version.extension, version.extension.registered
-    await version.forget()
-    return TrialResult(
-        extension.name,
-        extension.standing,
-        extension.problem,
-        extension.version,
-        tools=tuple(registered.tools),
-        commands=tuple(registered.commands),
-        fences=tuple(registered.fences),
-        hooks=tuple(dict.fromkeys(one.point for one in registered.hooks)),
-        events=extension.events,
+async def _tried(subject: Subject) -> ExtensionSummary:
+    extension = subject.discovered()
+    version = LoadedVersion(
+        extension, ProjectExtension(extension).code if extension.project else CodeFiles(extension)
     )
+    await version.load()
+    summary = summary_of(version.extension)
+    await version.forget()
+    return summary
 
 
 if __name__ == "__main__":

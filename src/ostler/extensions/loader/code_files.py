@@ -1,6 +1,7 @@
-"""The files of an extension, each read once: what was looked at is what runs, and a change can be told."""
-# MERGED: Trust in a project's extensions: none runs before its user has looked at all of its files as they
-# MERGED: are.
+"""The files of an extension, read once: the reviewed bytes are the ones that run; and trust in them.
+
+A project's extension does not run before the user has trusted the present content of all its files.
+"""
 
 from __future__ import annotations
 

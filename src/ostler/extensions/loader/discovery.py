@@ -1,6 +1,4 @@
-"""Finding extensions, in the order in which they are loaded and asked. Nothing of theirs is run here."""
-# MERGED: Entry points of installed packages that are extensions.
-# MERGED: The extensions in a folder that somebody else has laid out. Nothing of it is run.
+"""Finds extensions in folders, installed packages and settings, in load order, without running any code."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ostler.context.files import Unusable, entries_in
+from ostler.core.lazy import lazy_module
 from ostler.extensions import idle_host
 from ostler.extensions.idle_host import INSTALLED, own_extensions, places, project_extensions
 from ostler.permissions.memory import project_folder
@@ -23,7 +22,10 @@ from ostler.store.paths import state_folder
 
 if TYPE_CHECKING:
     from ostler.extensions.extension import Origin
+    from ostler.extensions.loader import manifest as manifest_module
     from ostler.extensions.loader.manifest import Scope
+else:
+    manifest_module = lazy_module("ostler.extensions.loader.manifest")
 
 
 MANIFEST = "extension.json"
@@ -179,9 +181,7 @@ def process_fields(folder: Path) -> ProcessFields:
 def _of_project(cwd: Path) -> Iterator[DiscoveredExtension]:
     root = project_folder(cwd)
     if (root / ".ostler" / INSTALLED).is_file():
-        from ostler.extensions.loader.manifest import project_scope
-
-        for one in _installed(project_scope(cwd), root):
+        for one in _installed(manifest_module.project_scope(cwd), root):
             yield _inside(one, root)
     for folder in project_extensions(cwd):
         for one in extensions_in(folder, "project", folder.parent.parent):
@@ -198,16 +198,12 @@ def _inside(found: DiscoveredExtension, project: Path) -> DiscoveredExtension:
 def _installed_for_user() -> Iterable[DiscoveredExtension]:
     if not (state_folder() / INSTALLED).is_file():
         return ()
-    from ostler.extensions.loader.manifest import user_scope
-
-    return _installed(user_scope(), None)
+    return _installed(manifest_module.user_scope(), None)
 
 
 def _installed(scope: Scope, project: Path | None) -> Iterator[DiscoveredExtension]:
     """What `ostler ext install` has brought."""
-    from ostler.extensions.loader.manifest import installed_extensions
-
-    for one in installed_extensions(scope):
+    for one in manifest_module.installed_extensions(scope):
         kind = "module" if one.function else kind_of(one.path)
         problem = "" if kind else "it is gone, or has no `def setup(ostler)` any more"
         yield DiscoveredExtension(

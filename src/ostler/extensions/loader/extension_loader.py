@@ -1,7 +1,4 @@
-"""Putting together which extensions run: what is found, trusted and can be loaded, version by version."""
-# MERGED: From a search to a host: the extensions that are there are loaded, and hold in a harness from then
-# MERGED: on.
-# MERGED: The extensions of a Python program: files and folders, or functions of its own.
+"""`ExtensionLoader`: discovers extensions, checks trust, loads them, and makes the host of a harness."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from msgspec.structs import replace
 
 from ostler.context.files import Unusable, printable_path, quoted_path
 from ostler.core.harness import Harness
+from ostler.core.lazy import lazy_module
 from ostler.extensions.idle_host import IdleHost, set_host
 from ostler.extensions.loader.code_files import CodeFiles, ProjectExtension
 from ostler.extensions.loader.discovery import (
@@ -22,14 +20,21 @@ from ostler.extensions.loader.discovery import (
     check_named,
     find_extensions,
 )
-from ostler.extensions.loader.module_loader import LoadedVersion
+from ostler.extensions.loader.module_loader import LoadedVersion, check_setup, set_up
 from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.store.paths import expand_home
 
 if TYPE_CHECKING:
+    from ostler.extensions import executor as executor_module
+    from ostler.extensions import host as host_module
     from ostler.extensions.api import ExtensionAPI
     from ostler.extensions.host import ExtensionHost
+    from ostler.extensions.loader import reload as reload_module
     from ostler.extensions.ui.front_end import FrontEnd
+else:
+    executor_module = lazy_module("ostler.extensions.executor")
+    host_module = lazy_module("ostler.extensions.host")
+    reload_module = lazy_module("ostler.extensions.loader.reload")
 
 
 Versions = dict[str, LoadedVersion]
@@ -70,11 +75,11 @@ class ExtensionLoader:
         for one in found:
             if one.name in new:
                 why = one.problem or f"the program has one of that name, {one.name}, itself"
-                self._say(str(one.path), f"the extension {printable_path(one.path)} is left out: {why}")
+                self._say(str(one.path), f"the extension {printable_path(one.path)} is ignored: {why}")
                 continue
             before = old.get(one.name)
             if before and not anew and _is_current(before, one):
-                before.extension.standing = "loaded"
+                before.extension.status = "loaded"
                 new[one.name] = before
             elif one.project and not one.problem and one not in trusted:
                 new[one.name] = self._held_back(one, before)
@@ -114,35 +119,33 @@ class ExtensionLoader:
     def _held_back(self, found: DiscoveredExtension, before: LoadedVersion | None) -> LoadedVersion:
         if before is None or not _runs(before):
             version = LoadedVersion(found, CodeFiles(found, {}))
-            version.extension.standing = "untrusted"
+            version.extension.status = "untrusted"
             version.extension.problem = f"not trusted: `ostler trust {quoted_path(_folder(found))}`"
             return version
-        before.extension.standing = "changed"
+        before.extension.status = "changed"
         self._say(
             found.name,
-            f"the extension {found.name} was changed: its old version runs on until you look at it and say "
+            f"the extension {found.name} was changed: its old version runs until you review it and run "
             f"`ostler trust {quoted_path(_folder(found))}`",
         )
         return before
 
     def _tell_untrusted(self, versions: Versions) -> None:
-        held = [one.found for one in versions.values() if one.extension.standing == "untrusted"]
+        held = [one.found for one in versions.values() if one.extension.status == "untrusted"]
         if not held:
             self._told.pop("", None)
             return
         names = ", ".join(one.name for one in held)
         folders = dict.fromkeys(quoted_path(_folder(one)) for one in held)
         how = " and ".join(f"`ostler trust {folder}`" for folder in folders)
-        self._say(
-            "", f"extensions of this project are left out until you look at them and say {how}: {names}"
-        )
+        self._say("", f"extensions of this project are not used until you review them and run {how}: {names}")
 
     # --- loading --------------------------------------------------------------------------------------
 
     async def _put_to_use(self, version: LoadedVersion, before: LoadedVersion | None) -> LoadedVersion:
         """What was loaded, or the version before it if that cannot be."""
         found = version.found
-        if version.extension.standing != "failed":
+        if version.extension.status != "failed":
             self._told.pop(found.name, None)
             return version
         about = f"the extension {found.name} ({printable_path(found.path)})"
@@ -185,7 +188,7 @@ async def _load(versions: Collection[LoadedVersion]) -> None:
 
 
 def _runs(version: LoadedVersion) -> bool:
-    return version.extension.standing in ("loaded", "changed")
+    return version.extension.status in ("loaded", "changed")
 
 
 def _is_current(version: LoadedVersion, found: DiscoveredExtension) -> bool:
@@ -228,14 +231,11 @@ def make_host(
     say: Callable[[str], None],
     options: Mapping[str, str] | None = None,
     face: FrontEnd | None = None,
-) -> ExtensionHost:
+) -> host_module.ExtensionHost:
     """A host that follows the files of its extensions."""
-    from ostler.extensions.host import ExtensionHost
-    from ostler.extensions.loader.reload import HotReload
-
     extensions = [one.extension for one in versions.values()]
-    host = ExtensionHost(extensions, face=face, say=say, options=dict(options or {}))
-    host.reloading = HotReload(host, assembly, versions)
+    host = host_module.ExtensionHost(extensions, face=face, say=say, options=dict(options or {}))
+    host.reloading = reload_module.HotReload(host, assembly, versions)
     assembly.tell = host.warn
     return host
 
@@ -277,8 +277,6 @@ class EmbeddedExtensions:
         """Loads them, once."""
         if self._host is not None or not (self._paths or self._functions):
             return
-        from ostler.extensions.loader.discovery import ExtensionSearch, check_named
-
         search = ExtensionSearch(harness.cwd, named=self._paths, automatic=False)
         check_named(search)
         problems: list[str] = []
@@ -300,11 +298,6 @@ async def extend_harness(harness: Harness, extensions: Iterable[EmbeddedExtensio
 
 
 async def _set_up(functions: Iterable[Any]) -> list[LoadedVersion]:
-    from ostler.extensions.executor import ExtensionError
-    from ostler.extensions.loader.code_files import CodeFiles
-    from ostler.extensions.loader.discovery import DiscoveredExtension
-    from ostler.extensions.loader.module_loader import LoadedVersion, check_setup, set_up
-
     versions: dict[str, LoadedVersion] = {}
     for function in functions:
         name = base = _name(function)
@@ -314,7 +307,7 @@ async def _set_up(functions: Iterable[Any]) -> list[LoadedVersion]:
         versions[name] = LoadedVersion(found, CodeFiles(found, {}))
         try:
             await set_up(versions[name].extension, check_setup(function))
-        except ExtensionError as failure:
+        except executor_module.ExtensionError as failure:
             raise ConfigurationError(f"the extension {name} is not loaded: {failure}") from None
     return list(versions.values())
 

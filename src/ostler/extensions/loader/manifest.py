@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from ostler.permissions.memory import project_folder
 from ostler.schema.errors import ConfigurationError, NotFound
 from ostler.store.paths import state_folder
 
@@ -50,8 +51,6 @@ def user_scope() -> Scope:
 
 
 def project_scope(cwd: Path) -> Scope:
-    from ostler.permissions.memory import project_folder
-
     return Scope("project", project_folder(cwd) / ".ostler")
 
 

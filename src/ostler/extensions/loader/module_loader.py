@@ -1,9 +1,9 @@
-"""Loading an extension: its code is run, and its `setup` says what it brings."""
-# MERGED: Importing an extension's modules so that they are its own.
-# MERGED: Each version of an extension is a package with a name of its own, in which `import rules`, `from
-# MERGED: rules import x` and `from . import rules` find what lies beside the extension before anything
-# MERGED: else. Two extensions never meet, and a reload begins anew. Its modules see `import` replaced by a
-# MERGED: function that knows the package; `sys.path` stays as it is.
+"""Runs an extension's modules as a private package, and calls its `setup`.
+
+Each version of an extension is a package with a unique name. In it, `import rules`, `from rules import x` and
+`from . import rules` look in the extension's folder first, so two extensions never share a module and a
+reload starts fresh. Its modules get an `import` that knows the package; `sys.path` is unchanged.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +21,24 @@ from importlib.util import find_spec, spec_from_file_location
 from itertools import count
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ostler.core.lazy import lazy_module
 from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.executor import ExtensionError, call_within
 from ostler.extensions.extension import Extension
 from ostler.extensions.loader.code_files import CodeFiles
-from ostler.extensions.loader.discovery import DiscoveredExtension
+from ostler.extensions.loader.discovery import DiscoveredExtension, is_extension
 from ostler.permissions.memory import project_folder
 from ostler.schema.errors import OstlerError, describe_error
+
+if TYPE_CHECKING:
+    from ostler.extensions.protocol import process as process_module
+    from ostler.extensions.protocol import process_extension as process_extension_module
+else:
+    process_module = lazy_module("ostler.extensions.protocol.process")
+    process_extension_module = lazy_module("ostler.extensions.protocol.process_extension")
+
 
 _numbers = count(1)
 
@@ -171,7 +180,7 @@ class LoadedVersion:
         return self.code.paths
 
     async def load(self) -> None:
-        """Never raises: an extension that cannot be loaded has the standing `failed`, and says why."""
+        """Never raises: an extension that cannot be loaded has the status `failed`, and says why."""
         try:
             if self.found.problem:
                 raise ExtensionError(self.found.problem)
@@ -186,18 +195,18 @@ class LoadedVersion:
 
     def fail(self, problem: str) -> None:
         self.extension.worker.abandon()
-        self.extension.standing = "failed"
+        self.extension.status = "failed"
         self.extension.problem = problem
 
     async def _start(self) -> None:
-        from ostler.extensions.protocol.process import named_outside, read_manifest
-        from ostler.extensions.protocol.process_extension import load_process_extension
-
         self.code.read_program()
         folder, origin, project = self.found.path.resolve(), self.found.origin, self.found.project
-        if project and (path := named_outside(read_manifest(folder), folder, project_folder(project))):
-            raise ExtensionError(f"it names {path}, which is not in its folder: that could change unnoticed")
-        self.extension = await load_process_extension(folder, origin, check=self._check)
+        if project:
+            manifest = process_module.read_manifest(folder)
+            if path := process_module.named_outside(manifest, folder, project_folder(project)):
+                raise ExtensionError(f"it names {path}, which is not in its folder")
+        load_process = process_extension_module.load_process_extension
+        self.extension = await load_process(folder, origin, check=self._check)
 
     def _check(self) -> None:
         """Before each start of its process: that runs what lies there now."""
@@ -227,8 +236,6 @@ class LoadedVersion:
             raise ExtensionError(_described(error, self.code.folder)) from error
 
     def _entry(self) -> Path:
-        from ostler.extensions.loader.discovery import is_extension
-
         path = self.found.path
         if self.found.kind == "file":
             return path

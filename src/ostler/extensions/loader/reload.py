@@ -1,5 +1,4 @@
-"""Hot reload: a host's extensions follow their files, without a gap and without touching a step under way."""
-# MERGED: Noticing that extensions changed: by the system's word with the `watch` extra, else once a second.
+"""Hot reload: extensions follow their files, watched with the `watch` extra, else polled."""
 
 from __future__ import annotations
 

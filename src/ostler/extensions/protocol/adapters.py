@@ -1,7 +1,4 @@
-"""What an extension is told of a session: the events it subscribed to, as frames."""
-# MERGED: The three points where an extension decides: what it is asked, and what its answer means.
-# MERGED: A tool that runs in an extension's process.
-# MERGED: Panels: a few lines that an extension draws, and keys that it gets while people look at them.
+"""Translates between a session and protocol frames: events, hook questions, tools and panels."""
 
 from __future__ import annotations
 
@@ -272,7 +269,7 @@ class Panels:
         closing = self._named(session, panel)
         for key in closing:
             context, _ = self._open.pop(key)
-            context.attending.board.remove(self._name(panel))
+            context.extension_session.board.remove(self._name(panel))
             if tell:
                 self._client.send(frames.PanelClosed(panel, context.session_id))
         return bool(closing)
@@ -298,7 +295,7 @@ class Panels:
 
     def _show(self, context: ExtensionContext, panel: frames.Panel) -> None:
         shown = OpenPanel(panel.title, list(panel.lines), panel.footer)
-        context.attending.board.put(self._name(panel.id), shown, self)
+        context.extension_session.board.put(self._name(panel.id), shown, self)
 
     def _name(self, panel: str) -> str:
         return f"panel:{self._extension}/{panel}"

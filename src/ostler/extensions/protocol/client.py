@@ -1,5 +1,4 @@
-"""Talking to an extension's process: its beginning, questions and answers, its end and its return."""
-# MERGED: How long an extension in another process has, for what.
+"""The connection to an extension's process: handshake, requests and responses, time limits, restarts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""An extension in another language, as an ordinary one: its frames are registrations, and theirs frames."""
-# MERGED: Loading an extension in another language: its manifest is read, and its process started.
+"""`ProcessExtension`: an extension in any language; its frames become registrations."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ostler.extensions.event_channel import CATCH_UP_SECONDS
-from ostler.extensions.executor import ExtensionError
+from ostler.extensions.executor import ExtensionError, Handler
 from ostler.extensions.extension import Command, Extension, HookHandler, Observer, Origin
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.extension_session import SessionLeft, SessionOpened, TerminalResized
@@ -61,7 +60,7 @@ class ProcessExtension(Extension):
         self._notes: list[frames.Notify] = []
         self._taken: set[str] = set()
         self._tasks: set[asyncio.Future[None]] = set()
-        self._observer = Observer(self._observe, batch=True, is_async=True)
+        self._observer = Observer(Handler.of(self._observe), batch=True)
         for kind in (SessionOpened, SessionLeft, TerminalResized):
             self._see(kind)
 
@@ -130,8 +129,8 @@ class ProcessExtension(Extension):
         if context is None:
             self._keep(frames.Notify(problem, "error"))
             return
-        context.attending.report(self, _ITS_PROCESS, problem)
-        self._spawn(context.attending.commit())
+        context.extension_session.report(self, _ITS_PROCESS, problem)
+        self._spawn(context.extension_session.commit())
 
     def _is_up(self) -> None:
         for context in self._sessions.values():
@@ -170,7 +169,7 @@ class ProcessExtension(Extension):
         async def run(arguments: str, context: ExtensionContext) -> str:
             return await self._run_command(name, arguments, context)
 
-        self.registered.commands[name] = Command(name, run, frame.description)
+        self.registered.commands[name] = Command(name, Handler.of(run), frame.description)
         self._apply()
 
     def _subscribe(self, frame: frames.Subscribe) -> None:
@@ -198,7 +197,7 @@ class ProcessExtension(Extension):
 
         # The kernel's limit is for what hangs on our side; the extension's own begins when it is asked.
         seconds = self.client.limits.intercept + CATCH_UP_SECONDS + 1
-        handler = HookHandler(POINTS[point], ask, guard, seconds)
+        handler = HookHandler(POINTS[point], Handler.of(ask), guard, seconds)
         hooks = self.registered.hooks
         if point in self._intercepts:
             hooks[hooks.index(self._intercepts[point])] = handler
@@ -210,7 +209,7 @@ class ProcessExtension(Extension):
         """Later than at the beginning: sessions that are open get it with their next step."""
         contexts = tuple(self._sessions.values())
         for context in contexts:
-            if channel := context.attending.channels.get(self.name):
+            if channel := context.extension_session.channels.get(self.name):
                 channel.kinds = frozenset(self.registered.observers)
         for host in {id(context.host): context.host for context in contexts}.values():
             host.apply()
@@ -301,7 +300,7 @@ class ProcessExtension(Extension):
         self._spawn(self._keep_state(frame.id, context))
 
     async def _keep_state(self, id: str, context: ExtensionContext) -> None:
-        await context.attending.commit()
+        await context.extension_session.commit()
         if id:
             failed = context.journal.failed
             self.client.send(frames.StateResult(id, error=failed.message if failed else ""))
@@ -331,12 +330,12 @@ async def load_process_extension(
     try:
         manifest = read_manifest(folder)
     except ConfigurationError as error:
-        return Extension(folder.name, origin, folder, standing="failed", problem=error.message)
+        return Extension(folder.name, origin, folder, status="failed", problem=error.message)
     if not manifest.enabled:
-        return Extension(manifest.name, origin, folder, standing="disabled", version=manifest.version)
+        return Extension(manifest.name, origin, folder, status="disabled", version=manifest.version)
     extension = ProcessExtension(manifest, folder, origin, limits or Limits(), check)
     try:
         await extension.start()
     except (ExtensionError, ConfigurationError) as error:
-        extension.standing, extension.problem = "failed", str(error)
+        extension.status, extension.problem = "failed", str(error)
     return extension

@@ -1,1 +1,1 @@
-"""What extensions show to people and ask of them."""
+"""The user interface of extensions: `context.ui`, and the front ends' side of it."""

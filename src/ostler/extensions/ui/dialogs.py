@@ -1,4 +1,4 @@
-"""Dialogs: what an extension asks of people is a question in the session, and any face may answer it."""
+"""Dialogs: an extension's question to the user is a question of the session; any front end can answer it."""
 
 from __future__ import annotations
 
@@ -43,12 +43,11 @@ CLOSE = "close"
 
 
 class Dialogs:
-    """What one extension asks in one session. The first answer wins, from this process or from another.
+    """The dialogs of one extension in one session. The first answer wins, from this process or another.
 
     - Several may be open at once.
-    - Where nobody can answer, a question is not asked: its result is `cancelled`. It is asked, and waits,
-      when the run was told to wait for answers.
-    - When the extension goes, or the code that asked is cancelled, it is withdrawn.
+    - If nobody can answer, the result is `cancelled`, unless the run is set to wait for answers.
+    - If the extension is removed, or the code that asked is cancelled, the question is withdrawn.
     """
 
     def __init__(self, context: ExtensionContext) -> None:
@@ -90,7 +89,7 @@ class Dialogs:
 
     async def overlay(self, overlay: Overlay) -> OverlayResult:
         content = as_content(overlay.content)
-        painter = self._context.attending.painter
+        painter = self._context.extension_session.painter
         name = f"overlay:{self._context.extension.name}/{self._context.journal.world.new_id('overlay')}"
         dialog = OverlayDialog(
             title=overlay.title,
@@ -120,7 +119,7 @@ class Dialogs:
         return bool(self._open)
 
     async def withdraw(self) -> None:
-        """All that are open are cancelled."""
+        """Cancels all open dialogs."""
         questions = self._context.session.questions
         for question in tuple(self._open):
             if questions.expects(question):
@@ -136,7 +135,7 @@ class Dialogs:
         return harness.asker is not None or harness.waits_for_answers
 
     async def _ask(self, question: Question, dialog: Dialog) -> Any:
-        """The answer; None when there is none."""
+        """Asks; returns the answer, or None without one."""
         if not self._can_ask:
             return None
         if problem := storage_problem(dialog):
@@ -183,10 +182,10 @@ class Dialogs:
                 watch.go_on()
             if not journal.failed:
                 record(QuestionAnswered(asked.id, "withdrawn"))
-            await self._context.attending.commit()
+            await self._context.extension_session.commit()
 
     async def _put(self, asked: QuestionAsked) -> Any:
-        """Asks the face in this process, if there is one."""
+        """Asks the front end in this process, if there is one."""
         asker = self._context.session.harness.asker
         if asker is None:
             return await asyncio.get_running_loop().create_future()  # somebody elsewhere answers
@@ -196,7 +195,7 @@ class Dialogs:
         return answer
 
     async def _read_answers(self, question: str) -> None:
-        """Between two runs nobody else reads the inbox."""
+        """Reads the inbox between two runs, when nothing else does."""
         session, journal = self._context.session, self._context.journal
         seen = -1
         try:
@@ -216,7 +215,7 @@ def _options(options: Sequence[str]) -> tuple[str, ...]:
 
 
 def _fitting(question: Question, answer: Any) -> Any:
-    """The answer as the log has it; None if it is none. People are asked by code of others as well."""
+    """The answer in its stored form; None if it is invalid, as it may come from any client."""
     if question.kind == "form":
         known = (question.form or {})["items"]["enum"]
         is_list = isinstance(answer, list | tuple)

@@ -1,6 +1,4 @@
-"""What a face can do for extensions, beyond following the log and answering questions."""
-# MERGED: The line where people type, while an extension has a say in it.
-# MERGED: Keys by one name each, however they are spelled.
+"""What a front end offers to extensions: `FrontEnd`, `Headless`, the editor, and names of keys."""
 
 from __future__ import annotations
 
@@ -17,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class FrontEnd(Protocol):
-    """A face in the same process as the extensions. Everything here is called on the event loop.
+    """A front end in the same process as the extensions. Everything here is called on the event loop.
 
-    - What extensions show (widgets, header, footer, status, visibility, theme) are live values, what they
-      print is `Printed`, and what they ask are questions: a face gets those by following the session. Where
-      it opens later, `host.live_values` has those that are there already.
+    - Widgets, header, footer, status, visibility and theme are live values, printed text is `Printed`, and
+      dialogs are questions: a front end gets them by following the session. If it opens later,
+      `host.ui.live_values` returns the current ones.
     - It calls their code only through the host: `render`, `tool_header`, `tool_body`, `editor_key`,
       `editor_lines` and `shortcut` never raise what an extension raises.
     """
@@ -31,40 +29,40 @@ class FrontEnd(Protocol):
     is_dark: bool
 
     def size(self) -> tuple[int, int]:
-        """Columns and rows; (0, 0) where there is no terminal."""
+        """Columns and rows; (0, 0) without a terminal."""
         ...
 
     def editor_text(self) -> str: ...
 
     def set_editor_text(self, text: str) -> None:
-        """The cursor goes to its end."""
+        """Replaces the typed text; the cursor moves to its end."""
 
     def set_editor(self, editor: Editor | None) -> None:
-        """An extension has a say in what is typed, or none has any more."""
+        """An extension has taken over the editor, or released it."""
 
     def suspended(self) -> AbstractAsyncContextManager[None]:
-        """Inside, the terminal is somebody else's."""
+        """Releases the terminal while the block runs."""
         ...
 
     def exit(self) -> None: ...
 
     def set_theme(self, name: str) -> None:
-        """One of `host.themes`."""
+        """One of `host.ui.themes`."""
 
     def theme(self) -> str:
-        """The name of the present one; empty where there are no colours."""
+        """The name of the current theme; empty without colours."""
         ...
 
     async def switch(self, session: str, prompt: str) -> str:
-        """Leaves for another session, a new one if none is named; returns its id.
+        """Switches to another session, a new one if none is named; returns its id.
 
-        Raises `UsageError` where a face shows one session only.
+        Raises `UsageError` if the front end shows only one session.
         """
         ...
 
 
 class Headless:
-    """No face, or one in another process: each call has its documented value."""
+    """No front end, or one in another process: each call returns its documented default."""
 
     name = ""
     interactive = False
@@ -95,21 +93,20 @@ class Headless:
         return ""
 
     async def switch(self, session: str, prompt: str) -> str:
-        raise UsageError("there is no face here that could show another session")
+        raise UsageError("there is no front end here that could switch sessions")
 
 
 KeyActionKind = Literal["pass", "consume", "remap", "submit"]
 
 
 class KeyAction(msgspec.Struct, frozen=True):
-    """What becomes of a key: the face's own way with it, nothing, that of another key, or what was typed
-    is sent."""
+    """What happens to a key: the front end's default, nothing, another key, or submitting the text."""
 
     kind: KeyActionKind = "pass"
     key: str = ""
-    """The other key, of `remap`. One that the face does not know is handled as the first would be."""
+    """The other key, for `remap`. If it is unknown, the original key applies."""
     text: str = ""
-    """What is sent, of `submit`; when it is empty, what was typed."""
+    """The text to send, for `submit`; if empty, the typed text."""
 
 
 PASS = KeyAction()
@@ -121,10 +118,10 @@ RenderEditor = Callable[[int, str], str | Awaitable[str | None] | None]
 
 
 class Editor(msgspec.Struct, frozen=True):
-    """Sees keys before the face does, except those that end or interrupt, and shortcuts.
+    """Gets keys before the front end does, except those that quit or interrupt, and shortcuts.
 
-    `handle_key` gets the key and what was typed so far; `render` gets a width and what the face would
-    draw. Either may be left out, and None is always "as if I were not here".
+    `handle_key` gets the key and the typed text; `render` gets a width and the default rendering. Both are
+    optional, and returning None means the default.
     """
 
     handle_key: HandleKey | None = None
@@ -132,7 +129,7 @@ class Editor(msgspec.Struct, frozen=True):
 
 
 class EditorStack:
-    """Who has the editor: the last who took it; when he leaves it, the one before him."""
+    """The extensions that have taken over the editor: the last one is active."""
 
     def __init__(self) -> None:
         self._taken: list[tuple[ExtensionContext, Editor]] = []
@@ -142,7 +139,7 @@ class EditorStack:
         self._taken.append((owner, editor))
 
     def remove(self, owner: object) -> bool:
-        """False if he had not taken it."""
+        """Removes an extension's editor; False if it has none."""
         before = len(self._taken)
         self._taken = [one for one in self._taken if one[0] is not owner]
         return len(self._taken) < before
@@ -195,9 +192,9 @@ _OF_FACES = frozenset(
 
 
 def normalised_key(key: str) -> str:
-    """`Shift+Control+S` is `ctrl+shift+s`. What has an unknown modifier is left as it is.
+    """`Shift+Control+S` becomes `ctrl+shift+s`. A key with an unknown modifier is unchanged.
 
-    A single character by itself keeps its case: `A` is what `shift+a` types.
+    A single character keeps its case: `A` is what `shift+a` types.
     """
     if len(key.strip()) == 1:
         return key.strip()
@@ -213,15 +210,15 @@ def normalised_key(key: str) -> str:
 
 
 def shortcut_key(key: str) -> str:
-    """A key that an extension may take, by its one name. Raises `UsageError` for one that nobody may."""
+    """The normalised name of a key for a shortcut. Raises `UsageError` for a reserved one."""
     plain = normalised_key(key)
     if not plain.strip():
-        raise UsageError("a shortcut needs a key, as ctrl+shift+s")
+        raise UsageError("a shortcut needs a key such as ctrl+shift+s")
     if plain in _NOBODYS:
-        raise UsageError(f"{plain} is not an extension's to take: it ends what runs")
+        raise UsageError(f"an extension cannot use {plain}: it interrupts a run")
     return plain
 
 
 def is_reserved(key: str) -> bool:
-    """Whether faces use the key themselves, so that a shortcut takes something away."""
+    """Whether front ends use the key themselves."""
     return key in _OF_FACES

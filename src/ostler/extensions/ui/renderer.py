@@ -1,6 +1,4 @@
-"""Asking extensions for lines to draw: within a short time, and as often as they are meant to be asked."""
-# MERGED: What extensions show in one session: present values by their names, told of as often as an eye can
-# MERGED: see.
+"""Calls render functions of extensions within a time limit, and publishes live values, throttled."""
 
 from __future__ import annotations
 
@@ -24,11 +22,11 @@ if TYPE_CHECKING:
 
 
 RENDER_SECONDS = 0.2
-"""How long a face waits for lines before it draws the default."""
+"""How long a front end waits for lines before it renders the default."""
 
 
 HANGS_IN_A_ROW = 3
-"""A function that hung so often is not asked again: each time costs a thread."""
+"""A function that timed out this often is not called again: each time costs a thread."""
 
 
 _WIDTHS_KEPT = 8
@@ -37,12 +35,12 @@ _WIDTHS_KEPT = 8
 class Renderer:
     """Calls the render functions of one session.
 
-    They run in a thread of their own, beside the handlers of their extension: a widget is drawn while a
-    handler works. What a function raises is reported once.
+    They run in their own thread, not in that of the extension's handlers: a widget is rendered while a
+    handler works. An exception is reported once.
     """
 
-    def __init__(self, attending: ExtensionSession) -> None:
-        self._attending = attending
+    def __init__(self, extension_session: ExtensionSession) -> None:
+        self._extension_session = extension_session
         self._functions: dict[str, _Painted] = {}
         self._numbers = itertools.count(1)
         self._workers: dict[str, Worker] = {}
@@ -52,7 +50,7 @@ class Renderer:
     # --- functions that are asked again and again ---------------------------------------------------
 
     def keep(self, name: str, extension: Extension, function: RenderFunction, hz: float) -> Rendering:
-        """From now on lines can be asked for; a function of the same name is dropped."""
+        """Adds a function; replaces one of the same name."""
         if not callable(function):
             raise UsageError(f"{name}: render is a function that gets a width, not {function!r:.60}")
         if not isinstance(hz, int | float) or not 0 <= hz <= MAX_HZ:
@@ -67,7 +65,7 @@ class Renderer:
             del self._functions[one]
 
     async def lines(self, name: str, width: int) -> str | None:
-        """Of a function that is kept: empty to hide it, None when the face has to draw the default."""
+        """The lines of a registered function: empty to hide it, None for the default."""
         painted = self._functions.get(name)
         if painted is None:
             return None
@@ -90,17 +88,17 @@ class Renderer:
     async def ask(
         self, extension: Extension, what: str, function: Callable[..., Any], *arguments: Any
     ) -> str | None:
-        """The text that it makes; None when it makes none, raises or hangs."""
+        """The text that it returns; None if it returns none, raises or times out."""
         made = await self.guarded(extension, what, function, *arguments)
         if made is None or isinstance(made, str):
             return made
-        await self.report(extension, what, f"it made {made!r:.60}, which is no text")
+        await self.report(extension, what, f"it returned {made!r:.60}, not a string")
         return None
 
     async def guarded(
         self, extension: Extension, what: str, function: Callable[..., Any], *arguments: Any
     ) -> Any:
-        """What it returns; None when it raises, hangs, or hung too often."""
+        """What it returns; None if it raises, times out, or timed out too often."""
         key = (extension.name, what)
         if self._hung[key] >= HANGS_IN_A_ROW:
             return None
@@ -112,16 +110,16 @@ class Renderer:
             await self.report(extension, what, str(failure))
             return None
         finally:
-            await self._attending.commit()
+            await self._extension_session.commit()
         self._hung.pop(key, None)
         return made
 
     async def report(self, extension: Extension, what: str, problem: str) -> None:
-        """Once: it is asked for each frame."""
+        """Reports a problem once, as the function is called for each frame."""
         if (extension.name, what) not in self._reported:
             self._reported.add((extension.name, what))
-            self._attending.report(extension, what, problem)
-            await self._attending.commit()
+            self._extension_session.report(extension, what, problem)
+            await self._extension_session.commit()
 
     def forget(self, extension: Extension) -> None:
         for name in [name for name, one in self._functions.items() if one.extension is extension]:
@@ -134,7 +132,7 @@ class Renderer:
 
 
 class _Painted:
-    """A function, and what it made last, by width."""
+    """A function, and its latest lines by width."""
 
     def __init__(self, extension: Extension, function: RenderFunction, hz: float) -> None:
         self.extension = extension
@@ -147,9 +145,9 @@ BEAT_SECONDS = 1 / 60
 
 
 class LiveValues:
-    """A change is told at once, those that come right behind it together and a beat later.
+    """Publishes the first change at once, and further ones together after an interval.
 
-    However fast values change, the last one of each name is told. Everything here is called on the loop.
+    However fast values change, the last one of each name is published. Call everything on the loop.
     """
 
     def __init__(self, publish: Callable[[Sequence[LiveValue]], None]) -> None:
@@ -162,7 +160,7 @@ class LiveValues:
         self._beat: asyncio.TimerHandle | None = None
 
     def place_of(self, name: str) -> int:
-        """Where a value stands among those of the same rank: one that is replaced keeps its place."""
+        """The position of a value among those of the same priority: a replaced one keeps its position."""
         if name not in self._places:
             self._next_place += 1
             self._places[name] = self._next_place
@@ -170,7 +168,7 @@ class LiveValues:
 
     def put(self, name: str, value: msgspec.Struct, owner: object) -> None:
         if problem := storage_problem(value):
-            raise UsageError(f"{name} cannot be shown: {problem}")
+            raise UsageError(f"{name} cannot be displayed: {problem}")
         self._values[name] = (owner, as_data(value))
         self._note(name)
 
@@ -183,13 +181,13 @@ class LiveValues:
         return self._values[name][0] if name in self._values else None
 
     def forget(self, owner: object) -> None:
-        """Removes all that somebody shows."""
+        """Removes all values of an owner."""
         for name in [name for name, (whose, _) in self._values.items() if whose is owner]:
             self.remove(name)
         self.tell()
 
     def values(self) -> dict[str, Any]:
-        """For a face that begins to look now."""
+        """The current values, for a front end that has just opened."""
         return {name: value for name, (_, value) in self._values.items()}
 
     def _note(self, name: str) -> None:
@@ -206,7 +204,7 @@ class LiveValues:
             self._beat = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._tell_rest)
 
     def tell(self) -> None:
-        """Tells what has changed, now."""
+        """Publishes changes now."""
         changed, self._changed = self._changed, {}
         news = []
         for name in changed:

@@ -1,5 +1,7 @@
-"""Themes by name: the default one, those a face brings along, and those of extensions, which go first."""
-# MERGED: The colours of a theme: 16 slots of a face and 6 of Markdown, each for light and dark backgrounds.
+"""Themes by name: the default, the front end's and the extensions', which take precedence; and their colours.
+
+A theme has 16 colour slots of the interface and 6 of Markdown, each for light and dark backgrounds.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ _HEX = re.compile(r"#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
 
 
 class ThemeColor(msgspec.Struct, frozen=True):
-    """As `#rrggbb` or `#rgb`. What is empty is taken from the default theme."""
+    """As `#rrggbb` or `#rgb`. An empty one falls back to the default theme."""
 
     light: str = ""
     dark: str = ""
@@ -24,7 +26,7 @@ _INHERITED = ThemeColor()
 
 
 class Theme(msgspec.Struct, frozen=True):
-    """What an extension says of a theme."""
+    """A theme of an extension."""
 
     primary: ThemeColor = _INHERITED
     secondary: ThemeColor = _INHERITED
@@ -54,7 +56,7 @@ SLOTS: tuple[str, ...] = Theme.__struct_fields__
 
 
 class ThemeColors(msgspec.Struct, frozen=True):
-    """A theme as it is seen now: every slot as `#rrggbb`. All are empty where there is no face."""
+    """A resolved theme: every slot as `#rrggbb`, or empty without a front end."""
 
     name: str = ""
     dark: bool = False
@@ -82,18 +84,18 @@ class ThemeColors(msgspec.Struct, frozen=True):
     md_comment: str = ""
 
     def ansi(self, color: str, text: str) -> str:
-        """The text in that colour, for a terminal; as it is if that is no colour."""
+        """The text in that colour, for a terminal; unchanged for an invalid colour."""
         codes = _codes(color)
         return f"\x1b[{codes}m{text}\x1b[0m" if codes else text
 
     def ansi_bold(self, color: str, text: str) -> str:
-        """Also bold; only bold if that is no colour."""
+        """The same in bold; only bold for an invalid colour."""
         codes = _codes(color)
         return f"\x1b[1;{codes}m{text}\x1b[0m" if codes else f"\x1b[1m{text}\x1b[0m"
 
 
 def full_hex(color: str) -> str:
-    """`#rrggbb` of a colour with or without `#`, in three digits or six; empty if it is none."""
+    """`#rrggbb` for a colour with or without `#`, in three or six digits; empty if invalid."""
     found = _HEX.fullmatch(color)
     if not found:
         return ""
@@ -143,16 +145,16 @@ DEFAULT_THEME = Theme(
 
 
 class ThemeRegistry:
-    """Whoever registered a name last has it, and when he takes it back, the one before him."""
+    """The last registration of a name wins; when it is removed, the previous one applies."""
 
     def __init__(self) -> None:
         self._themes: dict[str, list[tuple[object, Theme]]] = {}
         self._brought: Mapping[str, Theme] = {DEFAULT: DEFAULT_THEME}
         self.changed: Callable[[], None] = lambda: None
-        """Called when a theme has come or gone: it may be the one that is shown."""
+        """Called when a theme is added or removed: it may be the current one."""
 
     def bring_along(self, themes: Mapping[str, Theme]) -> None:
-        """The face's own, with a `default` among them. One that is registered goes before them."""
+        """The front end's themes, including `default`. Registered ones take precedence."""
         self._brought = themes
 
     def register(self, name: str, theme: Theme, owner: object = None) -> None:
@@ -186,7 +188,7 @@ class ThemeRegistry:
         return self._themes[name][-1][1] if name in self._themes else self._brought[name]
 
     def resolved(self, name: str, *, dark: bool) -> ThemeColors:
-        """The colours as they are seen. A theme that is gone is the default one."""
+        """The resolved colours. A removed theme falls back to the default."""
         shown = name if name in self else DEFAULT
         theme, side = self[shown], "dark" if dark else "light"
         colors = {

@@ -1,4 +1,4 @@
-"""What extensions show and ask, as data: what they give, and what faces get of it."""
+"""Widgets, overlays and dialogs as data: what extensions pass, and what front ends receive."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Literal
 import msgspec
 
 Placement = Literal["above", "below"]
-"""Of a widget: above or below the line where people type."""
+"""Where a widget is: above or below the editor."""
 
 
 Anchor = Literal["center", "top", "bottom"]
 
 
 RenderFunction = Callable[[int], str | Awaitable[str | None] | None]
-"""The lines at a width. An empty text hides it; None leaves it to the text or the Markdown."""
+"""Returns the lines at a width. An empty string hides it; None falls back to the text or Markdown."""
 
 
 MAX_HZ = 30.0
@@ -25,13 +25,13 @@ MAX_HZ = 30.0
 
 
 class Content(msgspec.Struct, frozen=True):
-    """A text, Markdown, or a function that is asked for the lines at a width, which goes first."""
+    """A text, Markdown, or a render function, which takes precedence."""
 
     text: str = ""
     markdown: str = ""
     render: RenderFunction | None = None
     hz: float = 0
-    """How often the function is asked in a second, 1 to 30; with 0, once for each width."""
+    """How often the function is called per second, 1 to 30; with 0, once for each width."""
 
 
 class Style(msgspec.Struct, frozen=True):
@@ -41,18 +41,18 @@ class Style(msgspec.Struct, frozen=True):
 
 
 class Widget(msgspec.Struct, frozen=True):
-    """Something that stays in sight. One with the same id takes its place."""
+    """A persistent display. One with the same id replaces it."""
 
     id: str
     content: Content | str
     placement: Placement = "above"
     style: Style = Style()
     priority: int = 0
-    """The lower ones come first, and of equal ones the older."""
+    """Lower values come first; for equal ones, the older."""
 
 
 class Visibility(msgspec.Struct, frozen=True):
-    """Parts of a face that are not to be seen."""
+    """Parts of the front end to hide."""
 
     hide_startup: bool = False
     hide_status: bool = False
@@ -66,7 +66,7 @@ class OverlayStyle(msgspec.Struct, frozen=True):
 
 
 class Overlay(msgspec.Struct, frozen=True):
-    """A window over everything else, with actions to choose from."""
+    """A modal window, with actions to choose from."""
 
     title: str = ""
     content: Content | str = ""
@@ -105,7 +105,7 @@ class MultiSelectResult(msgspec.Struct, frozen=True):
 
 
 class OverlayResult(msgspec.Struct, frozen=True):
-    """Without actions, closing it is no cancelling: then the action is empty and the index -1."""
+    """Without actions, closing it does not count as cancelling: the action is empty and the index -1."""
 
     action: str = ""
     index: int = -1
@@ -116,14 +116,14 @@ class OverlayResult(msgspec.Struct, frozen=True):
 
 
 class Rendering(msgspec.Struct, frozen=True):
-    """Ask `host.render(session, id, width)`, at most `hz` times a second."""
+    """Ask `host.ui.render(session, id, width)`, at most `hz` times a second."""
 
     id: str
     hz: float = 0
 
 
 class BarView(msgspec.Struct, frozen=True, kw_only=True):
-    """`header` and `footer`: one of each, and who came last has it."""
+    """`header` and `footer`: one of each; the last one wins."""
 
     extension: str
     text: str = ""
@@ -133,7 +133,7 @@ class BarView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WidgetView(BarView, frozen=True, kw_only=True):
-    """`widget:EXTENSION/ID`. They stand in the order of `priority`, then of `order`."""
+    """`widget:EXTENSION/ID`. Sorted by `priority`, then by `order`."""
 
     placement: Placement = "above"
     priority: int = 0
@@ -141,7 +141,7 @@ class WidgetView(BarView, frozen=True, kw_only=True):
 
 
 class StatusView(msgspec.Struct, frozen=True, kw_only=True):
-    """`status:EXTENSION/KEY`: a few words in the line at the bottom, in the same order as widgets."""
+    """`status:EXTENSION/KEY`: a short text in the status line, sorted like widgets."""
 
     extension: str
     text: str
@@ -150,7 +150,7 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ThemeView(msgspec.Struct, frozen=True, kw_only=True):
-    """`theme`: its name, and its colours by their slots, for light and dark."""
+    """`theme`: its name, and its colours by slot, for light and dark."""
 
     extension: str
     name: str
@@ -182,7 +182,7 @@ class MultiSelectDialog(msgspec.Struct, frozen=True, tag_field="dialog", tag="mu
 
     options: tuple[str, ...]
     selected: tuple[int, ...]
-    """Those that are marked when it opens."""
+    """The preselected options."""
 
 
 class OverlayDialog(msgspec.Struct, frozen=True, tag_field="dialog", tag="overlay"):
@@ -203,7 +203,7 @@ Dialog = SelectDialog | ConfirmDialog | InputDialog | MultiSelectDialog | Overla
 
 
 def dialog_of(details: dict[str, Any] | None) -> Dialog | None:
-    """How an extension's question is drawn; None for a question that says nothing of it."""
+    """How to render an extension's question; None for any other question."""
     if not details or "dialog" not in details:
         return None
     made: Dialog = msgspec.convert(details, Dialog)
@@ -211,13 +211,13 @@ def dialog_of(details: dict[str, Any] | None) -> Dialog | None:
 
 
 def overlay_extent(dialog: OverlayDialog, columns: int, rows: int) -> tuple[int, int]:
-    """Its width, and the most rows it takes, in a terminal of this size."""
+    """Its width and maximum height in a terminal of this size."""
     width = max(30, dialog.width or columns * 60 // 100)
     return max(1, min(width, columns - 4)), max(1, min(dialog.max_height or rows * 80 // 100, rows))
 
 
 def as_data(value: msgspec.Struct) -> Any:
-    """As it is read from the log or a stream: lists, not tuples. Raises what encoding raises."""
+    """As read from the log or a stream: lists, not tuples. Raises what encoding raises."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 

@@ -1,4 +1,4 @@
-"""The side of the host that faces use: what is shown, and guarded calls of what extensions draw with."""
+"""What front ends call on the host: the values on display, renderers, the editor and keys."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from copy import deepcopy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ostler.extensions.executor import ExtensionError, call_within, wants_context
-from ostler.extensions.extension import Command, Shortcut, ToolRenderer
+from ostler.core.lazy import load
+from ostler.extensions.executor import ExtensionError
+from ostler.extensions.extension import Shortcut, ToolRenderer
 from ostler.extensions.extension_session import TerminalResized
-from ostler.extensions.ui.front_end import is_reserved, normalised_key
+from ostler.extensions.ui.front_end import PASS, EditorStack, KeyAction, is_reserved, normalised_key
 from ostler.sessions.lease import hold_lease, renew_lease
 
 if TYPE_CHECKING:
     from ostler.extensions.extension import Extension
-    from ostler.extensions.extension_session import ExtensionSession
-    from ostler.extensions.ui.front_end import EditorStack, KeyAction
+    from ostler.extensions.host import ExtensionHost
     from ostler.extensions.ui.themes import ThemeRegistry
 
 
@@ -24,155 +24,148 @@ COMMAND_SECONDS = 600.0
 
 
 class UIHost:
-    """None of this raises what an extension raises: that is reported, once where it is asked for again and
-    again, and the face goes on with its own way."""
+    """`host.ui`. It reports an extension's exceptions and raises none: the front end uses its default."""
 
-    sessions: dict[str, ExtensionSession]
-
-    @property
-    def loaded(self) -> list[Extension]:
-        raise NotImplementedError
-
-    def command_named(self, name: str) -> tuple[Extension, Command] | None:
-        raise NotImplementedError
+    def __init__(self, host: ExtensionHost) -> None:
+        self._host = host
+        self.editors = EditorStack()
 
     @cached_property
     def themes(self) -> ThemeRegistry:
-        """A face adds its own with `register`."""
-        from ostler.extensions.ui.themes import ThemeRegistry
-
-        return ThemeRegistry()
-
-    @cached_property
-    def editors(self) -> EditorStack:
-        from ostler.extensions.ui.front_end import EditorStack
-
-        return EditorStack()
+        """A front end adds its own with `register`."""
+        registry: ThemeRegistry = load("ostler.extensions.ui.themes:ThemeRegistry")()
+        return registry
 
     def live_values(self, session: str) -> dict[str, Any]:
-        """What is shown in a session now, by name: for a face that begins to follow it."""
-        attending = self.sessions.get(session)
-        return attending.board.values() if attending else {}
+        """The current live values of a session by name, for a front end that starts to follow it."""
+        extension_session = self._host.sessions.get(session)
+        return extension_session.board.values() if extension_session else {}
 
     def resized(self, width: int, height: int) -> None:
-        """The face's terminal has this size now."""
-        for attending in self.sessions.values():
-            attending.notify(TerminalResized(width, height))
+        """Reports a new size of the front end's terminal."""
+        for extension_session in self._host.sessions.values():
+            extension_session.notify(TerminalResized(width, height))
 
     # --- lines ----------------------------------------------------------------------------------------
 
     async def render(self, session: str, id: str, width: int) -> str | None:
-        """Of a live value or an overlay with `render`: empty to hide it, None to draw its text instead."""
-        attending = self.sessions.get(session)
-        return await attending.painter.lines(id, width) if attending else None
+        """Renders a live value or an overlay: empty to hide it, None to use its text."""
+        extension_session = self._host.sessions.get(session)
+        return await extension_session.painter.lines(id, width) if extension_session else None
 
     def tool_renderer(self, tool: str) -> ToolRenderer | None:
-        """How calls of a tool are shown: who registered last decides."""
+        """The renderer of a tool's calls: the last registration wins."""
         found = self._renderer_of(tool)
         return found[1] if found else None
 
     async def tool_header(
         self, session: str, tool: str, arguments: Mapping[str, Any], width: int
     ) -> str | None:
-        """What stands over a call; None where the face has to draw it."""
-        found, attending = self._renderer_of(tool), self.sessions.get(session)
-        if attending is None or found is None or found[1].header is None:
+        """The header of a call; None for the front end's default."""
+        found, extension_session = self._renderer_of(tool), self._host.sessions.get(session)
+        if extension_session is None or found is None or found[1].header is None:
             return None
         what = f"the header of {tool}"
         return (
-            await attending.painter.ask(found[0], what, found[1].header, deepcopy(dict(arguments)), width)
+            await extension_session.painter.ask(
+                found[0], what, found[1].header, deepcopy(dict(arguments)), width
+            )
             or None
         )
 
     async def tool_body(self, session: str, tool: str, result: str, failed: bool, width: int) -> str | None:
-        """What came of a call; None where the face has to draw it."""
-        found, attending = self._renderer_of(tool), self.sessions.get(session)
-        if attending is None or found is None or found[1].body is None:
+        """The rendered result of a call; None for the front end's default."""
+        found, extension_session = self._renderer_of(tool), self._host.sessions.get(session)
+        if extension_session is None or found is None or found[1].body is None:
             return None
         what = f"the body of {tool}"
-        return await attending.painter.ask(found[0], what, found[1].body, result, failed, width) or None
+        return (
+            await extension_session.painter.ask(found[0], what, found[1].body, result, failed, width) or None
+        )
 
     def _renderer_of(self, tool: str) -> tuple[Extension, ToolRenderer] | None:
-        for extension in reversed(self.loaded):
+        for extension in reversed(self._host.loaded):
             if tool in extension.registered.tool_renderers:
                 return extension, extension.registered.tool_renderers[tool]
         return None
 
     async def render_message(self, session: str, name: str, text: str, width: int) -> str | None:
-        """By the renderer of that name; None if there is none, or it fails."""
-        attending = self.sessions.get(session)
-        for extension in reversed(self.loaded):
+        """The text rendered by the renderer of that name; None if there is none, or it fails."""
+        extension_session = self._host.sessions.get(session)
+        for extension in reversed(self._host.loaded):
             renderer = extension.registered.message_renderers.get(name)
-            if attending and renderer:
+            if extension_session and renderer:
                 what = f"the renderer {name}"
-                return await attending.painter.ask(extension, what, renderer.function, text, width)
+                return await extension_session.painter.ask(extension, what, renderer.function, text, width)
         return None
 
     # --- keys -----------------------------------------------------------------------------------------
 
     async def completions(self, session: str, command: str, typed: str) -> list[str]:
-        """What may stand behind a command, after what was typed there: nothing, if nobody says."""
-        attending = self.sessions.get(session)
-        found = self.command_named(command)
-        if attending is None or found is None or (complete := found[1].complete) is None:
+        """Completions for a command's arguments, by what was typed so far."""
+        extension_session = self._host.sessions.get(session)
+        found = self._host.command_named(command)
+        if extension_session is None or found is None or (complete := found[1].complete) is None:
             return []
         extension = found[0]
-        arguments = (typed, attending.channels[extension.name].context)[: wants_context(complete)]
+        context = extension_session.channels[extension.name].context
         what = f"completing /{found[1].name}"
-        made = await attending.painter.guarded(extension, what, complete, *arguments)
+        made = await extension_session.painter.guarded(
+            extension, what, complete.function, *complete.take(typed, context)
+        )
         if made is None or isinstance(made, list | tuple):
             return [str(one) for one in made or ()]
-        await attending.painter.report(extension, what, f"it made {made!r:.60}, which is no list of texts")
+        await extension_session.painter.report(
+            extension, what, f"it returned {made!r:.60}, not a list of strings"
+        )
         return []
 
     async def editor_key(self, key: str, text: str) -> KeyAction:
-        """What becomes of a key, and what was typed before it: the face's own way, if nobody says."""
-        from ostler.extensions.ui.front_end import PASS, KeyAction
-
+        """What to do with a key, given the typed text: the front end's default, if no extension decides."""
         present = self.editors.present()
         if present is None or (handle := present[1].handle_key) is None:
             return PASS
         context = present[0]
-        painter = context.attending.painter
+        painter = context.extension_session.painter
         action = await painter.guarded(context.extension, "handle_key", handle, key, text)
         if action is None or isinstance(action, KeyAction):
             return action or PASS
-        await painter.report(context.extension, "handle_key", f"it decided {action!r:.60}, no KeyAction")
+        await painter.report(context.extension, "handle_key", f"it returned {action!r:.60}, not a KeyAction")
         return PASS
 
     async def editor_lines(self, width: int, default: str) -> str:
-        """How the line where people type is drawn."""
+        """The rendered editor."""
         present = self.editors.present()
         if present is None or (render := present[1].render) is None:
             return default
         context = present[0]
-        made = await context.attending.painter.ask(
+        made = await context.extension_session.painter.ask(
             context.extension, "the editor's render", render, width, default
         )
         return default if made is None else made
 
     def panel_key(self, session: str, panel: str, key: str, text: str = "") -> bool:
-        """A key for a panel, by the name of its live value; False if no such panel is open."""
+        """Sends a key to a panel, named by its live value; False if it is not open."""
         name, _, id = panel.removeprefix("panel:").partition("/")
-        return any(one.panel_key(session, id, key, text) for one in self.loaded if one.name == name)
+        return any(one.panel_key(session, id, key, text) for one in self._host.loaded if one.name == name)
 
     def shortcuts(self) -> dict[str, tuple[Extension, Shortcut]]:
-        """By key; who registered last has it."""
+        """Shortcuts by key; the last registration wins."""
         return {
             key: (extension, shortcut)
-            for extension in self.loaded
+            for extension in self._host.loaded
             for key, shortcut in extension.registered.shortcuts.items()
         }
 
     def shortcut_notices(self) -> list[str]:
-        """What a person should know of the keys that are taken."""
+        """Notices for the user about conflicting keys."""
         notices: list[str] = []
         owners: dict[str, str] = {}
-        for extension in self.loaded:
+        for extension in self._host.loaded:
             for key, shortcut in extension.registered.shortcuts.items():
                 what = f"the extension {extension.name} takes {key}"
                 if is_reserved(key):
-                    notices.append(f"{what}, which faces use themselves")
+                    notices.append(f"{what}, which front ends use themselves")
                 if shortcut.is_repeated:
                     notices.append(f"{what} twice: the last one counts")
                 if key in owners:
@@ -181,24 +174,24 @@ class UIHost:
         return notices
 
     async def shortcut(self, session: str, *keys: str) -> bool:
-        """Does what an extension wants at a key; False if nobody wants anything. It may ask people.
+        """Runs the shortcut of a key; False if there is none. The handler may ask the user.
 
-        A face names the text that was typed before the stroke: `host.shortcut(session, "A", "shift+a")`.
+        Pass the typed character before the key's name: `host.ui.shortcut(session, "A", "shift+a")`.
         """
-        wanted, attending = self.shortcuts(), self.sessions.get(session)
+        wanted, extension_session = self.shortcuts(), self._host.sessions.get(session)
         found = next((wanted[key] for key in map(normalised_key, keys) if key in wanted), None)
-        if found is None or attending is None:
+        if found is None or extension_session is None:
             return False
         extension, shortcut = found
-        arguments = (attending.channels[extension.name].context,)[: wants_context(shortcut.function)]
-        journal = attending.session.journal
-        if not attending.session.is_running:
+        context = extension_session.channels[extension.name].context
+        journal = extension_session.session.journal
+        if not extension_session.session.is_running:
             await hold_lease(journal)
         try:
             async with renew_lease(journal):
-                await call_within(COMMAND_SECONDS, extension.worker, shortcut.function, *arguments)
+                await shortcut.handler.call(extension.worker, context, seconds=COMMAND_SECONDS)
         except ExtensionError as failure:
-            attending.report(extension, f"the shortcut {shortcut.key}", str(failure))
+            extension_session.report(extension, f"the shortcut {shortcut.key}", str(failure))
         finally:
-            await attending.commit()
+            await extension_session.commit()
         return True

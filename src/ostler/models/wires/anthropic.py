@@ -1,5 +1,4 @@
-"""The Messages wire: Anthropic's own models, and whatever else speaks it."""
-# MERGED: Messages as the Messages wire spells them, each as one piece of JSON.
+"""The Messages wire: requests to Anthropic's models and compatible servers."""
 
 from __future__ import annotations
 
@@ -10,9 +9,7 @@ from typing import Any
 import msgspec
 
 from ostler.core.model import ModelRequest, ToolOffer
-from ostler.models.catalogue import ModelProfile
 from ostler.models.families import claude_family, claude_levels, limits_for, nearest
-from ostler.models.transport import Transport
 from ostler.models.wires.anthropic_stream import WIRE, AnthropicDecoder
 from ostler.models.wires.encoder import (
     closed,
@@ -170,26 +167,18 @@ earlier breakpoint only a few blocks back, and one step may have added more than
 class AnthropicModel(WireModel):
     """A model behind the Messages wire."""
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str = "https://api.anthropic.com",
-        api_key: str = "",
-        transport: Transport | None = None,
-        settings: ModelProfile | None = None,
-        provider: str = "anthropic",
-    ) -> None:
-        super().__init__(
-            model,
-            url=f"{base_url.rstrip('/').removesuffix('/v1')}/v1/messages",
-            headers={"anthropic-version": API_VERSION} | ({"x-api-key": api_key} if api_key else {}),
-            secret=api_key,
-            provider=provider,
-            transport=transport,
-            settings=settings,
-        )
-        self._family = claude_family(model)
+    PROVIDER = "anthropic"
+    BASE_URL = "https://api.anthropic.com"
+    KEY_HEADER = "x-api-key"
+
+    def url(self) -> str:
+        return f"{self._base_url.removesuffix('/v1')}/v1/messages"
+
+    def headers(self) -> dict[str, str]:
+        return {"anthropic-version": API_VERSION} | super().headers()
+
+    def _configure(self) -> None:
+        self._family = claude_family(self._model)
         levels = claude_levels(self._family)
         self._levels = levels.available(self._settings.reasoning_levels, self._settings.reasons)
 
@@ -240,7 +229,7 @@ class AnthropicModel(WireModel):
                 left -= 1
         return [message for message in messages if message]
 
-    def _taken(self, request: ModelRequest) -> RequestSupport:
+    def _support(self, request: ModelRequest) -> RequestSupport:
         level, asked = nearest(request.reasoning, self._levels), self._output_limit(request)
         output = self._limits(request)["max_tokens"]
         return RequestSupport(

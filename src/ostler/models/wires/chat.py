@@ -1,20 +1,19 @@
-"""The Chat Completions wire: OpenAI, and most servers of open models."""
-# MERGED: Messages as the Chat Completions wire spells them, each as a piece of JSON.
+"""The Chat Completions wire: requests to OpenAI, and to most servers of open models."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from ostler.core.model import ModelRequest, ToolOffer
-from ostler.models.catalogue import ModelProfile
 from ostler.models.families import nearest
-from ostler.models.transport import Transport
 from ostler.models.wires.chat_dialects import ChatDialect
+from ostler.models.wires.chat_stream import WIRE, ChatDecoder
 from ostler.models.wires.encoder import (
+    is_strict,
     placeholder,
     refused_by_vendor,
     sendable_arguments,
@@ -22,16 +21,8 @@ from ostler.models.wires.encoder import (
     sendable_name,
     text_of_file,
 )
-from ostler.models.wires.wire_model import WireModel, key_headers
+from ostler.models.wires.wire_model import RequestSupport, WireModel
 from ostler.schema.messages import Block, File, Image, Message, Reasoning, Text, ToolCall, ToolResult, text_of
-
-if TYPE_CHECKING:
-    from ostler.models.wires.chat_stream import ChatDecoder
-    from ostler.models.wires.wire_model import RequestSupport
-
-
-WIRE = "chat"
-
 
 _encode = msgspec.json.Encoder().encode
 
@@ -190,36 +181,23 @@ def _file_part(file: File) -> dict[str, Any]:
 class ChatModel(WireModel):
     """A model behind the Chat Completions wire."""
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str = "https://api.openai.com/v1",
-        api_key: str = "",
-        key_header: str = "authorization",
-        transport: Transport | None = None,
-        settings: ModelProfile | None = None,
-        provider: str = "openai",
-        dialect: ChatDialect | None = None,
-    ) -> None:
-        super().__init__(
-            model,
-            url=f"{base_url.rstrip('/')}/chat/completions",
-            headers=key_headers(api_key, key_header),
-            secret=api_key,
-            provider=provider,
-            transport=transport,
-            settings=settings,
-        )
-        self._dialect = dialect = dialect or ChatDialect()
-        knob = dialect.knob(model)
-        self._levels = knob.levels.available(self._settings.reasoning_levels, self._settings.reasons)
-        self._unasked = {} if self._settings.reasons is False else knob.unasked
+    def __init__(self, model: str, *, dialect: ChatDialect | None = None, **options: Any) -> None:
+        self._dialect = dialect or ChatDialect()
+        super().__init__(model, **options)
+
+    def url(self) -> str:
+        return f"{self._base_url}/chat/completions"
+
+    def _configure(self) -> None:
+        dialect, model = self._dialect, self._model
+        control = dialect.knob(model)
+        self._levels = control.levels.available(self._settings.reasoning_levels, self._settings.reasons)
+        self._unasked = {} if self._settings.reasons is False else control.unasked
         self._takes_schema = re.search(dialect.schemas, model) is not None
         if not self._settings.input:
             self._sees_images = re.search(dialect.seeing, model) is not None
         self._reads_files = self._reads_files or dialect.pdf == "always"
-        self._encode_message = MessageEncoder(provider, dialect)
+        self._encode_message = MessageEncoder(self._provider, dialect)
 
     def _body(self, request: ModelRequest) -> bytes:
         parts = [_encode(self._head(request))[:-1]]
@@ -245,8 +223,6 @@ class ChatModel(WireModel):
             head["tool_choice"] = choice
         schema = request.answer_schema
         if schema is not None and self._takes_schema:
-            from ostler.models.wires.encoder import is_strict
-
             answer = {"name": "answer", "schema": schema, "strict": is_strict(schema)}
             head["response_format"] = {"type": "json_schema", "json_schema": answer}
         return head
@@ -269,8 +245,6 @@ class ChatModel(WireModel):
         return {"type": "function", "function": {"name": choice}}
 
     def _decoder(self, request: ModelRequest) -> ChatDecoder:
-        from ostler.models.wires.chat_stream import ChatDecoder
-
         return ChatDecoder(request, self._provider, self._model, self._settings.prices)
 
     def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
@@ -279,9 +253,7 @@ class ChatModel(WireModel):
     def _refused(self, block: Block) -> str:
         return refused_by_vendor(block, pdf=self._dialect.pdf != "never")
 
-    def _taken(self, request: ModelRequest) -> RequestSupport:
-        from ostler.models.wires.wire_model import RequestSupport
-
+    def _support(self, request: ModelRequest) -> RequestSupport:
         choice, level = self._tool_choice(request), nearest(request.reasoning, self._levels)
         made: Literal["as_asked", "any", "free"] = "as_asked"
         if choice is None and request.tools and request.tool_choice != "auto":

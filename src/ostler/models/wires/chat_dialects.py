@@ -1,5 +1,4 @@
-"""In what the servers of the Chat Completions wire differ."""
-# MERGED: The dialects of the Chat Completions wire, by provider. Others speak it as it is written.
+"""How providers of the Chat Completions wire differ from each other."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The Chat Completions wire's stream, decoded."""
-# MERGED: Tool calls of the Chat Completions wire, put together from their deltas.
-# MERGED: A call is meant to have an index and to bring its id and name with its first delta. Servers leave
-# MERGED: out the index, or give every call the same; leave out the id, or give it later; repeat the name;
-# MERGED: send a call whole.
+"""Decodes the stream of the Chat Completions wire.
+
+A tool call should have an index, and its id and name in its first delta. Servers omit the index or repeat one
+for all calls; omit the id or send it later; repeat the name; send a call in one piece. All of these are
+accepted.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +15,11 @@ from ostler.core.model import ModelRequest
 from ostler.models.catalogue import Prices
 from ostler.models.sse import Frame
 from ostler.models.vendor_errors import error_in_stream
-from ostler.models.wires.chat import WIRE
 from ostler.models.wires.decoder import AnswerBuilder, AnswerDecoder, OpenBlock
 from ostler.schema.messages import Opaque, StopReason
 from ostler.schema.usage import Usage
+
+WIRE = "chat"
 
 
 class FunctionDelta(msgspec.Struct, gc=False):
@@ -91,10 +93,10 @@ class OpenCalls:
             known = [call for call in self._calls if delta.id and call.offered == delta.id]
             call = known[-1] if known else self._calls[-1]
         else:
-            found = [call for call in self._calls if call.index == delta.index]
-            if not found:
+            same_index = [call for call in self._calls if call.index == delta.index]
+            if not same_index:
                 return None
-            call = found[-1]
+            call = same_index[-1]
         if not function.name or not call.name:
             return call
         if delta.id and call.offered:

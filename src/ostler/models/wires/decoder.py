@@ -1,5 +1,4 @@
-"""One answer while it arrives: the frame that the decoders of all wires share."""
-# MERGED: Tool-call ids, unique in a session whatever its vendors send.
+"""What the decoders of all wires share: `AnswerBuilder`, `AnswerDecoder`, and unique tool call ids."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What every vendor takes back of a call or a file, however it came to stand in the transcript."""
-# MERGED: The schema of an answer, as vendors take it: each knows only a part of JSON Schema.
+"""What the requests of all wires share: ids, names, arguments, files, and subsets of JSON Schema."""
 
 from __future__ import annotations
 
@@ -58,8 +57,8 @@ def text_of_file(file: File) -> str | None:
 def refused_by_vendor(block: Block, *, images: bool = True, pdf: bool = True) -> str:
     """What a block is, where a vendor that takes `images` and `pdf` refuses it; else nothing."""
     if isinstance(block, Image):
-        shown = images and (bool(block.url) or block.media_type in IMAGE_TYPES)
-        return "" if shown else f"an image of type {block.media_type}"
+        is_visible = images and (bool(block.url) or block.media_type in IMAGE_TYPES)
+        return "" if is_visible else f"an image of type {block.media_type}"
     if not isinstance(block, File) or block.url or (pdf and block.media_type == "application/pdf"):
         return ""
     return "" if text_of_file(block) is not None else f"the file {block.name!r} of type {block.media_type}"
@@ -157,30 +156,30 @@ def closed(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     rest = dict(schema)
-    kept: Schema = {}
+    result: Schema = {}
     if "$defs" in rest:
-        kept["$defs"] = {name: closed(inner) for name, inner in rest.pop("$defs").items()}
+        result["$defs"] = {name: closed(inner) for name, inner in rest.pop("$defs").items()}
     if "$ref" in rest:
-        return kept | {"$ref": rest["$ref"]}
+        return result | {"$ref": rest["$ref"]}
     for word, spelled in (("anyOf", "anyOf"), ("oneOf", "anyOf"), ("allOf", "allOf")):
-        if word in rest and not kept.keys() & {"anyOf", "allOf"}:
-            kept[spelled] = [closed(inner) for inner in rest.pop(word)]
+        if word in rest and not result.keys() & {"anyOf", "allOf"}:
+            result[spelled] = [closed(inner) for inner in rest.pop(word)]
             rest.pop("type", None)
     kind = rest.pop("type", None)
     if kind is not None and not rest.keys() & {"enum", "const"}:
-        kept["type"] = kind
+        result["type"] = kind
     if kind == "object":
-        kept["properties"] = {name: closed(inner) for name, inner in rest.pop("properties", {}).items()}
-        kept["additionalProperties"] = False
+        result["properties"] = {name: closed(inner) for name, inner in rest.pop("properties", {}).items()}
+        result["additionalProperties"] = False
         rest.pop("additionalProperties", None)
     if isinstance(rest.get("items"), dict):
-        kept["items"] = closed(rest.pop("items"))
+        result["items"] = closed(rest.pop("items"))
     if rest.get("format") in _CLOSED_FORMATS:
-        kept["format"] = rest.pop("format")
+        result["format"] = rest.pop("format")
     if rest.get("minItems") in (0, 1):
-        kept["minItems"] = rest.pop("minItems")
-    kept |= {word: rest.pop(word) for word in _CLOSED_WORDS if word in rest}
+        result["minItems"] = rest.pop("minItems")
+    result |= {word: rest.pop(word) for word in _CLOSED_WORDS if word in rest}
     if rest:
-        told = "{" + ", ".join(f"{word}: {value}" for word, value in rest.items()) + "}"
-        kept["description"] = f"{kept['description']}\n\n{told}" if "description" in kept else told
-    return kept
+        text = "{" + ", ".join(f"{word}: {value}" for word, value in rest.items()) + "}"
+        result["description"] = f"{result['description']}\n\n{text}" if "description" in result else text
+    return result

@@ -1,5 +1,4 @@
-"""The Gemini wire: Google's models, asked through `streamGenerateContent`."""
-# MERGED: Messages as the Gemini wire spells them, each as a piece of JSON.
+"""The Gemini wire: requests to Google's models through `streamGenerateContent`."""
 
 from __future__ import annotations
 
@@ -11,9 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from ostler.core.model import ModelRequest, ToolOffer
-from ostler.models.catalogue import ModelProfile
 from ostler.models.families import gemini_family, nearest, thinking_for
-from ostler.models.transport import Transport
 from ostler.models.wires.encoder import (
     placeholder,
     refused_by_vendor,
@@ -73,8 +70,8 @@ def message_encoder(strict: bool) -> Callable[[Message], bytes]:
 def not_shown(block: Block) -> str:
     """What the block is, where the vendor cannot be shown it; else nothing."""
     if isinstance(block, Image):
-        shown = block.url or block.media_type in _IMAGE_TYPES
-        return "" if shown else f"an image of type {block.media_type}"
+        is_visible = block.url or block.media_type in _IMAGE_TYPES
+        return "" if is_visible else f"an image of type {block.media_type}"
     if isinstance(block, File) and block.media_type.startswith(("audio/", "video/")):
         return ""
     return refused_by_vendor(block)
@@ -205,26 +202,15 @@ def _results(message: Message, strict: bool) -> list[dict[str, Any]]:
 class GeminiModel(WireModel):
     """A model behind the Gemini wire."""
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str = "https://generativelanguage.googleapis.com",
-        api_key: str = "",
-        transport: Transport | None = None,
-        settings: ModelProfile | None = None,
-        provider: str = "google",
-    ) -> None:
-        super().__init__(
-            model,
-            url=_address(base_url.rstrip("/"), model),
-            headers={"x-goog-api-key": api_key} if api_key else {},
-            secret=api_key,
-            provider=provider,
-            transport=transport,
-            settings=settings,
-        )
-        self._family = gemini_family(model)
+    PROVIDER = "google"
+    BASE_URL = "https://generativelanguage.googleapis.com"
+    KEY_HEADER = "x-goog-api-key"
+
+    def url(self) -> str:
+        return _address(self._base_url, self._model)
+
+    def _configure(self) -> None:
+        self._family = gemini_family(self._model)
         self._levels = self._family.levels.available(self._settings.reasoning_levels, self._settings.reasons)
         self._encoding = f"{WIRE}/strict" if self._family.strict else WIRE
         self._encode_message = message_encoder(self._family.strict)
@@ -252,7 +238,7 @@ class GeminiModel(WireModel):
     def _refused(self, block: Block) -> str:
         return not_shown(block)
 
-    def _taken(self, request: ModelRequest) -> RequestSupport:
+    def _support(self, request: ModelRequest) -> RequestSupport:
         level = nearest(request.reasoning, self._levels)
         return RequestSupport(level=level, schema=self._takes_schema(request))
 

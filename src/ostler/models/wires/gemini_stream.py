@@ -161,8 +161,8 @@ class GeminiDecoder(AnswerDecoder):
             raise error_in_stream(self._provider, chunk.error, request_id=self.request_id)
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
             self._stop_reason = "refusal"
-            said = chunk.prompt_feedback.block_reason_message
-            self._warn(f"{self._provider} refused the prompt", chunk.prompt_feedback.block_reason, said)
+            detail = chunk.prompt_feedback.block_reason_message
+            self._warn(f"{self._provider} refused the prompt", chunk.prompt_feedback.block_reason, detail)
         if chunk.model_status is not None and chunk.model_status.message:
             self._warn(chunk.model_status.message)
 
@@ -214,16 +214,16 @@ class GeminiDecoder(AnswerDecoder):
         if source.uri:
             self._answer.cite(source.uri, source.title or "")
 
-    def _stop(self, reason: str, said: str | None) -> None:
+    def _stop(self, reason: str, detail: str | None) -> None:
         if reason in _UNUSABLE:
-            words = f"{reason}: {said}" if said else reason
+            words = f"{reason}: {detail}" if detail else reason
             raise self._broken(f"is unusable, by its own word ({words})")
         self._stop_reason = _STOP_REASONS.get(reason, "other")
         if self._stop_reason in ("refusal", "other"):
-            self._warn(f"{self._provider} stopped the answer", reason, said)
+            self._warn(f"{self._provider} stopped the answer", reason, detail)
 
-    def _warn(self, text: str, reason: str = "", said: str | None = None) -> None:
-        text = f"{text} ({reason}: {said})" if said else f"{text} ({reason})" if reason else text
+    def _warn(self, text: str, reason: str = "", detail: str | None = None) -> None:
+        text = f"{text} ({reason}: {detail})" if detail else f"{text} ({reason})" if reason else text
         if text not in self._warned:
             self._warned.add(text)
             self._answer.warn(text)

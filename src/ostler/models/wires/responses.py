@@ -1,6 +1,4 @@
-"""The Responses wire: OpenAI's own models, and those that Azure serves."""
-# MERGED: Messages as the Responses wire spells them: each becomes some items of the input, as a piece of
-# MERGED: JSON.
+"""The Responses wire: requests to OpenAI's models, also those that Azure serves."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from typing import Any
 import msgspec
 
 from ostler.core.model import ModelRequest, ToolOffer
-from ostler.models.catalogue import ModelProfile
 from ostler.models.families import nearest, openai_levels, reasoning_fields
-from ostler.models.transport import Transport
 from ostler.models.wires.encoder import (
     is_strict,
     placeholder,
@@ -24,7 +20,7 @@ from ostler.models.wires.encoder import (
     text_of_file,
 )
 from ostler.models.wires.responses_stream import WIRE, ResponsesDecoder
-from ostler.models.wires.wire_model import RequestSupport, WireModel, key_headers
+from ostler.models.wires.wire_model import RequestSupport, WireModel
 from ostler.schema.messages import (
     Block,
     File,
@@ -126,8 +122,8 @@ def _answer_item(block: Block, own: _Own) -> dict[str, Any] | None:
             "arguments": sendable_arguments(block.arguments),
         }
     if isinstance(block, Text):
-        said = {"role": "assistant", "content": block.text}
-        return said | own(block.opaque) if block.text else None
+        item = {"role": "assistant", "content": block.text}
+        return item | own(block.opaque) if block.text else None
     if isinstance(block, Reasoning):
         thought = own(block.opaque)
         return {"type": "reasoning", **thought} if thought else None
@@ -186,29 +182,13 @@ _LEAST_OUTPUT = 16
 class ResponsesModel(WireModel):
     """A model behind the Responses wire. See `Model` for what it promises."""
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str = "https://api.openai.com/v1",
-        api_key: str = "",
-        key_header: str = "authorization",
-        transport: Transport | None = None,
-        settings: ModelProfile | None = None,
-        provider: str = "openai",
-    ) -> None:
-        super().__init__(
-            model,
-            url=f"{base_url.rstrip('/')}/responses",
-            headers=key_headers(api_key, key_header),
-            secret=api_key,
-            provider=provider,
-            transport=transport,
-            settings=settings,
-        )
-        self._levels = openai_levels(model, self._settings)
-        self._encoding = f"{WIRE}/{provider}/{model}"
-        self._encode_message = message_encoder(provider, model)
+    def url(self) -> str:
+        return f"{self._base_url}/responses"
+
+    def _configure(self) -> None:
+        self._levels = openai_levels(self._model, self._settings)
+        self._encoding = f"{WIRE}/{self._provider}/{self._model}"
+        self._encode_message = message_encoder(self._provider, self._model)
 
     def _body(self, request: ModelRequest) -> bytes:
         parts = [_encode(self._head(request))[:-1]]
@@ -227,7 +207,7 @@ class ResponsesModel(WireModel):
     def _refused(self, block: Block) -> str:
         return not_shown(block)
 
-    def _taken(self, request: ModelRequest) -> RequestSupport:
+    def _support(self, request: ModelRequest) -> RequestSupport:
         level = nearest(request.reasoning, self._levels)
         return RequestSupport(
             level=level if level and self._levels[level] else None,

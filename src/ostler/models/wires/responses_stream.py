@@ -49,7 +49,7 @@ class _Part(msgspec.Struct, gc=False):
     annotations: list[_Annotation] | None = None
 
 
-class _Said(msgspec.Struct, gc=False):
+class _MessageItem(msgspec.Struct, gc=False):
     content: list[_Part] | None = None
     phase: str | None = None
 
@@ -114,7 +114,7 @@ _decode_annotation = msgspec.json.Decoder(_AnnotationFrame).decode
 _decode_item = msgspec.json.Decoder(_ItemFrame).decode
 
 
-_decode_said = msgspec.json.Decoder(_Said).decode
+_decode_message_item = msgspec.json.Decoder(_MessageItem).decode
 
 
 _decode_called = msgspec.json.Decoder(_Called).decode
@@ -165,8 +165,8 @@ class ResponsesDecoder(AnswerDecoder):
     def _reported(self) -> Usage | None:
         if self._usage is None:
             return None
-        told = self._usage.input_tokens_details or _InputDetails()
-        read, written = told.cached_tokens or 0, told.cache_write_tokens or 0
+        details = self._usage.input_tokens_details or _InputDetails()
+        read, written = details.cached_tokens or 0, details.cache_write_tokens or 0
         made = self._usage.output_tokens_details or _OutputDetails()
         return Usage(
             input_tokens=max(0, self._usage.input_tokens - read - written),
@@ -219,7 +219,7 @@ class ResponsesDecoder(AnswerDecoder):
     def _end_item(self, index: int, item: msgspec.Raw) -> None:
         kind = _decode_typed(item).type
         if kind == "message":
-            self._end_message(index, _decode_said(item))
+            self._end_message(index, _decode_message_item(item))
         elif kind == "function_call":
             called = _decode_called(item)
             block = self._call(index, called)
@@ -231,16 +231,16 @@ class ResponsesDecoder(AnswerDecoder):
         else:
             self._leave_out(kind)
 
-    def _end_message(self, index: int, said: _Said) -> None:
-        for place, part in enumerate(said.content or ()):
+    def _end_message(self, index: int, message_item: _MessageItem) -> None:
+        for place, part in enumerate(message_item.content or ()):
             if part.refusal:
                 self._refused = True
             text = part.text or part.refusal
             if text:
                 block = self._text(index, place)
                 self._fill(block, text)
-                if said.phase:
-                    block.opaque = self._own({"phase": said.phase})
+                if message_item.phase:
+                    block.opaque = self._own({"phase": message_item.phase})
             for annotation in part.annotations or ():
                 self._cite(annotation)
 
@@ -256,8 +256,8 @@ class ResponsesDecoder(AnswerDecoder):
             self._answer.add(block, text)
         if thought.encrypted_content and thought.id:
             # Nothing more of the item is taken back: its status and its text are refused.
-            kept = {"id": thought.id, "summary": summary, "encrypted_content": thought.encrypted_content}
-            block.opaque = self._own(kept)
+            reasoning = {"id": thought.id, "summary": summary, "encrypted_content": thought.encrypted_content}
+            block.opaque = self._own(reasoning)
 
     def _leave_out(self, kind: str) -> None:
         # The reasoning that led to an item is refused without it.

@@ -1,21 +1,19 @@
-"""A model behind a wire: what all wires do the same way with a request."""
-# MERGED: What was asked of a model that it cannot do, in the words that a person is told.
+"""`WireModel`, the base of all wires, and warnings about what a model does not support."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit
+from collections.abc import AsyncGenerator, Callable
+from typing import Literal
 
 import msgspec
 
 from ostler.core.model import ModelEvent, ModelRequest, ReasoningLevel, ToolOffer
 from ostler.core.transcript import Transcript
 from ostler.models.catalogue import ModelProfile
-from ostler.models.endpoint import gate_of
+from ostler.models.endpoint import Endpoint
 from ostler.models.families import Level
 from ostler.models.transport import Transport
+from ostler.models.wires.decoder import AnswerDecoder
 from ostler.models.wires.encoder import (
     refused_by_vendor,
     unsupported_by_model,
@@ -24,54 +22,63 @@ from ostler.models.wires.encoder import (
 )
 from ostler.schema.messages import Block, Message, ToolResult
 
-if TYPE_CHECKING:
-    from ostler.models.endpoint import Endpoint
-    from ostler.models.wires.decoder import AnswerDecoder
-
-
-def key_headers(key: str, header: str) -> dict[str, str]:
-    """The header that carries the key, if there is one: `authorization` as a bearer's, any other alone."""
-    if not key:
-        return {}
-    return {header: f"Bearer {key}" if header == "authorization" else key}
-
 
 class WireModel:
-    """See `Model` for what it promises. A wire adds `_body`, `_decoder`, `_encode_tools` and `_taken`."""
+    """The base of all wires; see `Model` for what it promises.
+
+    A wire has the vendor's `PROVIDER`, `BASE_URL` and `KEY_HEADER`, and defines `url`, `_body`, `_decoder`,
+    `_encode_tools` and `_support`; `_configure` derives what it needs from the model's name and profile.
+    """
+
+    PROVIDER = "openai"
+    BASE_URL = "https://api.openai.com/v1"
+    KEY_HEADER = "authorization"
 
     def __init__(
         self,
         model: str,
         *,
-        url: str,
-        headers: Mapping[str, str],
-        secret: str,
-        provider: str,
-        transport: Transport | None,
-        settings: ModelProfile | None,
+        base_url: str = "",
+        api_key: str = "",
+        key_header: str = "",
+        transport: Transport | None = None,
+        settings: ModelProfile | None = None,
+        provider: str = "",
     ) -> None:
-        self.name = f"{provider}/{model}"
         self._model = model
-        self._provider = provider
+        self._base_url = (base_url or self.BASE_URL).rstrip("/")
+        self._api_key = api_key
+        self._key_header = key_header or self.KEY_HEADER
+        self._provider = provider or self.PROVIDER
+        self.name = f"{self._provider}/{model}"
         self._settings = settings or ModelProfile()
         self._sees_images = not self._settings.input or "image" in self._settings.input
         # No source says which models read files, but one that takes only text reads none.
         self._reads_files = set(self._settings.input) != {"text"}
         self._tools: tuple[tuple[ToolOffer, ...], bytes] = ((), b"")
-        extra = self._settings.headers
+        self._endpoint = Endpoint(
+            self._provider,
+            self.url(),
+            self.headers(),
+            secret=api_key,
+            extra_headers=self._settings.headers,
+            transport=transport,
+        )
+        self._configure()
 
-        def endpoint() -> Endpoint:
-            from ostler.models.endpoint import Endpoint
+    def url(self) -> str:
+        """The address that requests are posted to."""
+        raise NotImplementedError
 
-            return Endpoint(provider, url, headers, secret=secret, extra_headers=extra, transport=transport)
+    def headers(self) -> dict[str, str]:
+        """The headers of every request: the key, if there is one, `authorization` as a bearer token."""
+        if not self._api_key:
+            return {}
+        prefix = "Bearer " if self._key_header == "authorization" else ""
+        return {self._key_header: f"{prefix}{self._api_key}"}
 
-        self._make_endpoint = endpoint
-        self._gate = gate_of(urlsplit(url).netloc, secret)
-        """Which the endpoint asks: what others were told of it holds for this model from now on."""
-
-    @cached_property
-    def _endpoint(self) -> Endpoint:
-        return self._make_endpoint()
+    def _configure(self) -> None:
+        pass
 
     def body(self, request: ModelRequest) -> bytes:
         """The request's bytes: the same request gives the same, and a longer transcript only adds to them."""
@@ -86,7 +93,7 @@ class WireModel:
     def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
         raise NotImplementedError
 
-    def _taken(self, request: ModelRequest) -> RequestSupport:
+    def _support(self, request: ModelRequest) -> RequestSupport:
         raise NotImplementedError
 
     def _refused(self, block: Block) -> str:
@@ -98,8 +105,7 @@ class WireModel:
         self._endpoint.prepare()
 
     async def aclose(self) -> None:
-        if "_endpoint" in vars(self):
-            await self._endpoint.aclose()
+        await self._endpoint.aclose()
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[list[ModelEvent], None]:
         decoder = self._decoder(request)
@@ -107,16 +113,16 @@ class WireModel:
         def build() -> bytes:
             if len(request.transcript) == 1 and self._settings.assumptions:
                 decoder.warn(self._settings.assumptions)
-            for sentence in self._shortfalls(request):
+            for sentence in self._unsupported(request):
                 decoder.warn(sentence)
             return self.body(request)
 
         return self._endpoint.stream(build, decoder)
 
-    def _shortfalls(self, request: ModelRequest) -> list[str]:
+    def _unsupported(self, request: ModelRequest) -> list[str]:
         """What is asked that this model cannot do, a sentence each."""
 
-        taken = self._taken(self._with_usable_tools(request))
+        taken = self._support(self._with_usable_tools(request))
         return unsupported_features(self.name, request, taken, self._settings, self._hidden)
 
     def _with_usable_tools(self, request: ModelRequest) -> ModelRequest:
@@ -126,11 +132,11 @@ class WireModel:
 
     def _with_schema_told(self, request: ModelRequest) -> ModelRequest:
         """A model that cannot be held to a schema is at least told of it."""
-        if request.answer_schema is None or self._taken(request).schema:
+        if request.answer_schema is None or self._support(request).schema:
             return request
         schema = msgspec.json.encode(request.answer_schema).decode()
-        told = f"{request.system}\n\nAnswer with nothing but JSON that fits this JSON Schema: {schema}"
-        return msgspec.structs.replace(request, system=told.strip())
+        system = f"{request.system}\n\nAnswer with nothing but JSON that fits this JSON Schema: {schema}"
+        return msgspec.structs.replace(request, system=system.strip())
 
     def _hidden(self, block: Block) -> str:
         seen = unsupported_by_model(block, images=self._sees_images, files=self._reads_files)
@@ -191,24 +197,24 @@ def unsupported_features(
     person's own message is the newest, and what concerns a block where that block is new.
     """
     transcript = request.transcript
-    said = [f"{name} is not shown {what}" for what in _hidden_blocks(transcript, hidden)]
+    warnings = [f"{name} is not shown {what}" for what in _hidden_blocks(transcript, hidden)]
     if len(transcript) and transcript[-1].role != "user":
-        return said
+        return warnings
     if request.tools and settings.tools is False:
-        said.append(f"{name} takes no tools; it is offered none")
+        warnings.append(f"{name} takes no tools; it is offered none")
     if taken.stopped:
-        said.append(f"{name} cannot reason while it is made to call a tool; it is asked not to")
+        warnings.append(f"{name} cannot reason while it is made to call a tool; it is asked not to")
     elif request.reasoning is not None:
-        said += _level(name, request.reasoning, taken.level, settings.reasons)
+        warnings += _level(name, request.reasoning, taken.level, settings.reasons)
     if taken.output_tokens:
-        said.append(f"{name} needs room to reason; its answer may have {taken.output_tokens:,} tokens")
+        warnings.append(f"{name} needs room to reason; its answer may have {taken.output_tokens:,} tokens")
     if request.answer_schema is not None and not taken.schema:
-        said.append(f"{name} cannot be held to a schema; its answer may not fit")
+        warnings.append(f"{name} cannot be held to a schema; its answer may not fit")
     if taken.choice == "any":
-        said.append(f"{name} cannot be made to call {request.tool_choice}; it is made to call any tool")
+        warnings.append(f"{name} cannot be made to call {request.tool_choice}; it is made to call any tool")
     elif taken.choice == "free":
-        said.append(f"{name} cannot be told which tool to call; it chooses for itself")
-    return said
+        warnings.append(f"{name} cannot be told which tool to call; it chooses for itself")
+    return warnings
 
 
 def _level(name: str, asked: ReasoningLevel, sent: Level | None, reasons: bool | None) -> list[str]:
@@ -226,10 +232,10 @@ def _level(name: str, asked: ReasoningLevel, sent: Level | None, reasons: bool |
 def _hidden_blocks(transcript: Transcript, hidden: Hidden) -> list[str]:
     if not len(transcript):
         return []
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for block in transcript[-1].content:
         for part in block.content if isinstance(block, ToolResult) else (block,):
             what = hidden(part)
             if what:
-                found[what] = None
-    return list(found)
+                names[what] = None
+    return list(names)

@@ -46,7 +46,7 @@ async def list_renderers(server: ServerState, session: str) -> Dresses:
     """The tools whose calls extensions want to be shown in their own way"""
     host = active_host(await server.folders.of_session(session))
     tools = sorted({tool for one in host.loaded for tool in one.registered.tool_renderers}) if host else []
-    found = [one for tool in tools if host and (one := host.tool_renderer(tool))]
+    found = [one for tool in tools if host and (one := host.ui.tool_renderer(tool))]
     return Dresses(
         [
             ToolDress(
@@ -92,7 +92,7 @@ async def render_live(server: ServerState, session: str, query: LiveQuery) -> Re
     await server.store.summary(session)
     opened = server.supervisor.get(session)
     host = active_host(opened.harness) if opened else None
-    return Rendered(await host.render(session, query.id, query.width) if host else None)
+    return Rendered(await host.ui.render(session, query.id, query.width) if host else None)
 
 
 @operations.add("GET", "/sessions/{session}/events/rendered")
@@ -107,9 +107,9 @@ async def render_fact(server: ServerState, session: str, query: FactQuery) -> Re
     if host is None:
         return Rendered(None)
     if isinstance(fact, ToolCalled):
-        return Rendered(await host.tool_header(session, fact.name, fact.arguments, query.width))
+        return Rendered(await host.ui.tool_header(session, fact.name, fact.arguments, query.width))
     result, failed = text_of(fact.content), fact.failed is not None
-    return Rendered(await host.tool_body(session, fact.name, result, failed, query.width))
+    return Rendered(await host.ui.tool_body(session, fact.name, result, failed, query.width))
 
 
 Switch = Callable[[Path, str, str], Awaitable[str]]

@@ -201,7 +201,7 @@ async def complete_arguments(
 
     Nothing where nobody says, and while the session is not open here, for the extension answers in it."""
     host = active_host(await server.folders.of_session(session))
-    return Arguments(await host.completions(session, command, query.typed) if host else [])
+    return Arguments(await host.ui.completions(session, command, query.typed) if host else [])
 
 
 class FilesQuery(msgspec.Struct, frozen=True):

@@ -1,5 +1,4 @@
-"""What a simulated agent works with: a model and hooks that do everything there is to do, by lot."""
-# MERGED: The tools of a simulated agent: they have effects, ask, print, finish later, and have children.
+"""The simulated agent: a model, hooks and tools that make random, seeded choices."""
 
 from __future__ import annotations
 

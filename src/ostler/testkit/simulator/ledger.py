@@ -1,5 +1,4 @@
-"""What really happened in a simulation, whoever died meanwhile: the logs must agree with it."""
-# MERGED: What the runs of a simulation spend with all below them, counted as their facts are committed.
+"""The ledger of a simulation: its real effects and spending, which the logs must match."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A simulated process and the store as it sees it: at a chosen operation something goes wrong."""
-# MERGED: An event loop with a virtual clock and a seeded scheduler, for simulations.
+"""A simulated process: an event loop with a virtual clock, and a store that fails at a chosen operation."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The contract of `Leases`: one writer a session, by the store's clock."""
-# MERGED: The contract of `Inbox`: requests that a session has not yet taken up.
-# MERGED: The contract of `Blobs`: bytes too large for a fact.
+"""The contracts of leases (one writer a session), inbox (pending requests) and blobs (large bytes)."""
 
 from __future__ import annotations
 

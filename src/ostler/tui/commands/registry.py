@@ -72,7 +72,7 @@ class Commands:
         conversation = self._desk.conversation
         if conversation.host is None:
             return ()
-        return await conversation.host.completions(conversation.session.id, name, typed)
+        return await conversation.host.ui.completions(conversation.session.id, name, typed)
 
     async def run(self, text: str) -> bool:
         """Whether it was a command."""

@@ -122,7 +122,7 @@ class _Looking:
         rows = [("NAME", "FROM", "STATE", "COMMANDS", "PROBLEM")]
         for one in host.extensions.values():
             commands = " ".join(f"/{name}" for name in one.registered.commands)
-            rows.append((one.name, one.origin, one.standing, commands, one.problem))
+            rows.append((one.name, one.origin, one.status, commands, one.problem))
         print_lines(self._desk, list(aligned(rows)), has_heading=True)
 
     async def reload(self, arguments: str) -> None:

@@ -130,7 +130,7 @@ _COLUMNS = 80
 
 async def printed_text(host: ExtensionHost | None, session: str) -> list[str]:
     """What extensions show, in the order of the terminal."""
-    values = host.live_values(session) if host else {}
+    values = host.ui.live_values(session) if host else {}
     said: list[str] = []
     for kind in _NAMES:
         for name, value in values.items():
@@ -143,7 +143,7 @@ async def printed_text(host: ExtensionHost | None, session: str) -> list[str]:
 
 async def _text(host: ExtensionHost, session: str, value: dict[str, Any]) -> str:
     if render := value.get("render"):
-        drawn = await host.render(session, render["id"], _COLUMNS)
+        drawn = await host.ui.render(session, render["id"], _COLUMNS)
         if drawn is not None:
             return plain(drawn)
     return plain(value.get("markdown") or value.get("text") or "")

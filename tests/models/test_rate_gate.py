@@ -12,8 +12,8 @@ import pytest
 
 from ostler.core.harness import Harness
 from ostler.core.model import ModelDone
-from ostler.models.endpoint import LONGEST_WAIT, RateGate, gate_of
 from ostler.models.factory import make_model
+from ostler.models.rate_gate import LONGEST_WAIT, RateGate, gate_of
 from ostler.schema.errors import RateLimited
 from ostler.schema.events import Warned
 from ostler.schema.messages import as_content
