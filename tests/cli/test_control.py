@@ -51,7 +51,7 @@ def test_what_cannot_be_done_is_refused_and_says_what_can(
     name, *words = command
     code, out, err = in_process(name, session, *words)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert session in err or "say what to do after -p" in err
+    assert session in err or "give a prompt after -p" in err
     assert in_process("sessions", "show", session, "--json") == before
 
 
@@ -173,7 +173,7 @@ def test_a_cut_run_cannot_be_paused_and_goes_on_where_it_began(ostler: Ostler, s
     elsewhere.mkdir()
     resumed = ostler("resume", session, *use(vendor), cwd=elsewhere)
     assert (resumed.code, resumed.out) == (0, "There.\n")
-    assert resumed.err.startswith(f"ostler: working in {ostler.work}, where the session is\n")
+    assert resumed.err.startswith(f"ostler: working in {ostler.work}, the directory of the session\n")
     assert "here.txt" in said(vendor.requests[2].json)[-1][1]
 
 
@@ -188,7 +188,7 @@ def test_a_run_does_not_take_its_permissions_from_the_log(ostler: Ostler, serve:
     session = cut_run(ostler, vendor, "--yes")
     resumed = ostler("resume", session, *use(vendor))
     assert resumed.code == 6
-    assert "the run began with --permissions full; until you say so again, it asks" in resumed.err
+    assert "the run started with --permissions full; unless you repeat that, it asks" in resumed.err
     assert not (ostler.work / "made").exists()
     assert ostler("resume", session).code == 6  # it waits for an answer, and no model is needed to say so
     assert ostler("answer", session, "yes", *use(vendor)).out == "Made.\n"

@@ -163,7 +163,7 @@ def test_a_projects_extension_is_refused_until_it_is_trusted(
 def test_a_person_at_a_terminal_is_asked_and_shown_what_would_run(ostler: Ostler, answer: str) -> None:
     file = write(ostler.work / ".ostler" / "extensions" / "greeter.py")
     ran = ostler.on_terminal("-p", "--model", "demo", "/greet you", typed=f"{answer}\n".encode())
-    assert f"ostler: this project brings the extension greeter ({file}):\n" in ran.err
+    assert f"ostler: this project has the extension greeter ({file}):\n" in ran.err
     assert "  greeter.py: 8 lines\n" in ran.err
     assert ("hello you" in ran.out) == (answer == "yes")
     assert ("left out until you look" in ran.err) == (answer == "no")

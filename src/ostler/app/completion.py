@@ -14,8 +14,14 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from ostler.core.lazy import lazy_module
+
 if TYPE_CHECKING:
+    from ostler.context import instructions, slash_commands
     from ostler.extensions.host import ExtensionHost
+else:
+    instructions = lazy_module("ostler.context.instructions")
+    slash_commands = lazy_module("ostler.context.slash_commands")
 
 
 class CommandEntry(msgspec.Struct, frozen=True):
@@ -42,16 +48,13 @@ def provided_by(host: ExtensionHost | None, taken: Collection[str] = ()) -> list
 
 def expanding_in(cwd: Path, taken: Collection[str] = ()) -> list[CommandEntry]:
     """What stands for a longer prompt: templates, then skills. Reads files: not for the event loop."""
-    from ostler.context.instructions import skills_in
-    from ostler.context.slash_commands import prompts_here
-
     templates = [
         CommandEntry(one.name, one.description, _hint(one.usage), kind="template")
-        for one in prompts_here(cwd).found.values()
+        for one in slash_commands.prompts_here(cwd).found.values()
     ]
     skills = [
         CommandEntry(f"skill:{one.name}", one.description, "…", kind="skill")
-        for one in skills_in(cwd).found.values()
+        for one in instructions.skills_in(cwd).found.values()
     ]
     return [one for one in (*templates, *skills) if one.name not in taken]
 

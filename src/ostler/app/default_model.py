@@ -17,8 +17,9 @@ from typing import Literal
 import msgspec
 
 from ostler.app.settings import Settings
+from ostler.core.lazy import lazy_module
 from ostler.models.catalogue import Catalogue, ModelInfo
-from ostler.models.credentials import places_of_key
+from ostler.models.credentials import places_of_key, write_privately
 from ostler.models.factory import for_any_model, key_search
 from ostler.models.providers import Provider, configured_providers
 from ostler.schema.errors import ConfigurationError, NoModel, how_to_install
@@ -27,7 +28,12 @@ from ostler.store.paths import expand_home, gguf_folder, server_consent_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ostler.models import local_servers, scripted, transport
     from ostler.models.local_servers import LocalServer
+else:
+    local_servers = lazy_module("ostler.models.local_servers")
+    scripted = lazy_module("ostler.models.scripted")
+    transport = lazy_module("ostler.models.transport")
 
 
 Ask = Callable[[str], bool]
@@ -84,9 +90,7 @@ class ModelProbe:
 
     @cached_property
     def servers(self) -> list[LocalServer]:
-        from ostler.models.local_servers import find_local_servers
-
-        return find_local_servers(self.providers.values())
+        return local_servers.find_local_servers(self.providers.values())
 
     @cached_property
     def consent(self) -> dict[str, bool]:
@@ -114,8 +118,6 @@ class ModelProbe:
 
     def findings(self) -> Iterator[ProbeResult]:
         """Everything, found or not, and what to do."""
-        from ostler.models.transport import shown_host
-
         for provider in self.providers.values():
             place = self.key_places.get(provider.name)
             if place is not None:
@@ -126,7 +128,7 @@ class ModelProbe:
                 yield ProbeResult("key", provider.name, False, "no key", to_do=to_do)
             elif provider.name in self.settings.providers and not provider.is_local:
                 yield ProbeResult(
-                    "key", provider.name, True, f"needs none at {shown_host(provider.base_url)}"
+                    "key", provider.name, True, f"needs none at {transport.shown_host(provider.base_url)}"
                 )
         for server in self.servers:
             yield self._finding_of(server)
@@ -174,9 +176,9 @@ def choose_model(around: ModelProbe, ask: Ask | None = None) -> ModelChoice:
     if owner := next(iter(around.key_places), None):
         return _nothing(f"{owner} has a key, but no default model: name one with --model {owner}/ID")
     if ask is not None:
-        from ostler.models.scripted import LABEL
-
-        notice = f"no model can answer, so this is the {LABEL}; `ostler doctor` shows how to connect one"
+        notice = (
+            f"no model can answer, so this is the {scripted.LABEL}; `ostler doctor` shows how to connect one"
+        )
         return ModelChoice("demo", "demo", "nothing else can", notice)
     return ModelChoice(
         "",
@@ -192,7 +194,7 @@ def resolve_model(
     *,
     ask: Ask | None = None,
     say: Callable[[str], None] | None = None,
-    says_demo: bool = True,
+    announces_demo: bool = True,
 ) -> Settings:
     """The settings with the model that answers. Raises `NoModel` when none can."""
     if settings.model:
@@ -200,7 +202,7 @@ def resolve_model(
     answering = choose_model(ModelProbe(settings), ask)
     if not answering.model:
         raise NoModel(answering.notice)
-    if answering.notice and (says_demo or answering.why != "demo"):
+    if answering.notice and (announces_demo or answering.why != "demo"):
         (say or _log)(answering.notice)
     return with_model(settings, answering)
 
@@ -242,8 +244,6 @@ def _by_server(server: LocalServer, consent: dict[str, bool], ask: Ask | None) -
 
 def remember_server(base_url: str, *, allowed: bool) -> None:
     """What a person said about a server: it is not asked again."""
-    from ostler.models.credentials import write_privately
-
     around = ModelProbe(Settings())
     write_privately(server_consent_file(), msgspec.json.encode(around.consent | {base_url: allowed}))
 

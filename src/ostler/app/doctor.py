@@ -26,7 +26,7 @@ from ostler.app.settings import (
 )
 from ostler.app.stores import open_store
 from ostler.core.processes import find_program
-from ostler.models.credentials import Key, KeySearch, places_of_key
+from ostler.models.credentials import Key, KeySearch, places_of_key, read_key_file
 from ostler.models.factory import ModelFactory, key_search, names_vendor_of_key
 from ostler.models.local_servers import LocalServer, find_local_servers
 from ostler.models.providers import Provider
@@ -248,8 +248,6 @@ async def _store() -> Place:
 
 
 def _key_file() -> Iterator[Place]:
-    from ostler.models.credentials import read_key_file
-
     path = key_file()
     if not path.exists():
         return

@@ -1,9 +1,8 @@
-"""What can be said on the command line."""
-# MERGED: Help that reads the same on every version of Python.
-# MERGED: argparse changed its layout in 3.13 (options, usage, subcommands) and its colours in 3.14. What
-# MERGED: differs is written here, so that the documentation can be compared byte for byte, and a user finds
-# MERGED: in it what is printed.
-# MERGED: The directory that a command works in.
+"""Command-line options that several commands share, and `RunOptions`, which holds their values.
+
+argparse changed its help layout in Python 3.13 and its colours in 3.14. `HelpFormatter` prints the same text
+on every version, so that the generated documentation matches what users see.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +15,50 @@ from ostler import __version__
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Any, NoReturn
+    from typing import Any, NoReturn, TypeVar
+
+    Options = TypeVar("Options", bound="RunOptions")
+
+
+class RunOptions:
+    """The options of every command that runs a session. A command with options of its own subclasses it and
+    gives an instance to argparse, which sets the attributes."""
+
+    words: list[str]
+    print: bool = False
+    json: bool = False
+    no_expand: bool = False
+    plain: bool = False
+    session: str | None = None
+    continue_: bool = False
+    no_session: bool = False
+    schema: str | None = None
+
+    model: str | None = None
+    base_url: str | None = None
+    api_key: str | None = None
+    reasoning: str | None = None
+    system: str | None = None
+    append_system: list[str] | None = None
+    instructions: bool | None = None
+    context: list[dict[str, Any]] | None = None
+
+    cwd: str | None = None
+    tools: str | None = None
+    no_tools: bool = False
+    permissions: str | None = None
+    yes: bool = False
+    on_question: str | None = None
+    extension: list[str] | None = None
+    no_extensions: bool = False
+    trust: bool = False
+
+    max_steps: int | None = None
+    max_tokens: int | None = None
+    max_cost: float | None = None
+    max_seconds: float | None = None
+    max_children: int | None = None
+    max_depth: int | None = None
 
 
 class HelpFormatter(argparse.HelpFormatter):
@@ -255,11 +297,11 @@ def add_work_options(parser: Parser) -> None:
     limits.add_argument("--max-depth", metavar="N", type=at_least_zero, help="nested so deep (default: 3)")
 
 
-def parse_words(parser: Parser, arguments: list[str]) -> argparse.Namespace:
-    """Options stand before, between and after the words; after `--` everything is a word."""
+def parse_words(parser: Parser, arguments: list[str], options: Options) -> Options:
+    """Parses options before, between and after the words; everything after `--` is a word."""
     # Split here: argparse, when it parses intermixed, takes options out of what follows `--` too.
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    options = parser.parse_intermixed_args(arguments[:end])
+    parser.parse_intermixed_args(arguments[:end], options)
     options.words += arguments[end + 1 :]
     return options
 

@@ -19,7 +19,9 @@ import msgspec
 
 from ostler.app import completion
 from ostler.app.completion import can_be_mentioned, name_below
+from ostler.core.processes import OwnedGroup
 from ostler.schema.errors import UsageError
+from ostler.tools.files import is_folder, walk
 
 MOST_FILES = 50_000
 
@@ -172,8 +174,6 @@ class ProjectFiles:
     def _listed_by_git(self, *what: str) -> Iterator[str]:
         from subprocess import DEVNULL
 
-        from ostler.core.processes import OwnedGroup
-
         environment = {**os.environ, "GIT_NO_LAZY_FETCH": "1"}
         rest = b""
         with OwnedGroup((*_GIT, *what), cwd=self._root, stderr=DEVNULL, environment=environment) as process:
@@ -194,8 +194,6 @@ class ProjectFiles:
                 yield piece
 
     def _walked(self) -> Iterator[str]:
-        from ostler.tools.files import is_folder, walk
-
         for path in walk(self._root, self._stopped.is_set, hidden=True):
             name = path.relative_to(self._root).as_posix()
             yield f"{name}/" if is_folder(path) else name

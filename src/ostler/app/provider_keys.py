@@ -13,9 +13,11 @@ import msgspec
 from ostler.app.console import aligned
 from ostler.app.options import Parser
 from ostler.app.settings import Settings, load_settings, working_directory
+from ostler.models.catalogue import Catalogue
 from ostler.models.credentials import (
     Key,
     Source,
+    check_key,
     fingerprint,
     forget_key,
     is_sendable,
@@ -219,8 +221,6 @@ def _test(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _works(provider: Provider, options: argparse.Namespace, settings: Settings) -> bool:
-    from ostler.models.credentials import check_key
-
     is_own = names_vendor_of_key(settings, provider) and bool(settings.model or options.provider)
     if not is_own:
         settings = for_any_model(settings)
@@ -237,8 +237,6 @@ def _works(provider: Provider, options: argparse.Namespace, settings: Settings) 
 
 def _model_to_ask(provider: Provider, settings: Settings) -> str:
     """The model that is set, the provider's default, or its cheapest in the catalogue."""
-    from ostler.models.catalogue import Catalogue
-
     named = Catalogue(aliases=settings.aliases).resolve(settings.model.strip())
     if named.startswith(f"{provider.name}/"):
         return named

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from ostler.core.json_schema import schema_error
 from ostler.permissions.rules import parse_rule, preview
 from ostler.schema.errors import CallRefused, UsageError
 from ostler.schema.events import QuestionAsked
@@ -102,8 +103,6 @@ class QuestionQueue:
         if asked.question.kind != "form":
             self._answer(text)
             return ""
-        from ostler.core.json_schema import schema_error
-
         try:
             value = msgspec.json.decode(text)
         except msgspec.DecodeError as error:

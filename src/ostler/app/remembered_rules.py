@@ -10,10 +10,14 @@ from typing import Literal
 import msgspec
 
 from ostler.app.console import aligned
+from ostler.app.session_choice import new_request_id, submit_and_wait
 from ostler.app.settings import RULES, read_project_file, read_user_file
+from ostler.app.stores import find_session, open_store
+from ostler.core.state import fold
 from ostler.permissions.memory import forget, project_folder, read_memory
 from ostler.permissions.trust import is_trusted
 from ostler.schema.errors import NotFound, UsageError
+from ostler.schema.requests import RevokePermission
 from ostler.schema.text import one_line
 from ostler.store.paths import configuration_file, store_file
 
@@ -82,9 +86,6 @@ def _of_session(cwd: Path, session: str) -> Iterator[KnownRule]:
 
 
 async def _remembered_in_sessions(cwd: Path, session: str) -> list[tuple[str, dict[str, str]]]:
-    from ostler.app.stores import find_session, open_store
-    from ostler.core.state import fold
-
     store = open_store()
     try:
         if session:
@@ -107,10 +108,6 @@ def revoke_rule(one: StoredRule) -> None:
 
 async def _take_back_in_session(session: str, rule: str) -> None:
     """By its holder, if it has one; else here."""
-    from ostler.app.stores import open_store
-    from ostler.app.submit import new_request_id, submit_and_wait
-    from ostler.schema.requests import RevokePermission
-
     store = open_store()
     try:
         await submit_and_wait(store, session, RevokePermission(id=new_request_id(), by="cli", rule=rule))

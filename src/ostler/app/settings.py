@@ -9,16 +9,26 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
 from ostler.context.files import quoted_path
+from ostler.core.lazy import lazy_module
 from ostler.models.providers import FOR_ONE_MODEL, ModelOptions, configured_providers
 from ostler.permissions.rules import Effect, Profile, anchored, parse_rule
 from ostler.permissions.trust import DEFAULT_DEPTH, SENSITIVE, is_trusted, untrusted_part
 from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.store.paths import below_home, configuration_file, expand_home
+
+if TYPE_CHECKING:
+    from ostler.context import policy
+    from ostler.core import validation
+    from ostler.models import catalogue
+else:
+    catalogue = lazy_module("ostler.models.catalogue")
+    policy = lazy_module("ostler.context.policy")
+    validation = lazy_module("ostler.core.validation")
 
 PROJECT_FILE = "ostler.toml"
 
@@ -146,9 +156,7 @@ def load_settings(
     values = _merged(values, {name: value for name, value in overrides.items() if value is not None})
     rules["--context"] = overrides.get("context") or {}
     if any(rules.values()):
-        from ostler.context.policy import merged
-
-        merged(*rules.values(), places=tuple(rules))
+        policy.merged(*rules.values(), places=tuple(rules))
     return Loaded(_checked(values, "the settings"), tuple(notices))
 
 
@@ -165,9 +173,7 @@ def _merged(values: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         if isinstance(one, dict) and isinstance(values.get(name), dict)
     }
     if "context" in joined:
-        from ostler.context.policy import combined
-
-        joined["context"] = combined(values["context"], over["context"])
+        joined["context"] = policy.combined(values["context"], over["context"])
     lists = {name: [*values.get(name, ()), *over[name]] for name in (*RULES, "extensions") if name in over}
     return values | over | joined | lists
 
@@ -200,10 +206,8 @@ def _with_paths_of(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _provider(model: str) -> str:
-    from ostler.models.catalogue import Catalogue
-
     name = model.strip()
-    return (name if "/" in name else Catalogue().resolve(name)).partition("/")[0]
+    return (name if "/" in name else catalogue.Catalogue().resolve(name)).partition("/")[0]
 
 
 def read_user_file() -> dict[str, Any]:
@@ -258,13 +262,9 @@ def _check_parts(settings: Settings, path: Path) -> None:
     try:
         configured_providers(settings.providers)
         if settings.models:
-            from ostler.models.catalogue import Catalogue
-
-            Catalogue(settings.models)
+            catalogue.Catalogue(settings.models)
         if settings.context:
-            from ostler.context.policy import check_rules
-
-            check_rules(settings.context)
+            policy.check_rules(settings.context)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error.message}") from None
     for name in RULES:
@@ -294,10 +294,8 @@ def _checked(values: Mapping[str, Any], where: str) -> Settings:
     try:
         return msgspec.convert(dict(values), Settings, strict=False)
     except msgspec.ValidationError:
-        from ostler.core.validation import describe_mismatch
-
         raise ConfigurationError(
-            f"{where}: {describe_mismatch(dict(values), Settings, strict=False)}"
+            f"{where}: {validation.describe_mismatch(dict(values), Settings, strict=False)}"
         ) from None
 
 

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from ostler.app.settings import Settings
 from ostler.core.journal import World
+from ostler.core.lazy import lazy_module
 from ostler.core.processes import current_process
 from ostler.core.store import SessionSummary, Store
 from ostler.history.costs import root_of
@@ -20,7 +21,11 @@ from ostler.sessions.lease import kill_session_processes
 from ostler.store.paths import store_file
 
 if TYPE_CHECKING:
+    from ostler.store import memory, sqlite
     from ostler.store.sqlite import SqliteStore
+else:
+    memory = lazy_module("ostler.store.memory")
+    sqlite = lazy_module("ostler.store.sqlite")
 
 
 def open_store(
@@ -28,12 +33,8 @@ def open_store(
 ) -> Store:
     """The user's store, or that of another home; in memory it is gone with the process."""
     if in_memory:
-        from ostler.store.memory import MemoryStore
-
-        return MemoryStore()
-    from ostler.store.sqlite import SqliteStore
-
-    return SqliteStore(store_file(home), durability=(settings or Settings()).durability)
+        return memory.MemoryStore()
+    return sqlite.SqliteStore(store_file(home), durability=(settings or Settings()).durability)
 
 
 async def find_session(store: Store, beginning: str) -> str:
@@ -66,14 +67,12 @@ class SharedStores:
         )
         self._users: WeakKeyDictionary[SqliteStore, int] = WeakKeyDictionary()
 
-    def borrow(self, path: Path) -> SqliteStore:
+    def borrow(self, path: Path) -> sqlite.SqliteStore:
         """The store in that file, opened if need be."""
         here = self._open.setdefault(asyncio.get_running_loop(), {})
         file = path.resolve()
         if file not in here:
-            from ostler.store.sqlite import SqliteStore
-
-            here[file] = SqliteStore(path)
+            here[file] = sqlite.SqliteStore(path)
         store = here[file]
         self._users[store] = self._users.get(store, 0) + 1
         return store

@@ -11,25 +11,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from getpass import getpass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from ostler.app.console import print_json, print_stderr, prompt_from
-from ostler.app.options import Parser, add_session, driving_parser, parse_words
+from ostler.app.options import Parser, RunOptions, add_session, driving_parser, parse_words
+from ostler.app.session_choice import new_request_id, submit_and_wait
 from ostler.app.stores import find_session, open_store
-from ostler.app.submit import new_request_id, submit_and_wait
 from ostler.cli.output import print_waiting
 from ostler.cli.session_runner import (
-    NOTHING_TO_GO_ON_WITH,
-    Rest,
-    continue_session,
+    NOTHING_TO_CONTINUE,
     exit_code,
     print_held,
-    resume_as_begun,
-    run_queue,
+    resume_session,
 )
 from ostler.core.json_schema import schema_error
 from ostler.core.state import SessionState
@@ -54,7 +51,17 @@ from ostler.sessions.run_tree import Holder, OpenQuestion, is_stuck, load_state,
 from ostler.sessions.session import Session, require_own_agent
 from ostler.store.paths import store_file
 
-Command = Callable[[argparse.Namespace, Store, SessionState], Awaitable[int]]
+
+class ControlOptions(RunOptions):
+    id: str
+    question: str | None = None
+    decline: bool = False
+    record_only: bool = False
+    call: str = ""
+    drop: bool = False
+
+
+Options = TypeVar("Options", ControlOptions, argparse.Namespace)
 
 
 class SubmittedRequest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,7 +75,9 @@ class SubmittedRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who takes it up then; nobody yet when there is none."""
 
 
-async def with_session(options: argparse.Namespace, command: Command) -> int:
+async def with_session(
+    options: Options, command: Callable[[Options, Store, SessionState], Awaitable[int]]
+) -> int:
     """Runs a command about the session that the options name."""
     if not store_file().exists():
         raise NotFound("there are no sessions yet; `ostler -p PROMPT…` begins one")
@@ -92,7 +101,7 @@ def require_open_run(state: SessionState) -> None:
 
 
 async def submit_and_report(
-    options: argparse.Namespace, store: Store, session: str, request: AnyRequest, *, done: str, later: str
+    options: ControlOptions, store: Store, session: str, request: AnyRequest, *, done: str, later: str
 ) -> int:
     """Asks, and says what came of it: `done`, or `later` when the session's holder has not got to it yet."""
     if await submit_and_wait(store, session, request):
@@ -103,7 +112,7 @@ async def submit_and_report(
 
 
 async def report_later(
-    options: argparse.Namespace, store: Store, session: str, request: AnyRequest, later: str
+    options: ControlOptions, store: Store, session: str, request: AnyRequest, later: str
 ) -> None:
     process = await store.holder(session)
     holder = Holder(process.pid, process.host) if process else None
@@ -111,11 +120,15 @@ async def report_later(
     report_outcome(options, SubmittedRequest(session, request.id, False, holder), f"{who}{later}")
 
 
-def report_outcome(options: argparse.Namespace, outcome: SubmittedRequest, words: str) -> None:
+def report_outcome(options: ControlOptions, outcome: SubmittedRequest, words: str) -> None:
     if options.json:
         print_json(outcome)
     else:
         print_stderr(words)
+
+
+def _parse(parser: Parser, arguments: list[str]) -> ControlOptions:
+    return parser.parse_args(arguments, ControlOptions())
 
 
 _RESUME_ABOUT = (
@@ -126,10 +139,10 @@ _RESUME_ABOUT = (
 
 
 def resume_command(arguments: list[str]) -> int:
-    return asyncio.run(with_session(driving_parser("resume", _RESUME_ABOUT).parse_args(arguments), _resume))
+    return asyncio.run(with_session(_parse(driving_parser("resume", _RESUME_ABOUT), arguments), _resume))
 
 
-async def _resume(options: argparse.Namespace, store: Store, state: SessionState) -> int:
+async def _resume(options: ControlOptions, store: Store, state: SessionState) -> int:
     is_paused = _is_paused(state)
     if is_paused and await store.holder(state.id) is not None:
         resume = Resume(id=new_request_id(), by="cli")
@@ -145,8 +158,8 @@ async def _resume(options: argparse.Namespace, store: Store, state: SessionState
     if root.run and root.run.waiting and not _is_paused(root) and await is_stuck(store, root):
         return await show_waiting(options, store, root)
     if root.run is None and not await _can_begin(store, root):
-        raise UsageError(NOTHING_TO_GO_ON_WITH)
-    return await resume_as_begun(options, store, root, continue_session)
+        raise UsageError(NOTHING_TO_CONTINUE)
+    return await resume_session(options, store, root)
 
 
 async def _can_begin(store: Store, state: SessionState) -> bool:
@@ -161,7 +174,7 @@ def _is_paused(state: SessionState) -> bool:
     return waiting is not None and waiting.reason == "paused"
 
 
-async def show_waiting(options: argparse.Namespace, store: Store, state: SessionState) -> int:
+async def show_waiting(options: ControlOptions, store: Store, state: SessionState) -> int:
     """Nothing can be done but to say what the run waits for."""
     assert state.run is not None and state.run.waiting is not None
     if options.json:
@@ -189,10 +202,10 @@ def answer_command(arguments: list[str]) -> int:
     parser.add_argument("--question", metavar="ID", help="which one, when there are several")
     parser.add_argument("--decline", action="store_true", help="do not answer; ANSWER is the reason, if any")
     parser.add_argument("--record-only", action="store_true", help="leave the rest to `ostler resume`")
-    return asyncio.run(with_session(parse_words(parser, arguments), _answer))
+    return asyncio.run(with_session(parse_words(parser, arguments, ControlOptions()), _answer))
 
 
-async def _answer(options: argparse.Namespace, store: Store, state: SessionState) -> int:
+async def _answer(options: ControlOptions, store: Store, state: SessionState) -> int:
     one = _chosen(await open_questions(store, state), options.question, state.id)
     if one.asked.question.secret and not options.decline:
         return await _answer_secret(options, store, state, one)
@@ -208,11 +221,11 @@ async def _answer(options: argparse.Namespace, store: Store, state: SessionState
     root = await load_state(store, root.id)
     if await is_stuck(store, root):
         return await show_waiting(options, store, root)
-    return await resume_as_begun(options, store, root, continue_session)
+    return await resume_session(options, store, root)
 
 
 async def _answer_secret(
-    options: argparse.Namespace, store: Store, state: SessionState, one: OpenQuestion
+    options: ControlOptions, store: Store, state: SessionState, one: OpenQuestion
 ) -> int:
     """It is handed to the tool in this process, and kept nowhere."""
     if one.session != state.id or state.child_of or options.record_only:
@@ -223,14 +236,7 @@ async def _answer_secret(
     if not secret:
         raise UsageError(f"there is no answer to: {one_line(one.asked.question.text)}")
 
-    async def work(session: Session) -> AsyncIterator[Rest]:
-        first = await session.answer(one.asked.id, secret)
-        assert first is not None
-        yield first
-        async for quiet in run_queue(session, first):
-            yield quiet
-
-    return await resume_as_begun(options, store, state, work)
+    return await resume_session(options, store, state, lambda session: session.answer(one.asked.id, secret))
 
 
 def _chosen(questions: Sequence[OpenQuestion], wanted: str | None, session: str) -> OpenQuestion:
@@ -250,7 +256,7 @@ def _listed(questions: Sequence[OpenQuestion]) -> str:
     return ", ".join(f"{one.asked.id} ({one_line(one.asked.question.text)})" for one in questions)
 
 
-def _request(asked: str, question: Question, options: argparse.Namespace) -> Answer:
+def _request(asked: str, question: Question, options: ControlOptions) -> Answer:
     text = " ".join(options.words).strip()
     if not text and not options.decline:
         text, notice = prompt_from([])
@@ -292,7 +298,7 @@ def _form(question: Question, text: str) -> Any:
 
 
 def cancel_command(arguments: list[str]) -> int:
-    return asyncio.run(with_session(_cancel_parser().parse_args(arguments), _cancel))
+    return asyncio.run(with_session(_parse(_cancel_parser(), arguments), _cancel))
 
 
 def _cancel_parser() -> Parser:
@@ -306,7 +312,7 @@ def _cancel_parser() -> Parser:
     return parser
 
 
-async def _cancel(options: argparse.Namespace, store: Store, state: SessionState) -> int:
+async def _cancel(options: ControlOptions, store: Store, state: SessionState) -> int:
     require_open_run(state)
     root = await root_of(store, state)
     cancel = Cancel(id=new_request_id(), by="cli", call=options.call)
@@ -327,7 +333,7 @@ async def _cancel(options: argparse.Namespace, store: Store, state: SessionState
 
 
 def pause_command(arguments: list[str]) -> int:
-    return asyncio.run(with_session(_pause_parser().parse_args(arguments), _pause))
+    return asyncio.run(with_session(_parse(_pause_parser(), arguments), _pause))
 
 
 def _pause_parser() -> Parser:
@@ -341,7 +347,7 @@ def _pause_parser() -> Parser:
     return parser
 
 
-async def _pause(options: argparse.Namespace, store: Store, state: SessionState) -> int:
+async def _pause(options: ControlOptions, store: Store, state: SessionState) -> int:
     require_open_run(state)
     assert state.run is not None
     if state.run.waiting is None and await store.holder(state.id) is None:
@@ -360,7 +366,7 @@ async def _pause(options: argparse.Namespace, store: Store, state: SessionState)
 
 
 def steer_command(arguments: list[str]) -> int:
-    return asyncio.run(with_session(parse_words(_steer_parser(), arguments), _steer))
+    return asyncio.run(with_session(parse_words(_steer_parser(), arguments, ControlOptions()), _steer))
 
 
 def _steer_parser() -> Parser:
@@ -375,7 +381,7 @@ def _steer_parser() -> Parser:
     return parser
 
 
-async def _steer(options: argparse.Namespace, store: Store, state: SessionState) -> int:
+async def _steer(options: ControlOptions, store: Store, state: SessionState) -> int:
     text = " ".join(options.words).strip()
     if not text:
         raise UsageError("there is nothing to say: say it after the session's id")
@@ -399,10 +405,10 @@ _RELEASE_ABOUT = (
 def release_command(arguments: list[str]) -> int:
     parser = driving_parser("release", _RELEASE_ABOUT)
     parser.add_argument("--drop", action="store_true", help="forget them instead; no model is needed")
-    return asyncio.run(with_session(parser.parse_args(arguments), _release))
+    return asyncio.run(with_session(_parse(parser, arguments), _release))
 
 
-async def _release(options: argparse.Namespace, store: Store, state: SessionState) -> int:
+async def _release(options: ControlOptions, store: Store, state: SessionState) -> int:
     waiting = [one for one in await store.pending(state.id) if isinstance(one, Prompt | Continue)]
     if not waiting:
         raise UsageError(f"no prompts wait in session {state.id}")
@@ -421,9 +427,4 @@ async def _release(options: argparse.Namespace, store: Store, state: SessionStat
             f"{prompts} will be run by another process",
         )
         return 0
-    return await resume_as_begun(options, store, state, _queue)
-
-
-async def _queue(session: Session) -> AsyncIterator[Rest]:
-    async for quiet in run_queue(session):
-        yield quiet
+    return await resume_session(options, store, state, Session.advance)

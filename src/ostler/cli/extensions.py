@@ -18,8 +18,9 @@ from msgspec.structs import replace
 
 from ostler.app.console import ask_person, has_terminal, print_json, print_stderr, table
 from ostler.app.options import Parser
-from ostler.app.settings import short_path, working_directory
+from ostler.app.settings import load_settings, project_paths, short_path, working_directory
 from ostler.context.files import Unusable, quoted_path
+from ostler.core.lazy import lazy_module
 from ostler.extensions.extension import ExtensionSummary, Standing
 from ostler.extensions.idle_host import own_extensions
 from ostler.extensions.install.trial import TrialResult, try_loading
@@ -47,7 +48,11 @@ from ostler.store.paths import state_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ostler.extensions.install import packages, sources
     from ostler.extensions.install.packages import InstallResult
+else:
+    packages = lazy_module("ostler.extensions.install.packages")
+    sources = lazy_module("ostler.extensions.install.sources")
 
 
 LANGUAGES = ("python", "node", "any")
@@ -164,11 +169,9 @@ def _validate(options: argparse.Namespace) -> int:
 
 
 def _new(options: argparse.Namespace) -> None:
-    from ostler.extensions.install.packages import write_scaffold
-
     cwd = working_directory()
     folder = Path(cwd, options.name)
-    for file in write_scaffold(folder, options.lang):
+    for file in packages.write_scaffold(folder, options.lang):
         print(f"wrote {one_line(str(file.relative_to(cwd) if file.is_relative_to(cwd) else file))}")
     print_stderr(f"`ostler ext install --link {quote(str(folder))}` puts it to use")
 
@@ -179,11 +182,8 @@ def _logs(options: argparse.Namespace) -> None:
 
 
 def _install(options: argparse.Namespace) -> None:
-    from ostler.extensions.install.packages import InstallOptions, install
-    from ostler.extensions.install.sources import parse_source
-
-    source = parse_source(options.source, working_directory())
-    wish = InstallOptions(options.name, tuple(options.include), options.link, options.build)
+    source = sources.parse_source(options.source, working_directory())
+    wish = packages.InstallOptions(options.name, tuple(options.include), options.link, options.build)
     scope = _scope(options)
 
     def announce(package: Package) -> None:
@@ -197,7 +197,7 @@ def _install(options: argparse.Namespace) -> None:
 
     if source.kind != "path":
         print_stderr(f"fetching {source.identity}")
-    outcome = install(scope, source, wish, announce)
+    outcome = packages.install(scope, source, wish, announce)
     _warn(outcome.tried)
     print(f"installed {_titled(outcome.package)}: {_names(outcome.package)}")
     if options.local:
@@ -205,8 +205,6 @@ def _install(options: argparse.Namespace) -> None:
 
 
 def _update(options: argparse.Namespace) -> int:
-    from ostler.extensions.install.packages import update
-
     scope = _scope(options)
     if not options.all:
         _there(options, scope)
@@ -217,7 +215,7 @@ def _update(options: argparse.Namespace) -> int:
     for name in names:
         try:
             _tell_update(
-                update(
+                packages.update(
                     scope, name, lambda new: print_stderr(f"{_titled(new)} is loaded, to try: {_names(new)}")
                 )
             )
@@ -241,10 +239,8 @@ def _tell_update(outcome: InstallResult) -> None:
 
 
 def _remove(options: argparse.Namespace) -> None:
-    from ostler.extensions.install.packages import remove
-
     scope = _scope(options)
-    package = remove(scope, _there(options, scope).name)
+    package = packages.remove(scope, _there(options, scope).name)
     left = "" if package.folder else f"; {one_line(package.source)} is left as it is"
     print(f"removed {package.name}{left}")
 
@@ -258,10 +254,8 @@ def _disable(options: argparse.Namespace) -> None:
 
 
 def _switch(options: argparse.Namespace, *, enabled: bool) -> None:
-    from ostler.extensions.install.packages import set_enabled
-
     scope = _scope(options)
-    was_other = set_enabled(scope, _there(options, scope).name, enabled)
+    was_other = packages.set_enabled(scope, _there(options, scope).name, enabled)
     print(
         f"{options.name} is {'enabled' if enabled else 'disabled'}{'' if was_other else ' (it was already)'}"
     )
@@ -329,8 +323,6 @@ def validate_extensions(cwd: Path, path: Path | None) -> int:
 
 
 def _search(cwd: Path) -> ExtensionSearch:
-    from ostler.app.settings import load_settings, project_paths
-
     settings = load_settings(cwd, {}).settings
     return ExtensionSearch(
         cwd, configured=tuple(map(Path, settings.extensions)), of_project=project_paths(cwd)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ostler.app.console import print_stderr, print_to_stdout, real_stdout
 from ostler.history.costs import priced
@@ -18,7 +19,9 @@ from ostler.schema.events import Event, Printed, RunEnded, RunWaiting, Totals
 from ostler.schema.facts import Fact, UnknownEvent
 from ostler.schema.messages import text_of
 from ostler.schema.text import plural, printable
-from ostler.sessions.run_tree import OpenQuestion
+
+if TYPE_CHECKING:
+    from ostler.sessions.run_tree import OpenQuestion
 
 
 class NoticePrinter:

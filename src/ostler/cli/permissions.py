@@ -28,6 +28,7 @@ from ostler.context.files import Unusable, quoted_path
 from ostler.context.instructions import skills_in
 from ostler.extensions.loader.code_files import ProjectExtension
 from ostler.extensions.loader.discovery import DiscoveredExtension, ExtensionSearch, find_extensions, kind_of
+from ostler.permissions.guard import configured_rules, dry_run
 from ostler.permissions.memory import project_folder, remember
 from ostler.permissions.rules import PROFILES, parse_rule
 from ostler.permissions.trust import EXTENSIONS, distrust, is_trusted, trust, trust_edits, trusted_folders
@@ -116,8 +117,6 @@ def _revoke(options: argparse.Namespace) -> None:
 
 
 def _test(options: argparse.Namespace) -> None:
-    from ostler.permissions.guard import configured_rules, dry_run
-
     tool, colon, what = options.call.partition(":")
     if not colon or not tool.strip() or not what.strip():
         raise UsageError("say the call as TOOL: WHAT, for example 'bash: git push'")

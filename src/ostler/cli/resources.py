@@ -31,6 +31,7 @@ from ostler.context.slash_commands import (
     own_prompts,
     prompts_here,
 )
+from ostler.drivers.agent_spec import agent_commands
 from ostler.schema.errors import NotFound
 from ostler.schema.text import one_line, printable
 from ostler.sessions.agents import find_agents
@@ -80,8 +81,6 @@ def _of_other_vendors(cwd: Path, *, with_installed: bool) -> list[OtherVendorsAg
     configured = load_settings(cwd, {}).settings.terminal_agents
     if not configured and not with_installed:
         return []
-    from ostler.drivers.agent_spec import agent_commands
-
     found = agent_commands(configured, with_installed=with_installed)
     return [
         OtherVendorsAgent(

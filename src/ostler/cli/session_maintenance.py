@@ -11,14 +11,19 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ostler.app.console import print_json, print_stderr
-from ostler.app.settings import working_directory
-from ostler.app.stores import find_session
-from ostler.app.submit import new_request_id, submit_and_wait
+from ostler.app.default_model import resolve_model
+from ostler.app.extension_setup import load_extensions
+from ostler.app.harness import build_harness
+from ostler.app.options import RunOptions
+from ostler.app.session_choice import new_request_id, submit_and_wait
+from ostler.app.settings import load_settings, working_directory
+from ostler.app.stores import delete_unused, find_session, unused_sessions
 from ostler.core.harness import Harness
 from ostler.core.journal import World
-from ostler.core.lazy import load
+from ostler.core.lazy import lazy_module, load
 from ostler.core.state import SessionState
 from ostler.core.store import SessionSummary, Store
 from ostler.schema.errors import UsageError
@@ -30,16 +35,23 @@ from ostler.sessions.session import delete_session
 from ostler.store.paths import store_file
 from ostler.store.sqlite_maintenance import Unnamed, collect_output, shrink, unnamed_output
 
+if TYPE_CHECKING:
+    from ostler.history import context_trace
+    from ostler.history import tree as session_tree
+    from ostler.store import sqlite_maintenance
+else:
+    context_trace = lazy_module("ostler.history.context_trace")
+    session_tree = lazy_module("ostler.history.tree")
+    sqlite_maintenance = lazy_module("ostler.store.sqlite_maintenance")
+
 
 async def tree(options: argparse.Namespace, store: Store) -> None:
-    from ostler.history.tree import nodes_of, rows
-
-    nodes = nodes_of(await store.read(await find_session(store, options.id)))
+    nodes = session_tree.nodes_of(await store.read(await find_session(store, options.id)))
     if options.json:
         for node in nodes:
             print_json(node)
         return
-    for line in rows(nodes):
+    for line in session_tree.rows(nodes):
         print(cut(line, shutil.get_terminal_size().columns) if sys.stdout.isatty() else line)
     if not any(node.leaf for node in nodes):
         print_stderr(
@@ -80,9 +92,7 @@ async def compact(options: argparse.Namespace, store: Store) -> None:
 async def uncompact(options: argparse.Namespace, store: Store) -> None:
     number = options.compaction
     if number is None:
-        from ostler.history.context_trace import compactions
-
-        in_force = [*compactions(await store.read(await find_session(store, options.id)))]
+        in_force = [*context_trace.compactions(await store.read(await find_session(store, options.id)))]
         if not in_force:
             raise UsageError("nothing in this session is compacted")
         number = in_force[-1].seq
@@ -91,26 +101,20 @@ async def uncompact(options: argparse.Namespace, store: Store) -> None:
 
 async def _harness(options: argparse.Namespace, state: SessionState) -> Harness:
     """What the session's own process would have: its directory, its model, and the extensions there."""
-    from ostler.app.extension_setup import load_extensions
-    from ostler.app.harness import build_harness
-    from ostler.app.settings import load_settings
-
     cwd = _directory_of(state)
     loaded = load_settings(cwd, {"model": options.model or state.settings.model or None})
     for notice in loaded.notices:
         print_stderr(notice)
-    harness = build_harness(loaded.settings, cwd)
+    settings = resolve_model(loaded.settings)
+    harness = build_harness(settings, cwd)
     await load_extensions(
-        _NO_OPTIONS, loaded.settings, harness, lambda: load("ostler.cli.front_end:CliFrontEnd")(harness)
+        RunOptions(), settings, harness, lambda: load("ostler.cli.front_end:CliFrontEnd")(harness)
     )
     return harness
 
 
 def _directory_of(state: SessionState) -> Path:
     return Path(state.cwd) if Path(state.cwd).is_dir() else working_directory()
-
-
-_NO_OPTIONS = argparse.Namespace(extension=(), no_extensions=False, trust=False)
 
 
 async def _ask(
@@ -132,11 +136,8 @@ _AGE = re.compile(r"([1-9]\d{0,4})([dw])")
 
 
 async def check(options: argparse.Namespace, store: Store) -> int:
-    from ostler.store.sqlite_maintenance import MENDABLE
-    from ostler.store.sqlite_maintenance import check as problems_of
-
     ids = [await find_session(store, one) for one in options.ids]
-    problems = await asyncio.to_thread(problems_of, store_file(), ids or None)
+    problems = await asyncio.to_thread(sqlite_maintenance.check, store_file(), ids or None)
     for problem in problems:
         if options.json:
             print_json(problem)
@@ -145,7 +146,7 @@ async def check(options: argparse.Namespace, store: Store) -> int:
     if not problems:
         number = len(ids) or len(await store.sessions())
         print_stderr(f"{plural(number, 'session')} checked, nothing is wrong")
-    elif any(problem.number in MENDABLE for problem in problems):
+    elif any(problem.number in sqlite_maintenance.MENDABLE for problem in problems):
         print_stderr(
             f"{plural(len(problems), 'problem')}; `ostler sessions repair` mends what follows from the facts"
         )
@@ -155,9 +156,7 @@ async def check(options: argparse.Namespace, store: Store) -> int:
 
 
 async def repair(options: argparse.Namespace, store: Store) -> int:
-    from ostler.store.sqlite_maintenance import repair as repaired
-
-    outcome = await asyncio.to_thread(repaired, store_file(), World())
+    outcome = await asyncio.to_thread(sqlite_maintenance.repair, store_file(), World())
     for problem in outcome.mended:
         print(f"mended: {one_line(str(problem))}")
     for problem in outcome.left:
@@ -170,8 +169,6 @@ async def repair(options: argparse.Namespace, store: Store) -> int:
 
 
 async def prune(options: argparse.Namespace, store: Store) -> None:
-    from ostler.app.stores import delete_unused, unused_sessions
-
     world, path = World(), store_file()
     families = []
     if options.older_than is not None or options.keep is not None:

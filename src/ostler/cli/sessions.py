@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ostler.app.console import aligned, print_json, print_stderr
 from ostler.app.options import Parser, at_least_one
@@ -19,12 +20,23 @@ from ostler.app.settings import working_directory
 from ostler.app.stores import find_session, open_store
 from ostler.cli import session_maintenance
 from ostler.core.journal import World
+from ostler.core.lazy import lazy_module
 from ostler.core.store import Hit, SessionSummary, Store
 from ostler.history.export import EXTENSIONS, export_text, format_of, read_export_file, write_export
 from ostler.schema.errors import NotFound
 from ostler.schema.text import age, cells, cut, cut_start, one_line, printable, short_ids
 from ostler.sessions.run_tree import current_status
+from ostler.store import fork as forking
 from ostler.store.paths import home_folder, store_file
+
+if TYPE_CHECKING:
+    from ostler.history import export as export_formats
+    from ostler.history import item_builder
+    from ostler.store import portable
+else:
+    export_formats = lazy_module("ostler.history.export")
+    item_builder = lazy_module("ostler.history.item_builder")
+    portable = lazy_module("ostler.store.portable")
 
 SEARCH_LIMIT = 50
 
@@ -63,10 +75,9 @@ async def show(options: argparse.Namespace, store: Store) -> None:
         for fact in facts:
             sys.stdout.buffer.write(fact.line() + b"\n")
         return
-    from ostler.history.export import transcript
-    from ostler.history.item_builder import as_revised
-
-    for line in transcript(await current_status(store, await store.summary(session)), as_revised(facts)):
+    for line in export_formats.transcript(
+        await current_status(store, await store.summary(session)), item_builder.as_revised(facts)
+    ):
         print(line)
 
 
@@ -331,14 +342,10 @@ async def export(options: argparse.Namespace, store: Store) -> None:
 
 
 async def import_(options: argparse.Namespace, store: Store) -> None:
-    from ostler.store.portable import import_session
-
     with read_export_file(options.file) as lines:
-        print(await import_session(store, lines, str(working_directory()), World()))
+        print(await portable.import_session(store, lines, str(working_directory()), World()))
 
 
 async def fork(options: argparse.Namespace, store: Store) -> None:
-    from ostler.store import fork as forking
-
     session = await find_session(store, options.id)
     print(await forking.fork(store, session, options.at, World(), " ".join(options.title.split())))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -23,9 +23,11 @@ from ostler.models.providers import (
     Wire,
     configured_providers,
 )
-from ostler.models.transport import Transport
 from ostler.schema.errors import NoModel, UsageError
 from ostler.store.paths import key_file
+
+if TYPE_CHECKING:
+    from ostler.models.transport import Transport
 
 MakeModel = Callable[[str], Model]
 

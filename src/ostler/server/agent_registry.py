@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from ostler.core.journal import Journal
+from ostler.core.lazy import lazy_module
 from ostler.core.store import Store
 from ostler.schema.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
+    from ostler.drivers import driver, lifecycle, screen_driver
     from ostler.drivers.driver import ProtocolAgentSpec
     from ostler.drivers.screen_driver import ScreenAgentSpec
+else:
+    driver = lazy_module("ostler.drivers.driver")
+    lifecycle = lazy_module("ostler.drivers.lifecycle")
+    screen_driver = lazy_module("ostler.drivers.screen_driver")
 
 
 if TYPE_CHECKING:  # loaded when an agent is started
@@ -76,35 +82,31 @@ class AgentRegistry:
 
     async def start(self, agent: Startable, *, session: str = "") -> DrivenAgent:
         """In a new session, of that id if one is given. Where the agent cannot be started there is none."""
-        from ostler.drivers.lifecycle import start_screen_session
-        from ostler.drivers.screen_driver import ScreenAgentSpec
-
         self._refuse_when_closing()
         started: DrivenAgent
-        if isinstance(agent, ScreenAgentSpec):
+        if isinstance(agent, screen_driver.ScreenAgentSpec):
             agent = self._timed(agent)
-            started = await start_screen_session(self._store, agent, session=session, attend=self.attend)
+            started = await lifecycle.start_screen_session(
+                self._store, agent, session=session, attend=self.attend
+            )
         else:
-            from ostler.drivers.lifecycle import start_protocol_session
-
-            started = await start_protocol_session(self._store, agent, session=session, attend=self.attend)
+            started = await lifecycle.start_protocol_session(
+                self._store, agent, session=session, attend=self.attend
+            )
         return await self._take_in(started, agent)
 
     async def restart(self, session: str, agent: Startable) -> DrivenAgent:
         """Once more in the session of such an agent. Raises `SessionHeld` while one is at work in it, and
         `UsageError` where the agent was driven in another way."""
-        from ostler.drivers.lifecycle import restart_screen_session
-        from ostler.drivers.screen_driver import ScreenAgentSpec
-
         self._refuse_when_closing()
         started: DrivenAgent
-        if isinstance(agent, ScreenAgentSpec):
+        if isinstance(agent, screen_driver.ScreenAgentSpec):
             agent = self._timed(agent)
-            started = await restart_screen_session(self._store, session, agent, attend=self.attend)
+            started = await lifecycle.restart_screen_session(self._store, session, agent, attend=self.attend)
         else:
-            from ostler.drivers.lifecycle import restart_protocol_session
-
-            started = await restart_protocol_session(self._store, session, agent, attend=self.attend)
+            started = await lifecycle.restart_protocol_session(
+                self._store, session, agent, attend=self.attend
+            )
         return await self._take_in(started, agent)
 
     async def end(self, session: str) -> None:
@@ -170,11 +172,9 @@ def agent_to_start(wanted: NewAgent, cwd: Path) -> ScreenAgentSpec | ProtocolAge
     return _in_terminal(wanted, cwd) if wanted.transport == "pty" else _structured(wanted, cwd)
 
 
-def _structured(wanted: NewAgent, cwd: Path) -> ProtocolAgentSpec:
-    from ostler.drivers.driver import ProtocolAgentSpec
-
+def _structured(wanted: NewAgent, cwd: Path) -> driver.ProtocolAgentSpec:
     assert wanted.transport != "pty"
-    return ProtocolAgentSpec(
+    return driver.ProtocolAgentSpec(
         command=wanted.command,
         cwd=cwd,
         transport=wanted.transport,
@@ -184,11 +184,9 @@ def _structured(wanted: NewAgent, cwd: Path) -> ProtocolAgentSpec:
     )
 
 
-def _in_terminal(wanted: NewAgent, cwd: Path) -> ScreenAgentSpec:
+def _in_terminal(wanted: NewAgent, cwd: Path) -> screen_driver.ScreenAgentSpec:
     """Raises `UsageError`."""
-    from ostler.drivers.screen_driver import ScreenAgentSpec
-
-    return ScreenAgentSpec(
+    return screen_driver.ScreenAgentSpec(
         command=wanted.command,
         cwd=cwd,
         agent_type=wanted.type,

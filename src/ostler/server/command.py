@@ -9,15 +9,57 @@ import argparse
 import os
 import sys
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ostler.app.console import aligned, print_stderr
-from ostler.app.options import Parser, RawHelpFormatter, add_model_options, add_work_options, parse_words
+from ostler.app.options import (
+    Parser,
+    RawHelpFormatter,
+    RunOptions,
+    add_model_options,
+    add_work_options,
+    parse_words,
+)
+from ostler.core.lazy import lazy_module
 from ostler.schema.errors import ConfigurationError, how_to_install
+from ostler.server.agentapi.options import (
+    PORT,
+    add_agent_options,
+    agent_plan,
+    given_agent_options,
+    port,
+    with_plain_switches,
+)
 from ostler.server.tokens import Token, TokenStore
 
+if TYPE_CHECKING:
+    from ostler.server import app as server_app
+    from ostler.server import main as server_main
+    from ostler.server import openapi as openapi_document
+    from ostler.server import operations
+    from ostler.server.agentapi import serve as agentapi_serve
+else:
+    agentapi_serve = lazy_module("ostler.server.agentapi.serve")
+    openapi_document = lazy_module("ostler.server.openapi")
+    operations = lazy_module("ostler.server.operations")
+    server_app = lazy_module("ostler.server.app")
+    server_main = lazy_module("ostler.server.main")
+
 DEFAULT_PORT = 8420
+
+
+class ServeOptions(RunOptions):
+    """The options of `ostler serve`. argparse also sets those of an agent: `agentapi.options.OPTIONS`."""
+
+    host: str
+    port: int | None = None
+    behind_proxy: list[str]
+    allow_host: list[str]
+    allow_origin: list[str]
+    openapi: bool = False
+    transport: str | None = None
 
 
 _USAGE = """\
@@ -27,12 +69,10 @@ ostler serve [OPTIONS]                         the sessions of this machine
 
 def serve_command(arguments: list[str], *, agent_needs_dashes: bool = True) -> int:
     """Without dashes, words that are no options are the agent's command: as agentapi has it."""
-    from ostler.server.agentapi.options import with_plain_switches
-
     end = arguments.index("--") if "--" in arguments else len(arguments)
     parser = _serve_parser()
-    options = parse_words(parser, [*with_plain_switches(arguments[:end]), *arguments[end:]])
-    command: list[str] = options.words
+    options = parse_words(parser, [*with_plain_switches(arguments[:end]), *arguments[end:]], ServeOptions())
+    command = options.words
     if agent_needs_dashes and len(command) > len(arguments[end + 1 :]):
         parser.error(f"put -- before the agent's command: `ostler serve … -- {command[0]} …`")
     if not command and end < len(arguments):
@@ -43,34 +83,23 @@ def serve_command(arguments: list[str], *, agent_needs_dashes: bool = True) -> i
     return _serve_sessions(parser, options)
 
 
-def _serve_agent(parser: Parser, options: argparse.Namespace, command: list[str], typed: list[str]) -> int:
-    from ostler.server.agentapi.options import agent_plan
-
+def _serve_agent(parser: Parser, options: ServeOptions, command: list[str], typed: list[str]) -> int:
     if name := _given_of_own(options):
         flag = next((word.partition("=")[0] for word in typed if name.replace("_", "-") in word), f"--{name}")
         parser.error(f"{flag} is for sessions without an agent; options of the agent's own stand behind --")
     plan = agent_plan(options, command, os.environ)
-    from ostler.server.agentapi.serve import serve_agent
-
-    return serve_agent(plan, options)
+    return agentapi_serve.serve_agent(plan, options)
 
 
-def _serve_sessions(parser: Parser, options: argparse.Namespace) -> int:
-    from ostler.server.agentapi.options import given_agent_options
-
+def _serve_sessions(parser: Parser, options: ServeOptions) -> int:
     if flags := given_agent_options(options):
         parser.error(f"{flags[0]} is for an agent: name its command behind --, as `ostler serve … -- claude`")
     if options.openapi:
-        from ostler.server.app import OPERATIONS, PREFIX
-        from ostler.server.openapi import openapi
-        from ostler.server.operations import encode
-
-        sys.stdout.buffer.write(encode(openapi(OPERATIONS, PREFIX)) + b"\n")
+        sys.stdout.buffer.write(
+            operations.encode(openapi_document.openapi(server_app.OPERATIONS, server_app.PREFIX)) + b"\n"
+        )
         return 0
-    from ostler.server.main import serve
-
-    options.port = DEFAULT_PORT if options.port is None else options.port
-    return serve(options)
+    return server_main.serve(options, DEFAULT_PORT if options.port is None else options.port)
 
 
 def _require_extra() -> None:
@@ -83,8 +112,6 @@ def _require_extra() -> None:
 
 
 def _serve_parser() -> Parser:
-    from ostler.server.agentapi.options import PORT, add_agent_options, port
-
     parser = Parser(
         prog="ostler serve",
         usage=_USAGE,
@@ -126,7 +153,7 @@ def _add_own_options(parser: Parser) -> None:
     add_work_options(parser)
 
 
-def _given_of_own(options: argparse.Namespace) -> str:
+def _given_of_own(options: ServeOptions) -> str:
     """The first that was given of those that make no sense with an agent."""
     own = Parser(add_help=False)
     _add_own_options(own)

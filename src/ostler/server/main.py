@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import errno
 import socket
@@ -19,7 +18,7 @@ from starlette.types import ASGIApp
 from ostler.app.console import print_stderr
 from ostler.app.default_model import resolve_model
 from ostler.app.extension_setup import load_extensions
-from ostler.app.harness import build_harness, rules_of, settings_for, terminal_agents
+from ostler.app.harness import build_harness, context_rules, settings_for, terminal_agents
 from ostler.app.session_choice import enable_gc
 from ostler.app.settings import Settings, working_directory
 from ostler.app.stores import open_store
@@ -39,6 +38,7 @@ from ostler.server.tokens import TokenStore
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ostler.drivers.child_agent import OnStart
+    from ostler.server.command import ServeOptions
 
 
 WHERE_PAGES_ASK = {"permissions": "ask", "on_question": "wait"}
@@ -48,7 +48,7 @@ WHERE_PAGES_ASK = {"permissions": "ask", "on_question": "wait"}
 class HarnessFactory:
     """Makes harnesses as the options of `ostler serve` and the settings of each folder say."""
 
-    def __init__(self, options: argparse.Namespace, switch: Switch, on_agent: OnStart | None = None) -> None:
+    def __init__(self, options: ServeOptions, switch: Switch, on_agent: OnStart | None = None) -> None:
         """`on_agent` is told of each agent of another vendor that a run starts."""
         self._options = options
         self._switch = switch
@@ -62,7 +62,7 @@ class HarnessFactory:
     async def harness_for(self, cwd: Path) -> Harness:
         """Also where no model can answer: then whoever asks one is told why, and all else works."""
         settings, model = await asyncio.to_thread(self._answering, self.settings(cwd))
-        rules, agents = rules_of(self._options), terminal_agents(settings, self._on_agent)
+        rules, agents = context_rules(self._options), terminal_agents(settings, self._on_agent)
         harness = build_harness(settings, cwd, say=self._say, context=rules, model=model, agent_tool=agents)
         face = WebFrontEnd(harness, self._switch)
 
@@ -127,15 +127,15 @@ Address = IPv4Address | IPv6Address
 NO_TOKEN = "at {} other machines can ask: make a token first, with `ostler token new NAME`"
 
 
-def serve(options: argparse.Namespace) -> int:
-    return asyncio.run(_serve(options))
+def serve(options: ServeOptions, port: int) -> int:
+    return asyncio.run(_serve(options, port))
 
 
-async def _serve(options: argparse.Namespace) -> int:
+async def _serve(options: ServeOptions, port: int) -> int:
     cwd = working_directory(options.cwd)
     settings = settings_for(options, cwd)
     tokens = TokenStore()
-    with closing(listen(options.host, options.port)) as listening:
+    with closing(listen(options.host, port)) as listening:
         address = address_of(listening)
         if not address.is_loopback and not tokens.all():
             raise UsageError(NO_TOKEN.format(address))
@@ -149,7 +149,7 @@ async def _serve(options: argparse.Namespace) -> int:
 
 
 def make_server(
-    options: argparse.Namespace, settings: Settings, cwd: Path, tokens: TokenStore
+    options: ServeOptions, settings: Settings, cwd: Path, tokens: TokenStore
 ) -> tuple[ServerState, HarnessFactory]:
     """What all that is served works on."""
     equipping = HarnessFactory(
@@ -161,7 +161,7 @@ def make_server(
     return server, equipping
 
 
-def http_config(app: ASGIApp, options: argparse.Namespace) -> uvicorn.Config:
+def http_config(app: ASGIApp, options: ServeOptions) -> uvicorn.Config:
     """For a process that serves from now on, and does nothing else."""
     raise_descriptor_limit()
     enable_gc()
@@ -176,7 +176,7 @@ def http_config(app: ASGIApp, options: argparse.Namespace) -> uvicorn.Config:
     )
 
 
-def names(options: argparse.Namespace, address: Address) -> list[str]:
+def names(options: ServeOptions, address: Address) -> list[str]:
     """By which it may be asked for. That of an address which stands for all is no name."""
     own = [] if address.is_unspecified else [options.host]
     return [*own, *options.allow_host]

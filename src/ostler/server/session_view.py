@@ -13,6 +13,7 @@ from ostler.core.processes import ProcessId
 from ostler.core.state import SessionState, fold
 from ostler.core.store import SessionSummary, Store
 from ostler.history.costs import CostTotals, cost_records
+from ostler.models.catalogue import Catalogue
 from ostler.schema.events import Audited, RunStarted, TodoItem, WaitReason
 from ostler.schema.facts import Fact
 from ostler.schema.requests import Continue, Prompt, Steer
@@ -188,6 +189,4 @@ def _window(model: str, driven: Session | None) -> int:
         return context.window(model)
     if not model:
         return 0
-    from ostler.models.catalogue import Catalogue
-
     return Catalogue().lookup(model).context_limit

@@ -22,6 +22,7 @@ from ostler.core.harness import Harness, harness_without_model
 from ostler.core.journal import Journal, World
 from ostler.core.store import Store
 from ostler.extensions.idle_host import active_host
+from ostler.history.audit import audit_to, configured_sinks
 from ostler.schema.errors import NotFound, OstlerError
 from ostler.schema.facts import Fact
 from ostler.schema.ids import new_id
@@ -244,8 +245,6 @@ class ServerState:
     def _audit(self, journal: Journal) -> None:
         """What is taken up without a harness is told to the sinks as well."""
         if audit := self.settings(Path(journal.state.cwd)).audit:
-            from ostler.history.audit import audit_to, configured_sinks
-
             audit_to(journal, configured_sinks(audit), print_stderr)
 
     def _attend_agent(self, journal: Journal) -> None:

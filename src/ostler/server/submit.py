@@ -1,9 +1,8 @@
-"""What a person typed into a prompt: a command, a template, a skill, mentioned files.
+"""Submits a request of the API to its session, and finds the fact that settles it.
 
-It is expanded here, before it is put into the session's inbox, as the command line and the terminal do:
-whoever drives the session, it is told the same, and whoever reads the log sees what the model was told.
+Prompts are expanded before they go into the inbox, as the command line and the terminal do, so that any
+process can run them and the log has what the model gets.
 """
-# MERGED: How a request gets from the wire into its session, and what became of it.
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from contextlib import suppress
 
 import msgspec
 
-from ostler.app.prompt_expansion import Expansion, expansion_of, record_read_files
+from ostler.app.prompt_expansion import Expansion, expand_prompt, record_read_files
 from ostler.core.harness import Harness, harness_without_model
 from ostler.extensions.idle_host import active_host
 from ostler.schema import requests
@@ -58,7 +57,7 @@ async def expand_sent(server: ServerState, session: str, request: AnyRequest) ->
     if command and not attached and (host := active_host(harness)) and host.command_named(command[1]):
         arguments = (command[2] or "").strip()
         return Meant(RunCommand(id=request.id, by=request.by, name=command[1], arguments=arguments))
-    expansion = await asyncio.to_thread(expansion_of, (typed,), typed, harness, names)
+    expansion = await asyncio.to_thread(expand_prompt, (typed,), harness, names)
     content = (*expansion.blocks, *attached)
     return Meant(msgspec.structs.replace(request, content=content), expansion)
 

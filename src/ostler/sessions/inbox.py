@@ -12,6 +12,7 @@ from ostler.core.cancellation import CancelToken
 from ostler.core.context import CompactionRequest, context_input
 from ostler.core.harness import Harness, OpenSession, SessionListener
 from ostler.core.journal import Journal
+from ostler.core.lazy import lazy_module
 from ostler.core.questions import as_stored, run_of
 from ostler.core.run_state import RunState
 from ostler.schema import events
@@ -42,11 +43,13 @@ from ostler.schema.requests import (
     TakeBack,
     UndoCompaction,
 )
-from ostler.sessions import branches
 from ostler.sessions.lease import renew_lease
 
 if TYPE_CHECKING:
     from ostler.core.loop import Loop
+    from ostler.sessions import branches
+else:
+    branches = lazy_module("ostler.sessions.branches")
 
 
 SECRET_NEEDS_ITS_CALL = (
@@ -211,9 +214,7 @@ class InboxReader:
                 await branches.fork_here(journal, self._harness, request)
                 return
             case CollapseBranch():
-                from ostler.sessions.branches import collapse
-
-                await collapse(journal, self._harness, request)
+                await branches.collapse(journal, self._harness, request)
                 return
             case TakeBack():
                 await self._take_back(request)

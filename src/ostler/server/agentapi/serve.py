@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import sys
@@ -12,7 +11,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from signal import SIG_IGN, SIGHUP, SIGINT, SIGTERM, SIGUSR1, getsignal
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import uvicorn
@@ -22,9 +21,10 @@ from starlette.types import ASGIApp
 
 from ostler.app.console import piped_in, print_stderr
 from ostler.app.harness import settings_for
+from ostler.core.lazy import lazy_module
 from ostler.drivers.agent_spec import detect
-from ostler.drivers.driver import DrivenAgent, SavedState, StructuredTransport
-from ostler.drivers.lifecycle import start_screen_session
+from ostler.drivers.driver import DrivenAgent, ProtocolAgentSpec, SavedState, StructuredTransport
+from ostler.drivers.lifecycle import start_protocol_session, start_screen_session
 from ostler.drivers.screen_driver import ScreenAgentSpec
 from ostler.drivers.session import ScreenSession
 from ostler.schema.errors import UsageError
@@ -50,6 +50,12 @@ from ostler.server.main import (
 from ostler.server.state import ServerState
 from ostler.server.streams import terminal_stream
 from ostler.server.tokens import TokenStore
+
+if TYPE_CHECKING:
+    from ostler.server.agentapi import openapi
+    from ostler.server.command import ServeOptions
+else:
+    openapi = lazy_module("ostler.server.agentapi.openapi")
 
 
 class Signals:
@@ -135,7 +141,7 @@ class AgentServer(HttpServer):
         yield  # they are heeded already
 
 
-def serve_agent(plan: AgentPlan, options: argparse.Namespace) -> int:
+def serve_agent(plan: AgentPlan, options: ServeOptions) -> int:
     parse_allowed_hosts(plan.allowed_hosts)
     parse_allowed_origins(plan.allowed_origins)
     if plan.print_openapi:
@@ -150,9 +156,7 @@ def serve_agent(plan: AgentPlan, options: argparse.Namespace) -> int:
 
 def _print_openapi() -> int:
     """As agentapi prints it: the older version, everything in a fixed order."""
-    from ostler.server.agentapi.openapi import document, downgraded
-
-    print(json.dumps(_in_order(downgraded(document())), indent=2, ensure_ascii=False))
+    print(json.dumps(_in_order(openapi.downgraded(openapi.document())), indent=2, ensure_ascii=False))
     return 0
 
 
@@ -172,7 +176,7 @@ def _with_piped_prompt(plan: AgentPlan) -> AgentPlan:
     return msgspec.structs.replace(plan, initial_prompt=piped)
 
 
-async def _serve(plan: AgentPlan, options: argparse.Namespace) -> int:
+async def _serve(plan: AgentPlan, options: ServeOptions) -> int:
     settings = settings_for(options, plan.cwd)
     tokens = TokenStore()
     signals = Signals()
@@ -251,9 +255,6 @@ async def _started(plan: AgentPlan, server: ServerState, saved: SavedState | Non
 async def _started_without_screen(
     plan: AgentPlan, server: ServerState, transport: StructuredTransport
 ) -> DrivenAgent:
-    from ostler.drivers.driver import ProtocolAgentSpec
-    from ostler.drivers.lifecycle import start_protocol_session
-
     agent = ProtocolAgentSpec(
         command=plan.command,
         cwd=plan.cwd,

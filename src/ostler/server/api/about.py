@@ -3,17 +3,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ostler import __version__
+from ostler.core.lazy import lazy_module
 from ostler.server.operations import Operations
 from ostler.server.problems import NotAllowed, ServerBusy
 from ostler.server.state import ServerState
 from ostler.server.tokens import COOKIE_SECONDS, TokenScope
+
+if TYPE_CHECKING:
+    from ostler.server import app as server_app
+    from ostler.server import openapi as openapi_document
+else:
+    openapi_document = lazy_module("ostler.server.openapi")
+    server_app = lazy_module("ostler.server.app")
 
 operations = Operations("server")
 
@@ -41,10 +49,7 @@ async def ready(server: ServerState) -> Health:
 @operations.add("GET", "/openapi.json")
 async def describe() -> dict[str, Any]:
     """This document"""
-    from ostler.server.app import OPERATIONS, PREFIX
-    from ostler.server.openapi import openapi
-
-    return openapi(OPERATIONS, PREFIX)
+    return openapi_document.openapi(server_app.OPERATIONS, server_app.PREFIX)
 
 
 login_operations = Operations("login")

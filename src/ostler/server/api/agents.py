@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from ostler.core.lazy import lazy_module
 from ostler.schema.errors import UsageError
 from ostler.server.agent_registry import NewAgent, agent_to_start
 from ostler.server.api.events import STREAM, show_live
@@ -16,6 +19,13 @@ from ostler.server.session_view import SessionRow, row_of
 from ostler.server.state import ServerState
 from ostler.server.streams import asks_for_stream, terminal_stream
 from ostler.sessions.submit import has_ended
+
+if TYPE_CHECKING:
+    from ostler.drivers import screen_stream
+    from ostler.drivers import session as driver_session
+else:
+    driver_session = lazy_module("ostler.drivers.session")
+    screen_stream = lazy_module("ostler.drivers.screen_stream")
 
 operations = Operations("agents")
 
@@ -85,15 +95,12 @@ async def show_terminal(server: ServerState, session: str, request: Request) -> 
     terminal of that size, which draw the screen as it is and then go on as they come; `size` again when that
     changes; `end` with the exit status when the agent has ended. It is there where this server drives the
     agent; the screen itself also where another process does."""
-    from ostler.drivers.screen_stream import SCREEN
-    from ostler.drivers.session import ScreenSession
-
     await _require_others(server, session)
     agent = server.driven.get(session)
-    if agent is not None and not isinstance(agent, ScreenSession):
+    if agent is not None and not isinstance(agent, driver_session.ScreenSession):
         raise Conflict(f"the agent of session {session} speaks {agent.transport}, and has no terminal")
     if not asks_for_stream(request.scope):
-        shown = (await show_live(server, session)).values.get(SCREEN)
+        shown = (await show_live(server, session)).values.get(screen_stream.SCREEN)
         if shown is None:
             raise Conflict("nothing is shown yet" if agent else await _why_not_here(server, session))
         return json_response(msgspec.convert(shown, TerminalScreen))

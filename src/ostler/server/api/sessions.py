@@ -30,7 +30,7 @@ from ostler.server.problems import ServerBusy
 from ostler.server.session_view import SessionRow, SessionView, row_of, view_session
 from ostler.server.state import ServerState
 from ostler.server.submit import submit, wait_for_settlement
-from ostler.sessions.run_tree import current_status, load_state
+from ostler.sessions.run_tree import current_status, load_state, require_no_parent_at_work
 from ostler.sessions.session import create_session, delete_session
 from ostler.store.portable import read_export
 
@@ -189,8 +189,6 @@ async def remove_session(server: ServerState, session: str) -> None:
     """Delete a session and its children
 
     Not while a run is under way in it, or another process has it open. Its streams end."""
-    from ostler.sessions.run_tree import require_no_parent_at_work
-
     if server.driven.get(session) is not None:
         raise SessionBusy(f"the agent of session {session} is at work: end it first")
     await require_no_parent_at_work(server.store, session)

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 from ostler.app.console import real_stdout
-from ostler.app.prompt_expansion import expand_typed
+from ostler.app.prompt_expansion import expand_at_console
 from ostler.app.remote_sessions import RemoteSessions, as_typed
 from ostler.core.store import Store
 from ostler.extensions.ui.front_end import Headless
@@ -386,7 +386,7 @@ class PlainConversation:
         if isinstance(conversation.store, RemoteSessions):
             content = as_typed(typed)
         else:
-            content = await asyncio.to_thread(expand_typed, (line,), line, conversation.harness, names)
+            content = await asyncio.to_thread(expand_at_console, (line,), conversation.harness, names)
         if steers and conversation.is_working:
             self._face.say("the model is told at its next step")
             waiting.sent(await conversation.steer(content), typed, content)
