@@ -106,7 +106,7 @@ def main() -> None:
         print("ostler: standard output is closed; redirect it to a file or to /dev/null", file=sys.stderr)
         os._exit(2)
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # not every terminal has every character
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # for terminals without Unicode
     code = run([os.fsencode(argument).decode(errors="replace") for argument in sys.argv[1:]])
     _flush(sys.stderr)
     os._exit(code)

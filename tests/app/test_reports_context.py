@@ -65,7 +65,7 @@ def test_the_first_step_and_json(ostler: Ostler, short_of_room: str) -> None:
 
 def test_two_steps_are_compared(ostler: Ostler, short_of_room: str) -> None:
     ran = ostler("context", short_of_room, "--diff", "1", "2")
-    assert "the later one begins with what the earlier one said" in ran.out
+    assert "the earlier request is a prefix of the later one" in ran.out
     assert [row[1].split()[-1] for row in rows(ran.out)[4:]] == ["assistant_message", "tool_result"]
     ran = ostler("context", short_of_room, "--diff", "7", "1")
     assert "the beginning changed in step" in ran.out and "by the rules of room" in ran.out
@@ -177,7 +177,7 @@ def test_a_rule_for_one_run_holds_over_the_settings(
 @pytest.mark.parametrize(
     ("rules", "complaint"),
     [
-        (("window",), "'window' is not KEY=VALUE, as window.tokens=20000 is"),
+        (("window",), "'window' is not KEY=VALUE, such as window.tokens=20000"),
         (("window=5",), "'window=5' is not KEY=VALUE"),
         (("windows.tokens=5",), "--context: there is no setting context.windows; is it window?"),
         (

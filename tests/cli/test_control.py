@@ -33,7 +33,7 @@ def test_a_session_that_is_not_there_is_named_in_one_line(
     name, *words = command
     for options in ((), ("--json",)):
         none = in_process(name, *options, "ses_nowhere", *words)
-        assert none == (2, "", "ostler: there are no sessions yet; `ostler -p PROMPT…` begins one\n")
+        assert none == (2, "", "ostler: there are no sessions yet; `ostler -p PROMPT…` starts one\n")
     assert not ostler.store.exists()
     in_process("-p", "--model", "demo", "hello")
     code, _, wrong = in_process(name, "ses_nowhere", *words)

@@ -67,7 +67,7 @@ def test_a_scope_that_the_question_offers_is_remembered(ostler: Ostler, serve: S
     wrong = ostler("answer", session, "always")
     assert (wrong.code, wrong.err) == (
         2,
-        "ostler: 'always' is no answer; the answers are: yes, session, project, user, no\n",
+        "ostler: 'always' is not an answer; the answers are: yes, session, project, user, no\n",
     )
     ran = ostler("answer", *use(vendor), *ASKING, session, "user")
     assert (ran.code, ran.out) == (0, "Made.\n")
@@ -83,7 +83,7 @@ def test_the_model_is_told_why_something_was_declined(ostler: Ostler, serve: Ser
 
 
 WRONG = (
-    ("choice", "green", "'green' is no answer; the answers are: Red, Blue"),
+    ("choice", "green", "'green' is not an answer; the answers are: Red, Blue"),
     ("form", "{", "the answer must be JSON"),
     ("form", '{"port": "x"}', "the answer does not fit the form: 'port' is not of type integer"),
     ("secret", "hunter2", "a secret is not said on the command line"),

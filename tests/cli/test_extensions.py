@@ -121,9 +121,7 @@ def test_what_is_installed_into_a_project_is_used_only_once_it_is_trusted(ostler
     write(ostler.work / "tidy", {"gate.py": GUARDED})
     ran = ostler("ext", "install", "--local", "./tidy")
     assert ran.code == 0
-    assert ran.err.endswith(
-        "ostler: it is the project's: look at it, and say `ostler trust`, before it is used\n"
-    )
+    assert ran.err.endswith("ostler: it belongs to the project: review it and run `ostler trust` to use it\n")
     assert (ostler.work / ".ostler" / "extensions.json").is_file()
     assert not (ostler.home / "extensions.json").exists()
     (row,) = ostler("ext", "list", "--json").lines

@@ -143,7 +143,7 @@ def test_a_project_may_restrict_by_itself_but_allow_only_with_trust(ostler: Ostl
 
 
 def test_rules_are_given_and_taken_back(ostler: Ostler) -> None:
-    assert ostler("permissions").err == "ostler: there are no rules here; the profile alone decides\n"
+    assert ostler("permissions").err == "ostler: there are no rules here; only the profile applies\n"
     assert ostler("permissions", "allow", "bash(npm run *)").out == (
         f"allow bash(npm run *), in {ostler.work}\n"
     )

@@ -153,7 +153,7 @@ def test_a_projects_extension_is_refused_until_it_is_trusted(
     file.write_text(file.read_text() + "# changed again\n")
     assert run() == ("", True)
     assert in_process("trust", "--list")[1] == (
-        f"{file.parent}  (also what is changed later)\n{file}  (changed since)\n"
+        f"{file.parent}  (even after changes)\n{file}  (changed since)\n"
     )
     assert in_process("trust", "--remove")[1] == f"{ostler.work} is no longer trusted\n"
     assert in_process("trust", "--list")[1] == ""

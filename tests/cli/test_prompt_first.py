@@ -57,7 +57,7 @@ def test_a_no_on_a_terminal_leads_to_the_demo(ostler: Ostler, serve: Serve, conf
 def test_nobody_at_the_terminal_is_no_answer(ostler: Ostler, serve: Serve, configure: Configure) -> None:
     configure(jan=serve(models=["m"]).chat_url)
     ran = ostler.on_terminal("-p", "hello", typed=b"\x04")
-    assert ran.code == 2 and "nobody answered, so nothing was done" in ran.err
+    assert ran.code == 2 and "there was no answer, so nothing was done" in ran.err
     assert not (ostler.home / "servers.json").exists()
 
 

@@ -53,7 +53,7 @@ def test_what_is_wrong_is_said_a_line_each_and_mended(ostler: Ostler) -> None:
     assert ran.code == 1 and len(lines) == 2
     assert lines[0] == f"{first}: S2: the list has title 'wrong', but its facts say ''"
     assert lines[1].startswith(f"{first}: S3: opening reads all facts from 1 on")
-    assert ran.err == "ostler: 2 problems; `ostler sessions repair` mends what follows from the facts\n"
+    assert ran.err == "ostler: 2 problems; `ostler sessions repair` rebuilds what derives from the facts\n"
     assert [one["number"] for one in ostler("sessions", "check", first[:30], "--json").lines] == ["S2", "S3"]
     assert ostler("sessions", "check", second).code == 0
     mended = ostler("sessions", "repair")

@@ -34,7 +34,7 @@ def test_without_a_store_there_is_nothing_to_see_and_none_is_made(ostler: Ostler
     for arguments in (("sessions",), ("sessions", "list", "--json"), ("sessions", "search", "word")):
         ran = ostler(*arguments)
         assert (ran.code, ran.out) == (0, "")
-        assert ran.err == "ostler: there are no sessions yet; `ostler -p PROMPT…` begins one\n"
+        assert ran.err == "ostler: there are no sessions yet; `ostler -p PROMPT…` starts one\n"
     for arguments in (
         ("show", "x"),
         ("export", "x"),
@@ -129,7 +129,7 @@ def test_messages_are_found_by_their_words(ostler: Ostler) -> None:
     assert hit["session"] == second and "carpenter" in hit["snippet"]
     assert ostler("sessions", "search", "carpenter").out == f"{second}  #4  a walrus and a carpenter\n"
     none = ostler("sessions", "search", '"oyster')
-    assert (none.code, none.out, none.err) == (0, "", "ostler: no message holds all of these words\n")
+    assert (none.code, none.out, none.err) == (0, "", "ostler: no message contains all of these words\n")
 
 
 def test_a_session_goes_out_to_a_file_and_comes_back_in_another_directory(

@@ -1,8 +1,7 @@
-"""What may stand behind a slash: extensions' commands, prompt templates and skills."""
-# MERGED: Fuzzy matching: the letters of a query in their order, best where a person would look for them.
-# MERGED: A query in lower case finds both cases; one with a capital means it. Words apart by blanks must
-# MERGED: all be found, in any order.
-# MERGED: How a path is written so that `context/mentions.py` reads it as a mention.
+"""Completion of slash commands and mentions, with fuzzy matching.
+
+A query matches if its letters occur in order; words match in any order. Lower case matches both cases.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What the session asks of the person here: one question after the other, above the line to type in."""
-# MERGED: A question and its answer as they are said afterwards.
-# MERGED: A question as a person reads it who is to answer on the command line.
-# MERGED: A rule of permission as a person reads it who is about to say "always".
+"""The questions of a session to the person at this terminal, one after the other, and their wording."""
 
 from __future__ import annotations
 

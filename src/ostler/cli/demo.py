@@ -1,7 +1,7 @@
-"""`ostler demo`: a scripted agent works with the real loop and the real tools, its process is killed in the
-middle of a call, and a new process goes on without repeating anything."""
-# MERGED: `ostler demo-part`, which `ostler demo` starts: one process with a part of its run, until it ends
-# MERGED: or is killed.
+"""`ostler demo`: runs a scripted agent, kills its process in the middle of a call, and resumes the run.
+
+The loop and the tools are the real ones. `ostler demo-part` is the process that gets killed.
+"""
 
 from __future__ import annotations
 

@@ -50,12 +50,12 @@ def models_command(arguments: list[str]) -> int:
 def _models_parser() -> Parser:
     parser = Parser(
         prog="ostler models",
-        description="Models: how much they hold, what they take, what they cost. "
-        "The list is bundled; nothing is asked of the network.",
+        description="Lists models with their context window, modalities and prices. "
+        "The list is bundled; nothing is fetched.",
     )
-    parser.add_argument("words", metavar="WORD", nargs="*", help="only those with all the words in a name")
-    parser.add_argument("--provider", metavar="NAME", help="only those of this provider")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("words", metavar="WORD", nargs="*", help="only models whose name contains every WORD")
+    parser.add_argument("--provider", metavar="NAME", help="only models of this provider")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     return parser
 
 
@@ -72,7 +72,7 @@ def rows(models: Sequence[ModelInfo], aliases: dict[str, list[str]]) -> Iterator
         yield cut(line, width)
 
 
-def _fitting(table: Sequence[Sequence[str]], width: int) -> list[str]:
+def _parse_answer(table: Sequence[Sequence[str]], width: int) -> list[str]:
     lines = list(aligned(table))
     for heading in _SPARED:
         if max(map(cells, lines)) <= width:

@@ -1,6 +1,4 @@
-"""`ostler agents`: the named agents that work here can be given to, and those of other vendors."""
-# MERGED: `ostler skills`: the skills that can be used here.
-# MERGED: `ostler prompts`: the prompt templates that `/name` stands for here.
+"""`ostler agents`, `ostler skills` and `ostler prompts`: lists what is available in this directory."""
 
 from __future__ import annotations
 
@@ -53,11 +51,14 @@ class OtherVendorsAgent(msgspec.Struct, frozen=True, kw_only=True):
 def agents_command(arguments: list[str]) -> int:
     parser = Parser(
         prog="ostler agents",
-        description="Named agents, from Markdown files of this project and your own; then those of other "
-        "vendors that are configured. What is wrong with a file is said on standard error.",
+        description="Lists subagents, from Markdown files of this project and your own, and the configured "
+        "agents of "
+        "other vendors. Problems with a file go to standard error.",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--installed", action="store_true", help="also other vendors' that are on PATH")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    parser.add_argument(
+        "--installed", action="store_true", help="also agents of other vendors that are on PATH"
+    )
     options = parser.parse_args(arguments)
     cwd = working_directory()
     agents = find_agents(cwd)
@@ -102,10 +103,11 @@ def _row_of_other(agent: OtherVendorsAgent) -> tuple[str, ...]:
 def skills_command(arguments: list[str]) -> int:
     parser = Parser(
         prog="ostler skills",
-        description="Skills of this project and your own. A project's are used once you trust them. "
-        "What is wrong with a file is said on standard error.",
+        description="Lists skills of this project and your own. A project's skills are used once you trust "
+        "them. "
+        "Problems with a file go to standard error.",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     options = parser.parse_args(arguments)
     cwd = working_directory()
     skills = skills_in(cwd)
@@ -135,14 +137,14 @@ class _Listed(msgspec.Struct, frozen=True):
 def prompts_command(arguments: list[str]) -> int:
     parser = Parser(
         prog="ostler prompts",
-        description="Prompt templates, from Markdown files of this project and your own: "
-        "`ostler -p /NAME WORD…` says one. What is wrong with a file is said on standard error.",
+        description="Lists prompt templates, from Markdown files of this project and your own. "
+        "`ostler -p /NAME WORD…` runs one. Problems with a file go to standard error.",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    show = commands.add_parser("show", help="the text of a template", prog="ostler prompts show")
+    show = commands.add_parser("show", help="print the text of a template", prog="ostler prompts show")
     show.add_argument("name", metavar="NAME")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    show.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="as a JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    show.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object")
     options = parser.parse_args(arguments)
     cwd = working_directory()
     files = prompts_here(cwd)

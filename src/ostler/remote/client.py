@@ -1,5 +1,4 @@
-"""A server elsewhere: asking it, and its streams."""
-# MERGED: Where a session is: from what a person types, or copies out of a browser.
+"""A client for another server: addresses, requests and event streams."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The store of a server, over its API: it is read and asked from here, and written there only."""
-# MERGED: What happens in a session of a server, live: each fact once, in order, however often the stream
-# MERGED: breaks.
+"""A `Store` over the HTTP API of a server. Its live relay delivers each fact once, in order."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The agents of other vendors that this process drives, by the ids of their sessions."""
-# MERGED: Another vendor's agent, as it is asked for on the wire.
+"""The agents of other vendors that this process drives, by session id."""
 
 from __future__ import annotations
 

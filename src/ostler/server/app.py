@@ -1,5 +1,4 @@
-"""The application: the API under /api/v1, and the page."""
-# MERGED: Which operation answers: by path and method.
+"""The ASGI application: the API under /api/v1, and the web page."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Who asks, from a token or a cookie, whether that is enough, and for how long."""
-# MERGED: Who may do what at the server: tokens, of which only hashes are kept, and cookies of who logged
-# MERGED: in.
-# MERGED: A wall before an application that knows no tokens, where other machines can reach it.
+"""Authenticates requests by token or cookie, and ends open requests when a token is revoked."""
 
 from __future__ import annotations
 

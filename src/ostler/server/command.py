@@ -1,7 +1,4 @@
-"""`ostler serve`: sessions over HTTP, live streams and a web page; with an agent behind `--`, that agent."""
-# MERGED: `ostler server AGENT …`: said as agentapi's own command line is, for scripts that are given our
-# MERGED: program.
-# MERGED: `ostler token`: who may use the server. A token is shown once, when it is made.
+"""`ostler serve`, `ostler server` (agentapi's command line) and `ostler token`."""
 
 from __future__ import annotations
 
@@ -63,8 +60,8 @@ class ServeOptions(RunOptions):
 
 
 _USAGE = """\
-ostler serve [OPTIONS]                         the sessions of this machine
-       ostler serve [OPTIONS] -- AGENT [ARGUMENTS…]   another vendor's agent, as agentapi serves it"""
+ostler serve [OPTIONS]                         serve the sessions of this machine
+       ostler serve [OPTIONS] -- AGENT [ARGUMENTS…]   serve another vendor's agent, as agentapi does"""
 
 
 def serve_command(arguments: list[str], *, agent_needs_dashes: bool = True) -> int:
@@ -115,15 +112,18 @@ def _serve_parser() -> Parser:
     parser = Parser(
         prog="ostler serve",
         usage=_USAGE,
-        description="Serves the sessions of this machine over HTTP: an API, live streams and a web page.\n"
-        "With an agent behind --, that agent: agentapi's API at the root, the same session in our own.",
+        description="Serves the sessions of this machine over HTTP: an API, event streams and a web page.\n"
+        "With an agent's command after --, serves that agent through agentapi's API and Ostler's own.",
         formatter_class=RawHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1)")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
     parser.add_argument(
-        "-p", "--port", type=port, help=f"0 takes any ({DEFAULT_PORT}; with an agent {PORT.default})"
+        "-p",
+        "--port",
+        type=port,
+        help=f"0 picks a free port (default: {DEFAULT_PORT}; with an agent {PORT.default})",
     )
     parser.add_argument(
         "--behind-proxy",
@@ -131,7 +131,7 @@ def _serve_parser() -> Parser:
         type=_network,
         action="append",
         default=[],
-        help="a proxy, or a network of them, whose word on its clients (X-Forwarded-For, -Proto) counts",
+        help="a proxy or network whose X-Forwarded-For and X-Forwarded-Proto headers are trusted; repeatable",
     )
     add_agent_options(parser)
     _add_own_options(parser)
@@ -139,16 +139,22 @@ def _serve_parser() -> Parser:
 
 
 def _add_own_options(parser: Parser) -> None:
-    own = parser.add_argument_group(
-        "without an agent, these and all that follow, but --cwd, which is for both"
+    own = parser.add_argument_group("only without an agent: these and all that follow, except --cwd")
+    own.add_argument(
+        "--allow-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="accept requests for this host name; repeatable",
     )
     own.add_argument(
-        "--allow-host", metavar="NAME", action="append", default=[], help="a name it may be asked for by"
+        "--allow-origin",
+        metavar="URL",
+        action="append",
+        default=[],
+        help="allow requests from pages of this origin; repeatable",
     )
-    own.add_argument(
-        "--allow-origin", metavar="URL", action="append", default=[], help="pages from there may ask"
-    )
-    own.add_argument("--openapi", action="store_true", help="print the OpenAPI document, and end")
+    own.add_argument("--openapi", action="store_true", help="print the OpenAPI document and exit")
     add_model_options(parser)
     add_work_options(parser)
 
@@ -196,23 +202,23 @@ def token_command(arguments: list[str]) -> int:
 def _token_parser() -> Parser:
     as_json = Parser(add_help=False)
     as_json.add_argument(
-        "--json", action="store_true", default=argparse.SUPPRESS, help="as one JSON object a line"
+        "--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object per line"
     )
     parser = Parser(
         prog="ostler token",
-        description="Lists, makes and revokes the tokens of `ostler serve`.",
+        description="Lists, creates and revokes tokens of `ostler serve`.",
         parents=[as_json],
     )
     parser.set_defaults(json=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    commands.add_parser("list", help="the tokens that there are (default)", parents=[as_json])
-    new = commands.add_parser("new", help="make one, and print it", parents=[as_json])
+    commands.add_parser("list", help="list tokens (the default)", parents=[as_json])
+    new = commands.add_parser("new", help="create a token and print it", parents=[as_json])
     new.add_argument("name", metavar="NAME", help="what it is for")
     new.add_argument(
-        "--scope", choices=("observe", "all"), default="all", help="observe: only look (default: all)"
+        "--scope", choices=("observe", "all"), default="all", help="observe: read-only (default: all)"
     )
-    revoke = commands.add_parser("revoke", help="take one back", parents=[as_json])
-    revoke.add_argument("name", metavar="NAME", help="its name, or its id")
+    revoke = commands.add_parser("revoke", help="revoke a token", parents=[as_json])
+    revoke.add_argument("name", metavar="NAME", help="its name or id")
     return parser
 
 

@@ -1,6 +1,4 @@
-"""`ostler serve`: from options to a server that listens, until a signal ends it."""
-# MERGED: What a session works with when the server drives it. Nobody is asked anything on the server's
-# MERGED: terminal.
+"""Starts the server: from the options of `ostler serve` to a listening socket, until a signal ends it."""
 
 from __future__ import annotations
 

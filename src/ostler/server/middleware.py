@@ -1,5 +1,4 @@
-"""The guard before the routes: from where one may ask, and how often."""
-# MERGED: How much the server can hold: every connection takes a descriptor, and so does the work itself.
+"""Middleware in front of the routes: allowed hosts and origins, rate limit, capacity."""
 
 from __future__ import annotations
 

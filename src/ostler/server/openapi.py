@@ -1,5 +1,4 @@
-"""The OpenAPI document, made from the same types as the routes."""
-# MERGED: What stands below the fields of structs, for the OpenAPI document: Python itself forgets it.
+"""The OpenAPI document, generated from the types and docstrings of the routes."""
 
 from __future__ import annotations
 

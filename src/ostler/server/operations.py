@@ -1,5 +1,4 @@
-"""What a route of the API is: a typed function. Its annotations bind the request and describe the route."""
-# MERGED: Reading a body: how much of it, and how slowly it may come.
+"""API routes as typed functions: annotations bind the request and describe the route."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A session as it is now: what is open in it, what waits, what it cost."""
-# MERGED: Another vendor's agent as it is now: what it is, and whether it waits for a message.
+"""A session as the API shows it: what is open, what waits, what it cost, and its agent's status."""
 
 from __future__ import annotations
 

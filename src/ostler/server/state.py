@@ -1,6 +1,4 @@
-"""What the routes work on: the store, the sessions that are driven here, and everything that is watched."""
-# MERGED: The folders that sessions work in: which they are, their files, and what an agent would have
-# MERGED: there.
+"""The state that the routes share: store, supervised sessions, streams, agents and folders."""
 
 from __future__ import annotations
 

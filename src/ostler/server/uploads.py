@@ -1,10 +1,7 @@
-"""Files that were sent to the server, kept under names of our own.
+"""Uploaded files: stored under generated names, used as blocks of a prompt, and served safely.
 
-What a file was called is only text: no path is made of it but its ending, and only if that is plain.
+Of the original name only a plain suffix becomes part of a path. No upload is served as a page.
 """
-# MERGED: Uploads in a prompt: a block with the address `upload:ID` becomes one with what was uploaded.
-# MERGED: Bytes that people or tools brought, answered so that a browser never runs any of them as a page of
-# MERGED: ours.
 
 from __future__ import annotations
 

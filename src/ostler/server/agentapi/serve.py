@@ -1,5 +1,4 @@
-"""`ostler serve … -- AGENT`: from a plan to an agent that is served, until one of the two ends."""
-# MERGED: A server and an agent that end together, with whatever signal or end of either comes first.
+"""`ostler serve … -- AGENT`: a server and an agent that start and end together."""
 
 from __future__ import annotations
 

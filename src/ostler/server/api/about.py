@@ -1,5 +1,4 @@
-"""The server itself: is it alive, does it take work, what does it offer."""
-# MERGED: Logging in: a token, or the code of a link, becomes a cookie.
+"""Routes for the server itself: health, readiness, description, login."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What happens in a session: pages of facts, and streams."""
-# MERGED: What is shown in a session now, and is nowhere in its log.
-# MERGED: Blobs: outputs that were too long for a fact.
-# MERGED: Uploads: files for prompts.
+"""Routes for the facts, event streams, live values, blobs and uploads of a session."""
 
 from __future__ import annotations
 

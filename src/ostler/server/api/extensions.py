@@ -1,6 +1,4 @@
-"""What extensions draw themselves: widgets and calls, as lines of a width."""
-# MERGED: The web page as a face of extensions: what they want of it reaches it by the stream of their
-# MERGED: session.
+"""Routes for what extensions render, and the web page as their front end."""
 
 from __future__ import annotations
 

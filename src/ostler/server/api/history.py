@@ -1,5 +1,4 @@
-"""What models used, and what that cost."""
-# MERGED: What the model was told in a step, how many tokens that took, and why.
+"""Routes for usage and cost, and for the context of a step."""
 
 from __future__ import annotations
 
@@ -119,7 +118,7 @@ def _step(facts: Sequence[Fact], number: int) -> StepReport:
 def _steps(facts: Sequence[Fact]) -> list[ContextStep]:
     steps = context_steps(facts)
     if not steps:
-        raise NotFound("no model was asked in this session yet")
+        raise NotFound("no model was called in this session yet")
     return steps
 
 

@@ -1,5 +1,4 @@
-"""Requests: everything that can be asked of a session."""
-# MERGED: What people are asked.
+"""Routes for requests to a session, and for its open questions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Models: which there are, which can answer now, and which one would."""
-# MERGED: What an agent works with: tools, and the extensions that bring some of them.
-# MERGED: What can be typed behind a slash, and which files can be mentioned behind an `@`.
+"""Routes for models, tools, extensions, slash commands and files to mention."""
 
 from __future__ import annotations
 

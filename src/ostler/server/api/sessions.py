@@ -1,6 +1,4 @@
-"""Sessions: create, list, search, show, delete."""
-# MERGED: The tree of a session: its entries, where it stands, forks and labels.
-# MERGED: Sessions as files: export and import.
+"""Routes for sessions: create, list, search, show, delete, tree, fork, export, import."""
 
 from __future__ import annotations
 
