@@ -72,7 +72,7 @@ def rows(models: Sequence[ModelInfo], aliases: dict[str, list[str]]) -> Iterator
         yield cut(line, width)
 
 
-def _parse_answer(table: Sequence[Sequence[str]], width: int) -> list[str]:
+def _fitting(table: Sequence[Sequence[str]], width: int) -> list[str]:
     lines = list(aligned(table))
     for heading in _SPARED:
         if max(map(cells, lines)) <= width:

@@ -111,7 +111,7 @@ class AgentRegistry:
     async def end(self, session: str) -> None:
         """Ends the agent, and waits until nothing of it is left. Raises `NotFound` if none is driven here."""
         if (agent := self._agents.get(session)) is None:
-            raise NotFound(f"no agent is at work in session {session} here")
+            raise NotFound(f"no agent of session {session} is running here")
         await agent.close()
 
     async def close(self) -> None:
@@ -139,31 +139,31 @@ class AgentRegistry:
 
     def _refuse_when_closing(self) -> None:
         if self._is_closing:
-            raise UsageError("no agent can be started any more: the server is about to end")
+            raise UsageError("no agent can be started: the server is shutting down")
 
 
 Size = Annotated[int, msgspec.Meta(ge=10, le=5000)]
 
 
 class NewAgent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Another vendor's agent: what to start, and how it is to be driven."""
+    """Another vendor's agent: what to start, and how to drive it."""
 
     command: Annotated[list[str], msgspec.Meta(min_length=1)]
-    """The program and its arguments; no shell reads them."""
+    """The program and its arguments, run without a shell."""
     type: str = ""
-    """`claude`, `codex` and so on: how its screen is read. The command says it, if it is left out."""
+    """How to read its screen: `claude`, `codex` and so on; default: detected from the command."""
     transport: Literal["pty", "acp", "stream-json"] = "pty"
-    """`pty`: a terminal. The others are for agents that speak a protocol, and have no screen."""
+    """`pty`: a terminal. The others are for agents that speak a protocol and have no screen."""
     columns: Size = 80
     rows: Size = 1000
     environment: dict[str, str] = {}
-    """Variables beside those of the server."""
+    """Environment variables besides those of the server."""
     initial_prompt: str = ""
-    """What it is told as soon as it is ready."""
+    """The first message, sent when it is ready."""
     ready_regex: str = ""
-    """It is ready when its screen matches this; what is known of its type decides, if it is left out."""
+    """It is ready when its screen matches this; default: depends on its type."""
     ready_after: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
-    """Or when its screen has not changed for so many seconds."""
+    """Or when its screen has not changed for this many seconds."""
 
 
 def agent_to_start(wanted: NewAgent, cwd: Path) -> ScreenAgentSpec | ProtocolAgentSpec:
@@ -201,5 +201,5 @@ def _in_terminal(wanted: NewAgent, cwd: Path) -> screen_driver.ScreenAgentSpec:
 def _checked(environment: dict[str, str]) -> dict[str, str]:
     for name, value in environment.items():
         if not name or "=" in name or "\0" in name + value:
-            raise UsageError(f"{name[:100]!r} is no name of a variable, or its value has a NUL in it")
+            raise UsageError(f"{name[:100]!r} is not a variable name, or its value contains a NUL")
     return environment

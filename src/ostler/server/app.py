@@ -39,7 +39,7 @@ class Methods:
     def _other(self, method: str) -> Response:
         if method == "OPTIONS":
             return Response(status_code=204, headers={"allow": self._allowed})
-        error = MethodNotAllowed(f"{method[:20]} is not possible here; possible are: {self._allowed}")
+        error = MethodNotAllowed(f"{method[:20]} is not allowed here; allowed: {self._allowed}")
         answer = problem_response(problem_of(error))
         answer.headers["allow"] = self._allowed
         return answer

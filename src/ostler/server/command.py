@@ -65,7 +65,7 @@ ostler serve [OPTIONS]                         serve the sessions of this machin
 
 
 def serve_command(arguments: list[str], *, agent_needs_dashes: bool = True) -> int:
-    """Without dashes, words that are no options are the agent's command: as agentapi has it."""
+    """Without dashes, words that are not options are the agent's command, as in agentapi."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     parser = _serve_parser()
     options = parse_words(parser, [*with_plain_switches(arguments[:end]), *arguments[end:]], ServeOptions())
@@ -73,7 +73,7 @@ def serve_command(arguments: list[str], *, agent_needs_dashes: bool = True) -> i
     if agent_needs_dashes and len(command) > len(arguments[end + 1 :]):
         parser.error(f"put -- before the agent's command: `ostler serve … -- {command[0]} …`")
     if not command and end < len(arguments):
-        parser.error("no command was given: name the agent's program behind --")
+        parser.error("there is no command: give the agent's program after --")
     _require_extra()
     if command:
         return _serve_agent(parser, options, command, arguments[:end])
@@ -83,14 +83,16 @@ def serve_command(arguments: list[str], *, agent_needs_dashes: bool = True) -> i
 def _serve_agent(parser: Parser, options: ServeOptions, command: list[str], typed: list[str]) -> int:
     if name := _given_of_own(options):
         flag = next((word.partition("=")[0] for word in typed if name.replace("_", "-") in word), f"--{name}")
-        parser.error(f"{flag} is for sessions without an agent; options of the agent's own stand behind --")
+        parser.error(f"{flag} is not for agents; options of the agent itself go after --")
     plan = agent_plan(options, command, os.environ)
     return agentapi_serve.serve_agent(plan, options)
 
 
 def _serve_sessions(parser: Parser, options: ServeOptions) -> int:
     if flags := given_agent_options(options):
-        parser.error(f"{flags[0]} is for an agent: name its command behind --, as `ostler serve … -- claude`")
+        parser.error(
+            f"{flags[0]} is for an agent: give its command after --, as in `ostler serve … -- claude`"
+        )
     if options.openapi:
         sys.stdout.buffer.write(
             operations.encode(openapi_document.openapi(server_app.OPERATIONS, server_app.PREFIX)) + b"\n"
@@ -160,7 +162,7 @@ def _add_own_options(parser: Parser) -> None:
 
 
 def _given_of_own(options: ServeOptions) -> str:
-    """The first that was given of those that make no sense with an agent."""
+    """The first option that does not apply with an agent."""
     own = Parser(add_help=False)
     _add_own_options(own)
     defaults = vars(own.parse_args([]))
@@ -193,7 +195,7 @@ def token_command(arguments: list[str]) -> int:
             revoked = book.revoke(options.name)
             if options.json:
                 _print_json(revoked)
-            print_stderr(f"the token {revoked.name} was revoked; who logged in with it is logged out")
+            print_stderr(f"revoked the token {revoked.name}; logins with it have ended")
         case _:
             _list(book, as_json=options.json)
     return 0
@@ -229,7 +231,7 @@ def _make(book: TokenStore, options: argparse.Namespace) -> None:
         _print_json(made, {"token": token})
     else:
         print(token)
-    print_stderr(f"this token is shown only now; `ostler token revoke {options.name}` takes it back")
+    print_stderr(f"this token is shown only once; `ostler token revoke {options.name}` revokes it")
 
 
 def _print_json(token: Token, beside: dict[str, str] | None = None) -> None:
@@ -245,7 +247,7 @@ def _list(book: TokenStore, *, as_json: bool) -> None:
         return
     if not tokens:
         print_stderr(
-            "there is no token yet: `ostler serve` makes the first one, `ostler token new NAME` any other"
+            "there are no tokens yet: `ostler serve` creates the first one, `ostler token new NAME` others"
         )
         return
     rows = [

@@ -46,13 +46,13 @@ from ostler.sessions.streams import Deadlines, SessionStreams
 from ostler.sessions.supervisor import AbandonedRequests, Supervisor, kill_orphan_tools
 
 FRESH = 30.0
-"""Seconds that what was loaded to be looked at is kept."""
+"""Seconds that a harness for viewing is cached."""
 
 MOST = 16
-"""Folders whose files are known at a time."""
+"""Folders whose file lists are cached."""
 
 PATIENCE = 1.0
-"""Seconds that a search waits for more files to be found."""
+"""Seconds that a search waits for the listing of files."""
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 class FolderHarnesses:
-    """Nothing outside of these folders is looked at: those of the sessions, and the server's own."""
+    """The folders that the API may look into: those of the sessions, and the server's own."""
 
     def __init__(
         self, store: Store, supervisor: Supervisor, equip: Callable[[Path], Awaitable[Harness]], own: Path
@@ -79,9 +79,9 @@ class FolderHarnesses:
         if not cwd:
             return self._own
         if cwd != str(self._own) and not await self._store.sessions(cwd=cwd, limit=1):
-            raise Forbidden("no session works in that folder, and neither does the server")
+            raise Forbidden("the folder belongs neither to a session nor to the server")
         if not await asyncio.to_thread(Path(cwd).is_dir):
-            raise NotFound(f"the folder {cwd} is not there any more")
+            raise NotFound(f"the folder {cwd} does not exist any more")
         return Path(cwd)
 
     # --- what an agent would work with ----------------------------------------------------------------
@@ -158,10 +158,10 @@ class FolderHarnesses:
 
 
 KEPT_OPEN = 600.0
-"""Seconds that a session stays open behind its last run."""
+"""Seconds that a session stays open after its last run."""
 
 SIGN_OF_LIFE = 15.0
-"""Seconds of silence after which a stream says that it is alive."""
+"""Seconds between keep-alive lines of an idle stream."""
 
 
 Equip = Callable[[Path], Awaitable[Harness]]
@@ -172,7 +172,7 @@ def now_ms() -> int:
 
 
 class ServerState:
-    """One for each application. It is open while its life lasts: `async with server`."""
+    """The state of one application. Open it with `async with server`."""
 
     def __init__(
         self,
@@ -303,7 +303,7 @@ class ServerState:
             if task is not None:
                 task.cancel()
         self.left_behind.close()
-        await asyncio.gather(self.supervisor.close("the server ends"), self.driven.close())
+        await asyncio.gather(self.supervisor.close("the server is shutting down"), self.driven.close())
         await self.folders.close()
         self.answers.close()
         await self.store.checkpoint()
