@@ -155,7 +155,7 @@ def test_a_directory_that_cannot_be_recorded_is_refused(ostler: Ostler) -> None:
     ran = finish(process)
     assert (ran.code, ran.err) == (
         2,
-        "ostler: the path of the directory is not valid UTF-8: rename it, or work in another\n",
+        "ostler: the path of the directory is not valid UTF-8: rename it or use another\n",
     )
 
 

@@ -1,7 +1,6 @@
-"""The files and folders of a project, for choosing one while typing.
+"""The files and folders of a project, for completion.
 
-They are listed by git where there is git, and by walking the tree where there is none, in a thread of their
-own. What was found so far can be searched while the rest is still being found.
+A thread lists them with git, or by walking the tree. The list can be searched while it grows.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from ostler.tools.files import is_folder, walk
 MOST_FILES = 50_000
 
 FRESH_SECONDS = 3.0
-"""A listing that is older is made anew when somebody searches; until then the old one is searched."""
+"""An older listing is refreshed by the next search, which still uses the old one."""
 
 _READ_AT_ONCE = 64 * 1024
 
@@ -45,9 +44,9 @@ _GIT = (
 
 class FileMatch(msgspec.Struct, frozen=True):
     path: str
-    """As it is mentioned: relative to the project, or as it was typed. A folder ends with a slash."""
+    """As in a mention: relative to the project, or as typed. A folder ends with a slash."""
     positions: tuple[int, ...] = ()
-    """Its letters that matched."""
+    """The positions of the matching letters."""
 
 
 class Listing:
@@ -83,12 +82,12 @@ class Listing:
 
 
 class ProjectFiles:
-    """Keeps the listing of one folder. `on_more` is called from another thread when there is more to find."""
+    """The listing of one folder. `on_more` is called from another thread when it has grown."""
 
     def __init__(
         self, root: Path, on_more: Callable[[], None] = lambda: None, *, is_closed: bool = False
     ) -> None:
-        """With `is_closed` nothing is found outside of the root, however it is asked for."""
+        """With `is_closed`, no query finds anything outside of the root."""
         self._root = root
         self._on_more = on_more
         self._is_closed = is_closed
@@ -101,7 +100,7 @@ class ProjectFiles:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nobody is looking for more."""
+        """Whether the listing is complete."""
         return not self._is_making
 
     @property

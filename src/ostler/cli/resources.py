@@ -38,7 +38,7 @@ OF_OTHER_VENDORS = ("OTHER VENDORS", "TYPE", "TRANSPORT", "COMMAND", "DESCRIPTIO
 
 
 class OtherVendorsAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """One that the tool `agent` can start by its name."""
+    """An agent of another vendor that the tool `agent` can start."""
 
     name: str
     description: str
@@ -52,8 +52,7 @@ def agents_command(arguments: list[str]) -> int:
     parser = Parser(
         prog="ostler agents",
         description="Lists subagents, from Markdown files of this project and your own, and the configured "
-        "agents of "
-        "other vendors. Problems with a file go to standard error.",
+        "agents of other vendors. Problems with a file go to standard error.",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     parser.add_argument(
@@ -82,7 +81,7 @@ def _of_other_vendors(cwd: Path, *, with_installed: bool) -> list[OtherVendorsAg
     configured = load_settings(cwd, {}).settings.terminal_agents
     if not configured and not with_installed:
         return []
-    found = agent_commands(configured, with_installed=with_installed)
+    agents = agent_commands(configured, with_installed=with_installed)
     return [
         OtherVendorsAgent(
             name=name,
@@ -91,7 +90,7 @@ def _of_other_vendors(cwd: Path, *, with_installed: bool) -> list[OtherVendorsAg
             transport=one.transport,
             command=one.command,
         )
-        for name, one in sorted(found.items())
+        for name, one in sorted(agents.items())
     ]
 
 
@@ -104,8 +103,7 @@ def skills_command(arguments: list[str]) -> int:
     parser = Parser(
         prog="ostler skills",
         description="Lists skills of this project and your own. A project's skills are used once you trust "
-        "them. "
-        "Problems with a file go to standard error.",
+        "them. Problems with a file go to standard error.",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     options = parser.parse_args(arguments)
@@ -125,7 +123,7 @@ def skills_command(arguments: list[str]) -> int:
 PROMPT_HEADINGS = ("USAGE", "FROM", "DESCRIPTION")
 
 
-class _Listed(msgspec.Struct, frozen=True):
+class _PromptRow(msgspec.Struct, frozen=True):
     name: str
     description: str
     usage: str
@@ -156,9 +154,7 @@ def prompts_command(arguments: list[str]) -> int:
         print_stderr(problem)
     if not files.found and not files.problems:
         own = own_prompts()
-        print_stderr(
-            f"there are no templates; they are files like {PROMPT_FOLDERS[0]}/NAME.md here, or {own}/NAME.md"
-        )
+        print_stderr(f"there are no templates; create {PROMPT_FOLDERS[0]}/NAME.md here, or {own}/NAME.md")
     return 0
 
 
@@ -167,7 +163,7 @@ def _named(files: PromptFiles, name: str) -> PromptFile:
         raise NotFound(files.unusable[name])
     if name not in files.found:
         names = ", ".join(sorted(files.found)) or "none"
-        raise NotFound(f"there is no template {name!r}; there is: {names}")
+        raise NotFound(f"there is no template {name!r}; the templates are: {names}")
     return files.found[name]
 
 
@@ -188,8 +184,8 @@ def _list(files: Sequence[PromptFile], cwd: Path, *, as_json: bool) -> None:
         print(line)
 
 
-def _listed(file: PromptFile) -> _Listed:
-    return _Listed(file.name, file.description, file.usage, file.scope, file.source, file.body)
+def _listed(file: PromptFile) -> _PromptRow:
+    return _PromptRow(file.name, file.description, file.usage, file.scope, file.source, file.body)
 
 
 def _prompt_row(file: PromptFile, cwd: Path) -> tuple[str, ...]:
