@@ -85,7 +85,7 @@ def test_an_input_that_cannot_be_read_is_no_input(ostler: Ostler) -> None:
 
 REFUSED = [
     (("-p", "--model", "demo"), "there is no prompt"),
-    (("-p", "--yes", "--permissions", "read-only", "x"), "--yes and --permissions read-only exclude"),
+    (("-p", "--yes", "--permissions", "read-only", "x"), "--yes and --permissions read-only cannot be combined"),
     (("-p", "--model", "ollama/x", "--base-url", "http://[::1/v1", "x"), "the base URL is not an address"),
     (("-p", "--model", "demo", "  "), "there is no prompt"),
     (("-p", "--frob", "x"), "unrecognized arguments: --frob"),

@@ -68,7 +68,7 @@ def test_two_steps_are_compared(ostler: Ostler, short_of_room: str) -> None:
     assert "the earlier request is a prefix of the later one" in ran.out
     assert [row[1].split()[-1] for row in rows(ran.out)[4:]] == ["assistant_message", "tool_result"]
     ran = ostler("context", short_of_room, "--diff", "7", "1")
-    assert "the beginning changed in step" in ran.out and "by the rules of room" in ran.out
+    assert "the prefix changed in step" in ran.out and "by the rules of room" in ran.out
     assert any(row[0] == "-" and "cut" in row[1] for row in rows(ran.out))
     (found,) = ostler("context", short_of_room, "--diff", "1", "7", "--json").lines
     assert not found["same_prefix"] and found["decided"] and not found["withdrawn"]
@@ -79,7 +79,7 @@ def test_what_is_not_there_is_said_in_one_line(ostler: Ostler, short_of_room: st
         (("ses_nobody",), "ses_nobody"),
         ((short_of_room, "--step", "8"), "no step 8: the last one is 7"),
         ((short_of_room, "--diff", "1", "8"), "no step 8"),
-        ((short_of_room, "--step", "0"), "whole number from 1 on"),
+        ((short_of_room, "--step", "0"), "whole number of at least 1"),
     ):
         ran = ostler("context", *arguments)
         assert (ran.code, ran.out) == (2, "")

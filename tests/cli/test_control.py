@@ -70,7 +70,7 @@ def test_what_is_said_to_a_cut_run_is_told_when_it_goes_on(ostler: Ostler, serve
     vendor = serve(SILENCE, turn("I went left."), turn("Done."))
     session = cut_run(ostler, vendor)
     ran = ostler("steer", session, "left")
-    assert ran.code == 0 and "nobody works on it now; the model is told when the run goes on" in ran.err
+    assert ran.code == 0 and "no process runs it now; the model gets the message after" in ran.err
     assert ostler("resume", session, *use(vendor)).out == "Done.\n"
     assert said(vendor.requests[2].json)[-1] == ("user", "left")
 
@@ -128,7 +128,7 @@ def test_a_child_is_not_deleted_while_its_parent_waits_for_it(ostler: Ostler, se
 def test_a_parent_goes_on_when_its_child_was_cancelled(ostler: Ostler, serve: Serve) -> None:
     vendor, parent, child = parent_and_child(ostler, serve)
     ran = ostler("cancel", child)
-    assert ran.code == 0 and f"`ostler resume {parent}` goes on there" in ran.err
+    assert ran.code == 0 and f"`ostler resume {parent}` continues there" in ran.err
     resumed = ostler("resume", parent, *use(vendor))
     assert (resumed.code, resumed.out) == (0, "All is done.\n")
 

@@ -65,7 +65,7 @@ def test_nothing_found_says_that_other_models_work_too(ostler: Ostler) -> None:
     ran = ostler("models", "no-such-model")
     assert (ran.code, ran.out) == (0, "")
     assert ran.err.startswith("ostler: 0 models, ")
-    assert ran.err.endswith("; one that is not listed works too, as PROVIDER/ID\n")
+    assert ran.err.endswith("; unlisted models work, too, as PROVIDER/ID\n")
 
 
 def test_on_a_terminal_there_are_headings_and_lines_fit(ostler: Ostler) -> None:

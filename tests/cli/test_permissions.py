@@ -173,7 +173,7 @@ def test_rules_are_given_and_taken_back(ostler: Ostler) -> None:
         (("allow", "bash(git"), "'bash(git' is not a rule"),
         (("revoke", "bash(git)"), "there is no rule 'bash(git)' here"),
         (("revoke", "7"), "there is no rule '7' here"),
-        (("test", "git push"), "say the call as TOOL: WHAT"),
+        (("test", "git push"), "write the call as TOOL: WHAT"),
         (("list", "--session", "ses_x"), "there is no session ses_x"),
     ],
 )

@@ -123,7 +123,7 @@ def test_trust_lets_a_projects_agents_choose_their_model_until_they_change(ostle
     assert ostler("agents").out.split()[1] == "inherit"
     assert ostler("trust", "--list").out == f"{path}  (changed since)\n"
     path.unlink()
-    assert ostler("trust", "--list").out == f"{path}  (cannot be read now)\n"
+    assert ostler("trust", "--list").out == f"{path}  (cannot be read)\n"
     assert ostler("trust", "--remove").out == f"{ostler.work} is no longer trusted\n"
     assert ostler("trust", "--list").out == ""
 

@@ -87,7 +87,7 @@ def test_pruning_deletes_what_was_not_used_for_long_and_keeps_the_newest(ostler:
     assert dry.out.splitlines() == [f"would delete {old}  old", f"would delete {older}  older"]
     assert "nothing was changed" in dry.err and ids(ostler) == {old, older, new}
     unasked = ostler("sessions", "prune", "--older-than", "30d")
-    assert (unasked.code, unasked.out) == (2, "") and "say --yes" in unasked.err
+    assert (unasked.code, unasked.out) == (2, "") and "pass --yes" in unasked.err
     declined = ostler.on_terminal("sessions", "prune", "--older-than", "30d", typed=b"n\n")
     assert "nothing was deleted" in declined.err and ids(ostler) == {old, older, new}
     ran = ostler("sessions", "prune", "--older-than", "30d", "--keep", "2", "--yes")

@@ -251,9 +251,9 @@ def test_a_session_gets_a_title(ostler: Ostler) -> None:
 def test_deleting_asks_and_is_for_good(ostler: Ostler) -> None:
     first, second, third = ask(ostler, "one"), ask(ostler, "two"), ask(ostler, "three")
     unasked = ostler("sessions", "delete", first)
-    assert (unasked.code, unasked.out) == (2, "") and "say --yes" in unasked.err
+    assert (unasked.code, unasked.out) == (2, "") and "pass --yes" in unasked.err
     declined = ostler.on_terminal("sessions", "delete", first, typed=b"n\n")
-    assert "delete for good? [y/N]" in declined.err and "nothing was deleted" in declined.err
+    assert "delete permanently? [y/N]" in declined.err and "nothing was deleted" in declined.err
     assert len(ids(ostler)) == 3
     agreed = ostler.on_terminal("sessions", "delete", first, typed=b"y\n")
     assert f"deleted {first}" in agreed.out and f"{first}  one" in agreed.err

@@ -253,7 +253,7 @@ def test_what_is_for_sessions_without_an_agent_is_refused_with_one(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], flag: str
 ) -> None:
     said = refusal(capsys, *arguments, "--", "claude")
-    assert f"{flag} is for sessions without an agent" in said
+    assert f"{flag} is not for agents" in said
 
 
 def test_the_help_has_a_line_for_each_option_and_no_room_for_what_is_not_there(ostler: Ostler) -> None:
