@@ -59,7 +59,7 @@ def test_a_silent_pipe_is_not_waited_for(ostler: Ostler) -> None:
         os.close(reading)
         os.close(writing)
     assert prompt_of(ran) == "go"
-    assert ran.err == "ostler: standard input was silent for 1 s and is not waited for\n"
+    assert ran.err == "ostler: standard input had no data for 1 s and is ignored\n"
 
 
 def test_a_closed_input_is_no_input(ostler: Ostler) -> None:
@@ -85,7 +85,10 @@ def test_an_input_that_cannot_be_read_is_no_input(ostler: Ostler) -> None:
 
 REFUSED = [
     (("-p", "--model", "demo"), "there is no prompt"),
-    (("-p", "--yes", "--permissions", "read-only", "x"), "--yes and --permissions read-only cannot be combined"),
+    (
+        ("-p", "--yes", "--permissions", "read-only", "x"),
+        "--permissions read-only cannot be combined",
+    ),
     (("-p", "--model", "ollama/x", "--base-url", "http://[::1/v1", "x"), "the base URL is not an address"),
     (("-p", "--model", "demo", "  "), "there is no prompt"),
     (("-p", "--frob", "x"), "unrecognized arguments: --frob"),

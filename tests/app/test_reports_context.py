@@ -119,7 +119,7 @@ def test_a_session_is_compacted_and_that_is_undone(ostler: Ostler, serve: Serve)
     shown = ostler("context", session).out
     (line,) = [line for line in shown.splitlines() if line.startswith("compacted in #")]
     assert "(user)" in line and "1 file" in line
-    assert "the beginning is not that of the step before: the context was compacted" in shown
+    assert "the prefix differs from the step before: the context was compacted" in shown
     compared = rows(ostler("context", session, "--diff", "4", "5").out)[3:]
     signs = {sign: [row[1].split()[1] for row in compared if row[0] == sign] for sign in "-+"}
     assert signs["-"] == ["user_message", *["assistant_message", "tool_result"] * 3]
@@ -150,7 +150,7 @@ def test_what_cannot_fit_is_shown_with_the_rule_that_keeps_it(ostler: Ostler, se
     assert ran.code == 1 and "must_keep.last_prompt" in ran.err
     session = str(ran.facts[0]["session"])
     shown = ostler("context", session)
-    assert shown.code == 0 and "tokens over; nothing was sent" in shown.out
+    assert shown.code == 0 and "tokens too many; nothing was sent" in shown.out
     (kept,) = [row for row in rows(shown.out) if row[0] == "kept"]
     assert kept[-1] == "must_keep.last_prompt" and re.fullmatch(r"#\d+", kept[2])
     (step,) = ostler("context", session, "--step", "1", "--json").lines

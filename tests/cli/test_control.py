@@ -142,7 +142,7 @@ def test_a_paused_run_rests_and_goes_on_elsewhere(ostler: Ostler, serve: Serve) 
         gated.open()
         paused = finish(gated.process)
     assert (paused.code, paused.types[-1]) == (6, "run_waiting") and paused.lines[-1]["reason"] == "paused"
-    assert paused.err == f"ostler: paused; `ostler resume {gated.session}` goes on\n"
+    assert paused.err == f"ostler: paused; `ostler resume {gated.session}` continues\n"
     assert "paused" in ostler("runs").out
     twice = ostler("pause", gated.session)
     assert (twice.code, twice.err) == (2, "ostler: the run is paused already\n")
@@ -155,7 +155,7 @@ def test_a_waiting_run_is_paused_by_nobody_and_an_answer_does_not_wake_it(
 ) -> None:
     vendor = serve(turn(TOUCH), turn("Made."))
     session = waiting_run(ostler, vendor)
-    assert ostler("pause", session).err == f"ostler: paused; `ostler resume {session}` goes on\n"
+    assert ostler("pause", session).err == f"ostler: paused; `ostler resume {session}` continues\n"
     answered = ostler("answer", session, "yes", *use(vendor))
     assert (answered.code, answered.err) == (6, f"ostler: paused; `ostler resume {session}` goes on\n")
     resumed = ostler("resume", session, *use(vendor), "--permissions", "edit")
@@ -168,7 +168,7 @@ def test_a_cut_run_cannot_be_paused_and_goes_on_where_it_began(ostler: Ostler, s
     session = cut_run(ostler, vendor, "--max-steps", "9")
     (ostler.work / "here.txt").write_text("")
     ran = ostler("pause", session)
-    assert ran.code == 2 and f"`ostler resume {session}` goes on" in ran.err
+    assert ran.code == 2 and f"`ostler resume {session}` continues it" in ran.err
     elsewhere = ostler.work / "below"
     elsewhere.mkdir()
     resumed = ostler("resume", session, *use(vendor), cwd=elsewhere)
@@ -227,7 +227,7 @@ def test_held_prompts_are_released_one_after_the_other(ostler: Ostler, serve: Se
     open_run = ostler("release", session)
     assert (open_run.code, open_run.err) == (
         0,
-        "ostler: 2 prompts will be run when the open run has ended\n",
+        "ostler: 2 prompts will run when the open run has ended\n",
     )
     assert f"2 prompts held, because the run did not complete; `ostler release {session}`" in (
         ostler("cancel", session).err
@@ -256,7 +256,7 @@ def test_held_prompts_are_dropped_without_a_model(ostler: Ostler, serve: Serve) 
     ostler("cancel", session)
     ran = ostler("release", session, "--drop")
     assert (ran.code, ran.err) == (0, "ostler: 1 prompt dropped\n")
-    assert ostler("release", session, "--drop").err == f"ostler: no prompts wait in session {session}\n"
+    assert ostler("release", session, "--drop").err == f"ostler: session {session} has no queued prompts\n"
 
 
 def test_a_prompt_waits_for_the_answer_that_another_run_of_the_command_gives(

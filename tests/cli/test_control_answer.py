@@ -85,7 +85,7 @@ def test_the_model_is_told_why_something_was_declined(ostler: Ostler, serve: Ser
 WRONG = (
     ("choice", "green", "'green' is not an answer; the answers are: Red, Blue"),
     ("form", "{", "the answer must be JSON"),
-    ("form", '{"port": "x"}', "the answer does not fit the form: 'port' is not of type integer"),
+    ("form", '{"port": "x"}', "the answer does not match the form: 'port' is not of type integer"),
     ("secret", "hunter2", "a secret must not be an argument"),
     ("text", "", "there is no answer to: Why?"),
 )
@@ -135,10 +135,10 @@ def test_of_several_questions_one_is_named(ostler: Ostler, in_process: InProcess
     (session,) = asked(ostler, "text,choice")
     ids = [fact["id"] for fact in facts(ostler, session) if fact["type"] == "question_asked"]
     code, _, vague = in_process("answer", session, "so")
-    assert code == 2 and vague.startswith("ostler: say which with --question: ")
+    assert code == 2 and vague.startswith("ostler: choose one with --question: ")
     assert all(one in vague for one in ids)
     code, _, wrong = in_process("answer", session, "--question", "q_nowhere", "so")
-    assert code == 2 and "the question q_nowhere is not open; open are: " in wrong
+    assert code == 2 and "the question q_nowhere is not open; open: " in wrong
     assert ostler("answer", session, "--question", ids[0], "--record-only", "so").code == 0
     assert ostler("answer", session, "--record-only", "red").code == 0
     assert answers(ostler, session) == [("answered", "so"), ("answered", "Red")]

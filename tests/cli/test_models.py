@@ -14,7 +14,7 @@ def test_every_model_is_listed_with_the_date_of_what_is_known(ostler: Ostler) ->
     assert ran.code == 0
     assert [line.split()[0] for line in ran.out.splitlines()] == [one.name for one in Catalogue().models()]
     assert re.fullmatch(
-        rf"ostler: \d+ models, prices in dollars a million tokens, as of {Catalogue().date}\n", ran.err
+        rf"ostler: \d+ models, prices in dollars per million tokens, as of {Catalogue().date}\n", ran.err
     )
     assert not ostler.home.exists()
 

@@ -150,7 +150,7 @@ def test_rules_are_given_and_taken_back(ostler: Ostler) -> None:
     assert ostler("permissions", "deny", "read(~/.ssh/**)", "--user").out == (
         "deny read(~/.ssh/**), everywhere\n"
     )
-    assert ostler("permissions", "deny", "read(~/.ssh/**)", "--user").out.endswith("(was known)\n")
+    assert ostler("permissions", "deny", "read(~/.ssh/**)", "--user").out.endswith("(already stored)\n")
     assert ostler("permissions", "ask", "bash(npm run *)", "--user").code == 0
     assert listed(ostler) == [
         ("deny", "read(~/.ssh/**)", "user"),
@@ -160,7 +160,7 @@ def test_rules_are_given_and_taken_back(ostler: Ostler) -> None:
     several = ostler("permissions", "revoke", "bash(npm run *)")
     assert (several.code, several.err) == (
         2,
-        "ostler: bash(npm run *) is there several times: say which of the numbers 2, 3\n",
+        "ostler: there are several rules bash(npm run *): give one of the numbers 2, 3\n",
     )
     assert ostler("permissions", "revoke", "2").code == 0
     assert ostler("permissions", "revoke", "bash(npm run *)").code == 0

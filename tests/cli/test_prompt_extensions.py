@@ -143,7 +143,7 @@ def test_a_projects_extension_is_refused_until_it_is_trusted(
     assert run("--trust") == ("", True)
     assert in_process("trust")[1] == (
         f"{file} runs with your rights:\n  mark.py: 3 lines\n"
-        f"trusted; `ostler trust --remove {quote(str(ostler.work))}` takes it back\n"
+        f"trusted; `ostler trust --remove {quote(str(ostler.work))}` withdraws it\n"
     )
     assert run() == ("", True)
     file.write_text(file.read_text() + "# changed\n")

@@ -16,7 +16,7 @@ def test_a_server_that_was_found_answers_and_is_named(
     ran = ostler("-p", "hello")
     assert (ran.code, ran.out) == (0, "From this machine.\n")
     address = vendor.chat_url.removeprefix("http://").removesuffix("/v1")
-    assert ran.err == f"ostler: no model is named: using ollama/qwen3:8b, which was found at {address}\n"
+    assert ran.err == f"ostler: no model is named: using ollama/qwen3:8b, running at {address}\n"
     assert [one.path for one in vendor.requests] == ["/v1/models", "/v1/chat/completions"]
     assert not any("authorization" in one.headers for one in vendor.requests)
 

@@ -46,7 +46,7 @@ def test_without_a_store_there_is_nothing_to_care_for(ostler: Ostler) -> None:
 def test_what_is_wrong_is_said_a_line_each_and_mended(ostler: Ostler) -> None:
     first, second = ask(ostler, "walrus"), ask(ostler, "carpenter")
     sound = ostler("sessions", "check")
-    assert (sound.code, sound.out, sound.err) == (0, "", "ostler: 2 sessions checked, nothing is wrong\n")
+    assert (sound.code, sound.out, sound.err) == (0, "", "ostler: 2 sessions checked, no problems\n")
     execute(ostler, f"update sessions set title = 'wrong', tail_seq = 1 where id = '{first}'")
     ran = ostler("sessions", "check")
     lines = ran.out.splitlines()
@@ -58,12 +58,12 @@ def test_what_is_wrong_is_said_a_line_each_and_mended(ostler: Ostler) -> None:
     assert ostler("sessions", "check", second).code == 0
     mended = ostler("sessions", "repair")
     assert mended.code == 0
-    assert mended.out.splitlines() == [f"mended: {line}" for line in lines]
+    assert mended.out.splitlines() == [f"repaired: {line}" for line in lines]
     (copy,) = ostler.home.glob("ostler.db.before-repair-*")
     assert str(copy) in mended.err
     assert ostler("sessions", "check").code == 0
     again = ostler("sessions", "repair")
-    assert (again.code, again.out, again.err) == (0, "", "ostler: nothing is wrong\n")
+    assert (again.code, again.out, again.err) == (0, "", "ostler: there are no problems\n")
 
 
 def test_lost_facts_are_said_and_left(ostler: Ostler) -> None:
@@ -74,7 +74,7 @@ def test_lost_facts_are_said_and_left(ostler: Ostler) -> None:
     assert ran.err == f"ostler: {len(ran.out.splitlines())} problems\n"
     repaired = ostler("sessions", "repair")
     assert repaired.code == 1 and all(
-        line.startswith("left as it is: ") for line in repaired.out.splitlines() if "L2" in line
+        line.startswith("not repaired: ") for line in repaired.out.splitlines() if "L2" in line
     )
 
 

@@ -65,7 +65,7 @@ def test_sessions_are_listed_newest_first(ostler: Ostler) -> None:
     assert ids(ostler, "--here") == [third, first]
     limited = ostler("sessions", "--limit", "1")
     assert limited.out.startswith(third) and limited.out.count("\n") == 1
-    assert limited.err == "ostler: 2 more; --limit or --all shows them\n"
+    assert limited.err == "ostler: 2 more; use --limit or --all\n"
     (newest, *_) = ostler("sessions", "--json").lines
     assert newest["cwd"] == str(ostler.work) and newest["preview"].startswith("日本語")
 
@@ -300,5 +300,5 @@ async def test_empty_sessions_and_children_are_listed_only_when_asked_for(ostler
     assert ids(ostler) == [session]
     assert sorted(ids(ostler, "--all")) == sorted([session, "ses_child", "ses_empty"])
     assert ostler("sessions", "delete", "--yes", session).code == 0
-    assert ostler("sessions").err == "ostler: there are no sessions to show; --all shows empty ones\n"
-    assert ostler("sessions", "--here").err == f"ostler: there are no sessions of {ostler.work} yet\n"
+    assert ostler("sessions").err == "ostler: there are no sessions; --all lists empty ones, too\n"
+    assert ostler("sessions", "--here").err == f"ostler: {ostler.work} has no sessions yet\n"

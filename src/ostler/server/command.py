@@ -19,7 +19,7 @@ from ostler.app.options import (
     add_work_options,
     parse_words,
 )
-from ostler.core.lazy import lazy_module
+from ostler.core.lazy import lazy_module, load
 from ostler.schema.errors import ConfigurationError, how_to_install
 from ostler.server.agentapi.options import (
     PORT,
@@ -33,16 +33,12 @@ from ostler.server.tokens import Token, TokenStore
 
 if TYPE_CHECKING:
     from ostler.server import app as server_app
-    from ostler.server import main as server_main
     from ostler.server import openapi as openapi_document
     from ostler.server import operations
-    from ostler.server.agentapi import serve as agentapi_serve
 else:
-    agentapi_serve = lazy_module("ostler.server.agentapi.serve")
     openapi_document = lazy_module("ostler.server.openapi")
     operations = lazy_module("ostler.server.operations")
     server_app = lazy_module("ostler.server.app")
-    server_main = lazy_module("ostler.server.main")
 
 DEFAULT_PORT = 8420
 
@@ -85,7 +81,8 @@ def _serve_agent(parser: Parser, options: ServeOptions, command: list[str], type
         flag = next((word.partition("=")[0] for word in typed if name.replace("_", "-") in word), f"--{name}")
         parser.error(f"{flag} is not for agents; options of the agent itself go after --")
     plan = agent_plan(options, command, os.environ)
-    return agentapi_serve.serve_agent(plan, options)
+    code: int = load("ostler.server.agentapi.serve:serve_agent")(plan, options)
+    return code
 
 
 def _serve_sessions(parser: Parser, options: ServeOptions) -> int:
@@ -98,7 +95,10 @@ def _serve_sessions(parser: Parser, options: ServeOptions) -> int:
             operations.encode(openapi_document.openapi(server_app.OPERATIONS, server_app.PREFIX)) + b"\n"
         )
         return 0
-    return server_main.serve(options, DEFAULT_PORT if options.port is None else options.port)
+    code: int = load("ostler.server.main:serve")(
+        options, DEFAULT_PORT if options.port is None else options.port
+    )
+    return code
 
 
 def _require_extra() -> None:

@@ -183,7 +183,7 @@ def test_with_agentapis_own_command_dashes_may_be_left_out(
         (("--emulator", "vt52", "--", "claude"), "invalid choice: 'vt52'"),
         (("--ready-timeout", "0", "--", "claude"), "is not a number above 0"),
         (("--cwd", "nowhere", "--", "claude"), "there is no directory"),
-        (("--",), "no command was given"),
+        (("--",), "there is no command"),
         (("--allowed-hosts", "", "--", "claude"), "the list must not be empty"),
         (("--allowed-hosts", "a b", "--", "claude"), "contains whitespace characters"),
         (("--allowed-hosts", "https://a.example", "--", "claude"), "must not include http:// or https://"),

@@ -136,7 +136,7 @@ async def test_an_agent_that_has_ended_is_told_nothing_and_started_again(tmp_pat
         session = await start(served, initial_prompt="one")
         await until(served, session)
         at_work = await served.post(f"sessions/{session}/agent", {}, 409)
-        assert "at work" in at_work["detail"]
+        assert "is running" in at_work["detail"]
         await served.http.delete(f"sessions/{session}/agent")
         for request in ({"type": "prompt", "content": text("two")}, {"type": "continue"}):
             answer = await served.post(f"sessions/{session}/requests", request, 409)
