@@ -92,8 +92,8 @@ def test_installing_says_what_will_run_from_now_on(ostler: Ostler, tmp_path: Pat
     assert (ran.code, ran.out) == (0, f"installed tidy {short}: 2 extensions (gate, half)\n")
     assert ran.err.splitlines() == [
         f"ostler: fetching {repository.folder}",
-        f"ostler: tidy {short} from {repository.url}: 2 extensions (gate, half) will be loaded now to check it, "
-        "and then in all your sessions, with your rights",
+        f"ostler: tidy {short} from {repository.url}: 2 extensions (gate, half) will be loaded "
+        "now to check it, and then in all your sessions, with your rights",
         "ostler: half cannot be loaded: ValueError: not today (half.py:2)",
     ]
     again = ostler("ext", "install", f"git:{repository.folder}")

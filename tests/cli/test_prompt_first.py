@@ -38,7 +38,7 @@ def test_on_a_terminal_a_person_is_asked_and_that_is_remembered(
     configure(jan=vendor.chat_url)
     first = ostler.on_terminal("-p", "hello", typed=b"what?\nyes\n")
     assert first.code == 0 and first.out.endswith("One.\n")
-    assert first.err.count("jan/m was found at ") == 2 and first.err.count("[yes/no]") == 2
+    assert first.err.count("jan/m is running at ") == 2 and first.err.count("[yes/no]") == 2
     second = ostler.on_terminal("-p", "hello")
     assert (second.code, second.out, second.err) == (0, "Two.\n", "")
 
