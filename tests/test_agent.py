@@ -345,7 +345,7 @@ async def test_a_run_that_waits_goes_on_with_the_answer() -> None:
     with pytest.raises(UsageError, match="waits for Add"):
         await agent.run("something else")
     assert (await agent.answer("yes")).text == "three"
-    with pytest.raises(UsageError, match="open are: none"):
+    with pytest.raises(UsageError, match="open: none"):
         await agent.answer("yes")
 
 

@@ -240,10 +240,11 @@ async def test_a_server_that_was_found_is_used_and_that_is_said(
     settings = Settings(providers=at(closed, jan=vendor.chat_url))
     for variable in [one for provider in PROVIDERS.values() for one in provider.key_variables]:
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr("ostler.agent.load_settings", lambda *_: type("Loaded", (), {"settings": settings}))
+    loaded = type("Loaded", (), {"settings": settings})
+    monkeypatch.setattr("ostler.app.agent_setup.load_settings", lambda *_: loaded)
     with caplog.at_level(logging.WARNING, "ostler"):
         agent = Agent()
-    assert caplog.messages == [f"no model is named: using jan/m, which was found at {vendor.chat_url[7:-3]}"]
+    assert caplog.messages == [f"no model is named: using jan/m, running at {vendor.chat_url[7:-3]}"]
     assert agent.model.name == "jan/m"
     assert (await agent.run("hi")).text == "From here."
     await agent.close()
@@ -276,7 +277,7 @@ def test_a_no_is_remembered_and_the_next_way_is_taken(serving: ExitStack, closed
     assert answering(only_first).why == "nothing"
     assert answering(only_first, ask=ask_nobody).why == "demo"
     (finding,) = [one for one in ModelProbe(only_first, {}).findings() if one.models]
-    assert "you said no" in finding.to_do
+    assert "you declined" in finding.to_do
     server_consent_file().write_text("no JSON")
     with pytest.raises(ConfigurationError, match="remove it"):
         answering(only_first)

@@ -29,7 +29,7 @@ def test_where_nothing_can_answer_everything_that_was_looked_for_is_shown(
         if provider.key_variables or provider.is_local:
             assert f"  -  {provider.name} " in ran.out
         for variable in provider.key_variables[:1]:
-            assert f"set {variable}, or say `ostler key set {provider.name}`" in ran.out
+            assert f"set {variable}, or run `ostler key set {provider.name}`" in ran.out
     for way in WAYS:
         assert way in ran.out
     (told,) = ostler("doctor", "--json").lines
@@ -79,7 +79,7 @@ def test_a_named_model_counts_only_with_its_key(ostler: Ostler, configure: Confi
 def test_what_a_run_would_meet_is_what_is_said(ostler: Ostler, serve: Serve, configure: Configure) -> None:
     configure("model = 'jan/x'")
     absent = ostler("doctor")
-    assert absent.code == 3 and "nothing can answer: jan/x cannot answer at 127.0.0.1:" in absent.out
+    assert absent.code == 3 and "no model can answer: jan/x cannot answer at 127.0.0.1:" in absent.out
     assert "fallbacks" not in absent.out
     keyless = ostler("doctor", OSTLER_MODEL="azure/x", AZURE_OPENAI_ENDPOINT="https://x.example")
     assert keyless.code == 3 and "azure needs a key" in keyless.out

@@ -59,7 +59,7 @@ def test_a_silent_pipe_is_not_waited_for(ostler: Ostler) -> None:
         os.close(reading)
         os.close(writing)
     assert prompt_of(ran) == "go"
-    assert ran.err == "ostler: standard input was silent for 1 s and is not waited for\n"
+    assert ran.err == "ostler: standard input had no data for 1 s and is ignored\n"
 
 
 def test_a_closed_input_is_no_input(ostler: Ostler) -> None:
@@ -85,22 +85,25 @@ def test_an_input_that_cannot_be_read_is_no_input(ostler: Ostler) -> None:
 
 REFUSED = [
     (("-p", "--model", "demo"), "there is no prompt"),
-    (("-p", "--yes", "--permissions", "read-only", "x"), "--yes and --permissions read-only exclude"),
+    (
+        ("-p", "--yes", "--permissions", "read-only", "x"),
+        "--permissions read-only cannot be combined",
+    ),
     (("-p", "--model", "ollama/x", "--base-url", "http://[::1/v1", "x"), "the base URL is not an address"),
     (("-p", "--model", "demo", "  "), "there is no prompt"),
     (("-p", "--frob", "x"), "unrecognized arguments: --frob"),
     (("-p", "--mod", "demo", "x"), "unrecognized arguments: --mod"),
-    (("hello",), "say what to do: `ostler -p PROMPT…`"),
+    (("hello",), "give a prompt or a command: `ostler -p PROMPT…`"),
     (("hello",), "; the commands are: "),
-    (("sesions", "list", "--here"), "there is no command 'sesions': perhaps you mean `ostler sessions`"),
+    (("sesions", "list", "--here"), "there is no command 'sesions': did you mean `ostler sessions`"),
     (("-p", "--model"), "argument --model: expected one argument"),
-    (("-p", "--max-steps", "none", "x"), "argument --max-steps: 'none' is not a whole number from 1 on"),
-    (("-p", "--max-steps", "0", "x"), "argument --max-steps: '0' is not a whole number from 1 on"),
+    (("-p", "--max-steps", "none", "x"), "argument --max-steps: 'none' is not a whole number of at least 1"),
+    (("-p", "--max-steps", "0", "x"), "argument --max-steps: '0' is not a whole number of at least 1"),
     (("-p", "--permissions", "all", "x"), "argument --permissions: invalid choice: 'all'"),
-    (("-p", "--continue", "--no-session", "x"), "--continue and --no-session exclude each other"),
-    (("-p", "--session", "a", "--continue", "x"), "--session and --continue exclude each other"),
-    (("-p", "--session", "", "--no-session", "x"), "--session and --no-session exclude each other"),
-    (("-p", "--no-tools", "--tools", "read", "x"), "--no-tools and --tools exclude each other"),
+    (("-p", "--continue", "--no-session", "x"), "--continue and --no-session cannot be combined"),
+    (("-p", "--session", "a", "--continue", "x"), "--session and --continue cannot be combined"),
+    (("-p", "--session", "", "--no-session", "x"), "--session and --no-session cannot be combined"),
+    (("-p", "--no-tools", "--tools", "read", "x"), "--no-tools and --tools cannot be combined"),
     (("-p", "--model", "demo", "--cwd", "/no/such/place", "x"), "there is no directory /no/such/place"),
     (("-p", "--model", "demo", "--tools", "hammer", "x"), "no tool 'hammer'; the tools are: agent, "),
     (("-p", "--model", "acme/smart", "x"), "there is no model 'acme/smart'"),
@@ -108,7 +111,7 @@ REFUSED = [
     (("-p", "--model", "ollama/x", "--base-url", "nowhere", "x"), "the base URL is not an address"),
     (("demo", "--frob"), "unrecognized arguments: --frob"),
     (("sessions", "frob"), "invalid choice: 'frob'"),
-    (("sessions", "--limit", "x"), "'x' is not a whole number from 1 on"),
+    (("sessions", "--limit", "x"), "'x' is not a whole number of at least 1"),
     (("sessions", "show"), "the following arguments are required: ID"),
     (("trust", "--list", "--remove"), "not allowed with argument"),
     (("trust", "--list", "."), "--list takes no directory"),
@@ -155,7 +158,7 @@ def test_a_directory_that_cannot_be_recorded_is_refused(ostler: Ostler) -> None:
     ran = finish(process)
     assert (ran.code, ran.err) == (
         2,
-        "ostler: the path of the directory is not valid UTF-8: rename it, or work in another\n",
+        "ostler: the path of the directory is not valid UTF-8: rename it or use another\n",
     )
 
 

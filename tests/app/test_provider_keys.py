@@ -34,7 +34,7 @@ def test_a_key_that_is_piped_in_is_kept_and_used(ostler: Ostler, serve: Serve, c
     kept = ostler("key", "set", "openai", piped=f" {KEY}\n".encode())
     file = ostler.home / "keys.json"
     assert (kept.code, kept.err) == (0, "")
-    assert kept.out == f"the key for openai is kept in {file}; `ostler key test openai` tries it\n"
+    assert kept.out == f"stored the key for openai in {file}; `ostler key test openai` tests it\n"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     vendor = serve(turn("ok"), api_key=KEY)
     ran = ostler("-p", "--model", "openai/fake", "--base-url", vendor.chat_url, "hello")
@@ -62,7 +62,7 @@ def test_a_key_that_is_typed_is_not_echoed(ostler: Ostler) -> None:
     try:
         assert process.stderr is not None
         asked = b""
-        while not asked.endswith(b"(not shown): "):
+        while not asked.endswith(b"(not echoed): "):
             piece = process.stderr.read(1)
             assert piece, asked
             asked += piece
@@ -73,7 +73,7 @@ def test_a_key_that_is_typed_is_not_echoed(ostler: Ostler) -> None:
         process.kill()
         process.stderr.close()
         os.close(ours)
-    assert "is kept in" in shown and KEY not in shown
+    assert "stored the key" in shown and KEY not in shown
     assert json.loads((ostler.home / "keys.json").read_text()) == {"anthropic": KEY}
 
 
@@ -143,10 +143,10 @@ def test_without_keys_the_list_says_what_to_do(ostler: Ostler) -> None:
 def test_removing_says_what_is_left(ostler: Ostler) -> None:
     ostler("key", "set", "openai", piped=KEY.encode())
     removed = ostler("key", "remove", "openai", OPENAI_API_KEY="other")
-    assert (removed.code, removed.out) == (0, "the key for openai is forgotten\n")
-    assert removed.err == "ostler: there is still one from OPENAI_API_KEY\n"
+    assert (removed.code, removed.out) == (0, "deleted the key for openai\n")
+    assert removed.err == "ostler: there is still a key from OPENAI_API_KEY\n"
     again = ostler("key", "remove", "openai")
-    assert (again.code, again.out) == (2, "") and "no key was set for openai" in again.err
+    assert (again.code, again.out) == (2, "") and "no key is stored for openai" in again.err
 
 
 def test_a_key_in_the_keyring_is_used_and_removed(
@@ -154,7 +154,7 @@ def test_a_key_in_the_keyring_is_used_and_removed(
 ) -> None:
     ostler("key", "set", "openai", piped=b"an-older-key")
     kept = ostler("key", "set", "openai", "--keyring", piped=KEY.encode(), **keyring)
-    assert (kept.code, kept.err) == (0, "") and "kept in the keyring" in kept.out
+    assert (kept.code, kept.err) == (0, "") and "in the keyring" in kept.out
     assert json.loads((ostler.home / "keys.json").read_text()) == {"openai": None}
     vendor = serve(turn("ok"), api_key=KEY)
     arguments = ("-p", "--model", "openai/fake", "--base-url", vendor.chat_url, "hello")
@@ -230,7 +230,7 @@ def test_trying_without_a_key_says_what_to_do(ostler: Ostler, configure: Configu
     ran = ostler("key", "test", "openai")
     assert (ran.code, ran.out) == (3, "") and "openai needs a key" in ran.err
     ran = ostler("key", "test", "--model", "x", OPENAI_API_KEY=KEY)
-    assert ran.code == 2 and "name it" in ran.err
+    assert ran.code == 2 and "need a PROVIDER" in ran.err
     ran = ostler("key", "test", "ollama")
     assert ran.code == 2 and "--model ID" in ran.err
 

@@ -65,10 +65,10 @@ def test_the_first_step_and_json(ostler: Ostler, short_of_room: str) -> None:
 
 def test_two_steps_are_compared(ostler: Ostler, short_of_room: str) -> None:
     ran = ostler("context", short_of_room, "--diff", "1", "2")
-    assert "the later one begins with what the earlier one said" in ran.out
+    assert "the earlier request is a prefix of the later one" in ran.out
     assert [row[1].split()[-1] for row in rows(ran.out)[4:]] == ["assistant_message", "tool_result"]
     ran = ostler("context", short_of_room, "--diff", "7", "1")
-    assert "the beginning changed in step" in ran.out and "by the rules of room" in ran.out
+    assert "the prefix changed in step" in ran.out and "by the rules of room" in ran.out
     assert any(row[0] == "-" and "cut" in row[1] for row in rows(ran.out))
     (found,) = ostler("context", short_of_room, "--diff", "1", "7", "--json").lines
     assert not found["same_prefix"] and found["decided"] and not found["withdrawn"]
@@ -79,7 +79,7 @@ def test_what_is_not_there_is_said_in_one_line(ostler: Ostler, short_of_room: st
         (("ses_nobody",), "ses_nobody"),
         ((short_of_room, "--step", "8"), "no step 8: the last one is 7"),
         ((short_of_room, "--diff", "1", "8"), "no step 8"),
-        ((short_of_room, "--step", "0"), "whole number from 1 on"),
+        ((short_of_room, "--step", "0"), "whole number of at least 1"),
     ):
         ran = ostler("context", *arguments)
         assert (ran.code, ran.out) == (2, "")
@@ -119,7 +119,7 @@ def test_a_session_is_compacted_and_that_is_undone(ostler: Ostler, serve: Serve)
     shown = ostler("context", session).out
     (line,) = [line for line in shown.splitlines() if line.startswith("compacted in #")]
     assert "(user)" in line and "1 file" in line
-    assert "the beginning is not that of the step before: the context was compacted" in shown
+    assert "the prefix differs from the step before: the context was compacted" in shown
     compared = rows(ostler("context", session, "--diff", "4", "5").out)[3:]
     signs = {sign: [row[1].split()[1] for row in compared if row[0] == sign] for sign in "-+"}
     assert signs["-"] == ["user_message", *["assistant_message", "tool_result"] * 3]
@@ -150,7 +150,7 @@ def test_what_cannot_fit_is_shown_with_the_rule_that_keeps_it(ostler: Ostler, se
     assert ran.code == 1 and "must_keep.last_prompt" in ran.err
     session = str(ran.facts[0]["session"])
     shown = ostler("context", session)
-    assert shown.code == 0 and "tokens over; nothing was sent" in shown.out
+    assert shown.code == 0 and "tokens too many; nothing was sent" in shown.out
     (kept,) = [row for row in rows(shown.out) if row[0] == "kept"]
     assert kept[-1] == "must_keep.last_prompt" and re.fullmatch(r"#\d+", kept[2])
     (step,) = ostler("context", session, "--step", "1", "--json").lines
@@ -177,7 +177,7 @@ def test_a_rule_for_one_run_holds_over_the_settings(
 @pytest.mark.parametrize(
     ("rules", "complaint"),
     [
-        (("window",), "'window' is not KEY=VALUE, as window.tokens=20000 is"),
+        (("window",), "'window' is not KEY=VALUE, such as window.tokens=20000"),
         (("window=5",), "'window=5' is not KEY=VALUE"),
         (("windows.tokens=5",), "--context: there is no setting context.windows; is it window?"),
         (

@@ -69,7 +69,7 @@ def test_without_a_store_there_is_nothing_to_see_and_none_is_made(ostler: Ostler
     assert (ran.code, ran.out, ran.err) == (
         0,
         "",
-        "ostler: there are no sessions yet; `ostler -p PROMPT…` begins one\n",
+        "ostler: there are no sessions yet; `ostler -p PROMPT…` starts one\n",
     )
     assert ostler("cost", "--session", "x").code == 2
     assert not ostler.home.exists()

@@ -33,7 +33,7 @@ def test_a_session_that_is_not_there_is_named_in_one_line(
     name, *words = command
     for options in ((), ("--json",)):
         none = in_process(name, *options, "ses_nowhere", *words)
-        assert none == (2, "", "ostler: there are no sessions yet; `ostler -p PROMPT…` begins one\n")
+        assert none == (2, "", "ostler: there are no sessions yet; `ostler -p PROMPT…` starts one\n")
     assert not ostler.store.exists()
     in_process("-p", "--model", "demo", "hello")
     code, _, wrong = in_process(name, "ses_nowhere", *words)
@@ -51,7 +51,7 @@ def test_what_cannot_be_done_is_refused_and_says_what_can(
     name, *words = command
     code, out, err = in_process(name, session, *words)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert session in err or "say what to do after -p" in err
+    assert session in err or "give a prompt after -p" in err
     assert in_process("sessions", "show", session, "--json") == before
 
 
@@ -70,7 +70,7 @@ def test_what_is_said_to_a_cut_run_is_told_when_it_goes_on(ostler: Ostler, serve
     vendor = serve(SILENCE, turn("I went left."), turn("Done."))
     session = cut_run(ostler, vendor)
     ran = ostler("steer", session, "left")
-    assert ran.code == 0 and "nobody works on it now; the model is told when the run goes on" in ran.err
+    assert ran.code == 0 and "no process runs it now; the model gets the message after" in ran.err
     assert ostler("resume", session, *use(vendor)).out == "Done.\n"
     assert said(vendor.requests[2].json)[-1] == ("user", "left")
 
@@ -128,7 +128,7 @@ def test_a_child_is_not_deleted_while_its_parent_waits_for_it(ostler: Ostler, se
 def test_a_parent_goes_on_when_its_child_was_cancelled(ostler: Ostler, serve: Serve) -> None:
     vendor, parent, child = parent_and_child(ostler, serve)
     ran = ostler("cancel", child)
-    assert ran.code == 0 and f"`ostler resume {parent}` goes on there" in ran.err
+    assert ran.code == 0 and f"`ostler resume {parent}` continues there" in ran.err
     resumed = ostler("resume", parent, *use(vendor))
     assert (resumed.code, resumed.out) == (0, "All is done.\n")
 
@@ -142,7 +142,7 @@ def test_a_paused_run_rests_and_goes_on_elsewhere(ostler: Ostler, serve: Serve) 
         gated.open()
         paused = finish(gated.process)
     assert (paused.code, paused.types[-1]) == (6, "run_waiting") and paused.lines[-1]["reason"] == "paused"
-    assert paused.err == f"ostler: paused; `ostler resume {gated.session}` goes on\n"
+    assert paused.err == f"ostler: paused; `ostler resume {gated.session}` continues\n"
     assert "paused" in ostler("runs").out
     twice = ostler("pause", gated.session)
     assert (twice.code, twice.err) == (2, "ostler: the run is paused already\n")
@@ -155,7 +155,7 @@ def test_a_waiting_run_is_paused_by_nobody_and_an_answer_does_not_wake_it(
 ) -> None:
     vendor = serve(turn(TOUCH), turn("Made."))
     session = waiting_run(ostler, vendor)
-    assert ostler("pause", session).err == f"ostler: paused; `ostler resume {session}` goes on\n"
+    assert ostler("pause", session).err == f"ostler: paused; `ostler resume {session}` continues\n"
     answered = ostler("answer", session, "yes", *use(vendor))
     assert (answered.code, answered.err) == (6, f"ostler: paused; `ostler resume {session}` goes on\n")
     resumed = ostler("resume", session, *use(vendor), "--permissions", "edit")
@@ -168,12 +168,12 @@ def test_a_cut_run_cannot_be_paused_and_goes_on_where_it_began(ostler: Ostler, s
     session = cut_run(ostler, vendor, "--max-steps", "9")
     (ostler.work / "here.txt").write_text("")
     ran = ostler("pause", session)
-    assert ran.code == 2 and f"`ostler resume {session}` goes on" in ran.err
+    assert ran.code == 2 and f"`ostler resume {session}` continues it" in ran.err
     elsewhere = ostler.work / "below"
     elsewhere.mkdir()
     resumed = ostler("resume", session, *use(vendor), cwd=elsewhere)
     assert (resumed.code, resumed.out) == (0, "There.\n")
-    assert resumed.err.startswith(f"ostler: working in {ostler.work}, where the session is\n")
+    assert resumed.err.startswith(f"ostler: working in {ostler.work}, the directory of the session\n")
     assert "here.txt" in said(vendor.requests[2].json)[-1][1]
 
 
@@ -188,7 +188,7 @@ def test_a_run_does_not_take_its_permissions_from_the_log(ostler: Ostler, serve:
     session = cut_run(ostler, vendor, "--yes")
     resumed = ostler("resume", session, *use(vendor))
     assert resumed.code == 6
-    assert "the run began with --permissions full; until you say so again, it asks" in resumed.err
+    assert "the run started with --permissions full; unless you repeat that, it asks" in resumed.err
     assert not (ostler.work / "made").exists()
     assert ostler("resume", session).code == 6  # it waits for an answer, and no model is needed to say so
     assert ostler("answer", session, "yes", *use(vendor)).out == "Made.\n"
@@ -227,7 +227,7 @@ def test_held_prompts_are_released_one_after_the_other(ostler: Ostler, serve: Se
     open_run = ostler("release", session)
     assert (open_run.code, open_run.err) == (
         0,
-        "ostler: 2 prompts will be run when the open run has ended\n",
+        "ostler: 2 prompts will run when the open run has ended\n",
     )
     assert f"2 prompts held, because the run did not complete; `ostler release {session}`" in (
         ostler("cancel", session).err
@@ -256,7 +256,7 @@ def test_held_prompts_are_dropped_without_a_model(ostler: Ostler, serve: Serve) 
     ostler("cancel", session)
     ran = ostler("release", session, "--drop")
     assert (ran.code, ran.err) == (0, "ostler: 1 prompt dropped\n")
-    assert ostler("release", session, "--drop").err == f"ostler: no prompts wait in session {session}\n"
+    assert ostler("release", session, "--drop").err == f"ostler: session {session} has no queued prompts\n"
 
 
 def test_a_prompt_waits_for_the_answer_that_another_run_of_the_command_gives(

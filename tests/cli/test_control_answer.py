@@ -67,7 +67,7 @@ def test_a_scope_that_the_question_offers_is_remembered(ostler: Ostler, serve: S
     wrong = ostler("answer", session, "always")
     assert (wrong.code, wrong.err) == (
         2,
-        "ostler: 'always' is no answer; the answers are: yes, session, project, user, no\n",
+        "ostler: 'always' is not an answer; the answers are: yes, session, project, user, no\n",
     )
     ran = ostler("answer", *use(vendor), *ASKING, session, "user")
     assert (ran.code, ran.out) == (0, "Made.\n")
@@ -83,10 +83,10 @@ def test_the_model_is_told_why_something_was_declined(ostler: Ostler, serve: Ser
 
 
 WRONG = (
-    ("choice", "green", "'green' is no answer; the answers are: Red, Blue"),
+    ("choice", "green", "'green' is not an answer; the answers are: Red, Blue"),
     ("form", "{", "the answer must be JSON"),
-    ("form", '{"port": "x"}', "the answer does not fit the form: 'port' is not of type integer"),
-    ("secret", "hunter2", "a secret is not said on the command line"),
+    ("form", '{"port": "x"}', "the answer does not match the form: 'port' is not of type integer"),
+    ("secret", "hunter2", "a secret must not be an argument"),
     ("text", "", "there is no answer to: Why?"),
 )
 
@@ -110,7 +110,7 @@ def test_an_answer_is_only_recorded_when_that_is_wished(ostler: Ostler) -> None:
         assert (ran.code, ran.err) == (0, "ostler: the answer is recorded\n")
         assert answers(ostler, session) == [("answered", answer)]
     again = ostler("answer", text, "and", "because")
-    assert again.code == 2 and f"nothing is asked in session {text}" in again.err
+    assert again.code == 2 and f"session {text} has no open question" in again.err
     assert ostler("answer", secret, "--record-only", "--decline").code == 0
     assert answers(ostler, secret) == [("declined", None)]
 
@@ -135,10 +135,10 @@ def test_of_several_questions_one_is_named(ostler: Ostler, in_process: InProcess
     (session,) = asked(ostler, "text,choice")
     ids = [fact["id"] for fact in facts(ostler, session) if fact["type"] == "question_asked"]
     code, _, vague = in_process("answer", session, "so")
-    assert code == 2 and vague.startswith("ostler: say which with --question: ")
+    assert code == 2 and vague.startswith("ostler: choose one with --question: ")
     assert all(one in vague for one in ids)
     code, _, wrong = in_process("answer", session, "--question", "q_nowhere", "so")
-    assert code == 2 and "the question q_nowhere is not open; open are: " in wrong
+    assert code == 2 and "the question q_nowhere is not open; open: " in wrong
     assert ostler("answer", session, "--question", ids[0], "--record-only", "so").code == 0
     assert ostler("answer", session, "--record-only", "red").code == 0
     assert answers(ostler, session) == [("answered", "so"), ("answered", "Red")]
@@ -161,7 +161,7 @@ def test_a_child_is_answered_by_its_own_name_and_its_parent_goes_on(ostler: Ostl
     assert recorded.code == 0
     ran = ostler("resume", child, *use(vendor), *ASKING)
     assert (ran.code, ran.out) == (0, "All is done.\n")
-    assert ran.err == f"ostler: session {child} works for session {parent}: that one goes on\n"
+    assert ran.err == f"ostler: session {child} is a subagent of session {parent}: continuing that one\n"
 
 
 def test_yes_also_permits_what_a_child_asks(ostler: Ostler, serve: Serve) -> None:
@@ -194,7 +194,7 @@ def test_an_answer_wakes_a_grandchild_and_all_above_it(ostler: Ostler, serve: Se
 def test_a_run_of_another_process_has_nothing_to_answer(ostler: Ostler, serve: Serve) -> None:
     with gated_run(ostler, serve(turn(GATED), turn("Done."))) as gated:
         ran = ostler("answer", gated.session, "yes")
-        assert ran.code == 2 and "nothing is asked in session" in ran.err
+        assert ran.code == 2 and "has no open question" in ran.err
         gated.open()
         assert finish(gated.process).code == 0
 

@@ -80,7 +80,7 @@ def test_without_extensions_it_is_said_where_they_would_be(ostler: Ostler) -> No
     ran = ostler("ext")
     assert (ran.code, ran.out) == (0, "")
     assert ran.err == (
-        "ostler: there are no extensions; they are files like .ostler/extensions/NAME.py here, "
+        "ostler: there are no extensions; create .ostler/extensions/NAME.py here, "
         f"or {ostler.home}/extensions/NAME.py\n"
     )
 
@@ -92,8 +92,8 @@ def test_installing_says_what_will_run_from_now_on(ostler: Ostler, tmp_path: Pat
     assert (ran.code, ran.out) == (0, f"installed tidy {short}: 2 extensions (gate, half)\n")
     assert ran.err.splitlines() == [
         f"ostler: fetching {repository.folder}",
-        f"ostler: tidy {short} from {repository.url}: 2 extensions (gate, half) will be loaded now, to try, "
-        "and then in all your sessions, with your rights",
+        f"ostler: tidy {short} from {repository.url}: 2 extensions (gate, half) will be loaded "
+        "now to check it, and then in all your sessions, with your rights",
         "ostler: half cannot be loaded: ValueError: not today (half.py:2)",
     ]
     again = ostler("ext", "install", f"git:{repository.folder}")
@@ -121,9 +121,7 @@ def test_what_is_installed_into_a_project_is_used_only_once_it_is_trusted(ostler
     write(ostler.work / "tidy", {"gate.py": GUARDED})
     ran = ostler("ext", "install", "--local", "./tidy")
     assert ran.code == 0
-    assert ran.err.endswith(
-        "ostler: it is the project's: look at it, and say `ostler trust`, before it is used\n"
-    )
+    assert ran.err.endswith("ostler: it belongs to the project: review it and run `ostler trust` to use it\n")
     assert (ostler.work / ".ostler" / "extensions.json").is_file()
     assert not (ostler.home / "extensions.json").exists()
     (row,) = ostler("ext", "list", "--json").lines
@@ -155,7 +153,7 @@ def test_all_packages_are_updated_and_one_that_fails_does_not_stop_the_others(
     assert out.splitlines() == [
         "pinned is pinned to main, and stays",
         f"updated second {newest[:12]}: 1 extension (second)",
-        f"third {four.first[:12]} is the newest",
+        f"third {four.first[:12]} is up to date",
     ]
     assert "first stays as it was: first cannot be loaded: ValueError: not today (first.py:2)" in err
     assert in_process("ext", "update", "first")[:2] == (1, "")

@@ -80,7 +80,7 @@ def test_what_is_not_there_is_said_in_one_line(ostler: Ostler, session: str) -> 
 
 def test_without_a_store_there_is_nothing_to_see_and_none_is_made(ostler: Ostler) -> None:
     ran = ostler("audit", "ses_x")
-    assert (ran.code, ran.err) == (2, "ostler: there are no sessions yet; `ostler -p PROMPT…` begins one\n")
+    assert (ran.code, ran.err) == (2, "ostler: there are no sessions yet; `ostler -p PROMPT…` starts one\n")
     assert not ostler.home.exists()
 
 

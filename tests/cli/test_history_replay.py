@@ -94,7 +94,7 @@ def test_live_tools_are_read_only_unless_more_is_said(ostler: Ostler, serve: Ser
         (("ses_none",), "no session 'ses_none'"),
         (("none.jsonl",), "there is no file none.jsonl"),
         (("--yes", "ses"), "recorded tools need no permission"),
-        (("--tools", "live", "--yes", "--permissions", "edit", "ses"), "exclude each other"),
+        (("--tools", "live", "--yes", "--permissions", "edit", "ses"), "cannot be combined"),
         (("plants.txt",), "line 1 cannot be imported"),
     ],
 )

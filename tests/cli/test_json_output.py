@@ -120,7 +120,7 @@ def test_a_terminated_run_does_not_wait_for_a_reader_who_never_reads(ostler: Ost
     assert process.wait(PATIENCE) == 143
     assert process.stderr is not None and process.stdout is not None
     assert process.stderr.read() == (
-        b"ostler: the output was not read to its end, and is not waited for any longer\n"
+        b"ostler: the reader of the output stopped reading; the remaining lines are lost\n"
     )
     process.stdout.close()
     process.stderr.close()
@@ -158,7 +158,7 @@ def test_a_closed_output_is_said_in_one_line(ostler: Ostler, command: str) -> No
         check=False,
     )
     assert process.returncode == 2
-    assert process.stderr == b"ostler: standard output is closed; send it to a file, or to /dev/null\n"
+    assert process.stderr == b"ostler: standard output is closed; redirect it to a file or to /dev/null\n"
     assert not ostler.home.exists()
 
 

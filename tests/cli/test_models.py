@@ -14,7 +14,7 @@ def test_every_model_is_listed_with_the_date_of_what_is_known(ostler: Ostler) ->
     assert ran.code == 0
     assert [line.split()[0] for line in ran.out.splitlines()] == [one.name for one in Catalogue().models()]
     assert re.fullmatch(
-        rf"ostler: \d+ models, prices in dollars a million tokens, as of {Catalogue().date}\n", ran.err
+        rf"ostler: \d+ models, prices in dollars per million tokens, as of {Catalogue().date}\n", ran.err
     )
     assert not ostler.home.exists()
 
@@ -65,7 +65,7 @@ def test_nothing_found_says_that_other_models_work_too(ostler: Ostler) -> None:
     ran = ostler("models", "no-such-model")
     assert (ran.code, ran.out) == (0, "")
     assert ran.err.startswith("ostler: 0 models, ")
-    assert ran.err.endswith("; one that is not listed works too, as PROVIDER/ID\n")
+    assert ran.err.endswith("; unlisted models work, too, as PROVIDER/ID\n")
 
 
 def test_on_a_terminal_there_are_headings_and_lines_fit(ostler: Ostler) -> None:

@@ -143,14 +143,14 @@ def test_a_project_may_restrict_by_itself_but_allow_only_with_trust(ostler: Ostl
 
 
 def test_rules_are_given_and_taken_back(ostler: Ostler) -> None:
-    assert ostler("permissions").err == "ostler: there are no rules here; the profile alone decides\n"
+    assert ostler("permissions").err == "ostler: there are no rules here; only the profile applies\n"
     assert ostler("permissions", "allow", "bash(npm run *)").out == (
         f"allow bash(npm run *), in {ostler.work}\n"
     )
     assert ostler("permissions", "deny", "read(~/.ssh/**)", "--user").out == (
         "deny read(~/.ssh/**), everywhere\n"
     )
-    assert ostler("permissions", "deny", "read(~/.ssh/**)", "--user").out.endswith("(was known)\n")
+    assert ostler("permissions", "deny", "read(~/.ssh/**)", "--user").out.endswith("(already stored)\n")
     assert ostler("permissions", "ask", "bash(npm run *)", "--user").code == 0
     assert listed(ostler) == [
         ("deny", "read(~/.ssh/**)", "user"),
@@ -160,7 +160,7 @@ def test_rules_are_given_and_taken_back(ostler: Ostler) -> None:
     several = ostler("permissions", "revoke", "bash(npm run *)")
     assert (several.code, several.err) == (
         2,
-        "ostler: bash(npm run *) is there several times: say which of the numbers 2, 3\n",
+        "ostler: there are several rules bash(npm run *): give one of the numbers 2, 3\n",
     )
     assert ostler("permissions", "revoke", "2").code == 0
     assert ostler("permissions", "revoke", "bash(npm run *)").code == 0
@@ -173,7 +173,7 @@ def test_rules_are_given_and_taken_back(ostler: Ostler) -> None:
         (("allow", "bash(git"), "'bash(git' is not a rule"),
         (("revoke", "bash(git)"), "there is no rule 'bash(git)' here"),
         (("revoke", "7"), "there is no rule '7' here"),
-        (("test", "git push"), "say the call as TOOL: WHAT"),
+        (("test", "git push"), "write the call as TOOL: WHAT"),
         (("list", "--session", "ses_x"), "there is no session ses_x"),
     ],
 )

@@ -22,8 +22,8 @@ def test_a_project_may_name_another_server_only_when_it_is_trusted(ostler: Ostle
     file = write_project(ostler, f"model = 'openai/fake'\nbase_url = '{vendor.chat_url}'\n")
     arguments = ("-p", "hello")
     notice = (
-        f"ostler: {file} sets base_url, which is ignored until you look at it "
-        f"and say `ostler trust {shlex.quote(str(ostler.work))}`\n"
+        f"ostler: {file} sets base_url, which is ignored until you review it "
+        f"and run `ostler trust {shlex.quote(str(ostler.work))}`\n"
     )
     before = ostler(*arguments)
     assert (before.code, before.err) == (
@@ -36,7 +36,7 @@ def test_a_project_may_name_another_server_only_when_it_is_trusted(ostler: Ostle
     given = ostler("trust")
     assert given.out == (
         f"{file} sets:\n  base_url = {vendor.chat_url}\n"
-        f"trusted; `ostler trust --remove {shlex.quote(str(ostler.work))}` takes it back\n"
+        f"trusted; `ostler trust --remove {shlex.quote(str(ostler.work))}` withdraws it\n"
     )
     after = ostler(*arguments)
     assert (after.code, after.out, after.err) == (0, "from the project's server\n", "")
@@ -84,7 +84,7 @@ def test_trust_can_be_taken_back_even_when_the_file_is_gone(ostler: Ostler) -> N
     file = write_project(ostler, "base_url = 'http://there'")
     ostler("trust")
     file.unlink()
-    assert ostler("trust", "--list").out == f"{ostler.work}  (has no ostler.toml now)\n"
+    assert ostler("trust", "--list").out == f"{ostler.work}  (has no ostler.toml any more)\n"
     assert ostler("trust", "--remove").out == f"{ostler.work} is no longer trusted\n"
     again = ostler("trust", "--remove")
     assert (again.code, again.out, again.err) == (0, "", f"ostler: {ostler.work} was not trusted\n")

@@ -20,7 +20,7 @@ def test_a_session_is_continued_with_its_history(ostler: Ostler, serve: Serve) -
     vendor = serve(*[turn(f"answer {number}") for number in range(1, 5)])
     first = ostler("-p", *use(vendor), "--continue", "one")
     assert (first.code, first.out) == (0, "answer 1\n")
-    assert first.err == f"ostler: there is no session of {ostler.work} yet: a new one begins\n"
+    assert first.err == f"ostler: {ostler.work} has no session yet: starting a new one\n"
     second = ostler("-p", *use(vendor), "--continue", "two")
     assert (second.out, second.err) == ("answer 2\n", "")
     assert said(vendor.requests[1].json) == [("user", "one"), ("assistant", "answer 1"), ("user", "two")]
@@ -39,7 +39,7 @@ def test_only_a_session_of_the_same_directory_is_continued(ostler: Ostler, serve
     elsewhere.mkdir()
     ostler("-p", *use(vendor), "here")
     ran = ostler("-p", *use(vendor), "--continue", "there", cwd=elsewhere)
-    assert "there is no session of" in ran.err
+    assert "has no session yet" in ran.err
     assert said(vendor.requests[1].json) == [("user", "there")]
 
 

@@ -143,7 +143,7 @@ def test_a_projects_extension_is_refused_until_it_is_trusted(
     assert run("--trust") == ("", True)
     assert in_process("trust")[1] == (
         f"{file} runs with your rights:\n  mark.py: 3 lines\n"
-        f"trusted; `ostler trust --remove {quote(str(ostler.work))}` takes it back\n"
+        f"trusted; `ostler trust --remove {quote(str(ostler.work))}` withdraws it\n"
     )
     assert run() == ("", True)
     file.write_text(file.read_text() + "# changed\n")
@@ -153,7 +153,7 @@ def test_a_projects_extension_is_refused_until_it_is_trusted(
     file.write_text(file.read_text() + "# changed again\n")
     assert run() == ("", True)
     assert in_process("trust", "--list")[1] == (
-        f"{file.parent}  (also what is changed later)\n{file}  (changed since)\n"
+        f"{file.parent}  (even after changes)\n{file}  (changed since)\n"
     )
     assert in_process("trust", "--remove")[1] == f"{ostler.work} is no longer trusted\n"
     assert in_process("trust", "--list")[1] == ""
@@ -163,7 +163,7 @@ def test_a_projects_extension_is_refused_until_it_is_trusted(
 def test_a_person_at_a_terminal_is_asked_and_shown_what_would_run(ostler: Ostler, answer: str) -> None:
     file = write(ostler.work / ".ostler" / "extensions" / "greeter.py")
     ran = ostler.on_terminal("-p", "--model", "demo", "/greet you", typed=f"{answer}\n".encode())
-    assert f"ostler: this project brings the extension greeter ({file}):\n" in ran.err
+    assert f"ostler: this project has the extension greeter ({file}):\n" in ran.err
     assert "  greeter.py: 8 lines\n" in ran.err
     assert ("hello you" in ran.out) == (answer == "yes")
     assert ("left out until you look" in ran.err) == (answer == "no")

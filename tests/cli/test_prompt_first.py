@@ -16,7 +16,7 @@ def test_a_server_that_was_found_answers_and_is_named(
     ran = ostler("-p", "hello")
     assert (ran.code, ran.out) == (0, "From this machine.\n")
     address = vendor.chat_url.removeprefix("http://").removesuffix("/v1")
-    assert ran.err == f"ostler: no model is named: using ollama/qwen3:8b, which was found at {address}\n"
+    assert ran.err == f"ostler: no model is named: using ollama/qwen3:8b, running at {address}\n"
     assert [one.path for one in vendor.requests] == ["/v1/models", "/v1/chat/completions"]
     assert not any("authorization" in one.headers for one in vendor.requests)
 
@@ -38,7 +38,7 @@ def test_on_a_terminal_a_person_is_asked_and_that_is_remembered(
     configure(jan=vendor.chat_url)
     first = ostler.on_terminal("-p", "hello", typed=b"what?\nyes\n")
     assert first.code == 0 and first.out.endswith("One.\n")
-    assert first.err.count("jan/m was found at ") == 2 and first.err.count("[yes/no]") == 2
+    assert first.err.count("jan/m is running at ") == 2 and first.err.count("[yes/no]") == 2
     second = ostler.on_terminal("-p", "hello")
     assert (second.code, second.out, second.err) == (0, "Two.\n", "")
 
@@ -57,7 +57,7 @@ def test_a_no_on_a_terminal_leads_to_the_demo(ostler: Ostler, serve: Serve, conf
 def test_nobody_at_the_terminal_is_no_answer(ostler: Ostler, serve: Serve, configure: Configure) -> None:
     configure(jan=serve(models=["m"]).chat_url)
     ran = ostler.on_terminal("-p", "hello", typed=b"\x04")
-    assert ran.code == 2 and "nobody answered, so nothing was done" in ran.err
+    assert ran.code == 2 and "there was no answer, so nothing was done" in ran.err
     assert not (ostler.home / "servers.json").exists()
 
 

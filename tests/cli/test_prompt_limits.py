@@ -103,9 +103,9 @@ def test_a_limit_is_kept_in_the_settings_and_in_the_log(ostler: Ostler, serve: S
         (("--max-cost", "0"), "'0' is not a number above 0"),
         (("--max-cost", "nan"), "'nan' is not a number above 0"),
         (("--max-seconds", "inf"), "'inf' is not a number above 0"),
-        (("--max-tokens", "many"), "'many' is not a whole number from 1 on"),
-        (("--max-children", "-1"), "'-1' is not a whole number from 0 on"),
-        (("--max-depth", "1.5"), "'1.5' is not a whole number from 0 on"),
+        (("--max-tokens", "many"), "'many' is not a whole number of at least 1"),
+        (("--max-children", "-1"), "'-1' is not a whole number of at least 0"),
+        (("--max-depth", "1.5"), "'1.5' is not a whole number of at least 0"),
     ],
 )
 def test_nonsense_is_refused(in_process: InProcess, arguments: tuple[str, ...], complaint: str) -> None:

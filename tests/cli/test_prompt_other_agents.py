@@ -58,7 +58,7 @@ def test_to_continue_is_to_go_on_with_a_session_of_a_model(
 ) -> None:
     ran = ostler("-p", "--continue", "--model", "demo", "hello")
     assert ran.code == 0
-    assert "a new one begins" in ran.err
+    assert "starting a new one" in ran.err
 
 
 async def test_a_message_is_read_as_it_was_drawn_at_last(ostler: Ostler) -> None:

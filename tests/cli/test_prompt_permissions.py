@@ -97,7 +97,7 @@ def test_a_run_told_to_wait_stops_at_the_question_and_a_new_prompt_waits_behind_
     again = ostler("-p", *use(vendor), "--continue", "and then?")
     assert again.code == 6
     assert "waiting for an answer: Allow bash: echo run | tee ran.txt" in again.err
-    assert f"the prompt waits in session {question['session']}" in again.err
+    assert f"the prompt is queued in session {question['session']}" in again.err
     assert f"`ostler answer {question['session']} yes`" in again.err
     lines = ostler("-p", "--json", *use(vendor), "--continue", "and then?")
     assert (lines.code, lines.facts) == (6, ran.facts)

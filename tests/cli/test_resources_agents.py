@@ -96,8 +96,7 @@ def test_where_there_are_none_it_is_said_how_to_have_some(ostler: Ostler) -> Non
     ran = ostler("agents")
     assert (ran.code, ran.out) == (0, "")
     assert ran.err == (
-        "ostler: there are no agents; they are files like .ostler/agents/NAME.md here, "
-        f"or {ostler.home}/agents/NAME.md\n"
+        f"ostler: there are no agents; create .ostler/agents/NAME.md here, or {ostler.home}/agents/NAME.md\n"
     )
     assert ostler("agents", "--json").out == ""
     assert not ostler.home.exists()
@@ -113,7 +112,7 @@ def test_trust_lets_a_projects_agents_choose_their_model_until_they_change(ostle
     )
     assert ostler("trust").out == (
         f"{path} sets:\n  model = openai/dear\n"
-        f"trusted; `ostler trust --remove {quote(str(ostler.work))}` takes it back\n"
+        f"trusted; `ostler trust --remove {quote(str(ostler.work))}` withdraws it\n"
     )
     after = ostler("agents")
     assert (after.out.split()[1], after.err) == ("openai/dear", "")
@@ -123,7 +122,7 @@ def test_trust_lets_a_projects_agents_choose_their_model_until_they_change(ostle
     assert ostler("agents").out.split()[1] == "inherit"
     assert ostler("trust", "--list").out == f"{path}  (changed since)\n"
     path.unlink()
-    assert ostler("trust", "--list").out == f"{path}  (cannot be read now)\n"
+    assert ostler("trust", "--list").out == f"{path}  (cannot be read)\n"
     assert ostler("trust", "--remove").out == f"{ostler.work} is no longer trusted\n"
     assert ostler("trust", "--list").out == ""
 
@@ -134,7 +133,7 @@ def test_one_consent_is_for_the_project_file_and_the_agents(ostler: Ostler) -> N
     ran = ostler("trust")
     assert ran.out == (
         f"{ostler.work}/ostler.toml sets:\n  base_url = http://there\n{path} sets:\n  model = sonnet\n"
-        f"trusted; `ostler trust --remove {quote(str(ostler.work))}` takes it back\n"
+        f"trusted; `ostler trust --remove {quote(str(ostler.work))}` withdraws it\n"
     )
     assert ostler("trust", "--list").out == f"{ostler.work}\n{path}\n"
     ostler("trust", "--remove")

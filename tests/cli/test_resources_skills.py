@@ -86,7 +86,7 @@ def test_trust_lets_a_projects_skill_be_used_until_it_changes(ostler: Ostler) ->
     assert ostler("trust").out == (
         f"{path} tells the model:\n  release: Tags: and pushes.\n"
         "  5 lines in all, read when the skill is used\n"
-        f"trusted; `ostler trust --remove {quote(str(ostler.work))}` takes it back\n"
+        f"trusted; `ostler trust --remove {quote(str(ostler.work))}` withdraws it\n"
     )
     after = ostler("skills")
     assert (after.out.split()[0], after.err) == ("release", "")

@@ -176,7 +176,7 @@ def test_what_an_agent_draws_of_its_answer_later_is_told_once(
 
 def test_a_session_that_is_not_there_cannot_be_followed(ostler: Ostler) -> None:
     none = ostler("follow", "ses_nowhere")
-    assert (none.code, none.err) == (2, "ostler: there are no sessions yet; `ostler -p PROMPT…` begins one\n")
+    assert (none.code, none.err) == (2, "ostler: there are no sessions yet; `ostler -p PROMPT…` starts one\n")
     ostler("-p", "--model", "demo", "hello")
     wrong = ostler("follow", "ses_nowhere", "--json")
     assert (wrong.code, wrong.out, wrong.err.count("\n")) == (2, "", 1) and "no session" in wrong.err

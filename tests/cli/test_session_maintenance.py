@@ -46,24 +46,24 @@ def test_without_a_store_there_is_nothing_to_care_for(ostler: Ostler) -> None:
 def test_what_is_wrong_is_said_a_line_each_and_mended(ostler: Ostler) -> None:
     first, second = ask(ostler, "walrus"), ask(ostler, "carpenter")
     sound = ostler("sessions", "check")
-    assert (sound.code, sound.out, sound.err) == (0, "", "ostler: 2 sessions checked, nothing is wrong\n")
+    assert (sound.code, sound.out, sound.err) == (0, "", "ostler: 2 sessions checked, no problems\n")
     execute(ostler, f"update sessions set title = 'wrong', tail_seq = 1 where id = '{first}'")
     ran = ostler("sessions", "check")
     lines = ran.out.splitlines()
     assert ran.code == 1 and len(lines) == 2
     assert lines[0] == f"{first}: S2: the list has title 'wrong', but its facts say ''"
     assert lines[1].startswith(f"{first}: S3: opening reads all facts from 1 on")
-    assert ran.err == "ostler: 2 problems; `ostler sessions repair` mends what follows from the facts\n"
+    assert ran.err == "ostler: 2 problems; `ostler sessions repair` rebuilds what derives from the facts\n"
     assert [one["number"] for one in ostler("sessions", "check", first[:30], "--json").lines] == ["S2", "S3"]
     assert ostler("sessions", "check", second).code == 0
     mended = ostler("sessions", "repair")
     assert mended.code == 0
-    assert mended.out.splitlines() == [f"mended: {line}" for line in lines]
+    assert mended.out.splitlines() == [f"repaired: {line}" for line in lines]
     (copy,) = ostler.home.glob("ostler.db.before-repair-*")
     assert str(copy) in mended.err
     assert ostler("sessions", "check").code == 0
     again = ostler("sessions", "repair")
-    assert (again.code, again.out, again.err) == (0, "", "ostler: nothing is wrong\n")
+    assert (again.code, again.out, again.err) == (0, "", "ostler: there are no problems\n")
 
 
 def test_lost_facts_are_said_and_left(ostler: Ostler) -> None:
@@ -74,7 +74,7 @@ def test_lost_facts_are_said_and_left(ostler: Ostler) -> None:
     assert ran.err == f"ostler: {len(ran.out.splitlines())} problems\n"
     repaired = ostler("sessions", "repair")
     assert repaired.code == 1 and all(
-        line.startswith("left as it is: ") for line in repaired.out.splitlines() if "L2" in line
+        line.startswith("not repaired: ") for line in repaired.out.splitlines() if "L2" in line
     )
 
 
@@ -87,7 +87,7 @@ def test_pruning_deletes_what_was_not_used_for_long_and_keeps_the_newest(ostler:
     assert dry.out.splitlines() == [f"would delete {old}  old", f"would delete {older}  older"]
     assert "nothing was changed" in dry.err and ids(ostler) == {old, older, new}
     unasked = ostler("sessions", "prune", "--older-than", "30d")
-    assert (unasked.code, unasked.out) == (2, "") and "say --yes" in unasked.err
+    assert (unasked.code, unasked.out) == (2, "") and "pass --yes" in unasked.err
     declined = ostler.on_terminal("sessions", "prune", "--older-than", "30d", typed=b"n\n")
     assert "nothing was deleted" in declined.err and ids(ostler) == {old, older, new}
     ran = ostler("sessions", "prune", "--older-than", "30d", "--keep", "2", "--yes")

@@ -75,7 +75,7 @@ def test_before_the_first_entry_everything_begins_anew(ostler: Ostler, serve: Se
     vendor = serve(*ANSWERS, turn("fresh"))
     session, _ = branched(ostler, vendor)
     ostler("sessions", "navigate", session, "0")
-    assert ostler("sessions", "tree", session).err == "ostler: the next entry goes before the first one\n"
+    assert ostler("sessions", "tree", session).err == "ostler: the current entry is before the first one\n"
     ostler("-p", *use(vendor), "--session", session, "hello")
     assert [one["role"] for one in vendor.requests[-1].json["messages"]].count("user") == 1
     assert [line[0] for line in ostler("sessions", "tree", session).out.splitlines()].count("├") == 1

@@ -29,7 +29,7 @@ def test_3_when_there_is_no_model_and_then_no_session_is_left(ostler: Ostler, co
     assert (ran.code, ran.out) == (3, "")
     assert ran.err == (
         "ostler: no model can answer: set ANTHROPIC_API_KEY or OPENAI_API_KEY, start a local server such as "
-        "Ollama, or try --model demo; `ostler doctor` shows what was looked for\n"
+        "Ollama, or try --model demo; see `ostler doctor`\n"
     )
     keyless = ostler("-p", "--model", "anthropic/claude-x", "hello")
     assert keyless.code == 3

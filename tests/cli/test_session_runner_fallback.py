@@ -53,7 +53,7 @@ def test_a_failed_run_goes_on_with_another_model_and_no_second_message(ostler: O
     done = ostler("-p", *use(working), "--continue")
     assert (done.code, done.err) == (
         2,
-        "ostler: there is nothing to go on with: say what to do after -p\n",
+        "ostler: there is nothing to continue: give a prompt after -p\n",
     )
 
 
@@ -72,9 +72,7 @@ def test_a_run_that_was_killed_goes_on_from_its_last_fact(ostler: Ostler, serve:
 def test_without_a_session_there_is_nothing_to_go_on_with(ostler: Ostler, serve: Serve) -> None:
     ran = ostler("-p", *use(serve()), "--continue")
     assert ran.code == 2
-    assert ran.err == (
-        f"ostler: there is no session of {ostler.work} to go on with: say what to do after -p\n"
-    )
+    assert ran.err == (f"ostler: {ostler.work} has no session to continue: give a prompt after -p\n")
 
 
 def test_what_is_set_for_one_provider_is_not_sent_to_another(ostler: Ostler, serve: Serve) -> None:

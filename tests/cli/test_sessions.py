@@ -34,7 +34,7 @@ def test_without_a_store_there_is_nothing_to_see_and_none_is_made(ostler: Ostler
     for arguments in (("sessions",), ("sessions", "list", "--json"), ("sessions", "search", "word")):
         ran = ostler(*arguments)
         assert (ran.code, ran.out) == (0, "")
-        assert ran.err == "ostler: there are no sessions yet; `ostler -p PROMPT…` begins one\n"
+        assert ran.err == "ostler: there are no sessions yet; `ostler -p PROMPT…` starts one\n"
     for arguments in (
         ("show", "x"),
         ("export", "x"),
@@ -65,7 +65,7 @@ def test_sessions_are_listed_newest_first(ostler: Ostler) -> None:
     assert ids(ostler, "--here") == [third, first]
     limited = ostler("sessions", "--limit", "1")
     assert limited.out.startswith(third) and limited.out.count("\n") == 1
-    assert limited.err == "ostler: 2 more; --limit or --all shows them\n"
+    assert limited.err == "ostler: 2 more; use --limit or --all\n"
     (newest, *_) = ostler("sessions", "--json").lines
     assert newest["cwd"] == str(ostler.work) and newest["preview"].startswith("日本語")
 
@@ -129,7 +129,7 @@ def test_messages_are_found_by_their_words(ostler: Ostler) -> None:
     assert hit["session"] == second and "carpenter" in hit["snippet"]
     assert ostler("sessions", "search", "carpenter").out == f"{second}  #4  a walrus and a carpenter\n"
     none = ostler("sessions", "search", '"oyster')
-    assert (none.code, none.out, none.err) == (0, "", "ostler: no message holds all of these words\n")
+    assert (none.code, none.out, none.err) == (0, "", "ostler: no message contains all of these words\n")
 
 
 def test_a_session_goes_out_to_a_file_and_comes_back_in_another_directory(
@@ -251,9 +251,9 @@ def test_a_session_gets_a_title(ostler: Ostler) -> None:
 def test_deleting_asks_and_is_for_good(ostler: Ostler) -> None:
     first, second, third = ask(ostler, "one"), ask(ostler, "two"), ask(ostler, "three")
     unasked = ostler("sessions", "delete", first)
-    assert (unasked.code, unasked.out) == (2, "") and "say --yes" in unasked.err
+    assert (unasked.code, unasked.out) == (2, "") and "pass --yes" in unasked.err
     declined = ostler.on_terminal("sessions", "delete", first, typed=b"n\n")
-    assert "delete for good? [y/N]" in declined.err and "nothing was deleted" in declined.err
+    assert "delete permanently? [y/N]" in declined.err and "nothing was deleted" in declined.err
     assert len(ids(ostler)) == 3
     agreed = ostler.on_terminal("sessions", "delete", first, typed=b"y\n")
     assert f"deleted {first}" in agreed.out and f"{first}  one" in agreed.err
@@ -300,5 +300,5 @@ async def test_empty_sessions_and_children_are_listed_only_when_asked_for(ostler
     assert ids(ostler) == [session]
     assert sorted(ids(ostler, "--all")) == sorted([session, "ses_child", "ses_empty"])
     assert ostler("sessions", "delete", "--yes", session).code == 0
-    assert ostler("sessions").err == "ostler: there are no sessions to show; --all shows empty ones\n"
-    assert ostler("sessions", "--here").err == f"ostler: there are no sessions of {ostler.work} yet\n"
+    assert ostler("sessions").err == "ostler: there are no sessions; --all lists empty ones, too\n"
+    assert ostler("sessions", "--here").err == f"ostler: {ostler.work} has no sessions yet\n"

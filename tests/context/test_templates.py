@@ -13,7 +13,7 @@ from ostler.context.slash_commands import (
     ExpandedPrompt,
     Kind,
     PromptFiles,
-    expand_prompt,
+    expand_command,
     find_prompts,
     prompt_commands,
 )
@@ -295,24 +295,24 @@ KINDS = {"": ECHO, "skill": Kind(["pdf"], lambda name, words: ExpandedPrompt(f"s
     ],
 )
 def test_a_prompt_is_expanded(typed: str | list[str], text: str) -> None:
-    assert expand_prompt(typed, KINDS).text == text
+    assert expand_command(typed, KINDS).text == text
 
 
 def test_a_name_may_be_meant_for_a_skill_that_begins_with_it() -> None:
     for typed in ("/rel", "/release", "/relase now"):
         with pytest.raises(UsageError, match="perhaps you mean /skill:release"):
-            expand_prompt(typed, KINDS, ["/skill:release", "/skill:deploy"])
+            expand_command(typed, KINDS, ["/skill:release", "/skill:deploy"])
 
 
 def test_an_unknown_command_is_told_the_nearest() -> None:
     with pytest.raises(UsageError, match="there is no /bogus: there is /"):
-        expand_prompt("/bogus", KINDS, ["/logout"])
+        expand_command("/bogus", KINDS, ["/logout"])
     with pytest.raises(UsageError, match="there is no /reviwe: perhaps you mean /review; //reviwe says it"):
-        expand_prompt("/reviwe a", KINDS)
+        expand_command("/reviwe a", KINDS)
     with pytest.raises(UsageError, match="there is /commit, /etc, /review, /skill:pdf"):
-        expand_prompt("/zzz", KINDS)
+        expand_command("/zzz", KINDS)
     with pytest.raises(UsageError, match=r"\.ostler/prompts/NAME\.md would be one"):
-        expand_prompt("/zzz", {})
+        expand_command("/zzz", {})
 
 
 # --- files ------------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ def test_front_matter_declares_what_a_template_takes(tmp_path: Path) -> None:
         "its `model` is not followed here",
         "{{c}} is not among its arguments and flags, and stays as it is",
     ]
-    expanded = expand_prompt("/r x", {"": prompt_commands(files, MODEL)})
+    expanded = expand_command("/r x", {"": prompt_commands(files, MODEL)})
     assert expanded == ExpandedPrompt("x 3", files.found["r"].source, True, ("file", "lines"))
 
 
@@ -375,13 +375,13 @@ def test_a_file_that_cannot_be_used_keeps_its_name(tmp_path: Path, text: str, pr
     files = find(tmp_path)
     assert problem in files.problems[0]
     with pytest.raises(UsageError, match=r"r\.md: "):
-        expand_prompt("/r", {"": prompt_commands(files, MODEL)})
+        expand_command("/r", {"": prompt_commands(files, MODEL)})
 
 
 def test_a_template_that_says_nothing_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "own/r.md", '<if-model is="openai/*">x</if-model>')
     with pytest.raises(UsageError, match="/r has nothing to say to anthropic"):
-        expand_prompt("/r", {"": prompt_commands(find(tmp_path), MODEL)})
+        expand_command("/r", {"": prompt_commands(find(tmp_path), MODEL)})
 
 
 def test_a_projects_link_may_not_lead_out_of_it(tmp_path: Path) -> None:

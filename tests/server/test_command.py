@@ -85,7 +85,7 @@ def test_a_port_that_is_taken_is_one_line(ostler: Ostler, monkeypatch: pytest.Mo
         port = taken.getsockname()[1]
         said = refused(monkeypatch, ostler, "--port", str(port))
     assert f"127.0.0.1:{port}" in said
-    assert "the port is taken" in said
+    assert "the port is in use" in said
     assert "--port 0" in said
     assert not (ostler.home / "tokens.json").exists()  # a token that nobody was shown helps nobody
 

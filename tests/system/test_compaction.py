@@ -150,7 +150,7 @@ def test_the_system_prompt_of_another_process_is_told_apart(ostler: Ostler, serv
     ostler("-p", *use(vendor), "--session", session, "two")
     (ostler.work / "AGENTS.md").write_text("Never plant mint, nor parsley.\n")
     ostler("-p", *use(vendor), "--session", session, "three")
-    same = "the later one begins with what the earlier one said"
+    same = "the earlier request is a prefix of the later one"
     assert same in ostler("context", session, "--diff", "1", "2").out
     assert (
         "changed in step 3: the system prompt is another one"

@@ -100,7 +100,7 @@ def test_what_a_killed_process_asked_cannot_be_answered_any_more(ostler: Ostler,
     answered = ostler("answer", asked["session"], "yes")
     assert (answered.code, answered.err) == (
         2,
-        f"ostler: nothing is asked in session {asked['session']}; `ostler runs` shows which runs wait\n",
+        f"ostler: session {asked['session']} has no open question; `ostler runs` shows which runs wait\n",
     )
 
 

@@ -212,7 +212,7 @@ def test_a_crash_shows_where_it_happened_and_no_key(prepared: Prepared) -> None:
     ran = prepared.in_one_process(CRASHING, "-p", *model, *prepared.options, "hi")
     assert ran.code == 1
     assert "RuntimeError: this should not happen" in ran.err and "Bearer [hidden]" in ran.err
-    assert "this is a mistake in ostler itself" in ran.err
+    assert "this is a bug in ostler" in ran.err
 
 
 def test_a_key_behind_a_mistyped_option_is_not_repeated(ostler: Ostler) -> None:

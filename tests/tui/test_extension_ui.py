@@ -547,7 +547,7 @@ def test_extensions_are_loaded_and_their_output_does_not_destroy_the_screen(
     folder.mkdir(parents=True)
     (folder / "loud.py").write_text(LOUD)
     terminal = open_tui(serve(turn("done")))
-    terminal.wait_for("Have you looked at")
+    terminal.wait_for("Have you reviewed")
     terminal.type("yes\n")
     terminal.wait_for(">")
     terminal.type("/noise")

@@ -1,8 +1,7 @@
-"""What may stand behind a slash: extensions' commands, prompt templates and skills."""
-# MERGED: Fuzzy matching: the letters of a query in their order, best where a person would look for them.
-# MERGED: A query in lower case finds both cases; one with a capital means it. Words apart by blanks must
-# MERGED: all be found, in any order.
-# MERGED: How a path is written so that `context/mentions.py` reads it as a mention.
+"""Completion of slash commands and mentions, with fuzzy matching.
+
+A query matches if its letters occur in order; words match in any order. Lower case matches both cases.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +13,14 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from ostler.core.lazy import lazy_module
+
 if TYPE_CHECKING:
+    from ostler.context import instructions, slash_commands
     from ostler.extensions.host import ExtensionHost
+else:
+    instructions = lazy_module("ostler.context.instructions")
+    slash_commands = lazy_module("ostler.context.slash_commands")
 
 
 class CommandEntry(msgspec.Struct, frozen=True):
@@ -23,13 +28,13 @@ class CommandEntry(msgspec.Struct, frozen=True):
     """Without the slash."""
     description: str = ""
     arguments: str = ""
-    """A hint such as `[name]`; with none, nothing is typed behind it."""
+    """A hint such as `[name]`; empty if it takes no arguments."""
     aliases: tuple[str, ...] = ()
     kind: Literal["face", "command", "template", "skill"] = "face"
 
 
 def provided_by(host: ExtensionHost | None, taken: Collection[str] = ()) -> list[CommandEntry]:
-    """The commands of extensions. One whose name is taken is named with its extension."""
+    """The commands of extensions. If a name is taken, it is prefixed with the extension."""
     if host is None:
         return []
     return [
@@ -41,23 +46,20 @@ def provided_by(host: ExtensionHost | None, taken: Collection[str] = ()) -> list
 
 
 def expanding_in(cwd: Path, taken: Collection[str] = ()) -> list[CommandEntry]:
-    """What stands for a longer prompt: templates, then skills. Reads files: not for the event loop."""
-    from ostler.context.instructions import skills_in
-    from ostler.context.slash_commands import prompts_here
-
+    """Prompt templates, then skills. Reads files: not for the event loop."""
     templates = [
         CommandEntry(one.name, one.description, _hint(one.usage), kind="template")
-        for one in prompts_here(cwd).found.values()
+        for one in slash_commands.prompts_here(cwd).found.values()
     ]
     skills = [
         CommandEntry(f"skill:{one.name}", one.description, "…", kind="skill")
-        for one in skills_in(cwd).found.values()
+        for one in instructions.skills_in(cwd).found.values()
     ]
     return [one for one in (*templates, *skills) if one.name not in taken]
 
 
 def _hint(usage: str) -> str:
-    """What comes behind the name; more may always come, and is added to the prompt."""
+    """The arguments in the usage. More are always allowed, and are appended to the prompt."""
     return usage.partition(" ")[2] or "…"
 
 
@@ -89,39 +91,39 @@ _Row = tuple[list[int], list[int]]
 
 
 MOST_WEIGHED = 1000
-"""Where more have the letters, the query says so little that only the likeliest are looked at closely: those
-that have it in one piece, then the short ones."""
+"""If more texts match, only the likeliest are scored: those that contain the query as a whole, then short
+ones."""
 
 
 class Match(msgspec.Struct, frozen=True):
     score: int
     positions: tuple[int, ...]
-    """The places in the text that were matched, ascending."""
+    """The matching positions in the text, ascending."""
 
 
 class Ranked(msgspec.Struct, frozen=True):
     place: int
-    """Which of the texts it is."""
+    """The index of the text."""
     text: str
     match: Match
 
 
 def match(query: str, text: str) -> Match | None:
-    """None if the text does not have all of the query. An empty query is in everything, and worth nothing."""
-    found = best(query, (text,), 1)
-    return found[0].match if found else None
+    """None if the text does not contain all of the query. An empty query matches everything with score 0."""
+    matches = best(query, (text,), 1)
+    return matches[0].match if matches else None
 
 
 def best(query: str, texts: Sequence[str], limit: int, weighed: int = MOST_WEIGHED) -> list[Ranked]:
-    """The best ones, best first; among equals the shorter, then the one that came first."""
+    """The best matches, best first; among equals the shorter, then the earlier."""
     words = [_Word(word) for word in query.split()]
     folds = query == query.lower()
-    found = _having(words, texts, folds)
-    if len(found) > weighed:
-        found = nsmallest(max(weighed, limit), found, key=_unlikeliness(words))
+    candidates = _having(words, texts, folds)
+    if len(candidates) > weighed:
+        candidates = nsmallest(max(weighed, limit), candidates, key=_unlikeliness(words))
     scored = [
         (-sum(word.score(texts[place], searched) for word in words), len(searched), place, searched)
-        for place, searched in found
+        for place, searched in candidates
     ]
     return [
         Ranked(place, texts[place], Match(-score, _positions(words, texts[place], searched)))
@@ -130,7 +132,7 @@ def best(query: str, texts: Sequence[str], limit: int, weighed: int = MOST_WEIGH
 
 
 def _having(words: Sequence[_Word], texts: Sequence[str], folds: bool) -> list[tuple[int, str]]:
-    """The texts that have all letters in their order, as they are searched."""
+    """The texts that contain all letters in order."""
     found = list(enumerate(map(folded, texts) if folds else texts))
     for word in words:
         could_be = word.could_be
@@ -153,7 +155,7 @@ def _positions(words: Sequence[_Word], text: str, searched: str) -> tuple[int, .
 
 
 class _Word:
-    """One word of a query, ready to be looked for in many texts."""
+    """One word of a query, prepared for many texts."""
 
     def __init__(self, word: str) -> None:
         self.letters = word
@@ -252,7 +254,7 @@ def can_be_mentioned(path: str) -> bool:
 
 
 def mention_of(path: str) -> str:
-    """`@path`, with quotes where it needs them."""
+    """`@path`, quoted if necessary."""
     if not _NEEDS_QUOTES.search(path):
         return f"@{path}"
     return '@"' + re.sub(r'(["\\])', r"\\\1", path) + '"'

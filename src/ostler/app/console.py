@@ -1,8 +1,4 @@
-"""Text in columns of a terminal: how wide it is, how it is cut, how rows are aligned."""
-# MERGED: How commands speak: results on standard output, everything else on standard error.
-# MERGED: Standard output, which is ours alone: what extensions write there goes to standard error.
-# MERGED: The person at the terminal, if there is one.
-# MERGED: Piped input, added to the prompt.
+"""Standard input and output of commands: notices on stderr, questions, piped input, tables."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from ostler.schema.text import cells, cut, one_line
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows whose columns begin at the same place, two spaces apart."""
+    """Rows with aligned columns, two spaces apart."""
     widths = [max(map(cells, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         padded = (cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True))
@@ -30,7 +26,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A line each: for a terminal with headings and cut to its width, or whole for a pipe."""
+    """Lines of a table: for a terminal with headings and cut to its width, for a pipe whole."""
     if not rows:
         return
     if not sys.stdout.isatty():
@@ -44,7 +40,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[st
 
 
 def print_stderr(text: str) -> None:
-    """One line, whatever is said, and nothing in it that a terminal would obey."""
+    """Prints one line to standard error, without control characters."""
     print(f"ostler: {one_line(text)}", file=sys.stderr)
 
 
@@ -56,21 +52,21 @@ _own: TextIO | None = None
 
 
 def reserve_stdout() -> None:
-    """Before any code of an extension runs: what it writes to standard output, or a process that it starts,
-    goes to standard error from now on."""
+    """Redirects what extensions and their processes write to standard output to standard error. Call it
+    before any of their code runs."""
     global _own
-    if _own is not None or sys.stdout is not sys.__stdout__:  # or a program that embeds us has taken it
+    if _own is not None or sys.stdout is not sys.__stdout__:  # or an embedding program replaced it
         return
     theirs: TextIOWrapper = sys.stdout  # type: ignore[assignment]  # narrowed by the comparison
     theirs.flush()
-    theirs.reconfigure(line_buffering=True)  # or it would be seen when all is over
-    ours = os.dup(theirs.fileno())  # which children do not inherit
+    theirs.reconfigure(line_buffering=True)  # else it would appear only at the end
+    ours = os.dup(theirs.fileno())  # child processes do not inherit it
     os.dup2(2, theirs.fileno())
     _own = os.fdopen(ours, "w", encoding=theirs.encoding, errors="replace")
 
 
 def real_stdout() -> TextIO:
-    """Where answers and the lines of `--json` go."""
+    """The stream for answers and the lines of `--json`."""
     return _own or sys.stdout
 
 
@@ -80,7 +76,7 @@ def print_to_stdout(text: str) -> None:
 
 
 def has_terminal() -> bool:
-    """Whether somebody reads what we print, and can type."""
+    """Whether a person is at the terminal."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -90,7 +86,7 @@ def ask_person(question: str) -> bool:
         print(f"ostler: {question} [yes/no] ", end="", file=sys.stderr, flush=True)
         reply = sys.stdin.readline()
         if not reply:
-            raise UsageError("nobody answered, so nothing was done")
+            raise UsageError("there was no answer, so nothing was done")
         if reply.strip().lower() in ("y", "yes"):
             return True
         if reply.strip().lower() in ("n", "no"):
@@ -98,30 +94,30 @@ def ask_person(question: str) -> bool:
 
 
 PATIENCE = 1.0
-"""Seconds to wait for the first byte of a pipe when there is a prompt already: many programs leave a
-silent pipe open, and a run must not wait for those."""
+"""Seconds to wait for the first byte of a pipe if there is a prompt already: many programs leave an idle pipe
+open."""
 
 
 LARGEST = 16 * 1024 * 1024
-"""No model reads more, and a program that prints for ever must not fill the memory."""
+"""Bytes of piped input. No model reads more, and endless output must not fill the memory."""
 
 
 def prompt_from(words: list[str]) -> tuple[str, str]:
-    """The prompt, from words and piped input, and a notice if input was not waited for."""
+    """The prompt from words and piped input, and a notice if the input was ignored."""
     typed = " ".join(words).strip()
     if (descriptor := _descriptor()) is None or sys.stdin.isatty():
         return typed, ""
-    if typed and not _has_begun(descriptor):
-        return typed, f"standard input was silent for {PATIENCE:g} s and is not waited for"
-    return "\n\n".join(part for part in (typed, _all_of_it()) if part), ""
+    if typed and not _has_data(descriptor):
+        return typed, f"standard input had no data for {PATIENCE:g} s and is ignored"
+    return "\n\n".join(part for part in (typed, _read_stdin()) if part), ""
 
 
 def piped_in(waits: bool) -> str:
-    """What is piped in; unless it `waits`, only if that has begun, or begins soon."""
+    """The piped input; unless it `waits`, only if it starts soon."""
     if (descriptor := _descriptor()) is None:
         return ""
-    has_some = waits or (not sys.stdin.isatty() and _has_begun(descriptor))
-    return _all_of_it() if has_some else ""
+    has_some = waits or (not sys.stdin.isatty() and _has_data(descriptor))
+    return _read_stdin() if has_some else ""
 
 
 def _descriptor() -> int | None:
@@ -133,20 +129,22 @@ def _descriptor() -> int | None:
         return None
 
 
-def _all_of_it() -> str:
+def _read_stdin() -> str:
     try:
         data = sys.stdin.buffer.read(LARGEST + 1)
     except OSError as error:
-        if error.errno == errno.EBADF:  # `nohup` gives its command an input that cannot be read
+        if error.errno == errno.EBADF:  # `nohup` gives its command an unreadable input
             return ""
-        raise UsageError(f"standard input cannot be read: {error.strerror}; name a file instead") from None
+        raise UsageError(f"standard input cannot be read: {error.strerror}; use a file instead") from None
     if len(data) > LARGEST:
-        raise UsageError(f"standard input has more than {LARGEST >> 20} MiB: save it to a file and name that")
+        raise UsageError(
+            f"standard input has more than {LARGEST >> 20} MiB: save it to a file and mention that"
+        )
     return data.decode(errors="replace").strip()
 
 
-def _has_begun(descriptor: int) -> bool:
-    """Whether there is something to read, or the end."""
+def _has_data(descriptor: int) -> bool:
+    """Whether there are bytes to read, or the end."""
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return True
     readable, _, _ = select.select([descriptor], [], [], PATIENCE)

@@ -1,10 +1,8 @@
-"""Which model answers where none is named. Every face asks here, and is told the same.
+"""Chooses the model when none is named, and lists the models that can be chosen.
 
-In this order: what was named; a key in the environment, then one that is configured or stored, with its
-provider's default model; a server on this machine; a GGUF file; on a terminal, the demo. Each is looked for
-only when those before it gave nothing.
-"""
-# MERGED: The models that somebody may choose from, and what is missing before each can answer.
+The order: a key in the environment, then one that is configured or stored, with its provider's default
+model; a server on this machine; a GGUF file; on a terminal, the demo. Each is looked for only if those
+before it fail."""
 
 from __future__ import annotations
 
@@ -17,8 +15,9 @@ from typing import Literal
 import msgspec
 
 from ostler.app.settings import Settings
+from ostler.core.lazy import lazy_module
 from ostler.models.catalogue import Catalogue, ModelInfo
-from ostler.models.credentials import places_of_key
+from ostler.models.credentials import places_of_key, write_privately
 from ostler.models.factory import for_any_model, key_search
 from ostler.models.providers import Provider, configured_providers
 from ostler.schema.errors import ConfigurationError, NoModel, how_to_install
@@ -27,29 +26,34 @@ from ostler.store.paths import expand_home, gguf_folder, server_consent_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ostler.models import local_servers, scripted, transport
     from ostler.models.local_servers import LocalServer
+else:
+    local_servers = lazy_module("ostler.models.local_servers")
+    scripted = lazy_module("ostler.models.scripted")
+    transport = lazy_module("ostler.models.transport")
 
 
 Ask = Callable[[str], bool]
-"""Asks a person on a terminal; says whether they agreed."""
+"""Asks the person at the terminal; returns whether they agreed."""
 
 
 Why = Literal["named", "key", "server", "gguf", "demo", "nothing"]
 
 
 class ModelChoice(msgspec.Struct, frozen=True):
-    """Which model answers."""
+    """The model that answers, and why."""
 
     model: str
-    """Empty when nothing can."""
+    """Empty if no model can answer."""
     why: Why
     because: str
     notice: str = ""
-    """What a person should be told: before it is used, or when nothing can answer."""
+    """For the person: about the choice, or why no model can answer."""
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
-    """Something that was looked for."""
+    """One source of models, found or not."""
 
     kind: Literal["key", "server", "gguf", "fallback"]
     name: str
@@ -60,7 +64,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
 
 
 class ModelProbe:
-    """What there is that could answer. Each thing is looked for when it is first asked about, and once."""
+    """The sources of models. Each is looked up when it is first used, and once."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str] = os.environ) -> None:
         self.settings = settings
@@ -72,8 +76,8 @@ class ModelProbe:
 
     @cached_property
     def key_places(self) -> dict[str, str]:
-        """Where the key of each provider that has one would be taken from."""
-        # Without a model's name nobody knows whose the settings' own key is.
+        """The source of the key, for each provider that has one."""
+        # Without a model it is unknown whose key the settings have.
         settings = self.settings if self.settings.model else for_any_model(self.settings)
         places = {}
         for provider in self.providers.values():
@@ -84,24 +88,22 @@ class ModelProbe:
 
     @cached_property
     def servers(self) -> list[LocalServer]:
-        from ostler.models.local_servers import find_local_servers
-
-        return find_local_servers(self.providers.values())
+        return local_servers.find_local_servers(self.providers.values())
 
     @cached_property
     def consent(self) -> dict[str, bool]:
-        """What a person said about servers that were found, by base URL."""
+        """The answers of the person about servers on this machine, by base URL."""
         path = server_consent_file()
         try:
             return msgspec.json.decode(path.read_bytes(), type=dict[str, bool])
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.DecodeError):
-            raise ConfigurationError(f"{path} cannot be read: remove it, and answer again") from None
+            raise ConfigurationError(f"{path} cannot be read: remove it and answer again") from None
 
     @cached_property
     def gguf(self) -> Path | None:
-        """The model file that is named, or the first in its folder."""
+        """The configured model file, or the first in the folder."""
         if self.settings.gguf:
             return expand_home(self.settings.gguf).absolute()
         return min(gguf_folder().glob("*.gguf"), default=None)
@@ -113,20 +115,18 @@ class ModelProbe:
         return all(map(find_spec, ("xllamacpp", "ostler.models.gguf")))
 
     def findings(self) -> Iterator[ProbeResult]:
-        """Everything, found or not, and what to do."""
-        from ostler.models.transport import display_host
-
+        """All sources, found or not, and what to do about each."""
         for provider in self.providers.values():
             place = self.key_places.get(provider.name)
             if place is not None:
                 to_do = "" if provider.default_model else f"name a model: --model {provider.name}/ID"
                 yield ProbeResult("key", provider.name, True, place, to_do=to_do)
             elif provider.key_variables:
-                to_do = f"set {provider.key_variables[0]}, or say `ostler key set {provider.name}`"
+                to_do = f"set {provider.key_variables[0]}, or run `ostler key set {provider.name}`"
                 yield ProbeResult("key", provider.name, False, "no key", to_do=to_do)
             elif provider.name in self.settings.providers and not provider.is_local:
                 yield ProbeResult(
-                    "key", provider.name, True, f"needs none at {display_host(provider.base_url)}"
+                    "key", provider.name, True, f"needs none at {transport.display_host(provider.base_url)}"
                 )
         for server in self.servers:
             yield self._finding_of(server)
@@ -135,13 +135,13 @@ class ModelProbe:
     def _finding_of(self, server: LocalServer) -> ProbeResult:
         to_do = ""
         if server.models and self.consent.get(server.base_url) is False:
-            to_do = f"you said no to it: name it with --model, or remove {server_consent_file()}"
+            to_do = f"you declined it: name it with --model, or remove {server_consent_file()}"
         detail = f"{server.address}: {server.problem or plural(len(server.models), 'model')}"
         return ProbeResult("server", server.provider, bool(server.models), detail, server.models, to_do)
 
     def _finding_of_gguf(self) -> ProbeResult:
         if self.gguf is None:
-            to_do = f"put a file into {gguf_folder()}, or name one in OSTLER_GGUF"
+            to_do = f"put a file into {gguf_folder()}, or set OSTLER_GGUF"
             return ProbeResult("gguf", "GGUF file", False, "none", to_do=to_do)
         if not self.gguf.is_file():
             return ProbeResult("gguf", "GGUF file", False, f"there is no file {self.gguf}")
@@ -152,7 +152,7 @@ class ModelProbe:
 
 
 def choose_model(around: ModelProbe, ask: Ask | None = None) -> ModelChoice:
-    """The model that answers, and why. `ask` is there when a person is, on a terminal."""
+    """Chooses the model. `ask` asks the person, if there is one at a terminal."""
     settings = around.settings
     if settings.model:
         return ModelChoice(settings.model, "named", "it is named")
@@ -163,8 +163,8 @@ def choose_model(around: ModelProbe, ask: Ask | None = None) -> ModelChoice:
     for provider in usable:
         if provider.name in around.key_places:
             return _by_key(provider, around.key_places[provider.name])
-    if ownerless := [name for name in ("base_url", "api_key", "key_command") if getattr(settings, name)]:
-        return _nothing(f"{ownerless[0]} is set, but no model that it is for: name one with --model")
+    if unassigned := [name for name in ("base_url", "api_key", "key_command") if getattr(settings, name)]:
+        return _nothing(f"{unassigned[0]} is set, but no model to use it with: name one with --model")
     for server in around.servers:
         if answering := _by_server(server, around.consent, ask):
             return answering
@@ -174,16 +174,16 @@ def choose_model(around: ModelProbe, ask: Ask | None = None) -> ModelChoice:
     if owner := next(iter(around.key_places), None):
         return _nothing(f"{owner} has a key, but no default model: name one with --model {owner}/ID")
     if ask is not None:
-        from ostler.models.scripted import LABEL
-
-        notice = f"no model can answer, so this is the {LABEL}; `ostler doctor` shows how to connect one"
+        notice = (
+            f"no model can answer, so this is the {scripted.LABEL}; `ostler doctor` shows how to connect one"
+        )
         return ModelChoice("demo", "demo", "nothing else can", notice)
     return ModelChoice(
         "",
         "nothing",
-        "there is no key, no local server and no model file that could be used",
+        "there is no key, no local server and no model file",
         "no model can answer: set ANTHROPIC_API_KEY or OPENAI_API_KEY, start a local server such as Ollama, "
-        "or try --model demo; `ostler doctor` shows what was looked for",
+        "or try --model demo; see `ostler doctor`",
     )
 
 
@@ -192,21 +192,21 @@ def resolve_model(
     *,
     ask: Ask | None = None,
     say: Callable[[str], None] | None = None,
-    says_demo: bool = True,
+    announces_demo: bool = True,
 ) -> Settings:
-    """The settings with the model that answers. Raises `NoModel` when none can."""
+    """The settings with a model: the one they name, or the default. Raises `NoModel` if there is none."""
     if settings.model:
         return settings
     answering = choose_model(ModelProbe(settings), ask)
     if not answering.model:
         raise NoModel(answering.notice)
-    if answering.notice and (says_demo or answering.why != "demo"):
+    if answering.notice and (announces_demo or answering.why != "demo"):
         (say or _log)(answering.notice)
     return with_model(settings, answering)
 
 
 def with_model(settings: Settings, answering: ModelChoice) -> Settings:
-    """The settings with which that model is asked."""
+    """The settings for calling that model."""
     if answering.why not in ("named", "key"):
         settings = for_any_model(settings)
     return msgspec.structs.replace(settings, model=answering.model)
@@ -231,9 +231,9 @@ def _by_server(server: LocalServer, consent: dict[str, bool], ask: Ask | None) -
     allowed = consent.get(server.base_url)
     notice = ""
     if allowed is None and ask is None:
-        notice = f"no model is named: using {model}, which was found at {server.address}"
+        notice = f"no model is named: using {model}, running at {server.address}"
     elif allowed is None and ask is not None:
-        allowed = ask(f"{model} was found at {server.address}. Use it from now on?")
+        allowed = ask(f"{model} is running at {server.address}. Use it from now on?")
         remember_server(server.base_url, allowed=allowed)
     if allowed is False:
         return None
@@ -241,9 +241,7 @@ def _by_server(server: LocalServer, consent: dict[str, bool], ask: Ask | None) -
 
 
 def remember_server(base_url: str, *, allowed: bool) -> None:
-    """What a person said about a server: it is not asked again."""
-    from ostler.models.credentials import write_privately
-
+    """Stores the person's answer about a server."""
     around = ModelProbe(Settings())
     write_privately(server_consent_file(), msgspec.json.encode(around.consent | {base_url: allowed}))
 
@@ -258,7 +256,7 @@ _NO_ANSWER_WITH_KEY = ("authentication_failed", "permission_denied")
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A model that somebody may choose."""
+    """A model to choose from."""
 
     name: str
     provider: str
@@ -270,9 +268,9 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 def known_models(around: ModelProbe, *, set_key: str = "ostler key set") -> list[Candidate]:
-    """All, those first that can answer now. It looks around: not for the event loop.
+    """All models, those first that can answer now. Does I/O, so it does not belong on the event loop.
 
-    `set_key` is what sets the key of a provider, when it is named behind it.
+    `set_key` is the command that sets a key, followed by the name of the provider.
     """
     settings = around.settings
     catalogue = Catalogue(settings.models, settings.aliases)
@@ -297,13 +295,13 @@ def known_models(around: ModelProbe, *, set_key: str = "ostler key set") -> list
         owner = info.name.partition("/")[0]
         if info.deprecated or owner not in around.providers:
             continue
-        if not _is_local(around, owner):  # those were found at their servers, or are not there
+        if not _is_local(around, owner):  # those are listed by their servers
             add(info, owner, "" if _is_ready(around, owner) else f"needs a key: {set_key} {owner}")
     return sorted(found.values(), key=lambda one: bool(one.to_do))
 
 
 def _is_ready(around: ModelProbe, name: str) -> bool:
-    """It has a key, or is a server of the user's own that needs none."""
+    """Whether the provider has a key, or is a server of the user that needs none."""
     if name in around.key_places:
         return True
     is_own = name in around.settings.providers and not around.providers[name].key_variables
@@ -315,7 +313,7 @@ def _is_local(around: ModelProbe, name: str) -> bool:
 
 
 def fallback_candidates(found: list[Candidate], failed: str, kind: str) -> list[Candidate]:
-    """Those that can go on for one that has failed: others' first, and none with a key that was refused."""
+    """Models that can replace a failed one: other providers first, and none whose key was refused."""
     owner = failed.partition("/")[0]
     ready = [one for one in found if not one.to_do and one.name != failed]
     if kind in _NO_ANSWER_WITH_KEY:

@@ -1,5 +1,4 @@
-"""What `ostler doctor` looks at: what there is, whether it is sound, and what could answer."""
-# MERGED: `ostler doctor`: what could answer, what was looked for and found, and what to do.
+"""`ostler doctor`: checks keys, models, files and programs, and says what to fix."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ from ostler.app.settings import (
 )
 from ostler.app.stores import open_store
 from ostler.core.processes import find_program
-from ostler.models.credentials import Key, KeySearch, places_of_key
+from ostler.models.credentials import Key, KeySearch, places_of_key, read_key_file
 from ostler.models.factory import ModelFactory, key_search, names_vendor_of_key
 from ostler.models.local_servers import LocalServer, find_local_servers
 from ostler.models.providers import Provider
@@ -38,15 +37,15 @@ from ostler.store.paths import configuration_file, key_file, state_folder, store
 from ostler.tools.grep_engines import ripgrep
 
 EXTRAS = {
-    "acp": ("acp", "other vendors' agents that speak ACP"),
-    "images": ("PIL", "large images are scaled down"),
-    "keyring": ("keyring", "keys in the system's keyring"),
+    "acp": ("acp", "agents of other vendors that speak ACP"),
+    "images": ("PIL", "scales down large images"),
+    "keyring": ("keyring", "keeps keys in the system's keyring"),
     "local": ("xllamacpp", "models in GGUF files"),
-    "search": ("", "ripgrep, where the system has none"),
+    "search": ("", "ripgrep, if the system has none"),
     "server": ("starlette", "sessions over HTTP, and a web page"),
-    "terminals": ("pyghostty", "other vendors' agents, by the screen they draw"),
-    "tokens": ("splintr", "exact token counts, for models whose vocabulary is public"),
-    "watch": ("watchfiles", "changed extensions are noticed at once, not once a second"),
+    "terminals": ("pyghostty", "agents of other vendors, driven by their screen"),
+    "tokens": ("splintr", "exact token counts for models with a public vocabulary"),
+    "watch": ("watchfiles", "notices changed extensions at once instead of every second"),
 }
 """The module of each extra, and what it is for. Ripgrep is a program, not a module."""
 
@@ -54,13 +53,13 @@ EXTRAS = {
 PROGRAMS = {
     "bash": "the bash tool",
     "git": "repositories",
-    "rg": "fast searches; without it Python searches",
-    "node": "tools of others that need it",
+    "rg": "fast search; without it Python searches",
+    "node": "third-party tools that need it",
 }
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A file or folder of the user's."""
+    """A file or folder of the user."""
 
     name: str
     path: str
@@ -93,7 +92,7 @@ class DoctorReport(msgspec.Struct, frozen=True):
 
 
 async def run_doctor(cwd: Path) -> DoctorReport:
-    """Looks at everything. What is broken is part of the answer, never an error."""
+    """Checks everything. A problem is part of the report, not an error."""
     findings: tuple[ProbeResult, ...] = ()
     places = [_configuration(), *_project(cwd)]
     try:
@@ -104,7 +103,7 @@ async def run_doctor(cwd: Path) -> DoctorReport:
         settings = with_model(settings, answering)
         fallbacks = tuple(_fallbacks(around, settings))
         findings += fallbacks
-        answering = _judged(answering, around, settings, fallbacks)
+        answering = _checked_choice(answering, around, settings, fallbacks)
     except OstlerError as error:
         answering = ModelChoice("", "nothing", error.message)
     places += [_state(), await _store(), *_key_file()]
@@ -120,21 +119,21 @@ async def run_doctor(cwd: Path) -> DoctorReport:
     )
 
 
-class _NobodyThere(NoModel):
-    """The model can be made, but asking it will fail."""
+class _NoServer(NoModel):
+    """The model can be created, but no server answers for it."""
 
 
-def _judged(
+def _checked_choice(
     answering: ModelChoice, around: ModelProbe, settings: Settings, fallbacks: Iterable[ProbeResult]
 ) -> ModelChoice:
-    """A model counts only if it can be made, and if somebody is there where it is asked."""
+    """The choice, unless the model cannot be created or its server does not answer."""
     if not answering.model:
         return answering
     try:
         doubt = _doubt(around, settings, answering.model)
-    except _NobodyThere as error:
-        if rescuer := next((one.name for one in fallbacks if one.found), ""):
-            return ModelChoice(rescuer, answering.why, f"as a fallback, for {error.message}")
+    except _NoServer as error:
+        if fallback := next((one.name for one in fallbacks if one.found), ""):
+            return ModelChoice(fallback, answering.why, f"as a fallback, for {error.message}")
         return ModelChoice("", "nothing", error.message)
     except OstlerError as error:
         return ModelChoice("", "nothing", error.message)
@@ -151,15 +150,17 @@ def _fallbacks(around: ModelProbe, settings: Settings) -> Iterator[ProbeResult]:
 
 
 def _doubt(around: ModelProbe, settings: Settings, name: str) -> str:
-    """Makes the model, and says what may keep it from answering. Raises what surely does."""
-    owner, _, model = ModelFactory(settings, around.environment, _key_unasked)(name).name.partition("/")
+    """Creates the model; returns what may keep it from answering, and raises what surely does."""
+    owner, _, model = ModelFactory(settings, around.environment, _key_or_placeholder)(name).name.partition(
+        "/"
+    )
     provider = around.providers.get(owner)
     server = _server(around, settings, provider) if provider else None
     if provider is None or server is None:
         return ""
-    has_key = _key_unasked(provider, key_search(settings, provider, around.environment)) is not None
+    has_key = _key_or_placeholder(provider, key_search(settings, provider, around.environment)) is not None
     if server.is_absent or (server.wants_key and not has_key):
-        raise _NobodyThere(f"{name} cannot answer at {server.address}: {server.problem}")
+        raise _NoServer(f"{name} cannot answer at {server.address}: {server.problem}")
     if server.wants_key or server not in around.servers:
         return ""
     if server.problem:
@@ -169,7 +170,7 @@ def _doubt(around: ModelProbe, settings: Settings, name: str) -> str:
 
 
 def _server(around: ModelProbe, settings: Settings, provider: Provider) -> LocalServer | None:
-    """What was found where the provider's models are asked, if that is on this machine."""
+    """The server of the provider's models, if it is on this machine."""
     named = settings.base_url if names_vendor_of_key(settings, provider) else ""
     address = named or around.environment.get(provider.base_url_variable, "")
     if not address:
@@ -177,11 +178,11 @@ def _server(around: ModelProbe, settings: Settings, provider: Provider) -> Local
     return next(iter(find_local_servers([msgspec.structs.replace(provider, base_url=address)])), None)
 
 
-def _key_unasked(provider: Provider, search: KeySearch) -> Key | None:
-    """The key that would be found, or a stand-in where a command or the keyring would have to be asked."""
+def _key_or_placeholder(provider: Provider, search: KeySearch) -> Key | None:
+    """The key, or a placeholder if it would have to come from a command or the keyring."""
     for place in places_of_key(provider, search):
         if not place.value:
-            return msgspec.structs.replace(place, value="unasked")
+            return msgspec.structs.replace(place, value="placeholder")
         if place.value.strip():
             return place
     return None
@@ -190,13 +191,15 @@ def _key_unasked(provider: Provider, search: KeySearch) -> Key | None:
 def _configuration() -> Place:
     path = configuration_file()
     if not path.exists():
-        return Place("configuration", str(path), "not there; it need not be")
+        return Place("configuration", str(path), "none, which is fine")
     try:
         read_user_file()
     except ConfigurationError as error:
         return _unsound("configuration", path, error)
     if path.stat().st_mode & 0o077 and b"api_key" in path.read_bytes():
-        return Place("configuration", str(path), "holds a key and is open to others: chmod 600", sound=False)
+        return Place(
+            "configuration", str(path), "contains a key and is readable by others: chmod 600", sound=False
+        )
     return Place("configuration", str(path), "ok")
 
 
@@ -225,16 +228,16 @@ def _unsound(name: str, path: Path, error: ConfigurationError) -> Place:
 def _state() -> Place:
     folder = state_folder()
     if not folder.exists():
-        return Place("state", str(folder), "not there yet")
+        return Place("state", str(folder), "none yet")
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        return Place("state", str(folder), "cannot be written: check its owner and mode", sound=False)
+        return Place("state", str(folder), "not writable: check its owner and mode", sound=False)
     return Place("state", str(folder), "ok")
 
 
 async def _store() -> Place:
     path = store_file()
     if not path.exists():
-        return Place("store", str(path), "not there yet")
+        return Place("store", str(path), "none yet")
     try:
         store = open_store()
         try:
@@ -248,8 +251,6 @@ async def _store() -> Place:
 
 
 def _key_file() -> Iterator[Place]:
-    from ostler.models.credentials import read_key_file
-
     path = key_file()
     if not path.exists():
         return
@@ -277,7 +278,7 @@ HEADINGS = {
     "key": "keys",
     "server": "servers on this machine",
     "gguf": "model files",
-    "fallback": "fallbacks, when the model has failed",
+    "fallback": "fallbacks if the model fails",
 }
 
 _MODELS_SHOWN = 5
@@ -286,15 +287,15 @@ _MODELS_SHOWN = 5
 def doctor_command(arguments: list[str]) -> int:
     parser = Parser(
         prog="ostler doctor",
-        description="Shows which model would answer and why, what was looked for, whether everything is in "
-        "order, and what to do. Exit code 3 when nothing can answer. No key is shown.",
+        description="Shows which model would answer and why, checks keys, servers, files and programs, and "
+        "says what to fix. Exit code 3: no model can answer. No key is printed.",
     )
-    parser.add_argument("--json", action="store_true", help="everything as one JSON object")
+    parser.add_argument("--json", action="store_true", help="print everything as one JSON object")
     options = parser.parse_args(arguments)
     diagnosis = asyncio.run(run_doctor(working_directory()))
     if options.json:
-        told = {"can_answer": diagnosis.has_model, "ways": WAYS} | msgspec.to_builtins(diagnosis)
-        sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+        report = {"can_answer": diagnosis.has_model, "ways": WAYS} | msgspec.to_builtins(diagnosis)
+        sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
     else:
         for line in report_lines(diagnosis):
             print(printable(line))
@@ -321,7 +322,7 @@ def report_lines(diagnosis: DoctorReport) -> Iterator[str]:
     if diagnosis.has_model:
         yield f"{answering.model} answers: {answering.because}"
         return
-    yield f"nothing can answer: {answering.because}"
+    yield f"no model can answer: {answering.because}"
     yield from (f"  {number}. {way}" for number, way in enumerate(WAYS, 1))
 
 

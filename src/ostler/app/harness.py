@@ -1,9 +1,7 @@
-"""Putting a harness together from settings: model, tools, permission, system prompt."""
-# MERGED: From options to what an agent works with: settings, and the harness that they make.
+"""Builds the harness of a session from settings and options: model, tools, permissions, context."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ostler.app.console import ask_person, has_terminal, print_stderr
-from ostler.app.default_model import resolve_model
+from ostler.app.options import RunOptions
 from ostler.app.settings import Settings, load_settings
 from ostler.context.instructions import (
     Instructions,
@@ -24,6 +22,7 @@ from ostler.context.instructions import (
 )
 from ostler.context.session_context import NO_RULES, SessionContext
 from ostler.core.harness import Harness, JournalListener
+from ostler.core.lazy import lazy_module
 from ostler.core.model import Model
 from ostler.core.questions import Asker
 from ostler.core.tool import Tool
@@ -31,11 +30,23 @@ from ostler.models.factory import ModelFactory
 from ostler.permissions.guard import configured_rules, remember_answer, user_guard
 from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.schema.events import Limits
+from ostler.sessions.agents import DelegateTool, find_agents
+from ostler.tools import BUILTIN_TOOLS, LazyTool
 
 if TYPE_CHECKING:
+    from ostler.app import default_model
+    from ostler.context import policy, skills
     from ostler.context.policy import Rules
-    from ostler.context.skills import Skill
+    from ostler.drivers import agent_spec, agent_tool
     from ostler.drivers.child_agent import OnStart
+    from ostler.history import audit
+else:
+    agent_spec = lazy_module("ostler.drivers.agent_spec")
+    agent_tool = lazy_module("ostler.drivers.agent_tool")
+    audit = lazy_module("ostler.history.audit")
+    default_model = lazy_module("ostler.app.default_model")
+    policy = lazy_module("ostler.context.policy")
+    skills = lazy_module("ostler.context.skills")
 
 
 DELEGATE = "delegate"
@@ -47,8 +58,76 @@ SKILL = "skill"
 AGENT = "agent"
 
 
-Say = Callable[[str], None]
-"""Tells a person what is wrong, and does not stop anything."""
+LIMITS = ("max_steps", "max_tokens", "max_cost", "max_seconds", "max_children", "max_depth")
+
+
+Notify = Callable[[str], None]
+"""Shows a person a problem that does not stop anything."""
+
+
+def settings_for(options: RunOptions, cwd: Path, by_default: Mapping[str, Any] | None = None) -> Settings:
+    """The settings of a directory, overridden by the options. Prints the notices that loading them gave."""
+    loaded = load_settings(cwd, _overrides(options), by_default=by_default)
+    for notice in loaded.notices:
+        print_stderr(notice)
+    if options.no_tools and options.tools is not None:
+        raise UsageError("--no-tools and --tools cannot be combined")
+    if options.yes and options.permissions not in (None, "full"):
+        raise UsageError(f"--yes and --permissions {options.permissions} cannot be combined")
+    return loaded.settings
+
+
+def _overrides(options: RunOptions) -> dict[str, Any]:
+    tools = None
+    if options.tools is not None:
+        tools = [name.strip() for name in options.tools.split(",") if name.strip()]
+    return {
+        "model": options.model,
+        "base_url": options.base_url,
+        "api_key": options.api_key,
+        "reasoning": options.reasoning,
+        "system": options.system,
+        "append_system": options.append_system,
+        "instructions": options.instructions,
+        "context": context_rules(options) or None,
+        "tools": [] if options.no_tools else tools,
+        "permissions": "full" if options.yes else options.permissions,
+        "on_question": options.on_question,
+        **{name: getattr(options, name) for name in LIMITS},
+    }
+
+
+def context_rules(options: RunOptions) -> dict[str, dict[str, Any]]:
+    """The context rules of `--context`."""
+    if not options.context:
+        return {}
+    try:
+        rules = policy.combined(*options.context)
+        policy.check_rules(rules)
+    except ConfigurationError as error:
+        raise UsageError(f"--context: {error.message}") from None
+    return rules
+
+
+def prepare_harness(
+    settings: Settings,
+    cwd: Path,
+    stored_model: str,
+    options: RunOptions,
+    *,
+    announces_demo: bool = True,
+) -> tuple[Settings, Harness]:
+    """The harness, and the settings with the model that answers: the one that is named, the one stored with
+    the session, or the default."""
+    if not settings.model and stored_model:
+        settings = msgspec.structs.replace(settings, model=stored_model)
+    if not settings.model:
+        ask = ask_person if has_terminal() else None
+        settings = default_model.resolve_model(
+            settings, ask=ask, say=print_stderr, announces_demo=announces_demo
+        )
+    rules, agents = context_rules(options), terminal_agents(settings)
+    return settings, build_harness(settings, cwd, say=print_stderr, context=rules, agent_tool=agents)
 
 
 def build_harness(
@@ -56,19 +135,17 @@ def build_harness(
     cwd: Path,
     *,
     asker: Asker | None = None,
-    say: Say = lambda text: None,
+    say: Notify = lambda text: None,
     context: Rules = NO_RULES,
     model: Model | None = None,
     agent_tool: Tool | None = None,
 ) -> Harness:
-    """Everything an agent works with, as the settings say, and `context` for its runs and their children.
+    """A harness as the settings say; they must name a model, unless `model` is given.
 
-    Without a `model` it is the one that the settings name, or whichever can answer. `agent_tool` starts
-    other vendors' agents, for those who have any.
+    `context` has rules for the session's runs and their children. `agent_tool` starts other vendors' agents.
     """
-    settings = resolve_model(settings) if model is None else settings
     make = ModelFactory(settings)
-    kept = SessionContext(settings.context, limits_of=make.limits, run=context)
+    session_context = SessionContext(settings.context, limits_of=make.limits, run=context)
     harness = Harness(
         model=model or make(settings.model),
         fallbacks=settings.fallback,
@@ -86,41 +163,18 @@ def build_harness(
         asker=asker,
         waits_for_answers=settings.on_question == "wait",
         listeners=[_auditing(settings.audit, say)] if settings.audit else [],
-        context=kept,
+        context=session_context,
     )
     harness.tools = choose_tools(settings.tools, cwd, say, agent_tool)
-    kept.equip(harness)
+    session_context.equip(harness)
     set_system_prompt(harness, settings, cwd, date.today(), say)
     if settings.instructions:
         harness.hooks.add(nested_instructions(cwd, say))
     return harness
 
 
-def set_system_prompt(
-    harness: Harness, settings: Settings, cwd: Path, today: date, say: Say = lambda text: None
-) -> None:
-    """Makes the system prompt, and lets it be made anew from the files that it comes from."""
-    skills = _skills_of(harness.tools)
-
-    def make(instead: str) -> str:
-        named = msgspec.structs.replace(settings, system=instead or settings.system)
-        return system_prompt_for(named, cwd, today, skills, say)
-
-    harness.make_system = make
-    harness.system = make("")
-
-
-def _skills_of(tools: Mapping[str, Tool]) -> Mapping[str, Skill]:
-    if SKILL not in tools:
-        return {}
-    from ostler.context.skills import SkillTool
-
-    tool = tools[SKILL]
-    return tool.skills if isinstance(tool, SkillTool) else {}
-
-
 def limits_of(settings: Settings) -> Limits:
-    """What ends a run, counted over it and its children."""
+    """The limits of a run and its children together."""
     return Limits(
         steps=settings.max_steps,
         tokens=settings.max_tokens,
@@ -132,173 +186,102 @@ def limits_of(settings: Settings) -> Limits:
     )
 
 
-def _auditing(audit: str, say: Say) -> JournalListener:
-    from ostler.history.audit import audit_to, configured_sinks
-
-    sinks = configured_sinks(audit)
-
-    return JournalListener(lambda journal: audit_to(journal, sinks, say))
+def _auditing(target: str, say: Notify) -> JournalListener:
+    sinks = audit.configured_sinks(target)
+    return JournalListener(lambda journal: audit.audit_to(journal, sinks, say))
 
 
 def choose_tools(
     names: Iterable[str] | None,
     cwd: Path,
-    say: Say = lambda text: None,
+    say: Notify = lambda text: None,
     agent_tool: Tool | None = None,
 ) -> dict[str, Tool]:
-    """The tools that come with Ostler, or those of them that are named, by name."""
-    from ostler.tools import BUILTIN_TOOLS, LazyTool
-
-    there_are = (*BUILTIN_TOOLS, DELEGATE, SKILL, AGENT)
-    names = there_are if names is None else tuple(names)
-    unknown = [name for name in names if name not in there_are]
+    """The built-in tools by name, or those of them that are named."""
+    available = (*BUILTIN_TOOLS, DELEGATE, SKILL, AGENT)
+    names = available if names is None else tuple(names)
+    unknown = [name for name in names if name not in available]
     if unknown:
-        raise UsageError(f"there is no tool {unknown[0]!r}; the tools are: {', '.join(sorted(there_are))}")
+        raise UsageError(f"there is no tool {unknown[0]!r}; the tools are: {', '.join(sorted(available))}")
     tools: dict[str, Tool] = {name: LazyTool(name) for name in names if name in BUILTIN_TOOLS}
     if DELEGATE in names:
-        tools[DELEGATE] = _delegate(cwd, names, say)
-    if SKILL in names and (skill := _skill(cwd, say)):
+        tools[DELEGATE] = _delegate_tool(cwd, names, say)
+    if SKILL in names and (skill := _skill_tool(cwd, say)):
         tools[SKILL] = skill
     if AGENT in names and agent_tool is not None:
         tools[AGENT] = agent_tool
     return tools
 
 
-def _delegate(cwd: Path, tools: tuple[str, ...], say: Say) -> Tool:
-    from ostler.sessions.agents import DelegateTool
-
+def _delegate_tool(cwd: Path, tools: tuple[str, ...], say: Notify) -> Tool:
     if not has_folder(cwd, (".ostler/agents", ".agents/agents"), "agents"):
         return DelegateTool({})
-    from ostler.sessions.agents import find_agents
-
     agents = find_agents(cwd, tools)
     for problem in agents.problems:
         say(problem)
     return DelegateTool(agents.found)
 
 
-def _skill(cwd: Path, say: Say) -> Tool | None:
-    """No tool where there is no skill that the model may choose."""
+def _skill_tool(cwd: Path, say: Notify) -> Tool | None:
+    """None if there is no skill that the model may choose."""
     if not has_folder(cwd, (".ostler/skills", ".agents/skills"), "skills"):
         return None
-    skills = skills_in(cwd)
-    for notice in skills.notices:
+    available = skills_in(cwd)
+    for notice in available.notices:
         say(notice)
-    if not skills.for_model:
-        return None
-    from ostler.context.skills import SkillTool
-
-    return SkillTool(skills.for_model)
-
-
-LIMITS = ("max_steps", "max_tokens", "max_cost", "max_seconds", "max_children", "max_depth")
-
-
-def settings_for(
-    options: argparse.Namespace, cwd: Path, by_default: Mapping[str, Any] | None = None
-) -> Settings:
-    """The settings for work in that directory, with what the options say; says what a person should know."""
-    loaded = load_settings(cwd, _overrides(options), by_default=by_default)
-    for notice in loaded.notices:
-        print_stderr(notice)
-    if options.no_tools and options.tools is not None:
-        raise UsageError("--no-tools and --tools exclude each other")
-    if options.yes and options.permissions not in (None, "full"):
-        raise UsageError(f"--yes and --permissions {options.permissions} exclude each other")
-    return loaded.settings
-
-
-def _overrides(options: argparse.Namespace) -> dict[str, Any]:
-    tools = None
-    if options.tools is not None:
-        tools = [name.strip() for name in options.tools.split(",") if name.strip()]
-    return {
-        "model": options.model,
-        "base_url": options.base_url,
-        "api_key": options.api_key,
-        "reasoning": options.reasoning,
-        "system": options.system,
-        "append_system": options.append_system,
-        "instructions": options.instructions,
-        "context": rules_of(options) or None,
-        "tools": [] if options.no_tools else tools,
-        "permissions": "full" if options.yes else options.permissions,
-        "on_question": options.on_question,
-        **{name: getattr(options, name) for name in LIMITS},
-    }
-
-
-def rules_of(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """What `--context` says of what the model is told."""
-    if not options.context:
-        return {}
-    from ostler.context.policy import check_rules, combined
-
-    try:
-        rules = combined(*options.context)
-        check_rules(rules)
-    except ConfigurationError as error:
-        raise UsageError(f"--context: {error.message}") from None
-    return rules
-
-
-def prepare_harness(
-    settings: Settings,
-    cwd: Path,
-    kept_model: str,
-    options: argparse.Namespace,
-    *,
-    says_demo: bool = True,
-) -> tuple[Settings, Harness]:
-    """With a model, in any case: the one that is named, the session's, or what else can answer."""
-    if not settings.model and kept_model:
-        settings = msgspec.structs.replace(settings, model=kept_model)
-    ask = ask_person if has_terminal() else None
-    settings = resolve_model(settings, ask=ask, say=print_stderr, says_demo=says_demo)
-    rules, agents = rules_of(options), terminal_agents(settings)
-    return settings, build_harness(settings, cwd, say=print_stderr, context=rules, agent_tool=agents)
+    return skills.SkillTool(available.for_model) if available.for_model else None
 
 
 def terminal_agents(settings: Settings, on_start: OnStart | None = None) -> Tool | None:
-    """The tool that starts other vendors' agents: where some are configured, or it is asked for by name.
+    """The tool that starts other vendors' agents, if some are configured or the tool is asked for by name.
 
-    Not wherever one is installed: the model would be told of it in each step of every run.
+    An installed agent is not enough: every request of every run would then describe the tool to the model.
     """
     is_named = AGENT in (settings.tools or ())
     if not settings.terminal_agents and not is_named:
         return None
-    from ostler.drivers.agent_spec import PROGRAMS, agent_commands
-    from ostler.drivers.agent_tool import AgentTool
-
-    agents = agent_commands(settings.terminal_agents, with_installed=is_named)
+    agents = agent_spec.agent_commands(settings.terminal_agents, with_installed=is_named)
     if not agents:
         raise UsageError(
-            f"there is nobody for the tool {AGENT!r} to ask: install one of {', '.join(PROGRAMS)}, "
+            f"the tool {AGENT!r} has no agent to start: install one of {', '.join(agent_spec.PROGRAMS)}, "
             "or configure [terminal_agents.NAME]"
         )
-    return AgentTool(agents, on_start=on_start)
+    return agent_tool.AgentTool(agents, on_start=on_start)
+
+
+def set_system_prompt(
+    harness: Harness, settings: Settings, cwd: Path, today: date, say: Notify = lambda text: None
+) -> None:
+    """Sets the system prompt, and how to rebuild it from the files that it is made of."""
+    skill_tool = harness.tools.get(SKILL)
+    available = skill_tool.skills if skill_tool and isinstance(skill_tool, skills.SkillTool) else {}
+
+    def make(instead: str) -> str:
+        effective = msgspec.structs.replace(settings, system=instead or settings.system)
+        return system_prompt_for(effective, cwd, today, available, say)
+
+    harness.make_system = make
+    harness.system = make("")
 
 
 def system_prompt_for(
     settings: Settings,
     cwd: Path,
     today: date,
-    skills: Mapping[str, Skill],
-    say: Callable[[str], None] = lambda text: None,
+    available: Mapping[str, skills.Skill],
+    say: Notify = lambda text: None,
 ) -> str:
-    """The system prompt, as the settings say, with the instruction files as they are now, and with skills."""
+    """The system prompt of the settings, with the instruction files as they are now, and the skills."""
     instructions = instructions_in(cwd) if settings.instructions else Instructions()
     for problem in instructions.problems:
         say(problem)
-    listed = _listed(skills, say) if skills else ""
-    found = filter(None, (instructions.text, listed))
-    return system_prompt(cwd, today, instead=settings.system, appended=(*found, *settings.append_system))
+    listing = _skill_list(available, say) if available else ""
+    appended = filter(None, (instructions.text, listing))
+    return system_prompt(cwd, today, instead=settings.system, appended=(*appended, *settings.append_system))
 
 
-def _listed(skills: Mapping[str, Skill], say: Callable[[str], None]) -> str:
-    from ostler.context.skills import catalogue
-
-    listed, left_out = catalogue(skills)
+def _skill_list(available: Mapping[str, skills.Skill], say: Notify) -> str:
+    listing, left_out = skills.catalogue(available)
     if left_out:
-        say(f"there are too many skills; the model is not told of these: {', '.join(left_out)}")
-    return listed
+        say(f"there are too many skills; the model does not see these: {', '.join(left_out)}")
+    return listing

@@ -1,9 +1,8 @@
-"""What can be said on the command line."""
-# MERGED: Help that reads the same on every version of Python.
-# MERGED: argparse changed its layout in 3.13 (options, usage, subcommands) and its colours in 3.14. What
-# MERGED: differs is written here, so that the documentation can be compared byte for byte, and a user finds
-# MERGED: in it what is printed.
-# MERGED: The directory that a command works in.
+"""Command-line options that several commands share, and `RunOptions`, which holds their values.
+
+argparse changed its help layout in Python 3.13 and its colours in 3.14. `HelpFormatter` prints the same text
+on every version, so that the generated documentation matches what users see.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +15,50 @@ from ostler import __version__
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Any, NoReturn
+    from typing import Any, NoReturn, TypeVar
+
+    Options = TypeVar("Options", bound="RunOptions")
+
+
+class RunOptions:
+    """The options of every command that runs a session. A command with options of its own subclasses it and
+    gives an instance to argparse, which sets the attributes."""
+
+    words: list[str]
+    print: bool = False
+    json: bool = False
+    no_expand: bool = False
+    plain: bool = False
+    session: str | None = None
+    continue_: bool = False
+    no_session: bool = False
+    schema: str | None = None
+
+    model: str | None = None
+    base_url: str | None = None
+    api_key: str | None = None
+    reasoning: str | None = None
+    system: str | None = None
+    append_system: list[str] | None = None
+    instructions: bool | None = None
+    context: list[dict[str, Any]] | None = None
+
+    cwd: str | None = None
+    tools: str | None = None
+    no_tools: bool = False
+    permissions: str | None = None
+    yes: bool = False
+    on_question: str | None = None
+    extension: list[str] | None = None
+    no_extensions: bool = False
+    trust: bool = False
+
+    max_steps: int | None = None
+    max_tokens: int | None = None
+    max_cost: float | None = None
+    max_seconds: float | None = None
+    max_children: int | None = None
+    max_depth: int | None = None
 
 
 class HelpFormatter(argparse.HelpFormatter):
@@ -123,12 +165,12 @@ examples:
   ostler -p --continue "and now the documentation"
   ostler demo
 
-exit codes: 0 done, 1 failed, 2 usage, 3 no model, 4 something was refused, 5 limit, 6 waiting for you,
+exit codes: 0 done, 1 failed, 2 usage, 3 no model, 4 a call was refused, 5 limit, 6 waiting for an answer,
 130 cancelled, 143 terminated"""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaint is one line, and whose help is the same on every version of Python."""
+    """A parser whose errors are one line, and whose help is the same on every version of Python."""
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", HelpFormatter)
@@ -137,158 +179,167 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**options)
 
     def error(self, message: str) -> NoReturn:
-        message = re.sub(r"(--[\w-]+)=\S+", r"\1=…", message)  # a mistyped --api-key has a key behind it
-        self.exit(2, f"{self.prog.split()[0]}: {message}; `{self.prog} --help` shows what there is\n")
+        message = re.sub(r"(--[\w-]+)=\S+", r"\1=…", message)  # a mistyped --api-key is followed by a key
+        self.exit(2, f"{self.prog.split()[0]}: {message}; see `{self.prog} --help`\n")
 
 
 def print_parser(commands: Mapping[str, tuple[str, str]]) -> Parser:
-    listed = "\n".join(f"  {name:<10} {about}" for name, (_, about) in commands.items())
+    listing = "\n".join(f"  {name:<11} {about}" for name, (_, about) in commands.items())
     parser = Parser(
         prog="ostler",
-        usage="ostler [OPTIONS] [PROMPT…]     a conversation in the terminal\n"
-        "       ostler -p [OPTIONS] PROMPT…   one answer, for scripts and pipes\n"
+        usage="ostler [OPTIONS] [PROMPT…]     chat in the terminal\n"
+        "       ostler -p [OPTIONS] PROMPT…   print one answer, for scripts and pipes\n"
         "       ostler COMMAND …",
-        description="An agent for your directory: every run is a log you can follow, resume and replay.",
-        epilog=f"commands:\n{listed}\n\n{_EXAMPLES}",
+        description="A coding agent. Every run is an event log that you can follow, resume and replay.",
+        epilog=f"commands:\n{listing}\n\n{_EXAMPLES}",
         formatter_class=RawHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("words", nargs="*", metavar="PROMPT", help="the prompt; piped input is added to it")
+    parser.add_argument("words", nargs="*", metavar="PROMPT", help="the prompt; piped input is appended")
     parser.add_argument("-p", "--print", action="store_true", help="run the prompt and print the answer")
+    parser.add_argument("--json", action="store_true", help="print every event, one JSON object per line")
     parser.add_argument(
-        "--json", action="store_true", help="print every fact and delta, one JSON object a line"
+        "--no-expand", action="store_true", help="send the prompt verbatim: expand no /template and no @file"
     )
-    parser.add_argument(
-        "--no-expand", action="store_true", help="say the prompt as it is: no /template, no @file"
-    )
-    parser.add_argument(
-        "--plain", action="store_true", help="in a terminal: plain lines, which a screen reader can read"
-    )
+    parser.add_argument("--plain", action="store_true", help="in a terminal: plain lines for screen readers")
     parser.add_argument("--version", action="version", version=f"ostler {__version__}")
     model = add_model_options(parser)
-    model.add_argument("--schema", metavar="FILE", help="a JSON Schema that the answer shall fit")
+    model.add_argument("--schema", metavar="FILE", help="a JSON Schema that the answer must match")
     add_work_options(parser)
     session = parser.add_argument_group("session")
-    session.add_argument("--session", metavar="ID", help="go on in this session (a unique beginning will do)")
+    session.add_argument("--session", metavar="ID", help="continue this session (a unique prefix is enough)")
     session.add_argument(
-        "--continue", dest="continue_", action="store_true", help="the newest of this directory"
+        "--continue",
+        dest="continue_",
+        action="store_true",
+        help="continue the newest session of this directory",
     )
-    session.add_argument("--no-session", action="store_true", help="keep nothing")
+    session.add_argument("--no-session", action="store_true", help="do not store the session")
     return parser
 
 
 def driving_parser(command: str, about: str) -> Parser:
-    """The parser of a command that drives a session's run on, with the options of `-p` that then count."""
+    """The parser of a command that continues a session, with the options of `-p` that apply."""
     parser = Parser(prog=f"ostler {command}", description=about, allow_abbrev=False)
     add_session(parser)
-    parser.add_argument("--json", action="store_true", help="print every fact and delta, as `-p --json` does")
+    parser.add_argument("--json", action="store_true", help="print every event, as `-p --json` does")
     add_model_options(parser)
     add_work_options(parser)
     return parser
 
 
 def add_session(parser: Parser) -> None:
-    parser.add_argument("id", metavar="SESSION", help="its id; a unique beginning will do")
+    parser.add_argument("id", metavar="SESSION", help="its id; a unique prefix is enough")
 
 
 def add_model_options(parser: Parser) -> argparse._ArgumentGroup:
     model = parser.add_argument_group("model")
     model.add_argument(
-        "--model", metavar="PROVIDER/ID", help="for example anthropic/…, openai/…, ollama/…, demo"
+        "--model", metavar="PROVIDER/ID", help="the model, such as anthropic/…, openai/…, ollama/…, demo"
     )
-    model.add_argument("--base-url", metavar="URL", help="another server that speaks the provider's protocol")
+    model.add_argument("--base-url", metavar="URL", help="a server that speaks the provider's protocol")
     model.add_argument(
-        "--api-key", metavar="KEY", help="better set in the environment: others can see arguments"
+        "--api-key", metavar="KEY", help="prefer an environment variable: other users can see arguments"
     )
-    model.add_argument("--reasoning", choices=("off", "minimal", "low", "medium", "high"))
-    model.add_argument("--system", metavar="TEXT", help="replaces the system prompt")
     model.add_argument(
-        "--append-system", metavar="TEXT", action="append", help="added to it; may be repeated"
+        "--reasoning", choices=("off", "minimal", "low", "medium", "high"), help="how much the model reasons"
+    )
+    model.add_argument("--system", metavar="TEXT", help="replace the system prompt")
+    model.add_argument(
+        "--append-system", metavar="TEXT", action="append", help="append to the system prompt; repeatable"
     )
     model.add_argument(
         "--no-instructions",
         dest="instructions",
         action="store_const",
         const=False,
-        help="leave out what AGENTS.md files say",
+        help="ignore AGENTS.md files",
     )
     model.add_argument(
         "--context",
         metavar="KEY=VALUE",
         type=context_rule,
         action="append",
-        help="a rule of [context], as window.tokens=20000; may be repeated",
+        help="a rule of [context], such as window.tokens=20000; repeatable",
     )
     return model
 
 
 def add_work_options(parser: Parser) -> None:
     work = parser.add_argument_group("work")
-    work.add_argument("--cwd", metavar="DIR", help="where to work (default: here, or where the run began)")
-    work.add_argument("--tools", metavar="NAME,…", help="only these tools")
-    work.add_argument("--no-tools", action="store_true", help="none at all")
+    work.add_argument(
+        "--cwd", metavar="DIR", help="the working directory (default: this one, or the session's)"
+    )
+    work.add_argument("--tools", metavar="NAME,…", help="offer only these tools")
+    work.add_argument("--no-tools", action="store_true", help="offer no tools")
     work.add_argument(
         "--permissions",
         choices=("read-only", "ask", "edit", "full"),
-        help="what may run without asking (default: read-only; ask in the terminal and on the server)",
+        help="what runs without asking (default: read-only; ask in the terminal and on the server)",
     )
     work.add_argument("--yes", action="store_true", help="the same as --permissions full")
     work.add_argument(
         "--on-question",
         choices=("refuse", "wait"),
-        help="when a person is needed: refuse (default), or stop and wait with exit code 6; the server waits",
+        help="if a call needs your approval: refuse it (default), or wait and exit with 6; the server waits",
     )
     extensions = parser.add_argument_group("extensions")
     extensions.add_argument(
-        "-e", "--extension", metavar="PATH", action="append", help="load this one, too; may be repeated"
+        "-e", "--extension", metavar="PATH", action="append", help="load this extension, too; repeatable"
     )
-    extensions.add_argument("--no-extensions", action="store_true", help="none but those named with -e")
     extensions.add_argument(
-        "--trust", action="store_true", help="run the project's extensions, without your having looked"
+        "--no-extensions", action="store_true", help="load only the extensions named with -e"
     )
-    limits = parser.add_argument_group("limits of a run and its children together")
+    extensions.add_argument(
+        "--trust", action="store_true", help="run the project's extensions without a review"
+    )
+    limits = parser.add_argument_group("limits of a run and its subagents together")
     limits.add_argument("--max-steps", metavar="N", type=at_least_one, help="end the run after N steps")
-    limits.add_argument("--max-tokens", metavar="N", type=at_least_one, help="after N tokens")
-    limits.add_argument("--max-cost", metavar="DOLLARS", type=positive, help="after so many dollars")
-    limits.add_argument("--max-seconds", metavar="S", type=positive, help="after S seconds")
-    limits.add_argument("--max-children", metavar="N", type=at_least_zero, help="at most N subagents")
-    limits.add_argument("--max-depth", metavar="N", type=at_least_zero, help="nested so deep (default: 3)")
+    limits.add_argument("--max-tokens", metavar="N", type=at_least_one, help="end the run after N tokens")
+    limits.add_argument(
+        "--max-cost", metavar="DOLLARS", type=positive, help="end the run after this many dollars"
+    )
+    limits.add_argument("--max-seconds", metavar="S", type=positive, help="end the run after S seconds")
+    limits.add_argument("--max-children", metavar="N", type=at_least_zero, help="start at most N subagents")
+    limits.add_argument(
+        "--max-depth", metavar="N", type=at_least_zero, help="nest subagents at most N deep (default: 3)"
+    )
 
 
-def parse_words(parser: Parser, arguments: list[str]) -> argparse.Namespace:
-    """Options stand before, between and after the words; after `--` everything is a word."""
+def parse_words(parser: Parser, arguments: list[str], options: Options) -> Options:
+    """Parses options before, between and after the words; everything after `--` is a word."""
     # Split here: argparse, when it parses intermixed, takes options out of what follows `--` too.
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    options = parser.parse_intermixed_args(arguments[:end])
+    parser.parse_intermixed_args(arguments[:end], options)
     options.words += arguments[end + 1 :]
     return options
 
 
 def context_rule(text: str) -> dict[str, object]:
-    """A value as TOML has it; what is none is a text."""
+    """Parses KEY=VALUE; the value is TOML, or else a plain string."""
     import json
     import tomllib
 
     key, equals, value = text.partition("=")
-    for written in (value, json.dumps(value.strip())):
+    for literal in (value, json.dumps(value.strip())):
         try:
-            rule = tomllib.loads(f"{key} = {written}")
+            rule = tomllib.loads(f"{key} = {literal}")
         except tomllib.TOMLDecodeError:
             continue
         if equals and all(isinstance(group, dict) for group in rule.values()):
             return rule
-    raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE, as window.tokens=20000 is")
+    raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE, such as window.tokens=20000")
 
 
 def at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
 
 
 def at_least_zero(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
     return int(text)
 
 

@@ -1,7 +1,6 @@
-"""The files and folders of a project, for choosing one while typing.
+"""The files and folders of a project, for completion.
 
-They are listed by git where there is git, and by walking the tree where there is none, in a thread of their
-own. What was found so far can be searched while the rest is still being found.
+A thread lists them with git, or by walking the tree. The list can be searched while it grows.
 """
 
 from __future__ import annotations
@@ -19,12 +18,14 @@ import msgspec
 
 from ostler.app import completion
 from ostler.app.completion import can_be_mentioned, name_below
+from ostler.core.processes import OwnedGroup
 from ostler.schema.errors import UsageError
+from ostler.tools.files import is_folder, walk
 
 MOST_FILES = 50_000
 
 FRESH_SECONDS = 3.0
-"""A listing that is older is made anew when somebody searches; until then the old one is searched."""
+"""An older listing is refreshed by the next search, which still uses the old one."""
 
 _READ_AT_ONCE = 64 * 1024
 
@@ -43,9 +44,9 @@ _GIT = (
 
 class FileMatch(msgspec.Struct, frozen=True):
     path: str
-    """As it is mentioned: relative to the project, or as it was typed. A folder ends with a slash."""
+    """As in a mention: relative to the project, or as typed. A folder ends with a slash."""
     positions: tuple[int, ...] = ()
-    """Its letters that matched."""
+    """The positions of the matching letters."""
 
 
 class Listing:
@@ -81,12 +82,12 @@ class Listing:
 
 
 class ProjectFiles:
-    """Keeps the listing of one folder. `on_more` is called from another thread when there is more to find."""
+    """The listing of one folder. `on_more` is called from another thread when it has grown."""
 
     def __init__(
         self, root: Path, on_more: Callable[[], None] = lambda: None, *, is_closed: bool = False
     ) -> None:
-        """With `is_closed` nothing is found outside of the root, however it is asked for."""
+        """With `is_closed`, no query finds anything outside of the root."""
         self._root = root
         self._on_more = on_more
         self._is_closed = is_closed
@@ -99,7 +100,7 @@ class ProjectFiles:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nobody is looking for more."""
+        """Whether the listing is complete."""
         return not self._is_making
 
     @property
@@ -172,8 +173,6 @@ class ProjectFiles:
     def _listed_by_git(self, *what: str) -> Iterator[str]:
         from subprocess import DEVNULL
 
-        from ostler.core.processes import OwnedGroup
-
         environment = {**os.environ, "GIT_NO_LAZY_FETCH": "1"}
         rest = b""
         with OwnedGroup((*_GIT, *what), cwd=self._root, stderr=DEVNULL, environment=environment) as process:
@@ -194,8 +193,6 @@ class ProjectFiles:
                 yield piece
 
     def _walked(self) -> Iterator[str]:
-        from ostler.tools.files import is_folder, walk
-
         for path in walk(self._root, self._stopped.is_set, hidden=True):
             name = path.relative_to(self._root).as_posix()
             yield f"{name}/" if is_folder(path) else name

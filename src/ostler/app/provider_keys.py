@@ -13,9 +13,11 @@ import msgspec
 from ostler.app.console import aligned
 from ostler.app.options import Parser
 from ostler.app.settings import Settings, load_settings, working_directory
+from ostler.models.catalogue import Catalogue
 from ostler.models.credentials import (
     Key,
     Source,
+    check_key,
     fingerprint,
     forget_key,
     is_sendable,
@@ -35,25 +37,25 @@ _LONGEST = 64 * 1024
 
 
 class _QuietParser(Parser):
-    """Does not repeat what it was given: that may be a key."""
+    """Does not repeat its arguments in errors: they may be a key."""
 
     def error(self, message: str) -> NoReturn:
-        super().error("that is not understood (a key is never given as an argument)")
+        super().error("invalid arguments (a key is never passed as an argument)")
 
 
-UNUSABLE = "stored, but there is no such provider now"
+UNUSABLE = "stored, but there is no such provider any more"
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A place that has a key, as `list` shows it."""
+    """A source of a key, as `list` shows it."""
 
     provider: str
     source: Source
     where: str
     fingerprint: str
-    """Of the key; empty where somebody would have to be asked for it."""
+    """Of the key; empty if a command or the keyring would have to be asked for it."""
     used: bool
-    """False when another place goes before it."""
+    """False if another source takes precedence."""
 
 
 def key_command(arguments: list[str]) -> int:
@@ -73,25 +75,25 @@ def key_command(arguments: list[str]) -> int:
 def _key_parser() -> Parser:
     parser = _QuietParser(
         prog="ostler key",
-        description="The keys of providers: keep them, list them, try them. A key is never shown.",
+        description="Stores, lists, removes and tests API keys of providers. A key is never printed.",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_QuietParser)
 
     def add(name: str, about: str) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
 
-    one = add("set", "keep a provider's key; it is typed unseen, or piped in")
+    one = add("set", "store a provider's key, typed without echo or piped in")
     one.add_argument("provider", metavar="PROVIDER")
     one.add_argument("given", nargs="*", help=argparse.SUPPRESS)
-    one.add_argument("--keyring", action="store_true", help="in the system's keyring instead of a file")
-    one = add("list", "list where keys are found, the one that is used first (the default)")
-    one.add_argument("--json", action="store_true", help="one JSON object a line")
-    one = add("remove", "forget a key that was set")
+    one.add_argument("--keyring", action="store_true", help="use the system's keyring instead of a file")
+    one = add("list", "list where each key comes from, in order of precedence (the default)")
+    one.add_argument("--json", action="store_true", help="print one JSON object per line")
+    one = add("remove", "delete a stored key")
     one.add_argument("provider", metavar="PROVIDER")
-    one = add("test", "send the smallest request there is, and say whether the key works")
-    one.add_argument("provider", metavar="PROVIDER", nargs="?", help="default: every one with a key")
-    one.add_argument("--model", metavar="ID", help="the model to ask (default: the provider's)")
-    one.add_argument("--base-url", metavar="URL", help="another server that speaks its protocol")
+    one = add("test", "send a minimal request, and print whether the key works")
+    one.add_argument("provider", metavar="PROVIDER", nargs="?", help="default: every provider with a key")
+    one.add_argument("--model", metavar="ID", help="the model to call (default: the provider's default)")
+    one.add_argument("--base-url", metavar="URL", help="a server that speaks its protocol")
     return parser
 
 
@@ -99,32 +101,32 @@ def provider_named(name: str, settings: Settings) -> Provider:
     providers = configured_providers(settings.providers)
     if name in providers:
         return providers[name]
-    if name in read_key_file(key_file()):  # of one that was taken out of the configuration since
+    if name in read_key_file(key_file()):  # removed from the configuration since
         return Provider(name=name)
-    raise UsageError(f"that is no provider; providers are {', '.join(providers)}")
+    raise UsageError(f"there is no such provider; the providers are: {', '.join(providers)}")
 
 
 def _set(options: argparse.Namespace, settings: Settings) -> None:
     if options.given:
         raise UsageError(
-            "a key is not given as an argument, which other users and the shell's history can see: "
-            "type it when you are asked, or pipe it in"
+            "a key must not be an argument, which other users and the shell's history can see: "
+            "type it at the prompt, or pipe it in"
         )
     provider = provider_named(options.provider, settings)
     where = store_provider_key(provider, _read_key(provider), in_keyring=options.keyring)
-    print(f"the key for {provider.name} is kept in {where}; `ostler key test {provider.name}` tries it")
+    print(f"stored the key for {provider.name} in {where}; `ostler key test {provider.name}` tests it")
     used = next(_places(provider, settings))
     if used.source not in ("file", "keyring"):
-        print(f"ostler: the key from {used.where} goes before it", file=sys.stderr)
+        print(f"ostler: the key from {used.where} takes precedence", file=sys.stderr)
 
 
 def store_provider_key(provider: Provider, given: str, *, in_keyring: bool = False) -> str:
-    """Keeps a key as it was typed; returns where. Raises `UsageError` for what is none."""
+    """Stores a typed key and returns where. Raises `UsageError` if it cannot be a key."""
     key = given.strip()
     if not key:
-        raise UsageError("no key was given: type it when you are asked, or pipe it in")
+        raise UsageError("there is no key: type it at the prompt, or pipe it in")
     if not is_sendable(key):
-        raise UsageError("what was given holds characters that no key has: copy it again")
+        raise UsageError("the key contains characters that no key has: copy it again")
     if in_keyring:
         put_into_keyring(provider.name, key)
     elif read_key_file(key_file()).get(provider.name, "") is None:
@@ -140,14 +142,14 @@ def _read_key(provider: Provider) -> str:
         from getpass import getpass
 
         try:
-            text = getpass(f"key for {provider.name} (not shown): ")
+            text = getpass(f"key for {provider.name} (not echoed): ")
         except EOFError:
             text = ""
     return text
 
 
 def _places(provider: Provider, settings: Settings) -> Iterator[Key]:
-    # Without a model's name nobody knows whose the settings' own key is.
+    # Without a model it is unknown whose key the settings have.
     settings = settings if settings.model else for_any_model(settings)
     return places_of_key(provider, key_search(settings, provider))
 
@@ -172,33 +174,33 @@ def _list(settings: Settings, as_json: bool) -> None:
         for line in lines:
             print(line)
     else:
-        print("ostler: there are no keys; `ostler key set PROVIDER` keeps one", file=sys.stderr)
+        print("ostler: there are no keys; `ostler key set PROVIDER` stores one", file=sys.stderr)
 
 
 def list_keys(settings: Settings) -> list[str]:
-    """Where keys are found, a line each."""
+    """The sources of keys, a line each."""
     rows = list(_rows(settings))
     return list(aligned([_cells(row) for row in rows])) if rows else []
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    note = "" if row.used or row.where == UNUSABLE else "(not used: the one above goes before it)"
+    note = "" if row.used or row.where == UNUSABLE else "(not used: the one above takes precedence)"
     return (row.provider, row.where, row.fingerprint or "–", note)
 
 
 def _remove(provider: Provider, settings: Settings) -> None:
     remove_key(provider)
-    print(f"the key for {provider.name} is forgotten")
-    if left := next(_places(provider, settings), None):
-        print(f"ostler: there is still one from {left.where}", file=sys.stderr)
+    print(f"deleted the key for {provider.name}")
+    if other := next(_places(provider, settings), None):
+        print(f"ostler: there is still a key from {other.where}", file=sys.stderr)
 
 
 def remove_key(provider: Provider) -> None:
-    """Raises `NotFound` if none was set."""
+    """Deletes a stored key. Raises `NotFound` if there is none."""
     stored = read_key_file(key_file())
     in_keyring = stored.get(provider.name, "") is None or bool(key_in_keyring(provider.name))
     if provider.name not in stored and not in_keyring:
-        raise NotFound(f"no key was set for {provider.name}; `ostler key list` shows where keys are found")
+        raise NotFound(f"no key is stored for {provider.name}; `ostler key list` shows where keys come from")
     if in_keyring:
         remove_from_keyring(provider.name)
     forget_key(key_file(), provider.name)
@@ -208,19 +210,17 @@ def _test(options: argparse.Namespace, settings: Settings) -> int:
     if options.provider:
         providers = [provider_named(options.provider, settings)]
     else:
-        found = {row.provider for row in _rows(settings)}
-        providers = [one for one in configured_providers(settings.providers).values() if one.name in found]
+        with_key = {row.provider for row in _rows(settings)}
+        providers = [one for one in configured_providers(settings.providers).values() if one.name in with_key]
         if not providers:
-            raise NoModel("there is no key to try; `ostler key set PROVIDER` keeps one")
+            raise NoModel("there is no key to test; `ostler key set PROVIDER` stores one")
     if not options.provider and (options.model or options.base_url):
-        raise UsageError("--model and --base-url are for one provider: name it")
+        raise UsageError("--model and --base-url need a PROVIDER")
     works = [_works(provider, options, settings) for provider in providers]
     return 0 if all(works) else 1
 
 
 def _works(provider: Provider, options: argparse.Namespace, settings: Settings) -> bool:
-    from ostler.models.credentials import check_key
-
     is_own = names_vendor_of_key(settings, provider) and bool(settings.model or options.provider)
     if not is_own:
         settings = for_any_model(settings)
@@ -237,8 +237,6 @@ def _works(provider: Provider, options: argparse.Namespace, settings: Settings) 
 
 def _model_to_ask(provider: Provider, settings: Settings) -> str:
     """The model that is set, the provider's default, or its cheapest in the catalogue."""
-    from ostler.models.catalogue import Catalogue
-
     named = Catalogue(aliases=settings.aliases).resolve(settings.model.strip())
     if named.startswith(f"{provider.name}/"):
         return named
@@ -250,5 +248,5 @@ def _model_to_ask(provider: Provider, settings: Settings) -> str:
         if one.name.startswith(f"{provider.name}/") and one.prices and one.tools and not one.deprecated
     ]
     if not priced:
-        raise UsageError(f"say which model of {provider.name} to ask: --model ID")
+        raise UsageError(f"name the model of {provider.name} to call with --model ID")
     return min(priced)[1]

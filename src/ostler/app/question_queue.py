@@ -1,7 +1,4 @@
-"""What the session asks of the person here: one question after the other, above the line to type in."""
-# MERGED: A question and its answer as they are said afterwards.
-# MERGED: A question as a person reads it who is to answer on the command line.
-# MERGED: A rule of permission as a person reads it who is about to say "always".
+"""The questions of a session to the person at this terminal, one after the other, and their wording."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from ostler.core.json_schema import schema_error
 from ostler.permissions.rules import parse_rule, preview
 from ostler.schema.errors import CallRefused, UsageError
 from ostler.schema.events import QuestionAsked
@@ -33,15 +31,15 @@ _ABOUT_PERMISSION = {
 
 
 class QuestionQueue:
-    """Those that nobody has answered yet. The first one is shown; the others wait behind it.
+    """The open questions. The first one is shown; the others wait.
 
-    One that is answered elsewhere goes away here: whoever waits for it in `ask` is cancelled.
+    If a question is answered elsewhere, its `ask` is cancelled.
     """
 
     def __init__(self) -> None:
         self.opened: Callable[[], None] = lambda: None
         self.closed: Callable[[], None] = lambda: None
-        """Called when there is one, and when there is none any more."""
+        """Called when the queue gets a question, and when it becomes empty."""
         self._open: list[tuple[QuestionAsked, asyncio.Future[Any]]] = []
         self.marked = 0
 
@@ -68,19 +66,19 @@ class QuestionQueue:
 
     @property
     def behind(self) -> int:
-        """How many wait behind it."""
+        """How many others wait."""
         return max(0, len(self._open) - 1)
 
     @property
     def options(self) -> list[tuple[str, str]]:
-        """What can be chosen: the answer, and how it is said. Nothing, if the answer is typed."""
+        """The answers to choose from, each with its label. Empty if the answer is typed."""
         if (asked := self.present) is None:
             return []
         question = asked.question
         if question.kind == "permission":
             scopes = [one for one in question.choices if one in ("session", "project", "user")]
-            said = {scope: _always(question, scope) for scope in scopes}
-            return [(one, said.get(one) or _ABOUT_PERMISSION[one]) for one in ("yes", "no", *scopes)]
+            labels = {scope: _always(question, scope) for scope in scopes}
+            return [(one, labels.get(one) or _ABOUT_PERMISSION[one]) for one in ("yes", "no", *scopes)]
         return [(one, one) for one in question.choices]
 
     def move(self, by: int) -> None:
@@ -88,22 +86,20 @@ class QuestionQueue:
             self.marked = (self.marked + by) % len(self.options)
 
     def choose(self, place: int | None = None) -> None:
-        """Answers with an option: the marked one, if none is named."""
+        """Answers with an option; default: the marked one."""
         options = self.options
         chosen = self.marked if place is None else place
         if chosen < len(options):
             self._answer(options[chosen][0])
 
     def type(self, text: str) -> str:
-        """Answers with what was typed; returns what is wrong with it."""
+        """Answers with typed text; returns what is wrong with it, or an empty string."""
         asked = self.present
         if asked is None:
             return ""
         if asked.question.kind != "form":
             self._answer(text)
             return ""
-        from ostler.core.json_schema import schema_error
-
         try:
             value = msgspec.json.decode(text)
         except msgspec.DecodeError as error:
@@ -122,7 +118,7 @@ class QuestionQueue:
 
 
 def _always(question: Question, scope: str) -> str:
-    """What it would allow from now on, all of it."""
+    """Everything that the answer would allow from now on."""
     remember = (question.details or {}).get("remember")
     rules = remember.get(scope) if isinstance(remember, dict) else None
     if not rules:
@@ -135,7 +131,7 @@ UNSEEN = "•••"
 
 
 def question_text(question: Question) -> str:
-    """In a line: of a permission what it was for, and not all that could be answered."""
+    """A question in one line; for a permission, what it is for."""
     details = question.details or {}
     if question.kind != "permission" or "tool" not in details:
         return question.text
@@ -143,7 +139,7 @@ def question_text(question: Question) -> str:
 
 
 def answer_text(question: Question, answer: Any) -> str:
-    """Without what was typed unseen."""
+    """An answer in one line, without secrets."""
     if question.secret:
         return "answered"
     if isinstance(answer, str):
@@ -155,12 +151,12 @@ def answer_text(question: Question, answer: Any) -> str:
 
 
 def is_secret_field(field: Any) -> bool:
-    """Whether a schema wants its value not to be shown."""
+    """Whether the schema of a field marks it as secret."""
     return isinstance(field, dict) and (field.get("format") == "password" or bool(field.get("writeOnly")))
 
 
 def value_text(question: Question | QuestionRow) -> str:
-    """What is asked, why, and what an answer may be. The text of a permission says its own answers."""
+    """A question with its reason and possible answers, for the command line."""
     words = [question.text]
     if question.kind == "permission":
         return question.text
@@ -183,15 +179,15 @@ _SCOPES = {
 
 
 def scope_text(scope: str, rules: list[str], room: int) -> str:
-    """What an answer would allow from now on; how many rules there are, where they do not fit into a line."""
-    said = f"{_SCOPES[scope]}: {'; '.join(map(rule_text, rules))}"
-    if cells(said) <= room:
-        return said
+    """What an answer would allow from now on; only the number of rules if they do not fit into `room`."""
+    text = f"{_SCOPES[scope]}: {'; '.join(map(rule_text, rules))}"
+    if cells(text) <= room:
+        return text
     return f"{_SCOPES[scope]}: {'what is said' if len(rules) == 1 else f'the {len(rules)} rules'} above"
 
 
 def rules_text(remember: dict[str, list[str]], room: int) -> list[str]:
-    """What did not fit, a line for each rule; scopes that would allow the same together."""
+    """The rules that did not fit, a line each; scopes with the same rules together."""
     together: dict[tuple[str, ...], list[str]] = {}
     for scope, rules in remember.items():
         if not scope_text(scope, rules, room).endswith(rule_text(rules[-1])):

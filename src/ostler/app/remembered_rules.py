@@ -1,4 +1,4 @@
-"""The permission rules that count in a directory, and how to revoke one."""
+"""The permission rules that apply in a directory, and how to revoke one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from typing import Literal
 import msgspec
 
 from ostler.app.console import aligned
+from ostler.app.session_choice import new_request_id, submit_and_wait
 from ostler.app.settings import RULES, read_project_file, read_user_file
+from ostler.app.stores import find_session, open_store
+from ostler.core.state import fold
 from ostler.permissions.memory import forget, project_folder, read_memory
 from ostler.permissions.trust import is_trusted
 from ostler.schema.errors import NotFound, UsageError
+from ostler.schema.requests import RevokePermission
 from ostler.schema.text import one_line
 from ostler.store.paths import configuration_file, store_file
 
@@ -24,7 +28,7 @@ Scope = Literal["configuration", "user", "project", "session"]
 
 
 class StoredRule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A rule that counts here, and where it is kept."""
+    """A rule that applies here, and where it is stored."""
 
     number: int
     effect: str
@@ -43,8 +47,8 @@ def lines_of(known: Sequence[StoredRule]) -> list[str]:
 
 
 def stored_rules(cwd: Path, session: str) -> Iterator[StoredRule]:
-    found = _of_session(cwd, session) if session else _all(cwd)
-    for number, (effect, rule, scope, where, note) in enumerate(found, 1):
+    rules = _of_session(cwd, session) if session else _all(cwd)
+    for number, (effect, rule, scope, where, note) in enumerate(rules, 1):
         yield StoredRule(number, effect, rule, scope, where, note)
 
 
@@ -76,15 +80,12 @@ def _of_session(cwd: Path, session: str) -> Iterator[KnownRule]:
         if session:
             raise NotFound(f"there is no session {session}")
         return
-    for name, permissions in asyncio.run(_remembered_in_sessions(cwd, session)):
+    for name, permissions in asyncio.run(_rules_in_sessions(cwd, session)):
         for rule, effect in permissions.items():
             yield effect, rule, "session", name, ""
 
 
-async def _remembered_in_sessions(cwd: Path, session: str) -> list[tuple[str, dict[str, str]]]:
-    from ostler.app.stores import find_session, open_store
-    from ostler.core.state import fold
-
+async def _rules_in_sessions(cwd: Path, session: str) -> list[tuple[str, dict[str, str]]]:
     store = open_store()
     try:
         if session:
@@ -100,17 +101,13 @@ def revoke_rule(one: StoredRule) -> None:
     if one.scope == "configuration":
         raise UsageError(f"{one.rule} is set in {one.where}: remove it there")
     if one.scope == "session":
-        asyncio.run(_take_back_in_session(one.where, one.rule))
+        asyncio.run(_revoke_in_session(one.where, one.rule))
     else:
         forget(one.rule, Path(one.where) if one.scope == "project" else None)
 
 
-async def _take_back_in_session(session: str, rule: str) -> None:
-    """By its holder, if it has one; else here."""
-    from ostler.app.stores import open_store
-    from ostler.app.submit import new_request_id, submit_and_wait
-    from ostler.schema.requests import RevokePermission
-
+async def _revoke_in_session(session: str, rule: str) -> None:
+    """Revokes the rule in the process that holds the session, or here if none does."""
     store = open_store()
     try:
         await submit_and_wait(store, session, RevokePermission(id=new_request_id(), by="cli", rule=rule))

@@ -1,4 +1,4 @@
-"""What a terminal must know of a store that is a server's: the work is done there, with what is there."""
+"""What the terminal must know of a store on a server: sessions run there, with what is installed there."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class Relayed(Protocol):
 
 @runtime_checkable
 class RemoteSessions(Protocol):
-    """Nothing in it can be held from here. What a person types is expanded there."""
+    """A store on a server. The server holds its sessions and expands prompts."""
 
     host: str
 
     def relay(self, session: str, after: int) -> Relayed:
-        """What happens in a session, live."""
+        """The live events of a session."""
         ...
 
     async def begin(self, cwd: Path, model: str = "", reasoning: str = "") -> str:
-        """A new session, in a folder of that machine; its settings name the model if none is given."""
+        """Creates a session in a folder of that machine; its settings name the default model."""
         ...
 
     async def candidates(self) -> list[Candidate]:
@@ -63,14 +63,14 @@ ABOUT_THIS_MACHINE = frozenset(
         "yolo",
     }
 )
-"""Commands that would tell of, or change, what is here."""
+"""Commands about this machine, which do not apply to a remote session."""
 
 
 def refusal(store: Store, command: str) -> str:
-    """Why a command is not for this session; empty where it is."""
+    """Why a command does not apply to this session; empty if it does."""
     if not isinstance(store, RemoteSessions) or command not in ABOUT_THIS_MACHINE:
         return ""
-    return f"/{command} is about the machine that a session runs on: say it there, at {store.host}"
+    return f"/{command} is about the machine that the session runs on: use it at {store.host}"
 
 
 def as_typed(typed: PromptDraft) -> tuple[PlainBlock, ...]:

@@ -1,5 +1,4 @@
-"""`ostler context`: what the model was told in a step, and by which rule."""
-# MERGED: `ostler cost`: what models used, by day, model, session or run.
+"""Reports that commands and the terminal share: `ostler context`, `ostler cost`, agents, skills, prices."""
 
 from __future__ import annotations
 
@@ -43,9 +42,9 @@ BAR = 50
 """Characters."""
 
 _NUMBERS_OF = {
-    "reported": "the vendor's of the request before, and an estimate of what is new",
-    "tokenizer": "by the model's own vocabulary",
-    "calibrated": "estimated, and corrected by what the vendor reported",
+    "reported": "those of the vendor for the previous request, plus an estimate of what is new",
+    "tokenizer": "counted with the model's own vocabulary",
+    "calibrated": "estimated, and calibrated by what the vendor reported",
     "estimated": "estimated",
 }
 
@@ -53,13 +52,13 @@ _NUMBERS_OF = {
 def context_command(arguments: list[str]) -> int:
     options = _context_parser().parse_args(arguments)
     if not store_file().exists():
-        raise NotFound("there are no sessions yet; `ostler -p PROMPT…` begins one")
+        raise NotFound("there are no sessions yet; `ostler -p PROMPT…` starts one")
     facts = asyncio.run(_facts(options.id))
     steps = context_steps(facts)
     if not steps:
         if options.step or options.diff:
-            raise NotFound("no model was asked in this session yet")
-        print_stderr("no model was asked in this session yet")
+            raise NotFound("no model was called in this session yet")
+        print_stderr("no model was called in this session yet")
         return 0
     shown: ContextStep | ContextDifference
     if options.diff:
@@ -81,16 +80,16 @@ def context_command(arguments: list[str]) -> int:
 def _context_parser() -> Parser:
     parser = Parser(
         prog="ostler context",
-        description="What the model was told in a step and by which rule: what was cut or left out, how many "
-        "tokens it took of the window, and where the numbers come from. Steps are counted over the session.",
+        description="Shows what the model got in a step and which rule put it there: what was cut or left "
+        "out, and how many tokens of the window each part took. Steps are counted over the whole session.",
     )
-    parser.add_argument("id", metavar="SESSION", help="its id; a unique beginning will do")
+    parser.add_argument("id", metavar="SESSION", help="its id; a unique prefix is enough")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--step", metavar="N", type=at_least_one, help="that step (default: the last)")
+    which.add_argument("--step", metavar="N", type=at_least_one, help="the step to show (default: the last)")
     which.add_argument(
-        "--diff", metavar=("A", "B"), nargs=2, type=at_least_one, help="what is different between two steps"
+        "--diff", metavar=("A", "B"), nargs=2, type=at_least_one, help="the difference between two steps"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 
 
@@ -109,7 +108,7 @@ def step_lines(step: ContextStep, last: int) -> Iterator[str]:
     yield f"step {step.step} of {last}, #{step.seq}, {one_line(step.model)}"
     yield ""
     if not step.traced:
-        yield f"everything was told: {plural(step.messages[0], 'message')}; nothing was counted"
+        yield f"the model got everything: {plural(step.messages[0], 'message')}; nothing was counted"
         return
     yield from aligned([("WHAT", "TOKENS", "WHICH", "RULE"), *_rows(step)])
     yield ""
@@ -117,9 +116,9 @@ def step_lines(step: ContextStep, last: int) -> Iterator[str]:
     yield f"the numbers are {_source(step)}"
     if step.step > 1:
         yield (
-            f"the beginning is not that of the step before: {step.changed}"
+            f"the prefix differs from the step before: {step.changed}"
             if step.changed
-            else ("it begins with what was told in the step before")
+            else "the prefix is the request of the step before"
         )
     if step.policy:
         yield f"the policy: {', '.join(_differences(step))}"
@@ -133,9 +132,9 @@ def step_lines(step: ContextStep, last: int) -> Iterator[str]:
 
 def _rows(step: ContextStep) -> Iterator[tuple[str, str, str, str]]:
     tokens = step.tokens
-    told, there = step.messages
-    is_whole = told >= there  # what fences and notes add are messages, too
-    which = f"all {there}" if is_whole else f"{told} of {there}"
+    sent, total = step.messages
+    is_whole = sent >= total  # what fences and notes add are messages, too
+    which = f"all {total}" if is_whole else f"{sent} of {total}"
     if "fixed" in tokens:
         yield "system and tools", f"{tokens['fixed']:,}", plural(len(step.tools), "tool"), ""
     if step.before_run:
@@ -162,7 +161,7 @@ def _rows(step: ContextStep) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _grouped(decisions: Sequence[Decision]) -> Iterator[list[Decision]]:
-    """Those of one kind together."""
+    """Groups decisions of the same action and rule."""
     groups: dict[tuple[str, str], list[Decision]] = {}
     for one in decisions:
         groups.setdefault((one.action, one.rule), []).append(one)
@@ -190,7 +189,7 @@ def _bar(step: ContextStep) -> Iterator[str]:
     parts = [f"# {taken:,} used", f". {max(0, free):,} free", f"+ {reserve:,} for the answer"]
     yield f"{', '.join(parts if reserve else parts[:2])}, of {window:,} tokens"
     if not step.fits:
-        yield f"it is {-free:,} tokens over" + ("; nothing was sent" if step.kept else "")
+        yield f"{-free:,} tokens too many" + ("; nothing was sent" if step.kept else "")
 
 
 def _source(step: ContextStep) -> str:
@@ -216,9 +215,9 @@ def _difference_lines(found: ContextDifference) -> Iterator[str]:
         + plural(after.messages[0], "message")
     )
     if found.same_prefix:
-        yield "the later one begins with what the earlier one said"
+        yield "the earlier request is a prefix of the later one"
     for change in found.changes:
-        yield f"the beginning changed in step {change.step}: {one_line(change.why)}"
+        yield f"the prefix changed in step {change.step}: {one_line(change.why)}"
     rows = [*_difference_rows(found)]
     if rows:
         yield ""
@@ -251,7 +250,7 @@ def _appeared(what: str, before: Iterable[str], after: Iterable[str]) -> Iterato
 _NARROWEST_TEXT = 12
 
 _COST_WIDTH = len("at least $0.1234")
-"""What is kept free for the cost. A longer one says what is missing, and may go on in the next line."""
+"""Reserved for the cost. A longer cost says what is missing, and may wrap."""
 
 _DAY_AND_MODEL: tuple[By, ...] = ("day", "model")
 
@@ -270,29 +269,30 @@ def cost_command(arguments: list[str]) -> int:
     if store_file().exists():
         asyncio.run(_run(options))
     elif options.session is None:
-        _say("there are no sessions yet; `ostler -p PROMPT…` begins one")
+        _say("there are no sessions yet; `ostler -p PROMPT…` starts one")
     else:
-        raise NotFound("there are no sessions yet; `ostler -p PROMPT…` begins one")
+        raise NotFound("there are no sessions yet; `ostler -p PROMPT…` starts one")
     return 0
 
 
 def _cost_parser() -> Parser:
     parser = Parser(
         prog="ostler cost",
-        description="What models used: tokens, and dollars where prices are known. Days are local ones.",
+        description="Shows the tokens that models used, and dollars where prices are known. Days are in "
+        "local time.",
     )
-    parser.add_argument("--by", choices=tuple(_HEADINGS), help="one row for each (default: day and model)")
+    parser.add_argument("--by", choices=tuple(_HEADINGS), help="one row per value (default: day and model)")
     parser.add_argument(
         "--since",
         metavar="DAY",
         type=_start_of,
         default=0,
-        help="only from that day on: 2026-01-31, today, or 7d for today and the six days before",
+        help="only since that day: 2026-01-31, today, or 7d for today and the six days before",
     )
     parser.add_argument(
-        "--session", metavar="ID", help="only this one and its children (a unique beginning will do)"
+        "--session", metavar="ID", help="only this session and its subagents (a unique prefix is enough)"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     return parser
 
 
@@ -325,8 +325,7 @@ async def _run(options: argparse.Namespace) -> None:
 def lines_of(
     groups: Sequence[Group], by: Sequence[By], known: Sequence[SessionSummary], width: int | None
 ) -> Iterator[str]:
-    """A row for what each group used itself and one for its children, and the sum of all; for a terminal of
-    that width, or whole for a pipe."""
+    """Rows for each group and for its children, and the total: cut to a terminal's `width`, or whole."""
     headings = [heading for one in by for heading in _HEADINGS[one]]
     rows: list[tuple[list[str], CostTotals]] = []
     for group, labels in zip(groups, _labels(groups, by, known, is_short=width is not None), strict=True):
@@ -351,7 +350,7 @@ def lines_of(
 
 
 def _number_cells(rows: Sequence[CostTotals], *, is_short: bool) -> list[list[str]]:
-    """Flush right, under their headings. A terminal has no room for columns that say nothing."""
+    """Right-aligned numbers. A terminal has no room for empty columns."""
     numbers = [_numbers(spent) for spent in rows]
     if is_short:
         shown = [at for at in range(len(_NUMBERS)) if any(row[at] for row in numbers)]
@@ -412,11 +411,11 @@ def agent_rows(agents: Agents, cwd: Path) -> list[tuple[str, ...]]:
 
 
 def agent_notices(agents: Agents) -> list[str]:
-    """What is wrong, or where agents would be found."""
+    """Problems, or where to put agents if there are none."""
     if agents.found or agents.problems:
         return [one_line(problem) for problem in agents.problems]
     own = configuration_file().parent / "agents"
-    return [f"there are no agents; they are files like {AGENT_FOLDERS[0]}/NAME.md here, or {own}/NAME.md"]
+    return [f"there are no agents; create {AGENT_FOLDERS[0]}/NAME.md here, or {own}/NAME.md"]
 
 
 def _agent_row(agent: AgentSpec, cwd: Path) -> tuple[str, ...]:
@@ -433,7 +432,7 @@ UNKNOWN = "unknown"
 
 
 def window_and_prices(model: ModelInfo) -> tuple[str, str, str]:
-    """How much it holds, and what a million tokens cost: in, and out."""
+    """The context window, and the prices of a million tokens: input and output."""
     return _size(model.context_window), _range(model.prices, "input"), _range(model.prices, "output")
 
 
@@ -444,7 +443,7 @@ def _size(tokens: int | None) -> str:
 
 
 def _range(prices: Prices | None, kind: str) -> str:
-    """From the lowest to the highest, where the size of a call or the hour decides."""
+    """The lowest and the highest price, if it depends on the size of a call or the hour."""
     if prices is None or getattr(prices, kind) is None:
         return UNKNOWN
     rates = [getattr(one, kind) for one in (prices, *prices.tiers, *prices.hours)]
@@ -460,12 +459,12 @@ def skill_rows(skills: Skills, cwd: Path) -> list[tuple[str, ...]]:
 
 
 def skill_notices(skills: Skills) -> list[str]:
-    """What is wrong, or where skills would be found."""
+    """Problems, or where to put skills if there are none."""
     if skills.found or skills.notices:
         return [one_line(notice) for notice in skills.notices]
     own = own_folder() / "skills"
     places = f"{SKILL_FOLDERS[0]}/NAME/{FILE} here, or {own}/NAME/{FILE}"
-    return [f"there are no skills; they are files like {places}"]
+    return [f"there are no skills; create {places}"]
 
 
 def _skill_row(skill: Skill, cwd: Path) -> tuple[str, ...]:

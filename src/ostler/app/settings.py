@@ -1,7 +1,7 @@
-"""Settings and where they come from.
+"""Settings, and where they come from.
 
-Later ones win: defaults, the user's configuration file, `ostler.toml` of the project, `OSTLER_*`
-variables, the command line. What a project's file may not decide by itself is in `trust.py`.
+Later sources override earlier ones: defaults, the user's configuration file, the project's `ostler.toml`,
+`OSTLER_*` variables, the command line. `permissions/trust.py` lists what a project may only set with consent.
 """
 
 from __future__ import annotations
@@ -9,16 +9,26 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
 from ostler.context.files import quoted_path
+from ostler.core.lazy import lazy_module
 from ostler.models.providers import FOR_ONE_MODEL, ModelOptions, configured_providers
 from ostler.permissions.rules import Effect, Profile, anchored, parse_rule
 from ostler.permissions.trust import DEFAULT_DEPTH, SENSITIVE, is_trusted, untrusted_part
 from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.store.paths import below_home, configuration_file, expand_home
+
+if TYPE_CHECKING:
+    from ostler.context import policy
+    from ostler.core import validation
+    from ostler.models import catalogue
+else:
+    catalogue = lazy_module("ostler.models.catalogue")
+    policy = lazy_module("ostler.context.policy")
+    validation = lazy_module("ostler.core.validation")
 
 PROJECT_FILE = "ostler.toml"
 
@@ -27,82 +37,82 @@ RULES: tuple[Effect, ...] = ("allow", "ask", "deny")
 
 
 TABLES = frozenset({"providers", "models", "aliases", "context", "options", "terminal_agents", *RULES})
-"""Settings that no variable can hold: tables, and lists of rules, which may have commas in them."""
+"""Settings that have no variable: tables, and lists of rules, which may contain commas."""
 
 
 class Settings(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Everything that can be set, in the words of the configuration files."""
+    """All settings, with their names in configuration files."""
 
     fallback: tuple[str, ...] = ()
-    """Models that go on with a run, in this order, when the one before has failed for good."""
+    """Models that continue a run, in this order, if the one before fails permanently."""
     max_retries: Annotated[int, msgspec.Meta(ge=0)] = 20
-    """How many failed model calls may be tried again, over a whole run."""
+    """How many failed model calls a run may retry in total."""
     gguf: str = ""
-    """A model file for when nothing else can answer; without it, one in the state folder's `models`."""
+    """A GGUF file to use if no other model can answer; default: one in the state folder's `models`."""
     system: str = ""
     """Replaces the system prompt."""
     append_system: tuple[str, ...] = ()
-    """Added to the system prompt, one paragraph each."""
+    """Appended to the system prompt, one paragraph each."""
     instructions: bool = True
-    """Whether the model is told what AGENTS.md files say."""
+    """Whether the model gets AGENTS.md files."""
     context: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
-    """What the model is told of a long conversation: `[context.summaries]` and other tables."""
+    """How a long conversation is shortened for the model: `[context.summaries]` and other tables."""
     tools: tuple[str, ...] | None = None
     """Only these tools; absent means all."""
     terminal_agents: dict[str, TerminalAgentSettings] = msgspec.field(default_factory=dict)
     """Agents of other vendors that the tool `agent` can start: `[terminal_agents.NAME]`."""
     max_steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """The run ends after so many answers of the model, its children's included; absent means no limit."""
+    """The run ends after this many model answers, including its subagents; absent means no limit."""
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """The run ends after so many tokens, its children's included; absent means no limit."""
+    """The run ends after this many tokens, including its subagents; absent means no limit."""
     max_cost: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    """The run ends after so many dollars, its children's included; absent means no limit."""
+    """The run ends after this many dollars, including its subagents; absent means no limit."""
     max_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    """The run ends after so many seconds, without those in which it waits; absent means no limit."""
+    """The run ends after this many seconds, not counting waits for people; absent means no limit."""
     max_children: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """How many subagents a run may have, theirs included; absent means no limit."""
+    """How many subagents a run may start, including nested ones; absent means no limit."""
     max_depth: Annotated[int, msgspec.Meta(ge=0)] = DEFAULT_DEPTH
     """How deep subagents may be nested."""
     max_output_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """The most that one answer may have; absent means the model's own limit."""
+    """The maximum length of one answer; absent means the model's own limit."""
     reasoning: Literal["off", "minimal", "low", "medium", "high"] | None = None
-    """How much the model thinks before it answers; absent leaves it to the model."""
+    """How much the model reasons before it answers; absent leaves it to the model."""
     permissions: Profile = "read-only"
-    """What may run without asking."""
+    """What runs without asking."""
     allow: tuple[str, ...] = ()
-    """Rules for what runs without asking, such as `bash(git status)`; those of all files count together."""
+    """Rules for calls that run without asking, such as `bash(git status)`; the rules of all files add up."""
     ask: tuple[str, ...] = ()
-    """Rules for what a person is asked about; they win over `allow`."""
+    """Rules for calls that need your approval; they override `allow`."""
     deny: tuple[str, ...] = ()
-    """Rules for what never runs; they win over all others."""
+    """Rules for calls that never run; they override all others."""
     on_question: Literal["refuse", "wait"] = "refuse"
-    """When a person is needed and nobody can be asked: refuse the call, or let the run wait."""
+    """If a call needs approval and nobody can be asked: refuse the call, or wait."""
     silence_limit: Annotated[float, msgspec.Meta(gt=0)] = 120.0
-    """Seconds without a byte from the model until the call counts as failed."""
+    """Seconds without a byte from the model until the call fails."""
     durability: Literal["process", "power"] = "process"
-    """What a committed fact survives: the death of the process, or also a power cut."""
+    """What a committed fact survives: a crash of the process, or also a power failure."""
     extensions: tuple[str, ...] = ()
-    """Files and folders of extensions, beside those that are found; those of all files count together."""
+    """Files and folders of extensions, besides those discovered; the lists of all files add up."""
     options: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
-    """Settings of extensions, by the names that they have given them."""
+    """Settings of extensions, by their names."""
     theme: str = ""
-    """The colours of the terminal: one of the built-in themes, or a file of your own."""
+    """The theme of the terminal: a built-in one, or a file of your own."""
     appearance: Literal["auto", "light", "dark"] = "auto"
-    """Whether the theme's light or dark colours are shown; `auto` asks the terminal."""
+    """Whether to use the theme's light or dark colours; `auto` asks the terminal."""
     notify: Literal["auto", "bell", "off"] = "auto"
-    """How the terminal calls you when you are needed: with a notification where it can, a bell, or not."""
+    """How the terminal notifies you when you are needed: a notification if it can, a bell, or not at all."""
     images: Literal["auto", "kitty", "iterm2", "blocks", "off"] = "auto"
-    """How the terminal draws pictures: by a protocol that it knows, in coloured blocks, or not."""
+    """How the terminal shows images: by a protocol that it supports, as coloured blocks, or not at all."""
     screen_reader: bool = False
-    """In a terminal: plain lines, one after the other, without boxes and without anything that moves."""
+    """In a terminal: plain lines for screen readers, without boxes or animation."""
     editing: Literal["emacs", "vi"] = "emacs"
-    """How the keys of the line to type in work."""
+    """The key bindings of the input line."""
     audit: str = ""
-    """A file that gets a line for each decision and its reason; `log` writes them to standard error."""
+    """A file for audit lines, one per decision with its reason; `log` writes them to standard error."""
 
 
 class ProjectFile(msgspec.Struct, frozen=True):
-    """A project's own file, read once: what is judged is what is used."""
+    """A project's `ostler.toml`, read once: the content that is checked is the content that is used."""
 
     path: Path
     content: bytes
@@ -114,7 +124,7 @@ class ProjectFile(msgspec.Struct, frozen=True):
 class Loaded(msgspec.Struct, frozen=True):
     settings: Settings
     notices: tuple[str, ...] = ()
-    """What a person should know, a line each."""
+    """For the person, a line each."""
 
 
 def load_settings(
@@ -124,8 +134,8 @@ def load_settings(
     *,
     by_default: Mapping[str, Any] | None = None,
 ) -> Loaded:
-    """The settings for work in `cwd`; `overrides` are those that were named on the spot, and `by_default`
-    holds where nobody has set anything."""
+    """The settings for work in `cwd`. `overrides` come from the command line; `by_default` applies where no
+    other source sets a value."""
     notices: list[str] = []
     values = {**(by_default or {}), **_with_paths_of(configuration_file().parent, read_user_file())}
     rules = {str(configuration_file()): values.get("context", {})}
@@ -135,8 +145,8 @@ def load_settings(
         if project.risky and not is_trusted(project.path.parent, project.content):
             ignored = project.risky
             notices.append(
-                f"{project.path} sets {', '.join(sorted(ignored))}, which is ignored until you look at it "
-                f"and say `ostler trust {quoted_path(project.path.parent)}`"
+                f"{project.path} sets {', '.join(sorted(ignored))}, which is ignored until you review it "
+                f"and run `ostler trust {quoted_path(project.path.parent)}`"
             )
         wanted = {name: one for name, one in project.values.items() if name not in ignored}
         wanted = _with_paths_of(project.path.parent, _with_rules_of(project.path.parent, wanted))
@@ -146,16 +156,14 @@ def load_settings(
     values = _merged(values, {name: value for name, value in overrides.items() if value is not None})
     rules["--context"] = overrides.get("context") or {}
     if any(rules.values()):
-        from ostler.context.policy import merged
-
-        merged(*rules.values(), places=tuple(rules))
+        policy.merged(*rules.values(), places=tuple(rules))
     return Loaded(_checked(values, "the settings"), tuple(notices))
 
 
 def _merged(values: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Later ones win; tables are joined, so that a project may add a provider to its user's.
+    """Later values win; tables are merged, so that a project can add a provider to the user's.
 
-    What was meant for one provider's model is not sent to another provider's that is named later.
+    Settings for one provider's model are dropped if a model of another provider is named later.
     """
     if values.get("model") and "model" in over and _provider(values["model"]) != _provider(over["model"]):
         values = {name: one for name, one in values.items() if name not in FOR_ONE_MODEL}
@@ -165,15 +173,13 @@ def _merged(values: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         if isinstance(one, dict) and isinstance(values.get(name), dict)
     }
     if "context" in joined:
-        from ostler.context.policy import combined
-
-        joined["context"] = combined(values["context"], over["context"])
+        joined["context"] = policy.combined(values["context"], over["context"])
     lists = {name: [*values.get(name, ()), *over[name]] for name in (*RULES, "extensions") if name in over}
     return values | over | joined | lists
 
 
 def _with_rules_of(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """A project's rules are about paths in its own folder, wherever below it work is done."""
+    """Anchors a project's rules to its own folder, whatever the working directory."""
     rules = {
         name: [anchored(parse_rule(text, name), folder).text for text in values[name]]
         for name in RULES
@@ -183,12 +189,12 @@ def _with_rules_of(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def paths_of(values: Mapping[str, Any], folder: Path) -> list[str]:
-    """The extensions that a configuration file in that folder names, wherever work is done."""
+    """The extensions that a configuration file in that folder names, as absolute paths."""
     return [str(folder / expand_home(path)) for path in values.get("extensions", ())]
 
 
 def project_paths(cwd: Path) -> dict[Path, Path]:
-    """The extensions that the project's file names, with the project's folder, which has to be trusted."""
+    """The extensions that the project's file names, with the project's folder, which must be trusted."""
     project = read_project_file(cwd)
     if project is None:
         return {}
@@ -200,14 +206,12 @@ def _with_paths_of(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _provider(model: str) -> str:
-    from ostler.models.catalogue import Catalogue
-
     name = model.strip()
-    return (name if "/" in name else Catalogue().resolve(name)).partition("/")[0]
+    return (name if "/" in name else catalogue.Catalogue().resolve(name)).partition("/")[0]
 
 
 def read_user_file() -> dict[str, Any]:
-    """What the user's own configuration sets."""
+    """The values of the user's configuration file."""
     return _read_file(configuration_file())[0]
 
 
@@ -227,7 +231,7 @@ def read_project_file(cwd: Path, environment: Mapping[str, str] = os.environ) ->
 def find_project_file(cwd: Path) -> Path | None:
     """`ostler.toml` in this folder or, in a repository, in one above it up to the repository's root.
 
-    Outside of a repository the folders above may be anybody's: a file there does not count.
+    Outside of a repository the folders above may belong to anyone, so a file there is ignored.
     """
     folders = [cwd, *cwd.parents]
     root = next((depth for depth, folder in enumerate(folders) if (folder / ".git").exists()), 0)
@@ -238,7 +242,7 @@ def find_project_file(cwd: Path) -> Path | None:
 
 
 def _read_file(path: Path) -> tuple[dict[str, Any], bytes]:
-    """Its values and its bytes; nothing when there is no such file."""
+    """Its values and its bytes; empty if there is no such file."""
     if not path.is_file():
         return {}, b""
     import tomllib
@@ -258,13 +262,9 @@ def _check_parts(settings: Settings, path: Path) -> None:
     try:
         configured_providers(settings.providers)
         if settings.models:
-            from ostler.models.catalogue import Catalogue
-
-            Catalogue(settings.models)
+            catalogue.Catalogue(settings.models)
         if settings.context:
-            from ostler.context.policy import check_rules
-
-            check_rules(settings.context)
+            policy.check_rules(settings.context)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error.message}") from None
     for name in RULES:
@@ -294,32 +294,28 @@ def _checked(values: Mapping[str, Any], where: str) -> Settings:
     try:
         return msgspec.convert(dict(values), Settings, strict=False)
     except msgspec.ValidationError:
-        from ostler.core.validation import describe_mismatch
-
         raise ConfigurationError(
-            f"{where}: {describe_mismatch(dict(values), Settings, strict=False)}"
+            f"{where}: {validation.describe_mismatch(dict(values), Settings, strict=False)}"
         ) from None
 
 
 def working_directory(named: str | None = None) -> Path:
-    """The directory that was named, or the present one, with a path that can be recorded."""
+    """The named directory or the current one, as an absolute path that can be stored."""
     try:
         cwd = Path(named or ".").resolve()
     except OSError:
-        raise UsageError("the present directory does not exist any more: go to another one") from None
+        raise UsageError("the current directory does not exist any more: change to another one") from None
     if not cwd.is_dir():
         raise UsageError(f"there is no directory {cwd}")
     try:
         str(cwd).encode()
     except UnicodeEncodeError:
-        raise UsageError(
-            "the path of the directory is not valid UTF-8: rename it, or work in another"
-        ) from None
+        raise UsageError("the path of the directory is not valid UTF-8: rename it or use another") from None
     return cwd
 
 
 def short_path(path: Path, cwd: Path) -> str:
-    """As a person would say it in that directory."""
+    """The path relative to the directory or the home folder, if it is below one."""
     if path.is_relative_to(cwd):
         return str(path.relative_to(cwd))
     return below_home(path) or str(path)
@@ -331,10 +327,10 @@ class TerminalAgentSettings(
     """Another vendor's agent that the tool `agent` can start: `[terminal_agents.NAME]`."""
 
     command: tuple[str, ...] = ()
-    """The program and its arguments; without it, the program of that name."""
+    """The program and its arguments; default: the program of that name."""
     type: str = ""
-    """How its screen is read; without it, the command says it."""
+    """How to read its screen; default: detected from the command."""
     transport: Literal["pty", "acp", "stream-json"] = "pty"
-    """How it is driven: through a terminal, or by a protocol that it speaks."""
+    """How to drive it: through a terminal, or by a protocol that it speaks."""
     description: str = ""
-    """When to ask it, for the model."""
+    """For the model: when to use it."""

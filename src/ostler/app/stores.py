@@ -1,6 +1,4 @@
-"""Opening the user's store, and finding sessions in it."""
-# MERGED: One open store for all agents of an event loop that keep their sessions in the same file.
-# MERGED: Deleting sessions that nobody has used for long.
+"""Opens the user's store, finds sessions in it, and deletes unused ones."""
 
 from __future__ import annotations
 
@@ -12,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from ostler.app.settings import Settings
 from ostler.core.journal import World
+from ostler.core.lazy import lazy_module
 from ostler.core.processes import current_process
 from ostler.core.store import SessionSummary, Store
 from ostler.history.costs import root_of
@@ -20,45 +19,45 @@ from ostler.sessions.lease import kill_session_processes
 from ostler.store.paths import store_file
 
 if TYPE_CHECKING:
+    from ostler.store import memory, sqlite
     from ostler.store.sqlite import SqliteStore
+else:
+    memory = lazy_module("ostler.store.memory")
+    sqlite = lazy_module("ostler.store.sqlite")
 
 
 def open_store(
     settings: Settings | None = None, *, in_memory: bool = False, home: Path | None = None
 ) -> Store:
-    """The user's store, or that of another home; in memory it is gone with the process."""
+    """Opens the user's store, the one of another home, or one in memory."""
     if in_memory:
-        from ostler.store.memory import MemoryStore
-
-        return MemoryStore()
-    from ostler.store.sqlite import SqliteStore
-
-    return SqliteStore(store_file(home), durability=(settings or Settings()).durability)
+        return memory.MemoryStore()
+    return sqlite.SqliteStore(store_file(home), durability=(settings or Settings()).durability)
 
 
-async def find_session(store: Store, beginning: str) -> str:
-    """The id of the one session that begins so."""
-    if not beginning:
-        raise UsageError("the id of the session is empty; `ostler sessions` lists those there are")
-    found = await store.sessions(prefix=beginning, limit=2)
-    if len(found) > 1 and found[0].id != beginning:
-        raise UsageError(f"several sessions begin with {beginning!r}; say more of the id")
-    return found[0].id if found else (await store.summary(beginning)).id
+async def find_session(store: Store, prefix: str) -> str:
+    """The id of the only session with that prefix."""
+    if not prefix:
+        raise UsageError("the session id is empty; see `ostler sessions list`")
+    matches = await store.sessions(prefix=prefix, limit=2)
+    if len(matches) > 1 and matches[0].id != prefix:
+        raise UsageError(f"several sessions start with {prefix!r}; give more of the id")
+    return matches[0].id if matches else (await store.summary(prefix)).id
 
 
 async def newest_session(store: Store, cwd: Path) -> str:
-    """The session of that directory which was used last, of a model and no child's: its id, or nothing."""
+    """The id of the directory's most recently used session of our own agent, no child; or an empty string."""
     limit = 4
     while True:
-        found = await store.sessions(cwd=str(cwd), limit=limit)
-        own = [one.id for one in found if not one.child_of and one.driver == "agent"]
-        if own or len(found) < limit:
+        newest = await store.sessions(cwd=str(cwd), limit=limit)
+        own = [one.id for one in newest if not one.child_of and one.driver == "agent"]
+        if own or len(newest) < limit:
             return own[0] if own else ""
         limit *= 8
 
 
 class SharedStores:
-    """Opens a file once, however many share it: they would wake and lock each other as other processes do."""
+    """Opens each file once per event loop: two stores on a file would wake and lock each other."""
 
     def __init__(self) -> None:
         self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Path, SqliteStore]] = (
@@ -66,20 +65,18 @@ class SharedStores:
         )
         self._users: WeakKeyDictionary[SqliteStore, int] = WeakKeyDictionary()
 
-    def borrow(self, path: Path) -> SqliteStore:
-        """The store in that file, opened if need be."""
+    def borrow(self, path: Path) -> sqlite.SqliteStore:
+        """The store of that file; `give_back` releases it."""
         here = self._open.setdefault(asyncio.get_running_loop(), {})
         file = path.resolve()
         if file not in here:
-            from ostler.store.sqlite import SqliteStore
-
-            here[file] = SqliteStore(path)
+            here[file] = sqlite.SqliteStore(path)
         store = here[file]
         self._users[store] = self._users.get(store, 0) + 1
         return store
 
     async def give_back(self, store: SqliteStore) -> None:
-        """Closes the store if nobody else uses it."""
+        """Closes the store if it has no other user."""
         self._users[store] -= 1
         if self._users[store]:
             return
@@ -93,15 +90,15 @@ SHARED_STORES = SharedStores()
 
 
 Family = Sequence[SessionSummary]
-"""A session and its children: they are kept together, and they go together."""
+"""A session and its children, which are deleted together."""
 
 
 def unused_sessions(
     sessions: Sequence[SessionSummary], *, unused_since_ms: int | None, keep: int, with_waiting: bool
 ) -> Iterator[Family]:
-    """The families to delete, newest first: those that nobody used since then, but never the newest `keep`.
+    """The families to delete, newest first: those not used since then, but never the newest `keep`.
 
-    A run that waits for an answer keeps its family, unless those are asked for as well.
+    A family with a waiting run is only deleted `with_waiting`.
     """
     parents = {one.id: one.child_of for one in sessions}
     families: dict[str, list[SessionSummary]] = {}
@@ -120,7 +117,7 @@ def _last_use(family: Family) -> int:
 
 
 async def delete_unused(store: Store, family: Family, world: World) -> str:
-    """Deletes a family as it was when it was chosen; returns why not, if somebody came in between."""
+    """Deletes a family, unless it was used since it was chosen; returns why not, or an empty string."""
     owner = current_process()
     leases = []
     try:
@@ -128,7 +125,7 @@ async def delete_unused(store: Store, family: Family, world: World) -> str:
             leases.append(await store.acquire(one.id, owner))
             await kill_session_processes(store, one.id, world)
             if (await store.summary(one.id)).last_seq != one.last_seq:
-                return f"session {one.id} was used meanwhile"
+                return f"session {one.id} was used in the meantime"
         for one in family:
             await store.delete(one.id, owner)
         return ""

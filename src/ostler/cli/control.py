@@ -1,35 +1,26 @@
-"""`ostler answer`: answer what a run asks, and drive it on."""
-# MERGED: Commands that ask something of one session: its run may be another process's, or nobody's.
-# MERGED: `ostler resume`: drive a run on that was cut, paused, or has got what it waited for.
-# MERGED: `ostler cancel`: end a run, or one of its calls.
-# MERGED: `ostler pause`: let a run rest before its next step.
-# MERGED: `ostler steer`: say something to a run between two of its steps.
-# MERGED: `ostler release`: run the prompts that wait in a session, or drop them.
+"""Commands that control a run of this or another process: answer, resume, cancel, pause, steer, release."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from getpass import getpass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from ostler.app.console import print_json, print_stderr, prompt_from
-from ostler.app.options import Parser, add_session, driving_parser, parse_words
+from ostler.app.options import Parser, RunOptions, add_session, driving_parser, parse_words
+from ostler.app.session_choice import new_request_id, submit_and_wait
 from ostler.app.stores import find_session, open_store
-from ostler.app.submit import new_request_id, submit_and_wait
 from ostler.cli.output import print_waiting
 from ostler.cli.session_runner import (
-    NOTHING_TO_GO_ON_WITH,
-    Rest,
-    continue_session,
+    NOTHING_TO_CONTINUE,
     exit_code,
     print_held,
-    resume_as_begun,
-    run_queue,
+    resume_session,
 )
 from ostler.core.json_schema import schema_error
 from ostler.core.state import SessionState
@@ -54,24 +45,36 @@ from ostler.sessions.run_tree import Holder, OpenQuestion, is_stuck, load_state,
 from ostler.sessions.session import Session, require_own_agent
 from ostler.store.paths import store_file
 
-Command = Callable[[argparse.Namespace, Store, SessionState], Awaitable[int]]
+
+class ControlOptions(RunOptions):
+    id: str
+    question: str | None = None
+    decline: bool = False
+    record_only: bool = False
+    call: str = ""
+    drop: bool = False
+
+
+Options = TypeVar("Options", ControlOptions, argparse.Namespace)
 
 
 class SubmittedRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What came of a request, as `--json` prints it."""
+    """The result of a request, as `--json` prints it."""
 
     session: str
     request: str
     done: bool
-    """False when it waits in the inbox."""
+    """False while it waits in the inbox."""
     holder: Holder | None = None
-    """Who takes it up then; nobody yet when there is none."""
+    """The process that will take it up, if one holds the session."""
 
 
-async def with_session(options: argparse.Namespace, command: Command) -> int:
-    """Runs a command about the session that the options name."""
+async def with_session(
+    options: Options, command: Callable[[Options, Store, SessionState], Awaitable[int]]
+) -> int:
+    """Runs a command on the session that the options name."""
     if not store_file().exists():
-        raise NotFound("there are no sessions yet; `ostler -p PROMPT…` begins one")
+        raise NotFound("there are no sessions yet; `ostler -p PROMPT…` starts one")
     store = open_store()
     try:
         return await command(options, store, await load_state(store, await find_session(store, options.id)))
@@ -83,7 +86,7 @@ def require_open_run(state: SessionState) -> None:
     if state.run is None and state.driver != "agent":
         raise UsageError(
             f"no run is open in session {state.id}, which belongs to another vendor's agent: "
-            "talk to it with `ostler attach`, or start its agent again"
+            "use `ostler attach`, or start its agent again"
         )
     if state.run is None:
         raise UsageError(
@@ -92,9 +95,9 @@ def require_open_run(state: SessionState) -> None:
 
 
 async def submit_and_report(
-    options: argparse.Namespace, store: Store, session: str, request: AnyRequest, *, done: str, later: str
+    options: ControlOptions, store: Store, session: str, request: AnyRequest, *, done: str, later: str
 ) -> int:
-    """Asks, and says what came of it: `done`, or `later` when the session's holder has not got to it yet."""
+    """Submits a request and reports the result: `done`, or `later` if the holder has yet to take it up."""
     if await submit_and_wait(store, session, request):
         report_outcome(options, SubmittedRequest(session, request.id, True), done)
     else:
@@ -103,7 +106,7 @@ async def submit_and_report(
 
 
 async def report_later(
-    options: argparse.Namespace, store: Store, session: str, request: AnyRequest, later: str
+    options: ControlOptions, store: Store, session: str, request: AnyRequest, later: str
 ) -> None:
     process = await store.holder(session)
     holder = Holder(process.pid, process.host) if process else None
@@ -111,46 +114,50 @@ async def report_later(
     report_outcome(options, SubmittedRequest(session, request.id, False, holder), f"{who}{later}")
 
 
-def report_outcome(options: argparse.Namespace, outcome: SubmittedRequest, words: str) -> None:
+def report_outcome(options: ControlOptions, outcome: SubmittedRequest, words: str) -> None:
     if options.json:
         print_json(outcome)
     else:
         print_stderr(words)
 
 
+def _parse(parser: Parser, arguments: list[str]) -> ControlOptions:
+    return parser.parse_args(arguments, ControlOptions())
+
+
 _RESUME_ABOUT = (
-    "Drives a run on from its last fact: one whose process is gone, one that was paused, one that has got "
-    "what it waited for. One that failed goes on from its messages. Prompts that wait in the session come "
-    "after it."
+    "Continues a run whose process is gone, that was paused, or that has got what it waited for. A failed "
+    "run "
+    "continues from its messages. Queued prompts of the session run after it."
 )
 
 
 def resume_command(arguments: list[str]) -> int:
-    return asyncio.run(with_session(driving_parser("resume", _RESUME_ABOUT).parse_args(arguments), _resume))
+    return asyncio.run(with_session(_parse(driving_parser("resume", _RESUME_ABOUT), arguments), _resume))
 
 
-async def _resume(options: argparse.Namespace, store: Store, state: SessionState) -> int:
+async def _resume(options: ControlOptions, store: Store, state: SessionState) -> int:
     is_paused = _is_paused(state)
     if is_paused and await store.holder(state.id) is not None:
         resume = Resume(id=new_request_id(), by="cli")
         return await submit_and_report(
-            options, store, state.id, resume, done="the run goes on", later="it will go on with the run"
+            options, store, state.id, resume, done="the run continues", later="it will continue the run"
         )
     root = await root_of(store, state)
     require_own_agent(root.id, root.driver)
     if root.id != state.id:
-        print_stderr(f"session {state.id} works for session {root.id}: that one goes on")
+        print_stderr(f"session {state.id} is a subagent of session {root.id}: continuing that one")
         if is_paused:
             await submit_and_wait(store, state.id, Resume(id=new_request_id(), by="cli"))
     if root.run and root.run.waiting and not _is_paused(root) and await is_stuck(store, root):
         return await show_waiting(options, store, root)
     if root.run is None and not await _can_begin(store, root):
-        raise UsageError(NOTHING_TO_GO_ON_WITH)
-    return await resume_as_begun(options, store, root, continue_session)
+        raise UsageError(NOTHING_TO_CONTINUE)
+    return await resume_session(options, store, root)
 
 
 async def _can_begin(store: Store, state: SessionState) -> bool:
-    """Whether there is something to go on with although no run is open: a failure, or a prompt that waits."""
+    """Whether there is something to continue although no run is open: a failure, or a queued prompt."""
     if state.last_status not in (None, "completed"):
         return True
     return any(isinstance(one, Prompt | Continue) for one in await store.pending(state.id))
@@ -161,12 +168,10 @@ def _is_paused(state: SessionState) -> bool:
     return waiting is not None and waiting.reason == "paused"
 
 
-async def show_waiting(options: argparse.Namespace, store: Store, state: SessionState) -> int:
-    """Nothing can be done but to say what the run waits for."""
+async def show_waiting(options: ControlOptions, store: Store, state: SessionState) -> int:
+    """Prints what the run waits for."""
     assert state.run is not None and state.run.waiting is not None
     if options.json:
-        import sys
-
         for fact in await store.read(state.id, state.run.first_seq - 1):
             if fact.run == state.run.id:
                 sys.stdout.buffer.write(fact.line() + b"\n")
@@ -175,9 +180,9 @@ async def show_waiting(options: argparse.Namespace, store: Store, state: Session
 
 
 _ANSWER_ABOUT = (
-    "Answers a question that a run or one of its children waits for, and drives the run on here. A "
-    "permission is answered with yes, no, or a scope that the question offers; a choice with one of its "
-    "choices; a form with JSON. Without an answer it is read from standard input."
+    "Answers a question of a waiting run or one of its subagents, and continues the run here. Answer a "
+    "permission with yes, no, or a scope that the question offers; a choice with one of its choices; a form "
+    "with JSON. Without ANSWER, the answer is read from standard input."
 )
 
 _YES, _NO = ("yes", "y", "allow"), ("no", "n", "deny")
@@ -186,13 +191,17 @@ _YES, _NO = ("yes", "y", "allow"), ("no", "n", "deny")
 def answer_command(arguments: list[str]) -> int:
     parser = driving_parser("answer", _ANSWER_ABOUT)
     parser.add_argument("words", metavar="ANSWER", nargs="*")
-    parser.add_argument("--question", metavar="ID", help="which one, when there are several")
-    parser.add_argument("--decline", action="store_true", help="do not answer; ANSWER is the reason, if any")
-    parser.add_argument("--record-only", action="store_true", help="leave the rest to `ostler resume`")
-    return asyncio.run(with_session(parse_words(parser, arguments), _answer))
+    parser.add_argument("--question", metavar="ID", help="which question, if there are several")
+    parser.add_argument(
+        "--decline", action="store_true", help="decline the question; ANSWER is an optional reason"
+    )
+    parser.add_argument(
+        "--record-only", action="store_true", help="only record the answer; `ostler resume` continues the run"
+    )
+    return asyncio.run(with_session(parse_words(parser, arguments, ControlOptions()), _answer))
 
 
-async def _answer(options: argparse.Namespace, store: Store, state: SessionState) -> int:
+async def _answer(options: ControlOptions, store: Store, state: SessionState) -> int:
     one = _chosen(await open_questions(store, state), options.question, state.id)
     if one.asked.question.secret and not options.decline:
         return await _answer_secret(options, store, state, one)
@@ -208,41 +217,34 @@ async def _answer(options: argparse.Namespace, store: Store, state: SessionState
     root = await load_state(store, root.id)
     if await is_stuck(store, root):
         return await show_waiting(options, store, root)
-    return await resume_as_begun(options, store, root, continue_session)
+    return await resume_session(options, store, root)
 
 
 async def _answer_secret(
-    options: argparse.Namespace, store: Store, state: SessionState, one: OpenQuestion
+    options: ControlOptions, store: Store, state: SessionState, one: OpenQuestion
 ) -> int:
-    """It is handed to the tool in this process, and kept nowhere."""
+    """Passes a secret to the tool in this process, and stores it nowhere."""
     if one.session != state.id or state.child_of or options.record_only:
         raise UsageError(SECRET_NEEDS_ITS_CALL)
     if options.words:
-        raise UsageError("a secret is not said on the command line, where others see it: pipe it in")
+        raise UsageError("a secret must not be an argument, which others can see: pipe it in")
     secret = getpass(f"{one_line(one.asked.question.text)} ") if sys.stdin.isatty() else prompt_from([])[0]
     if not secret:
         raise UsageError(f"there is no answer to: {one_line(one.asked.question.text)}")
 
-    async def work(session: Session) -> AsyncIterator[Rest]:
-        first = await session.answer(one.asked.id, secret)
-        assert first is not None
-        yield first
-        async for quiet in run_queue(session, first):
-            yield quiet
-
-    return await resume_as_begun(options, store, state, work)
+    return await resume_session(options, store, state, lambda session: session.answer(one.asked.id, secret))
 
 
 def _chosen(questions: Sequence[OpenQuestion], wanted: str | None, session: str) -> OpenQuestion:
     if not questions:
-        raise UsageError(f"nothing is asked in session {session}; `ostler runs` shows which runs wait")
+        raise UsageError(f"session {session} has no open question; `ostler runs` shows which runs wait")
     if wanted is not None:
-        found = [one for one in questions if one.asked.id.startswith(wanted)] if wanted else []
-        if len(found) == 1:
-            return found[0]
-        raise UsageError(f"the question {wanted} is not open; open are: {_listed(questions)}")
+        matches = [one for one in questions if one.asked.id.startswith(wanted)] if wanted else []
+        if len(matches) == 1:
+            return matches[0]
+        raise UsageError(f"the question {wanted} is not open; open: {_listed(questions)}")
     if len(questions) > 1:
-        raise UsageError(f"say which with --question: {_listed(questions)}")
+        raise UsageError(f"choose one with --question: {_listed(questions)}")
     return questions[0]
 
 
@@ -250,7 +252,7 @@ def _listed(questions: Sequence[OpenQuestion]) -> str:
     return ", ".join(f"{one.asked.id} ({one_line(one.asked.question.text)})" for one in questions)
 
 
-def _request(asked: str, question: Question, options: argparse.Namespace) -> Answer:
+def _request(asked: str, question: Question, options: ControlOptions) -> Answer:
     text = " ".join(options.words).strip()
     if not text and not options.decline:
         text, notice = prompt_from([])
@@ -262,23 +264,23 @@ def _request(asked: str, question: Question, options: argparse.Namespace) -> Ans
         return Answer(id=new_request_id(), by="cli", question=asked, answer=reason, declined=True)
     if not text:
         raise UsageError(f"there is no answer to: {one_line(question.text)}")
-    return Answer(id=new_request_id(), by="cli", question=asked, answer=_fitting(question, text))
+    return Answer(id=new_request_id(), by="cli", question=asked, answer=_parse_answer(question, text))
 
 
-def _fitting(question: Question, text: str) -> Any:
-    """The answer as the question wants it."""
+def _parse_answer(question: Question, text: str) -> Any:
+    """The answer in the form that the question needs."""
     if question.kind == "form":
         return _form(question, text)
     if question.kind == "permission" and text.lower() in _YES:
         return "yes"
     if not question.choices:
         if question.kind == "permission":
-            raise UsageError(f"{text!r} is no answer; the answers are: yes, no")
+            raise UsageError(f"{text!r} is not an answer; the answers are: yes, no")
         return text
     for choice in question.choices:
         if choice.lower() == text.lower():
             return choice
-    raise UsageError(f"{text!r} is no answer; the answers are: {', '.join(question.choices)}")
+    raise UsageError(f"{text!r} is not an answer; the answers are: {', '.join(question.choices)}")
 
 
 def _form(question: Question, text: str) -> Any:
@@ -287,26 +289,26 @@ def _form(question: Question, text: str) -> Any:
     except msgspec.DecodeError as error:
         raise UsageError(f"the answer must be JSON: {error}") from None
     if problem := schema_error(value, question.form or {}):
-        raise UsageError(f"the answer does not fit the form: {problem}")
+        raise UsageError(f"the answer does not match the form: {problem}")
     return value
 
 
 def cancel_command(arguments: list[str]) -> int:
-    return asyncio.run(with_session(_cancel_parser().parse_args(arguments), _cancel))
+    return asyncio.run(with_session(_parse(_cancel_parser(), arguments), _cancel))
 
 
 def _cancel_parser() -> Parser:
     parser = Parser(
         prog="ostler cancel",
-        description="Ends a run and its children, whoever works on it, or nobody. No model is needed.",
+        description="Cancels a run and its subagents, whether a process drives it or not. Needs no model.",
     )
     add_session(parser)
-    parser.add_argument("--call", metavar="CALL", default="", help="only this call, by its id")
-    parser.add_argument("--json", action="store_true", help="what came of it, as one JSON object")
+    parser.add_argument("--call", metavar="CALL", default="", help="cancel only this call, by its id")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     return parser
 
 
-async def _cancel(options: argparse.Namespace, store: Store, state: SessionState) -> int:
+async def _cancel(options: ControlOptions, store: Store, state: SessionState) -> int:
     require_open_run(state)
     root = await root_of(store, state)
     cancel = Cancel(id=new_request_id(), by="cli", call=options.call)
@@ -322,108 +324,104 @@ async def _cancel(options: argparse.Namespace, store: Store, state: SessionState
     if not options.json:
         await print_held(store, await load_state(store, state.id))
     if root.id != state.id and not options.json and await store.holder(root.id) is None:
-        print_stderr(f"session {root.id} worked with it: `ostler resume {root.id}` goes on there")
+        print_stderr(f"it is a subagent of session {root.id}: `ostler resume {root.id}` continues there")
     return code
 
 
 def pause_command(arguments: list[str]) -> int:
-    return asyncio.run(with_session(_pause_parser().parse_args(arguments), _pause))
+    return asyncio.run(with_session(_parse(_pause_parser(), arguments), _pause))
 
 
 def _pause_parser() -> Parser:
     parser = Parser(
         prog="ostler pause",
-        description="Lets a run rest before its next step, until `ostler resume`. One that waits stays where "
-        "it is: an answer alone does not wake it then.",
+        description="Pauses a run before its next step, until `ostler resume`. A run that waits for an "
+        "answer "
+        "stays paused after the answer, too.",
     )
     add_session(parser)
-    parser.add_argument("--json", action="store_true", help="what came of it, as one JSON object")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     return parser
 
 
-async def _pause(options: argparse.Namespace, store: Store, state: SessionState) -> int:
+async def _pause(options: ControlOptions, store: Store, state: SessionState) -> int:
     require_open_run(state)
     assert state.run is not None
     if state.run.waiting is None and await store.holder(state.id) is None:
         raise UsageError(
-            f"the run of session {state.id} is not under way, because its process is gone: "
-            f"`ostler resume {state.id}` goes on, `ostler cancel {state.id}` ends it"
+            f"the run of session {state.id} is not running, because its process is gone: "
+            f"`ostler resume {state.id}` continues it, `ostler cancel {state.id}` ends it"
         )
     return await submit_and_report(
         options,
         store,
         state.id,
         Pause(id=new_request_id(), by="cli"),
-        done=f"paused; `ostler resume {state.id}` goes on",
-        later="the run rests before its next step",
+        done=f"paused; `ostler resume {state.id}` continues",
+        later="the run pauses before its next step",
     )
 
 
 def steer_command(arguments: list[str]) -> int:
-    return asyncio.run(with_session(parse_words(_steer_parser(), arguments), _steer))
+    return asyncio.run(with_session(parse_words(_steer_parser(), arguments, ControlOptions()), _steer))
 
 
 def _steer_parser() -> Parser:
     parser = Parser(
         prog="ostler steer",
-        description="Says something to a run, whoever works on it. The model is told between two steps; if "
-        "it was finished, it gets another one.",
+        description="Sends a message to a run, in whichever process it is. The model gets it before its next "
+        "step; if the model was finished, it gets another step.",
     )
     add_session(parser)
-    parser.add_argument("words", metavar="TEXT", nargs="*", help="what to say")
-    parser.add_argument("--json", action="store_true", help="what came of it, as one JSON object")
+    parser.add_argument("words", metavar="TEXT", nargs="*", help="the message")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     return parser
 
 
-async def _steer(options: argparse.Namespace, store: Store, state: SessionState) -> int:
+async def _steer(options: ControlOptions, store: Store, state: SessionState) -> int:
     text = " ".join(options.words).strip()
     if not text:
-        raise UsageError("there is nothing to say: say it after the session's id")
+        raise UsageError("there is no message: give it after the session's id")
     require_open_run(state)
     steer = Steer(id=new_request_id(), by="cli", content=as_content(text))
     if await store.holder(state.id) is not None:
-        told, later = "the model was told", "the model is told before its next step"
-        return await submit_and_report(options, store, state.id, steer, done=told, later=later)
+        done, later = "the model got the message", "the model gets the message before its next step"
+        return await submit_and_report(options, store, state.id, steer, done=done, later=later)
     await store.submit(state.id, steer)
-    later = f"nobody works on it now; the model is told when the run goes on: `ostler resume {state.id}`"
+    later = f"no process runs it now; the model gets the message after `ostler resume {state.id}`"
     await report_later(options, store, state.id, steer, later)
     return 0
 
 
 _RELEASE_ABOUT = (
-    "Prompts that wait in a session are held when the run before them did not complete. This runs them "
+    "Prompts in the queue of a session are held if the run before them did not complete. This runs them "
     "one after the other, as long as each completes."
 )
 
 
 def release_command(arguments: list[str]) -> int:
     parser = driving_parser("release", _RELEASE_ABOUT)
-    parser.add_argument("--drop", action="store_true", help="forget them instead; no model is needed")
-    return asyncio.run(with_session(parser.parse_args(arguments), _release))
+    parser.add_argument("--drop", action="store_true", help="delete them instead; needs no model")
+    return asyncio.run(with_session(_parse(parser, arguments), _release))
 
 
-async def _release(options: argparse.Namespace, store: Store, state: SessionState) -> int:
+async def _release(options: ControlOptions, store: Store, state: SessionState) -> int:
     waiting = [one for one in await store.pending(state.id) if isinstance(one, Prompt | Continue)]
     if not waiting:
-        raise UsageError(f"no prompts wait in session {state.id}")
+        raise UsageError(f"session {state.id} has no queued prompts")
     prompts = plural(len(waiting), "prompt")
     release = ReleasePrompts(id=new_request_id(), by="cli", drop=options.drop)
     if options.drop:
         done, later = f"{prompts} dropped", f"it will drop {prompts}"
         return await submit_and_report(options, store, state.id, release, done=done, later=later)
     if state.run is not None or await store.holder(state.id) is not None:
-        later = f"{prompts} will be run when the open run has ended"
+        later = f"{prompts} will run when the open run has ended"
         return await submit_and_report(options, store, state.id, release, done=later, later=later)
     if not await submit_and_wait(store, state.id, release):
         report_outcome(
             options,
             SubmittedRequest(state.id, release.id, False),
-            f"{prompts} will be run by another process",
+            f"{prompts} will run in another process",
         )
         return 0
-    return await resume_as_begun(options, store, state, _queue)
-
-
-async def _queue(session: Session) -> AsyncIterator[Rest]:
-    async for quiet in run_queue(session):
-        yield quiet
+    return await resume_session(options, store, state, Session.advance)

@@ -1,7 +1,7 @@
-"""`ostler demo`: a scripted agent works with the real loop and the real tools, its process is killed in the
-middle of a call, and a new process goes on without repeating anything."""
-# MERGED: `ostler demo-part`, which `ostler demo` starts: one process with a part of its run, until it ends
-# MERGED: or is killed.
+"""`ostler demo`: runs a scripted agent, kills its process in the middle of a call, and resumes the run.
+
+The loop and the tools are the real ones. `ostler demo-part` is the process that gets killed.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def has_terminal() -> bool:
 
 
 def demo_home(folder: Path) -> Path | None:
-    """Where the session is kept: with a terminal where its user keeps everything. What lies there may be of
-    another version, or broken, and only a person can mend that."""
+    """The home of the session: the user's own with a terminal, else one in the demo's folder, because nobody
+    could fix a damaged store."""
     return None if has_terminal() else folder / "ostler-home"
 
 
@@ -70,10 +70,10 @@ async def _drive(part: str, folder: Path, session: str) -> int:
     else:
         opened = await open_session(store, session, harness)
     opened.subscribe(printer.see)
-    quiet = await (opened.prompt(as_content(JOB)) if part == "begin" else opened.advance())
+    outcome = await (opened.prompt(as_content(JOB)) if part == "begin" else opened.advance())
     await opened.close()
     await store.close()
-    return exit_code(quiet) if quiet else 1
+    return exit_code(outcome) if outcome else 1
 
 
 async def _ask_person(asked: QuestionAsked) -> object:
@@ -81,7 +81,7 @@ async def _ask_person(asked: QuestionAsked) -> object:
         try:
             reply = (await in_thread(lambda: input("  yes or no? "))).strip().lower()
         except EOFError:
-            raise CallRefused("nobody is there any more") from None
+            raise CallRefused("the person left") from None
         if reply in ("y", "yes"):
             return "yes"
         if reply in ("n", "no"):
@@ -89,7 +89,7 @@ async def _ask_person(asked: QuestionAsked) -> object:
 
 
 class _Answerer:
-    """Without a terminal there is nobody to ask, so the demo answers itself, and says that it does."""
+    """Answers the demo's own question if there is no terminal, and says so."""
 
     def __init__(self, printer: LivePrinter) -> None:
         self._printer = printer
@@ -102,14 +102,14 @@ class _Answerer:
 LOOK_AGAIN = 0.01
 
 READING_PAUSE = 1.0
-"""Seconds in which a person reads what is about to happen."""
+"""Seconds to read what is about to happen."""
 
 ENDING = 5.0
-"""Seconds in which an interrupted part may end by itself."""
+"""Seconds for an interrupted part to end by itself."""
 
 _DESCRIPTION = (
-    "Watch a scripted agent work with the real loop and tools. In the middle of a call its process is killed "
-    "with SIGKILL, and a new one goes on: nothing is repeated."
+    "Runs a scripted agent with the real loop and tools. In the middle of a call its process is killed with "
+    "SIGKILL, and a new one resumes the run without repeating anything."
 )
 
 
@@ -142,7 +142,7 @@ class _Demo:
 
     @contextmanager
     def _part(self, name: str) -> Iterator[subprocess.Popen[bytes]]:
-        """A process of its own with a part of the run. Nothing of it outlives the block."""
+        """Runs a part of the run in a process of its own, which does not outlive the block."""
         command = [sys.executable, "-P", "-m", "ostler", "demo-part", name, str(self._folder), self._session]
         sys.stdout.flush()
         process = subprocess.Popen(command)
@@ -195,12 +195,12 @@ class _Demo:
             style = "green" if times == 1 else "red"
             self._say(f"  {command:<{width}}  {often}  recorded as {recorded}, {again}", style)
         where = f"OSTLER_HOME={shlex.quote(str(home))} " if home else ""
-        self._say(f"Every fact of it is kept: `{where}ostler sessions show {self._session}`", "dim")
+        self._say(f"The log has every fact: `{where}ostler sessions show {self._session}`", "dim")
         is_kept = {*counted.values()} == {1} and results.get(SLOW_RUN) == "tool_interrupted"
         return (exit_code(ended) if ended else 1) if is_kept else 1
 
     async def _outcomes(self, store: Store) -> tuple[RunEnded | None, dict[str, str | None]]:
-        """How the run ended, and why each command failed, if it did: as the log has it."""
+        """From the log: how the run ended, and why each command failed, if it did."""
         ended: RunEnded | None = None
         commands: dict[str, str] = {}
         results: dict[str, str | None] = {}

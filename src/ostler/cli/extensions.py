@@ -1,6 +1,4 @@
-"""`ostler ext`: extensions that are there, and those of others: installing, updating, removing them."""
-# MERGED: `ostler ext list|validate`: every extension that counts here, and whether it can be loaded.
-# MERGED: `ostler ext logs`: what an extension in another language has said on standard error.
+"""`ostler ext`: lists, checks, installs, updates, removes and creates extensions."""
 
 from __future__ import annotations
 
@@ -18,8 +16,9 @@ from msgspec.structs import replace
 
 from ostler.app.console import ask_person, has_terminal, print_json, print_stderr, table
 from ostler.app.options import Parser
-from ostler.app.settings import short_path, working_directory
+from ostler.app.settings import load_settings, project_paths, short_path, working_directory
 from ostler.context.files import Unusable, quoted_path
+from ostler.core.lazy import lazy_module
 from ostler.extensions.extension import ExtensionStatus, ExtensionSummary
 from ostler.extensions.idle_host import own_extensions
 from ostler.extensions.install.trial import try_loading
@@ -47,7 +46,11 @@ from ostler.store.paths import state_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ostler.extensions.install import packages, sources
     from ostler.extensions.install.packages import InstallResult
+else:
+    packages = lazy_module("ostler.extensions.install.packages")
+    sources = lazy_module("ostler.extensions.install.sources")
 
 
 LANGUAGES = ("python", "node", "any")
@@ -76,7 +79,7 @@ def _terminated(number: int, frame: object) -> NoReturn:
 def _ext_parser() -> Parser:
     parser = Parser(
         prog="ostler ext",
-        description="Extensions: list those that count here, install those of others, write your own. "
+        description="Lists, installs, updates, removes, checks and creates extensions. "
         "An extension is code that runs with your rights.",
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
@@ -85,10 +88,10 @@ def _ext_parser() -> Parser:
         return commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
 
     one = add("list", "list the extensions of this directory in the order they are loaded (the default)")
-    one.add_argument("--json", action="store_true", help="one JSON object a line")
+    one.add_argument("--json", action="store_true", help="print one JSON object per line")
     one.set_defaults(command=_list)
     one = add(
-        "install", "install a package of extensions, try it in a process of its own, and use it from now on"
+        "install", "install a package of extensions, after loading it in a separate process to check it"
     )
     one.add_argument(
         "source",
@@ -97,55 +100,53 @@ def _ext_parser() -> Parser:
         "each with @REF to pin it; a path; or NAME or NAME==VERSION on PyPI",
     )
     _add_local(one)
-    one.add_argument("--name", metavar="NAME", default="", help="what to call the package")
+    one.add_argument("--name", metavar="NAME", default="", help="a name for the package")
     one.add_argument(
         "--include",
         metavar="PATH",
         action="append",
         default=[],
-        help="only this extension of the package; may be repeated",
+        help="only this extension of the package; repeatable",
     )
-    one.add_argument("--link", action="store_true", help="use a path where it is, instead of a copy")
+    one.add_argument("--link", action="store_true", help="use a path in place instead of a copy")
     one.add_argument(
-        "--build", action="store_true", help="let a package of PyPI be built here, which runs its code"
+        "--build", action="store_true", help="allow building a package from PyPI here, which runs its code"
     )
     one.add_argument("--yes", action="store_true", help="do not ask")
     one.set_defaults(command=_install)
-    one = add(
-        "update", "fetch packages anew; those that are pinned stay, and one that does not load is not taken"
-    )
+    one = add("update", "update packages; pinned ones stay, and a version that does not load is rejected")
     which = one.add_mutually_exclusive_group(required=True)
     which.add_argument("name", metavar="NAME", nargs="?", help="one package")
-    which.add_argument("--all", action="store_true", help="all of them")
+    which.add_argument("--all", action="store_true", help="all packages")
     _add_local(one)
     one.set_defaults(command=_update)
     for name, about, command in (
         ("remove", "remove a package and its files", _remove),
         ("enable", "use a package again", _enable),
-        ("disable", "keep a package, but do not use it", _disable),
+        ("disable", "stop using a package, but keep it", _disable),
     ):
         one = add(name, about)
         one.add_argument("name", metavar="NAME", help="as `ostler ext list` shows it")
         _add_local(one)
         one.set_defaults(command=command)
-    one = add("validate", "load extensions in a process of their own; exit code 1 if one cannot be loaded")
+    one = add("validate", "load extensions in a separate process; exit code 1 if one fails")
     one.add_argument(
-        "path", metavar="PATH", nargs="?", help="a file or folder (default: all that count here)"
+        "path", metavar="PATH", nargs="?", help="a file or folder (default: all extensions of this directory)"
     )
     one.set_defaults(command=_validate)
-    one = add("new", "write an extension to begin with, and a test for it")
+    one = add("new", "create a starter extension with a test")
     one.add_argument("name", metavar="NAME", help="its name, or the path of its new folder")
     one.add_argument("--lang", choices=LANGUAGES, default=LANGUAGES[0], help="its language (default: python)")
     one.set_defaults(command=_new)
-    one = add("logs", "show what an extension in another language has said on standard error")
+    one = add("logs", "show what an extension in another language wrote to standard error")
     one.add_argument("name", metavar="NAME")
-    one.add_argument("-f", "--follow", action="store_true", help="go on with what is added")
+    one.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
     one.set_defaults(command=_logs)
     return parser
 
 
 def _add_local(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--local", action="store_true", help="of this project, not of yours: in its .ostler")
+    parser.add_argument("--local", action="store_true", help="the project's own, in its .ostler folder")
 
 
 def _scope(options: argparse.Namespace) -> Scope:
@@ -164,13 +165,11 @@ def _validate(options: argparse.Namespace) -> int:
 
 
 def _new(options: argparse.Namespace) -> None:
-    from ostler.extensions.install.packages import write_scaffold
-
     cwd = working_directory()
     folder = Path(cwd, options.name)
-    for file in write_scaffold(folder, options.lang):
+    for file in packages.write_scaffold(folder, options.lang):
         print(f"wrote {one_line(str(file.relative_to(cwd) if file.is_relative_to(cwd) else file))}")
-    print_stderr(f"`ostler ext install --link {quote(str(folder))}` puts it to use")
+    print_stderr(f"`ostler ext install --link {quote(str(folder))}` installs it")
 
 
 def _logs(options: argparse.Namespace) -> None:
@@ -179,34 +178,29 @@ def _logs(options: argparse.Namespace) -> None:
 
 
 def _install(options: argparse.Namespace) -> None:
-    from ostler.extensions.install.packages import InstallOptions, install
-    from ostler.extensions.install.sources import parse_source
-
-    source = parse_source(options.source, working_directory())
-    wish = InstallOptions(options.name, tuple(options.include), options.link, options.build)
+    source = sources.parse_source(options.source, working_directory())
+    wish = packages.InstallOptions(options.name, tuple(options.include), options.link, options.build)
     scope = _scope(options)
 
     def announce(package: Package) -> None:
-        when = "once `ostler trust` has been said here" if options.local else "in all your sessions"
+        when = "after `ostler trust` here" if options.local else "in all your sessions"
         print_stderr(
-            f"{_titled(package)} from {package.source}: {_names(package)} will be loaded now, to try, "
+            f"{_titled(package)} from {package.source}: {_names(package)} will be loaded now to check it, "
             f"and then {when}, with your rights"
         )
-        if has_terminal() and not options.yes and not ask_person("do you want that?"):
+        if has_terminal() and not options.yes and not ask_person("install it?"):
             raise UsageError("nothing was installed")
 
     if source.kind != "path":
         print_stderr(f"fetching {source.identity}")
-    outcome = install(scope, source, wish, announce)
+    outcome = packages.install(scope, source, wish, announce)
     _warn(outcome.tried)
     print(f"installed {_titled(outcome.package)}: {_names(outcome.package)}")
     if options.local:
-        print_stderr("it is the project's: look at it, and say `ostler trust`, before it is used")
+        print_stderr("it belongs to the project: review it and run `ostler trust` to use it")
 
 
 def _update(options: argparse.Namespace) -> int:
-    from ostler.extensions.install.packages import update
-
     scope = _scope(options)
     if not options.all:
         _there(options, scope)
@@ -216,9 +210,11 @@ def _update(options: argparse.Namespace) -> int:
     failed = False
     for name in names:
         try:
-            _tell_update(
-                update(
-                    scope, name, lambda new: print_stderr(f"{_titled(new)} is loaded, to try: {_names(new)}")
+            _print_update(
+                packages.update(
+                    scope,
+                    name,
+                    lambda new: print_stderr(f"{_titled(new)} is loaded to check it: {_names(new)}"),
                 )
             )
         except OstlerError as error:
@@ -229,23 +225,21 @@ def _update(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _tell_update(outcome: InstallResult) -> None:
+def _print_update(outcome: InstallResult) -> None:
     package = outcome.package
     if outcome.change == "pinned":
-        print(f"{package.name} is pinned to {package.ref}, and stays")
+        print(f"{package.name} is pinned to {package.ref}")
     elif outcome.change == "current":
-        print(f"{_titled(package)} is the newest")
+        print(f"{_titled(package)} is up to date")
     else:
         print(f"updated {_titled(package)}: {_names(package)}")
     _warn(outcome.tried)
 
 
 def _remove(options: argparse.Namespace) -> None:
-    from ostler.extensions.install.packages import remove
-
     scope = _scope(options)
-    package = remove(scope, _there(options, scope).name)
-    left = "" if package.folder else f"; {one_line(package.source)} is left as it is"
+    package = packages.remove(scope, _there(options, scope).name)
+    left = "" if package.folder else f"; {one_line(package.source)} is not deleted"
     print(f"removed {package.name}{left}")
 
 
@@ -258,24 +252,22 @@ def _disable(options: argparse.Namespace) -> None:
 
 
 def _switch(options: argparse.Namespace, *, enabled: bool) -> None:
-    from ostler.extensions.install.packages import set_enabled
-
     scope = _scope(options)
-    was_other = set_enabled(scope, _there(options, scope).name, enabled)
+    was_other = packages.set_enabled(scope, _there(options, scope).name, enabled)
     print(
         f"{options.name} is {'enabled' if enabled else 'disabled'}{'' if was_other else ' (it was already)'}"
     )
 
 
 def _there(options: argparse.Namespace, scope: Scope) -> Package:
-    """Says where else a package of that name is, before anybody looks for a spelling mistake."""
+    """The package; the error says if the other scope has one of that name."""
     try:
         return read_manifest(scope).named(options.name)
     except NotFound as error:
         other = user_scope() if options.local else project_scope(working_directory())
         if all(one.name != options.name for one in read_manifest(other).packages):
             raise
-        hint = "leave out --local" if options.local else "say --local"
+        hint = "leave out --local" if options.local else "use --local"
         raise NotFound(f"{error.message}; {other.root} has one: {hint}") from None
 
 
@@ -310,17 +302,17 @@ def list_extensions(cwd: Path, *, as_json: bool) -> int:
         print(line)
     if not rows:
         places = f".ostler/extensions/NAME.py here, or {own_extensions()}/NAME.py"
-        print_stderr(f"there are no extensions; they are files like {places}")
+        print_stderr(f"there are no extensions; create {places}")
     return 0
 
 
 def validate_extensions(cwd: Path, path: Path | None) -> int:
-    """Says what is wrong, a line for each; 1 if something is."""
+    """Prints a line for each extension; returns 1 if one fails to load."""
     rows = _rows(_search(cwd) if path is None else _search_in(path, cwd))
     failed = [row for row in rows if row.state == "failed"]
     for row in rows:
         if row.state == "loaded":
-            print(one_line(f"{row.name}: {_brings(row) or 'brings nothing'}"))
+            print(one_line(f"{row.name}: {_brings(row) or 'registers nothing'}"))
         else:
             print(one_line(f"{row.name} ({short_path(Path(row.path), cwd)}): {row.problem}"))
     if not rows:
@@ -329,8 +321,6 @@ def validate_extensions(cwd: Path, path: Path | None) -> int:
 
 
 def _search(cwd: Path) -> ExtensionSearch:
-    from ostler.app.settings import load_settings, project_paths
-
     settings = load_settings(cwd, {}).settings
     return ExtensionSearch(
         cwd, configured=tuple(map(Path, settings.extensions)), of_project=project_paths(cwd)
@@ -338,7 +328,7 @@ def _search(cwd: Path) -> ExtensionSearch:
 
 
 def _search_in(path: Path, cwd: Path) -> ExtensionSearch:
-    """For the extension at a path, or those of a package that lies there."""
+    """Searches for the extension at a path, or those of the package there."""
     named = [path / one for one in scan_extensions(path)] if path.is_dir() else []
     search = ExtensionSearch(cwd, named=tuple(named or [path]), automatic=False)
     check_named(search)
@@ -346,14 +336,14 @@ def _search_in(path: Path, cwd: Path) -> ExtensionSearch:
 
 
 def _rows(search: ExtensionSearch) -> list[ExtensionSummary]:
-    """In the order of loading. Only what may run is tried."""
+    """In loading order. Only trusted extensions are loaded."""
     rows = [(one, _not_tried(one)) for one in find_extensions(search)]
     tried = iter(try_loading([one for one, row in rows if row is None], search.cwd))
     return [row or _row(one, next(tried)) for one, row in rows]
 
 
 def _not_tried(found: DiscoveredExtension) -> ExtensionSummary | None:
-    """What can be told without running anything."""
+    """The summary of an extension that must not or cannot be loaded."""
     status: ExtensionStatus = "failed"
     problem = found.problem
     if not problem and found.project is not None:
@@ -361,7 +351,7 @@ def _not_tried(found: DiscoveredExtension) -> ExtensionSummary | None:
             if ProjectExtension(found).is_trusted:
                 return None
             status = "changed" if str(found.path.resolve()) in trusted_folders() else "untrusted"
-            problem = f"look at it, and say `ostler trust {quoted_path(found.project)}`"
+            problem = f"review it and run `ostler trust {quoted_path(found.project)}`"
         except Unusable as unusable:
             problem = str(unusable)
     if not problem:
@@ -399,27 +389,27 @@ def _brings(row: ExtensionSummary) -> str:
 
 
 PAUSE = 0.2
-"""Seconds between two looks at a file that is followed."""
+"""Seconds between two reads of a followed file."""
 
 
 def show_log(name: str, *, follow: bool) -> None:
     path = state_folder() / "logs" / f"extension-{name}.log"
     if not follow and not path.is_file():
-        raise NotFound(f"no extension {name!r} has said anything; only those in other languages keep a log")
-    shown = (0, 0)
+        raise NotFound(f"there is no log of an extension {name!r}; only those in other languages have one")
+    position = (0, 0)
     while True:
-        shown = _show_from(path, *shown)
+        position = _show_from(path, *position)
         if not follow:
             return
         time.sleep(PAUSE)
 
 
 def _show_from(path: Path, file_id: int, place: int) -> tuple[int, int]:
-    """Prints what was added since; returns which file that was, and where it ends."""
+    """Prints what was added; returns the inode of the file, and its end."""
     try:
         with path.open("rb") as file:
             present = os.fstat(file.fileno()).st_ino
-            file.seek(place if present == file_id else 0)  # a large log is put aside, and begun anew
+            file.seek(place if present == file_id else 0)  # a large log is rotated
             content = file.read()
             end = file.tell()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The plain command line as extensions use it."""
+"""The command line as a front end of extensions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ostler.extensions.ui.front_end import Headless
 
 
 class CliFrontEnd(Headless):
-    """Shows one session, and lets nobody type: what concerns an editor or themes is as without a face."""
+    """Prints one session, without input: editor and themes behave as without a front end."""
 
     name = "cli"
 
@@ -27,7 +27,7 @@ class CliFrontEnd(Headless):
         return 0, 0
 
     def exit(self) -> None:
-        """Ends the run, or the one that is about to begin."""
+        """Cancels the run, or the next one."""
         host = active_host(self._harness)
         for session in host.sessions.values() if host else ():
             if session.session.harness is self._harness:

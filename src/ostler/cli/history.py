@@ -1,6 +1,4 @@
-"""`ostler audit`: why a session did what it did."""
-# MERGED: `ostler replay`: a recorded session runs again, without a network, and the first difference is
-# MERGED: shown.
+"""`ostler audit` and `ostler replay`: reads the stored facts of a session."""
 
 from __future__ import annotations
 
@@ -43,7 +41,7 @@ _WIDEST_SUBJECT = 40
 def audit_command(arguments: list[str]) -> int:
     options = _audit_parser().parse_args(arguments)
     if not store_file().exists():
-        raise NotFound("there are no sessions yet; `ostler -p PROMPT…` begins one")
+        raise NotFound("there are no sessions yet; `ostler -p PROMPT…` starts one")
     facts = asyncio.run(_facts(options.id))
     called = None if options.why is None else _called(facts, options.why)
     entries = list(audit_entries(facts)) if called is None else why(facts, called.call)
@@ -58,21 +56,21 @@ def audit_command(arguments: list[str]) -> int:
     for line in _rows(entries):
         print(line if width is None else cut(line, width))
     if called is None and not any(entry.run for entry in entries):
-        print_stderr("nothing was run in this session yet")
+        print_stderr("this session has no runs yet")
     return 0
 
 
 def _audit_parser() -> Parser:
     parser = Parser(
         prog="ostler audit",
-        description="Why a session did what it did: which model was asked, what was allowed or refused, what "
-        "people answered, which limit it met. Everything is read from the facts of the session.",
+        description="Shows the decisions in a session and their reasons: which model was called, which calls "
+        "were allowed or refused, how people answered, which limits applied. It reads the stored facts.",
     )
-    parser.add_argument("id", metavar="SESSION", help="its id; a unique beginning will do")
+    parser.add_argument("id", metavar="SESSION", help="its id; a unique prefix is enough")
     parser.add_argument(
-        "--why", metavar="CALL", help="only what led to one call, by its id or a number of this list"
+        "--why", metavar="CALL", help="only what led to one call, given by its id or its number in this list"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     return parser
 
 
@@ -85,7 +83,7 @@ async def _facts(session: str) -> list[Fact]:
 
 
 def _called(facts: Sequence[Fact], wanted: str) -> ToolCalled:
-    """The call that was meant: by its id, by its own number, or by that of a decision about it."""
+    """The call with that id or number, or that the decision with that number is about."""
     calls = [(fact.seq, fact.event) for fact in facts if isinstance(fact.event, ToolCalled)]
     number = wanted.removeprefix("#")
     decided = {str(entry.seq): entry.call for entry in audit_entries(facts)}
@@ -96,21 +94,21 @@ def _called(facts: Sequence[Fact], wanted: str) -> ToolCalled:
 
 
 def _heading(facts: Sequence[Fact], called: ToolCalled) -> Iterator[str]:
-    """The call, and what the model said beside it."""
+    """The call, and the model's text with it."""
     yield f"{one_line(called.name)}: {call_title(called.name, called.arguments, called.display)}"
     for fact in facts:
         event = fact.event
         if not isinstance(event, AssistantMessage) or event.suppressed:
             continue
         if any(isinstance(block, ToolCall) and block.id == called.call for block in event.content):
-            said = one_line(text_of(event.content if event.shown is None else event.shown))
-            if said:
-                yield f"the model said: {cut(said, 400)}"
+            text = one_line(text_of(event.content if event.shown is None else event.shown))
+            if text:
+                yield f"the model said: {cut(text, 400)}"
     yield ""
 
 
 def _rows(entries: Sequence[AuditEntry]) -> Iterator[str]:
-    """Number, time, action, what it is about, and why."""
+    """Number, time, action, subject and reason."""
     if not entries:
         return
     has_terminal = sys.stdout.isatty()
@@ -139,48 +137,48 @@ def _subject(entry: AuditEntry) -> str:
 def replay_command(arguments: list[str]) -> int:
     options = _replay_parser().parse_args(arguments)
     if options.tools == "recorded" and (options.yes or options.permissions):
-        raise UsageError("recorded tools need no permission: say --tools live to run them")
+        raise UsageError("recorded tools need no permission: use --tools live to run them")
     if options.yes and options.permissions not in (None, "full"):
-        raise UsageError(f"--yes and --permissions {options.permissions} exclude each other")
+        raise UsageError(f"--yes and --permissions {options.permissions} cannot be combined")
     cwd = working_directory(options.cwd)
     permissions = "full" if options.yes else options.permissions or "read-only"
     loaded = load_settings(cwd, {"permissions": permissions})
     for notice in loaded.notices:
         _say(notice)
-    found = asyncio.run(_replay(options, loaded.settings, cwd))
+    result = asyncio.run(_replay(options, loaded.settings, cwd))
     if options.json:
-        _print_json(found)
+        _print_json(result)
     else:
-        _print(found)
-    return 0 if found.identical else 1
+        _print(result)
+    return 0 if result.identical else 1
 
 
 def _replay_parser() -> Parser:
     parser = Parser(
         prog="ostler replay",
         description="Runs a recorded session again and shows the first difference. The model's answers come "
-        "from the log: nothing is sent anywhere. Exit code 0: identical; 1: there is a difference.",
+        "from the log, so nothing is sent. Exit code 0: identical; 1: different.",
         allow_abbrev=False,
     )
     parser.add_argument(
         "recording",
         metavar="SESSION|EXPORT",
-        help="a session's id (a unique beginning will do), or a file that `ostler sessions export` wrote",
+        help="a session's id (a unique prefix is enough), or a file written by `ostler sessions export`",
     )
     parser.add_argument(
         "--tools",
         choices=("recorded", "live"),
         default="recorded",
-        help="where results come from: the log (default), or the built-in tools, which really run",
+        help="where tool results come from: the log (default), or the built-in tools, which then really run",
     )
-    parser.add_argument("--cwd", metavar="DIR", help="where live tools work (default: here)")
+    parser.add_argument("--cwd", metavar="DIR", help="the directory of live tools (default: this one)")
     parser.add_argument(
         "--permissions",
         choices=("read-only", "edit", "full"),
         help="what live tools may do (default: read-only)",
     )
     parser.add_argument("--yes", action="store_true", help="the same as --permissions full")
-    parser.add_argument("--json", action="store_true", help="the outcome as one JSON object")
+    parser.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
     return parser
 
 
@@ -204,17 +202,17 @@ async def _replay(options: argparse.Namespace, settings: Settings, cwd: Path) ->
             harness.hooks.add(nested_instructions(cwd))
         _name_absent_tools(recording, harness)
 
-    def as_it_was(harness: Harness, run: RecordedRun) -> None:
+    def set_prompt(harness: Harness, run: RecordedRun) -> None:
         place = Path(run.event.cwd) if run.event.cwd else cwd
         set_system_prompt(harness, settings, place, _day(run))
 
-    return await replay(recording, Stage(harness, live=live, before_run=as_it_was))
+    return await replay(recording, Stage(harness, live=live, before_run=set_prompt))
 
 
 def _name_absent_tools(recording: Recording, harness: Harness) -> None:
     called = {fact.event.name for fact in recording.facts if isinstance(fact.event, ToolStarted)}
     if absent := sorted(called - set(harness.tools)):
-        _say(f"not built in, so with the log's results: {', '.join(absent)}")
+        _say(f"using the recorded results of tools that are not built in: {', '.join(absent)}")
 
 
 def _day(run: RecordedRun) -> date:
@@ -226,7 +224,7 @@ async def _recording(name: str) -> Recording:
         with read_export_file(name) as lines:
             return await recording_in(lines)
     if "/" in name or name.endswith(EXTENSION) or not store_file().exists():
-        raise NotFound(f"there is no file {name}; `ostler sessions` lists the sessions there are")
+        raise NotFound(f"there is no file {name}; see `ostler sessions list`")
     store = open_store()
     try:
         return await recording_of(store, await find_session(store, name))
@@ -238,29 +236,30 @@ def _is_file(name: str) -> bool:
     return name == "-" or Path(name).is_file()
 
 
-def _print(found: ReplayResult) -> None:
+def _print(result: ReplayResult) -> None:
     counts = (
-        f"{_many(found.runs, 'run')}, {_many(found.requests, 'request')}, {_many(found.results, 'result')}"
+        f"{_many(result.runs, 'run')}, {_many(result.requests, 'request')}, {_many(result.results, 'result')}"
     )
-    difference = found.difference
+    difference = result.difference
     if difference is None:
         print(f"identical: {counts}")
-        if found.exact < found.requests:
+        if result.exact < result.requests:
             _say(
-                f"{found.exact} of the requests are the same to the byte; the others may differ in what the "
-                "log does not hold: system prompt, descriptions of tools, settings of the model"
+                f"{result.exact} of the requests are byte-identical; the others may differ in what the log "
+                f"does "
+                "not contain: system prompt, descriptions of tools, settings of the model"
             )
         return
     place = f"step {difference.step} of run {difference.run}, fact {difference.fact}"
     print(f"different: {difference.text} ({place})")
     print(printable(difference.diff()))
-    _say(f"the same until then: {counts}")
+    _say(f"identical until then: {counts}")
 
 
-def _print_json(found: ReplayResult) -> None:
-    outcome: dict[str, Any] = {"identical": found.identical, **msgspec.to_builtins(found)}
-    if found.difference is not None:
-        outcome["difference"]["diff"] = found.difference.diff()
+def _print_json(result: ReplayResult) -> None:
+    outcome: dict[str, Any] = {"identical": result.identical, **msgspec.to_builtins(result)}
+    if result.difference is not None:
+        outcome["difference"]["diff"] = result.difference.diff()
     sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
 
 

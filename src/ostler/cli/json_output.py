@@ -1,4 +1,4 @@
-"""The lines of `--json`: every fact and delta, written as they come, without ever holding up the run."""
+"""The lines of `--json`: every fact and delta as it comes, without blocking the run."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from ostler.schema.facts import Fact, encode_lines
 from ostler.sessions.session import Session
 
 IN_MEMORY = 8 * 1024 * 1024
-"""Bytes that may wait in memory for a slow reader; what comes after them waits in a file."""
+"""Bytes to buffer in memory for a slow reader; more go to a file."""
 
 STALLED_SECONDS = 5.0
-"""How long a reader who takes nothing is waited for, once the run was told to end."""
+"""Seconds to wait for a reader that does not read, once the run is cancelled."""
 
 _TICK = 0.02
 
 _OF_NO_RUN = frozenset({"command_ran", "question_asked", "question_answered"})
-"""What extensions do in the session concerns whoever follows its run."""
+"""Facts of extensions outside of runs, which are printed, too."""
 
 
 class JsonOutput:
-    """Writes on the spot what its reader has room for. The rest goes to a thread, in order.
+    """Writes at once what the reader has room for; a thread writes the rest, in order.
 
-    The run must not wait for its reader: the event loop also renews the lease and hears signals. And
-    every line was promised, so none is dropped. Hence a reader who falls far behind costs disk space.
+    The run must not wait for its reader: the event loop also renews the lease and handles signals. No line is
+    dropped, so a reader that falls far behind costs disk space.
     """
 
     def __init__(self, session: Session) -> None:
@@ -71,11 +71,12 @@ class JsonOutput:
             raise
 
     def hurry(self) -> None:
-        """From now on, a reader who takes nothing is not waited for long."""
+        """From now on, does not wait long for a reader that does not read."""
         self._hurried = True
 
     async def finish(self) -> bool:
-        """Waits until all is written. False when the reader was given up. Raises what writing raised."""
+        """Waits until everything is written. False if the reader stopped reading. Raises errors of
+        writing."""
         taken, since = self._taken, self._loop.time()
         while self._writer is not None and not self._failure:
             await asyncio.sleep(_TICK)
@@ -127,7 +128,7 @@ def _is_shown(fact: Fact) -> bool:
 
 
 class Backlog:
-    """Bytes in the order they came: the first in memory, what does not fit there in a nameless file."""
+    """A queue of bytes: in memory first, then in an anonymous file."""
 
     def __init__(self, in_memory: int = IN_MEMORY) -> None:
         self._limit = in_memory
@@ -150,7 +151,7 @@ class Backlog:
         self._end += _write_all(self._file.fileno(), data)
 
     def take(self) -> bytes:
-        """The next bytes; none when nothing waits."""
+        """The next bytes; empty if there are none."""
         if self._pieces:
             piece = self._pieces.popleft()
             self._size -= len(piece)

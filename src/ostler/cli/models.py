@@ -1,4 +1,4 @@
-"""`ostler models`: what is known about models, from the catalogue that is bundled."""
+"""`ostler models`: lists the bundled catalogue of models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ostler.schema.text import cells, cut, printable
 HEADINGS = ("MODEL", "CONTEXT", "OUTPUT", "INPUT", "REASONING", "$ IN", "$ OUT", "ALIASES")
 
 _SPARED = ("INPUT", "OUTPUT", "REASONING", "CONTEXT")
-"""Columns that a narrow terminal does without, the first of them first."""
+"""Columns to drop in a narrow terminal, in this order."""
 
 
 def models_command(arguments: list[str]) -> int:
@@ -32,17 +32,18 @@ def models_command(arguments: list[str]) -> int:
     if options.provider:
         models = _of_provider(models, options.provider)
     words = [word.lower() for word in options.words]
-    shown = [one for one in models if _has_all(words, (one.name, *aliases.get(one.name, ())))]
+    matches = [one for one in models if _has_all(words, (one.name, *aliases.get(one.name, ())))]
     if options.json:
-        for one in shown:
+        for one in matches:
             _print_json(one, aliases.get(one.name, []))
     else:
-        for line in rows(shown, aliases):
+        for line in rows(matches, aliases):
             print(line)
-    found = f"{len(shown)} models" if len(shown) != 1 else "1 model"
-    hint = "" if shown else "; one that is not listed works too, as PROVIDER/ID"
+    count = f"{len(matches)} models" if len(matches) != 1 else "1 model"
+    hint = "" if matches else "; unlisted models work, too, as PROVIDER/ID"
     print(
-        f"ostler: {found}, prices in dollars a million tokens, as of {catalogue.date}{hint}", file=sys.stderr
+        f"ostler: {count}, prices in dollars per million tokens, as of {catalogue.date}{hint}",
+        file=sys.stderr,
     )
     return 0
 
@@ -50,17 +51,17 @@ def models_command(arguments: list[str]) -> int:
 def _models_parser() -> Parser:
     parser = Parser(
         prog="ostler models",
-        description="Models: how much they hold, what they take, what they cost. "
-        "The list is bundled; nothing is asked of the network.",
+        description="Lists models with their context window, modalities and prices. "
+        "The list is bundled; nothing is fetched.",
     )
-    parser.add_argument("words", metavar="WORD", nargs="*", help="only those with all the words in a name")
-    parser.add_argument("--provider", metavar="NAME", help="only those of this provider")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("words", metavar="WORD", nargs="*", help="only models whose name contains every WORD")
+    parser.add_argument("--provider", metavar="NAME", help="only models of this provider")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     return parser
 
 
 def rows(models: Sequence[ModelInfo], aliases: dict[str, list[str]]) -> Iterator[str]:
-    """A line each: for a terminal with headings and what it has room for, or whole for a pipe."""
+    """Lines of a table: for a terminal with headings and the columns that fit, for a pipe whole."""
     if not models:
         return
     table = [_row(one, aliases.get(one.name, [])) for one in models]
@@ -103,11 +104,11 @@ def _reasoning(model: ModelInfo) -> str:
 
 
 def _of_provider(models: Sequence[ModelInfo], provider: str) -> list[ModelInfo]:
-    found = [one for one in models if one.name.startswith(f"{provider}/")]
-    if not found:
+    matches = [one for one in models if one.name.startswith(f"{provider}/")]
+    if not matches:
         known = ", ".join(sorted({one.name.partition("/")[0] for one in models}))
         raise UsageError(f"the catalogue has no models of {provider!r}; it has those of {known}")
-    return found
+    return matches
 
 
 def _has_all(words: Sequence[str], names: Sequence[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ostler.app.console import print_stderr, print_to_stdout, real_stdout
 from ostler.history.costs import priced
@@ -34,7 +34,9 @@ from ostler.schema.events import Event, Printed, RunEnded, RunWaiting, Totals
 from ostler.schema.facts import Fact
 from ostler.schema.messages import text_of
 from ostler.schema.text import plural, printable
-from ostler.sessions.run_tree import OpenQuestion
+
+if TYPE_CHECKING:
+    from ostler.sessions.run_tree import OpenQuestion
 
 
 class ConsoleOutput:

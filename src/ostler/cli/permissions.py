@@ -1,5 +1,4 @@
-"""`ostler permissions`: what may run without asking, what was remembered, and how to take it back."""
-# MERGED: `ostler trust`: looking at what a project's file decides, and consenting to it.
+"""`ostler permissions` and `ostler trust`: permission rules, and consent to a project's files."""
 
 from __future__ import annotations
 
@@ -28,6 +27,7 @@ from ostler.context.files import Unusable, quoted_path
 from ostler.context.instructions import skills_in
 from ostler.extensions.loader.code_files import ProjectExtension
 from ostler.extensions.loader.discovery import DiscoveredExtension, ExtensionSearch, find_extensions, kind_of
+from ostler.permissions.guard import configured_rules, dry_run
 from ostler.permissions.memory import project_folder, remember
 from ostler.permissions.rules import PROFILES, parse_rule
 from ostler.permissions.trust import EXTENSIONS, distrust, is_trusted, trust, trust_edits, trusted_folders
@@ -47,18 +47,18 @@ def permissions_command(arguments: list[str]) -> int:
 def _permissions_parser() -> Parser:
     parser = Parser(
         prog="ostler permissions",
-        description="Rules for what may run: list, add, take back and try them. A rule is TOOL or "
-        "TOOL(PATTERN), such as bash(git status), edit(src/**) or fetch(example.com).",
+        description="Lists, adds, revokes and tests permission rules. A rule is TOOL or TOOL(PATTERN), such "
+        "as bash(git status), edit(src/**) or fetch(example.com).",
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
-    one = commands.add_parser("list", help="list the rules that count in this directory (the default)")
-    one.add_argument("--session", metavar="ID", default="", help="only those of this session")
-    one.add_argument("--json", action="store_true", help="one JSON object a line")
+    one = commands.add_parser("list", help="list the rules that apply in this directory (the default)")
+    one.add_argument("--session", metavar="ID", default="", help="only rules of this session")
+    one.add_argument("--json", action="store_true", help="print one JSON object per line")
     one.set_defaults(command=_list_permissions)
     for effect, about in (
-        ("allow", "let it run without asking"),
-        ("ask", "ask a person before it runs"),
-        ("deny", "never let it run"),
+        ("allow", "run matching calls without asking"),
+        ("ask", "ask before matching calls run"),
+        ("deny", "never run matching calls"),
     ):
         one = commands.add_parser(effect, help=about)
         one.add_argument("rule", metavar="RULE")
@@ -66,14 +66,14 @@ def _permissions_parser() -> Parser:
         scope.add_argument("--project", action="store_true", help="in this project only (default)")
         scope.add_argument("--user", action="store_true", help="everywhere")
         one.set_defaults(command=_add, effect=effect)
-    one = commands.add_parser("revoke", help="take a rule back that was remembered")
+    one = commands.add_parser("revoke", help="remove a stored rule")
     one.add_argument("rule", metavar="RULE|NUMBER", help="as `ostler permissions` lists it")
-    one.add_argument("--session", metavar="ID", default="", help="one of this session")
+    one.add_argument("--session", metavar="ID", default="", help="a rule of this session")
     one.set_defaults(command=_revoke)
-    one = commands.add_parser("test", help="say what would happen to a call, and why")
+    one = commands.add_parser("test", help="show whether a call would run, and why")
     one.add_argument("call", metavar="'TOOL: WHAT'", help="for example 'bash: git push' or 'edit: src/a.py'")
     one.add_argument("--permissions", choices=PROFILES, help="under this profile")
-    one.add_argument("--json", action="store_true", help="as a JSON object")
+    one.add_argument("--json", action="store_true", help="print one JSON object")
     one.set_defaults(command=_test)
     return parser
 
@@ -85,7 +85,7 @@ def _list_permissions(options: argparse.Namespace) -> None:
             sys.stdout.buffer.write(msgspec.json.encode(one) + b"\n")
         return
     if not known:
-        print("ostler: there are no rules here; the profile alone decides", file=sys.stderr)
+        print("ostler: there are no rules here; only the profile applies", file=sys.stderr)
     for line in lines_of(known):
         print(line)
 
@@ -95,7 +95,7 @@ def _add(options: argparse.Namespace) -> None:
     parse_rule(options.rule, options.effect)
     is_new = remember(options.rule, options.effect, project)
     place = f"in {project}" if project else "everywhere"
-    print(f"{options.effect} {one_line(options.rule)}, {place}{'' if is_new else ' (was known)'}")
+    print(f"{options.effect} {one_line(options.rule)}, {place}{'' if is_new else ' (already stored)'}")
 
 
 def _revoke(options: argparse.Namespace) -> None:
@@ -105,22 +105,18 @@ def _revoke(options: argparse.Namespace) -> None:
     else:
         chosen = [one for one in known if one.rule == options.rule]
     if not chosen:
-        raise UsageError(
-            f"there is no rule {options.rule!r} here; `ostler permissions` lists those there are"
-        )
+        raise UsageError(f"there is no rule {options.rule!r} here; see `ostler permissions list`")
     if len(chosen) > 1:
         numbers = ", ".join(str(one.number) for one in chosen)
-        raise UsageError(f"{options.rule} is there several times: say which of the numbers {numbers}")
+        raise UsageError(f"there are several rules {options.rule}: give one of the numbers {numbers}")
     revoke_rule(chosen[0])
     print(f"revoked {chosen[0].effect} {one_line(chosen[0].rule)} ({chosen[0].scope})")
 
 
 def _test(options: argparse.Namespace) -> None:
-    from ostler.permissions.guard import configured_rules, dry_run
-
     tool, colon, what = options.call.partition(":")
     if not colon or not tool.strip() or not what.strip():
-        raise UsageError("say the call as TOOL: WHAT, for example 'bash: git push'")
+        raise UsageError("write the call as TOOL: WHAT, for example 'bash: git push'")
     cwd = working_directory()
     settings = load_settings(cwd, {"permissions": options.permissions}).settings
     rules = configured_rules(settings.allow, settings.ask, settings.deny)
@@ -142,15 +138,14 @@ def trust_command(arguments: list[str]) -> int:
     parser = Parser(
         prog="ostler trust",
         description=f"Shows what a project's {PROJECT_FILE}, extensions, agents and skills may do only with "
-        "your consent, and gives it. It is for files as they are now: when one changes, it is asked anew.",
+        "your consent, and gives it. Consent covers the files as they are now: a changed file needs it "
+        "again.",
     )
-    parser.add_argument("folder", metavar="DIR", nargs="?", help="the project (default: here)")
+    parser.add_argument("folder", metavar="DIR", nargs="?", help="the project (default: this directory)")
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--remove", action="store_true", help="take the consent back")
-    choice.add_argument(
-        "--edits", action="store_true", help="trust its extensions also when they are changed later"
-    )
-    choice.add_argument("--list", action="store_true", help="list the folders that are trusted")
+    choice.add_argument("--remove", action="store_true", help="withdraw consent")
+    choice.add_argument("--edits", action="store_true", help="trust its extensions even after they change")
+    choice.add_argument("--list", action="store_true", help="list trusted folders")
     options = parser.parse_args(arguments)
     if options.list:
         if options.folder:
@@ -165,13 +160,13 @@ def trust_command(arguments: list[str]) -> int:
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What a file of a project needs consent for."""
+    """What a project's file needs consent for."""
 
     file: Path
     folder: Path
-    """The project's, which consent is given to and taken back from."""
+    """The project's, by which consent is withdrawn."""
     trusted: Path
-    """What the consent is kept under."""
+    """The path that consent is stored under."""
     content: bytes
     lines: tuple[str, ...]
     does: str = "sets"
@@ -199,7 +194,7 @@ def _consent(folder: Path, *, edits: bool = False) -> None:
             print(f"  {line}")
     root = project_folder(folder)
     if edits:
-        print(f"every extension in {root} may run, also when it is changed later, and those that are added")
+        print(f"every extension in {root} may run, even after it changes, and new ones, too")
     if has_terminal() and not ask_person("do you trust it?"):
         print("nothing was changed")
         return
@@ -208,7 +203,7 @@ def _consent(folder: Path, *, edits: bool = False) -> None:
     if edits:
         trust_edits(root)
     for trusted in dict.fromkeys([*(one.folder for one in wanted), *([root] if edits else ())]):
-        print(f"trusted; `ostler trust --remove {quoted_path(trusted)}` takes it back")
+        print(f"trusted; `ostler trust --remove {quoted_path(trusted)}` withdraws it")
 
 
 def _wanted_by_project_file(project: ProjectFile | None) -> Iterator[Wanted]:
@@ -245,7 +240,7 @@ def _wanted_by_skills(folder: Path) -> Iterator[Wanted]:
 
 
 def _lines(path: str, name: str, value: Any) -> Iterator[str]:
-    """A line for each value, those of tables under their full name."""
+    """A line for each value, with its full name."""
     if isinstance(value, dict) and name not in SECRET:
         for inner, one in value.items():
             yield from _lines(f"{path}.{inner}", inner, one)
@@ -264,7 +259,7 @@ def _shown(name: str, value: Any) -> str:
 
 
 def _remove(folder: Path) -> None:
-    """The folder itself, or the project it lies in: trust stays removable when the file is gone."""
+    """Withdraws consent from the folder or its project, even if its file is gone."""
     trusted = [Path(name) for name in trusted_folders()]
     for candidate in (folder, *folder.parents):
         if given := [one for one in trusted if candidate in (one, *_projects_of(one))]:
@@ -276,7 +271,7 @@ def _remove(folder: Path) -> None:
 
 
 def _projects_of(path: Path) -> tuple[Path, ...]:
-    """The folders that a consent is taken back with, besides what it was given to."""
+    """The folders by which consent for a path is withdrawn, besides the path itself."""
     if _is_text(path):
         is_skill = path.parent.parent.name == "skills"
         return (skills.project_of(path) if is_skill else project_of(path),)
@@ -293,7 +288,7 @@ def _is_extension(path: Path) -> bool:
 
 
 def _is_text(path: Path) -> bool:
-    """An agent or a skill. What else is trusted are folders and extensions."""
+    """Whether it is an agent or a skill, rather than a folder or an extension."""
     return path.suffix == ".md" and not path.is_dir()
 
 
@@ -306,7 +301,7 @@ def _note(folder: Path) -> str:
     if _is_text(folder):
         return _note_on_text(folder)
     if folder.parts[-2:] == EXTENSIONS.parts:
-        return "  (also what is changed later)"
+        return "  (even after changes)"
     if _is_extension(folder):
         return _note_on_extension(folder)
     try:
@@ -314,14 +309,14 @@ def _note(folder: Path) -> str:
     except ConfigurationError:
         return "  (changed since)"
     if project is None or project.path.parent != folder:
-        return f"  (has no {PROJECT_FILE} now)"
+        return f"  (has no {PROJECT_FILE} any more)"
     return "" if is_trusted(folder, project.content) else "  (changed since)"
 
 
 def _note_on_extension(path: Path) -> str:
     kind = kind_of(path)
     if kind is None:
-        return "  (is no extension now)"
+        return "  (is not an extension any more)"
     try:
         files = ProjectExtension(DiscoveredExtension(path.name, "project", path, kind, project=path.parent))
     except Unusable:
@@ -333,11 +328,11 @@ def _note_on_text(file: Path) -> str:
     try:
         return "" if is_trusted(file, file.read_bytes()) else "  (changed since)"
     except OSError:
-        return "  (cannot be read now)"
+        return "  (cannot be read)"
 
 
 def extensions_to_trust(cwd: Path) -> list[ProjectExtension]:
-    """What a project brings to be run in that folder, trusted or not; without what cannot be used at all."""
+    """The usable extensions of a project, trusted or not."""
     wanted = project_paths(cwd)
     found: list[ProjectExtension] = []
     for one in find_extensions(ExtensionSearch(cwd, configured=tuple(wanted), of_project=wanted)):

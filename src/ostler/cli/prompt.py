@@ -1,19 +1,18 @@
-"""`ostler -p`: one prompt, from the command line to the last fact."""
+"""`ostler -p`: runs one prompt, or one command of an extension."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ostler.app.console import print_stderr, prompt_from
-from ostler.app.extension_setup import command_in, load_extensions
+from ostler.app.extension_setup import command_in
 from ostler.app.harness import prepare_harness, settings_for
-from ostler.app.prompt_expansion import expand_typed, record_read_files
+from ostler.app.options import RunOptions
 from ostler.app.session_choice import (
     check_combination,
     enable_gc,
@@ -23,137 +22,138 @@ from ostler.app.session_choice import (
 )
 from ostler.app.settings import Settings, working_directory
 from ostler.app.stores import find_session, newest_session, open_store
-from ostler.cli.session_runner import Rest, continue_session, permit, run_queue, run_session
+from ostler.cli.session_runner import continue_session, load_cli_extensions, permit, read_schema, run_session
 from ostler.core.harness import Harness
-from ostler.core.lazy import load
+from ostler.core.lazy import lazy_module
 from ostler.core.store import Store
 from ostler.schema.errors import UsageError
 from ostler.schema.events import CommandRan, Event, RunEnded, RunWaiting
 from ostler.schema.facts import Fact
 from ostler.schema.messages import PlainBlock, as_content
 from ostler.schema.requests import Prompt, RunCommand
-from ostler.sessions.session import Session, create_session
+from ostler.sessions.session import RunOutcome, Session, create_session
 
 if TYPE_CHECKING:
+    from ostler.app import prompt_expansion
+    from ostler.app.prompt_expansion import Expansion
     from ostler.extensions.host import ExtensionHost
+else:
+    prompt_expansion = lazy_module("ostler.app.prompt_expansion")
 
 
 Content = tuple[PlainBlock, ...]
 
 
-def run_prompt(options: argparse.Namespace) -> int:
+def run_prompt(options: RunOptions) -> int:
     cwd = working_directory(options.cwd)
-    named = settings_for(options, cwd)
+    configured = settings_for(options, cwd)
     check_combination(options)
     prompt, notice = prompt_from(options.words)
     if notice:
         print_stderr(notice)
-    if not prompt and options.session is None and not options.continue_:
-        raise UsageError("there is no prompt: say it after -p, or pipe it in")
-    kept = ""
-    if not named.model and (options.continue_ or options.session is not None):
-        kept = asyncio.run(stored_model(options, named, cwd))
-    settings, harness = prepare_harness(named, cwd, kept, options)
-    if settings.model == "demo" and "demo" not in (named.model, kept):
-        options.no_session = True  # nobody asked for the demo: it must not become somebody's conversation
+    continues = options.session is not None or options.continue_
+    if not prompt and not continues:
+        raise UsageError("there is no prompt: give one after -p, or pipe it in")
+    stored = ""
+    if not configured.model and continues:
+        stored = asyncio.run(stored_model(options, configured, cwd))
+    settings, harness = prepare_harness(configured, cwd, stored, options)
+    if settings.model == "demo" and "demo" not in (configured.model, stored):
+        options.no_session = True  # the demo is a fallback here: its answers do not belong into a session
     if options.schema is not None:
-        from ostler.cli.session_runner import read_schema
-
         harness.answer_schema = read_schema(Path(options.schema))
     return asyncio.run(_run(options, settings, harness, prompt))
 
 
-async def _run(options: argparse.Namespace, settings: Settings, harness: Harness, typed: str) -> int:
-    host = await load_extensions(
-        options, settings, harness, lambda: load("ostler.cli.front_end:CliFrontEnd")(harness)
-    )
-    command = None if options.no_expand else command_in(host, typed, harness)
-    is_plain = options.no_expand or command is not None
-    others = host.commands() if host else ()
-    expansion = None if is_plain else expand_typed(options.words, typed, harness, others)
-    prompt = expansion.blocks if expansion else as_content(typed)
+async def _run(options: RunOptions, settings: Settings, harness: Harness, text: str) -> int:
+    host = await load_cli_extensions(options, settings, harness)
+    command = None if options.no_expand else command_in(host, text, harness)
+    expansion = None if command else _expansion(options, host, harness, text)
+    prompt = expansion.blocks if expansion else as_content(text)
     store = open_store(settings, in_memory=options.no_session)
-    session = await _session(options, store, harness, prompt)
+    session = await _open(options, store, harness, prompt)
     if expansion is not None:
-        record_read_files(session.memory, expansion)
+        prompt_expansion.record_read_files(session.memory, expansion)
     enable_gc()
     store_model(options, session)
     if prompt and _waiting(session) is None:
         await session.close_interrupted_run()
-
-    async def work(session: Session) -> AsyncIterator[Rest]:
-        """Runs the prompt, or goes on without one. A run that waits for permission is driven on first, if
-        everything is permitted now."""
-        quiet = await permit(session) if settings.permissions == "full" else None
-        if isinstance(quiet, RunEnded) and quiet.status == "cancelled":
-            yield quiet
-        elif prompt and (waiting := _waiting(session)):
-            await _put_in_inbox(session, prompt)
-            yield waiting
-        elif prompt:
-            ended = await session.prompt(prompt)
-            yield ended
-            async for quiet in run_sent(session, host, ended):
-                yield quiet
-        elif quiet is not None:
-            yield quiet
-        else:
-            async for quiet in continue_session(session):
-                yield quiet
-
     if host is not None and command is not None:
-        return await run_command(session, host, command, as_lines=options.json)
-    return await run_session(session, work, as_lines=options.json)
+        return await _run_command(session, host, command, as_json=options.json)
+    is_permitted = False
+
+    async def start(session: Session) -> RunOutcome:
+        """Runs the prompt, or continues the session without one. With `--yes`, a run that waits for a
+        permission gets it first."""
+        nonlocal is_permitted
+        outcome = await permit(session) if settings.permissions == "full" else None
+        is_permitted = outcome is not None
+        if isinstance(outcome, RunEnded) and outcome.status == "cancelled":
+            return outcome
+        if not prompt:
+            return outcome or await continue_session(session)
+        if waiting := _waiting(session):
+            await _queue(session, prompt)
+            return waiting
+        return await session.prompt(prompt)
+
+    def runs_queue() -> bool:
+        """After a prompt only what extensions have sent meanwhile, else everything in the inbox."""
+        return bool(host and host.own_requests) if prompt else not is_permitted
+
+    return await run_session(session, start, as_json=options.json, runs_queue=runs_queue)
+
+
+def _expansion(
+    options: RunOptions, host: ExtensionHost | None, harness: Harness, text: str
+) -> Expansion | None:
+    typed = " ".join(options.words).strip()
+    if options.no_expand or not ("@" in typed or typed.startswith("/")):
+        return None
+    commands = host.commands() if host else ()
+    return prompt_expansion.expand_at_console(options.words, harness, commands, piped=text[len(typed) :])
 
 
 def _waiting(session: Session) -> RunWaiting | None:
     return session.state.run.waiting if session.state.run else None
 
 
-async def _put_in_inbox(session: Session, prompt: Content) -> None:
+async def _queue(session: Session, prompt: Content) -> None:
     request = Prompt(id=session.journal.world.new_id("req"), by="cli", content=prompt)
     await session.journal.store.submit(session.id, request)
-    print_stderr(f"the prompt waits in session {session.id}: it is run when the run before it has ended")
+    print_stderr(f"the prompt is queued in session {session.id} and runs after the run that waits")
 
 
-async def _session(options: argparse.Namespace, store: Store, harness: Harness, prompt: Content) -> Session:
+async def _open(options: RunOptions, store: Store, harness: Harness, prompt: Content) -> Session:
     if options.session is not None:
         return await open_for_run(store, await find_session(store, options.session), harness)
     if options.continue_:
         if newest := await newest_session(store, harness.cwd):
             return await open_for_run(store, newest, harness)
         if not prompt:
-            raise UsageError(f"there is no session of {harness.cwd} to go on with: say what to do after -p")
-        print_stderr(f"there is no session of {harness.cwd} yet: a new one begins")
+            raise UsageError(f"{harness.cwd} has no session to continue: give a prompt after -p")
+        print_stderr(f"{harness.cwd} has no session yet: starting a new one")
     return await create_session(store, harness)
 
 
-async def run_command(session: Session, host: ExtensionHost, command: RunCommand, *, as_lines: bool) -> int:
-    """Runs it, and then the prompts that it sent. Returns the exit code."""
+async def _run_command(session: Session, host: ExtensionHost, command: RunCommand, *, as_json: bool) -> int:
+    """Runs the command, then the prompts that it sent. Returns the exit code."""
     failed: list[bool] = []
 
     def see(batch: Sequence[Fact | Event]) -> None:
-        for one in batch:
-            if isinstance(one, Fact) and isinstance(one.event, CommandRan):
-                failed.append(one.event.failed)
+        failed.extend(
+            item.event.failed
+            for item in batch
+            if isinstance(item, Fact) and isinstance(item.event, CommandRan)
+        )
 
-    async def work(session: Session) -> AsyncIterator[Rest]:
+    async def start(session: Session) -> RunOutcome:
         request = msgspec.structs.replace(command, id=session.journal.world.new_id("req"))
         host.own_requests.add(request.id)
         await session.journal.store.submit(session.id, request)
         await session.read_inbox()
-        if session.state.run is None:
-            async for quiet in run_queue(session):
-                yield quiet
+        return await session.advance() if session.state.run is None else None
 
     session.subscribe(see)
-    code = await run_session(session, work, as_lines=as_lines)
+    code = await run_session(session, start, as_json=as_json)
     return code or int(any(failed))
-
-
-async def run_sent(session: Session, host: ExtensionHost | None, ended: Rest) -> AsyncIterator[Rest]:
-    """Runs the prompts that extensions have sent meanwhile."""
-    if host is None or not host.own_requests:
-        return
-    async for quiet in run_queue(session, ended):
-        yield quiet

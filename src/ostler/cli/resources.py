@@ -1,6 +1,4 @@
-"""`ostler agents`: the named agents that work here can be given to, and those of other vendors."""
-# MERGED: `ostler skills`: the skills that can be used here.
-# MERGED: `ostler prompts`: the prompt templates that `/name` stands for here.
+"""`ostler agents`, `ostler skills` and `ostler prompts`: lists what is available in this directory."""
 
 from __future__ import annotations
 
@@ -31,6 +29,7 @@ from ostler.context.slash_commands import (
     own_prompts,
     prompts_here,
 )
+from ostler.drivers.agent_spec import agent_commands
 from ostler.schema.errors import NotFound
 from ostler.schema.text import one_line, printable
 from ostler.sessions.agents import find_agents
@@ -39,7 +38,7 @@ OF_OTHER_VENDORS = ("OTHER VENDORS", "TYPE", "TRANSPORT", "COMMAND", "DESCRIPTIO
 
 
 class OtherVendorsAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """One that the tool `agent` can start by its name."""
+    """An agent of another vendor that the tool `agent` can start."""
 
     name: str
     description: str
@@ -52,11 +51,13 @@ class OtherVendorsAgent(msgspec.Struct, frozen=True, kw_only=True):
 def agents_command(arguments: list[str]) -> int:
     parser = Parser(
         prog="ostler agents",
-        description="Named agents, from Markdown files of this project and your own; then those of other "
-        "vendors that are configured. What is wrong with a file is said on standard error.",
+        description="Lists subagents, from Markdown files of this project and your own, and the configured "
+        "agents of other vendors. Problems with a file go to standard error.",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--installed", action="store_true", help="also other vendors' that are on PATH")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    parser.add_argument(
+        "--installed", action="store_true", help="also agents of other vendors that are on PATH"
+    )
     options = parser.parse_args(arguments)
     cwd = working_directory()
     agents = find_agents(cwd)
@@ -80,9 +81,7 @@ def _of_other_vendors(cwd: Path, *, with_installed: bool) -> list[OtherVendorsAg
     configured = load_settings(cwd, {}).settings.terminal_agents
     if not configured and not with_installed:
         return []
-    from ostler.drivers.agent_spec import agent_commands
-
-    found = agent_commands(configured, with_installed=with_installed)
+    agents = agent_commands(configured, with_installed=with_installed)
     return [
         OtherVendorsAgent(
             name=name,
@@ -91,7 +90,7 @@ def _of_other_vendors(cwd: Path, *, with_installed: bool) -> list[OtherVendorsAg
             transport=one.transport,
             command=one.command,
         )
-        for name, one in sorted(found.items())
+        for name, one in sorted(agents.items())
     ]
 
 
@@ -103,10 +102,10 @@ def _row_of_other(agent: OtherVendorsAgent) -> tuple[str, ...]:
 def skills_command(arguments: list[str]) -> int:
     parser = Parser(
         prog="ostler skills",
-        description="Skills of this project and your own. A project's are used once you trust them. "
-        "What is wrong with a file is said on standard error.",
+        description="Lists skills of this project and your own. A project's skills are used once you trust "
+        "them. Problems with a file go to standard error.",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     options = parser.parse_args(arguments)
     cwd = working_directory()
     skills = skills_in(cwd)
@@ -124,7 +123,7 @@ def skills_command(arguments: list[str]) -> int:
 PROMPT_HEADINGS = ("USAGE", "FROM", "DESCRIPTION")
 
 
-class _Listed(msgspec.Struct, frozen=True):
+class _PromptRow(msgspec.Struct, frozen=True):
     name: str
     description: str
     usage: str
@@ -136,14 +135,14 @@ class _Listed(msgspec.Struct, frozen=True):
 def prompts_command(arguments: list[str]) -> int:
     parser = Parser(
         prog="ostler prompts",
-        description="Prompt templates, from Markdown files of this project and your own: "
-        "`ostler -p /NAME WORD…` says one. What is wrong with a file is said on standard error.",
+        description="Lists prompt templates, from Markdown files of this project and your own. "
+        "`ostler -p /NAME WORD…` runs one. Problems with a file go to standard error.",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    show = commands.add_parser("show", help="the text of a template", prog="ostler prompts show")
+    show = commands.add_parser("show", help="print the text of a template", prog="ostler prompts show")
     show.add_argument("name", metavar="NAME")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    show.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="as a JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    show.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object")
     options = parser.parse_args(arguments)
     cwd = working_directory()
     files = prompts_here(cwd)
@@ -155,9 +154,7 @@ def prompts_command(arguments: list[str]) -> int:
         print_stderr(problem)
     if not files.found and not files.problems:
         own = own_prompts()
-        print_stderr(
-            f"there are no templates; they are files like {PROMPT_FOLDERS[0]}/NAME.md here, or {own}/NAME.md"
-        )
+        print_stderr(f"there are no templates; create {PROMPT_FOLDERS[0]}/NAME.md here, or {own}/NAME.md")
     return 0
 
 
@@ -166,7 +163,7 @@ def _named(files: PromptFiles, name: str) -> PromptFile:
         raise NotFound(files.unusable[name])
     if name not in files.found:
         names = ", ".join(sorted(files.found)) or "none"
-        raise NotFound(f"there is no template {name!r}; there is: {names}")
+        raise NotFound(f"there is no template {name!r}; the templates are: {names}")
     return files.found[name]
 
 
@@ -187,8 +184,8 @@ def _list(files: Sequence[PromptFile], cwd: Path, *, as_json: bool) -> None:
         print(line)
 
 
-def _listed(file: PromptFile) -> _Listed:
-    return _Listed(file.name, file.description, file.usage, file.scope, file.source, file.body)
+def _listed(file: PromptFile) -> _PromptRow:
+    return _PromptRow(file.name, file.description, file.usage, file.scope, file.source, file.body)
 
 
 def _prompt_row(file: PromptFile, cwd: Path) -> tuple[str, ...]:

@@ -1,5 +1,4 @@
-"""`ostler sessions tree|navigate|collapse|compact|uncompact|label|rename`: a session's path, and names."""
-# MERGED: `ostler sessions check|repair|prune|delete`: keeping the store sound and small.
+"""Subcommands of `ostler sessions` that change a session's tree, or check, repair and prune the store."""
 
 from __future__ import annotations
 
@@ -11,14 +10,19 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ostler.app.console import print_json, print_stderr
-from ostler.app.settings import working_directory
-from ostler.app.stores import find_session
-from ostler.app.submit import new_request_id, submit_and_wait
+from ostler.app.default_model import resolve_model
+from ostler.app.extension_setup import load_extensions
+from ostler.app.harness import build_harness
+from ostler.app.options import RunOptions
+from ostler.app.session_choice import new_request_id, submit_and_wait
+from ostler.app.settings import load_settings, working_directory
+from ostler.app.stores import delete_unused, find_session, unused_sessions
 from ostler.core.harness import Harness
 from ostler.core.journal import World
-from ostler.core.lazy import load
+from ostler.core.lazy import lazy_module, load
 from ostler.core.state import SessionState
 from ostler.core.store import SessionSummary, Store
 from ostler.schema.errors import UsageError
@@ -30,11 +34,18 @@ from ostler.sessions.session import delete_session
 from ostler.store.paths import store_file
 from ostler.store.sqlite_maintenance import Unnamed, collect_output, shrink, unnamed_output
 
+if TYPE_CHECKING:
+    from ostler.history import context_trace
+    from ostler.history import tree as session_tree
+    from ostler.store import sqlite_maintenance
+else:
+    context_trace = lazy_module("ostler.history.context_trace")
+    session_tree = lazy_module("ostler.history.tree")
+    sqlite_maintenance = lazy_module("ostler.store.sqlite_maintenance")
+
 
 async def tree(options: argparse.Namespace, store: Store) -> None:
-    from ostler.history.tree import SessionTree
-
-    entries = SessionTree(await store.read(await find_session(store, options.id)))
+    entries = session_tree.SessionTree(await store.read(await find_session(store, options.id)))
     nodes = entries.nodes
     if options.json:
         for node in nodes:
@@ -44,7 +55,7 @@ async def tree(options: argparse.Namespace, store: Store) -> None:
         print(cut(line, shutil.get_terminal_size().columns) if sys.stdout.isatty() else line)
     if not any(node.leaf for node in nodes):
         print_stderr(
-            "the next entry goes before the first one" if nodes else "the session has no entries yet"
+            "the current entry is before the first one" if nodes else "the session has no entries yet"
         )
 
 
@@ -81,9 +92,7 @@ async def compact(options: argparse.Namespace, store: Store) -> None:
 async def uncompact(options: argparse.Namespace, store: Store) -> None:
     number = options.compaction
     if number is None:
-        from ostler.history.context_trace import compactions
-
-        in_force = [*compactions(await store.read(await find_session(store, options.id)))]
+        in_force = [*context_trace.compactions(await store.read(await find_session(store, options.id)))]
         if not in_force:
             raise UsageError("nothing in this session is compacted")
         number = in_force[-1].seq
@@ -91,27 +100,21 @@ async def uncompact(options: argparse.Namespace, store: Store) -> None:
 
 
 async def _harness(options: argparse.Namespace, state: SessionState) -> Harness:
-    """What the session's own process would have: its directory, its model, and the extensions there."""
-    from ostler.app.extension_setup import load_extensions
-    from ostler.app.harness import build_harness
-    from ostler.app.settings import load_settings
-
+    """The harness that the session's own process would have: directory, model, extensions."""
     cwd = _directory_of(state)
     loaded = load_settings(cwd, {"model": options.model or state.settings.model or None})
     for notice in loaded.notices:
         print_stderr(notice)
-    harness = build_harness(loaded.settings, cwd)
+    settings = resolve_model(loaded.settings)
+    harness = build_harness(settings, cwd)
     await load_extensions(
-        _NO_OPTIONS, loaded.settings, harness, lambda: load("ostler.cli.front_end:CliFrontEnd")(harness)
+        RunOptions(), settings, harness, lambda: load("ostler.cli.front_end:CliFrontEnd")(harness)
     )
     return harness
 
 
 def _directory_of(state: SessionState) -> Path:
     return Path(state.cwd) if Path(state.cwd).is_dir() else working_directory()
-
-
-_NO_OPTIONS = argparse.Namespace(extension=(), no_extensions=False, trust=False)
 
 
 async def _ask(
@@ -124,7 +127,7 @@ async def _ask(
     session = await find_session(store, options.id)
     make = partial(_harness, options, await load_state(store, session)) if needs_model else None
     if not await submit_and_wait(store, session, request, make):
-        print_stderr(f"session {session} is held by another process, which takes this up when it gets to it")
+        print_stderr(f"session {session} is held by another process, which will take this up")
 
 
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -133,11 +136,8 @@ _AGE = re.compile(r"([1-9]\d{0,4})([dw])")
 
 
 async def check(options: argparse.Namespace, store: Store) -> int:
-    from ostler.store.sqlite_maintenance import MENDABLE
-    from ostler.store.sqlite_maintenance import check as problems_of
-
     ids = [await find_session(store, one) for one in options.ids]
-    problems = await asyncio.to_thread(problems_of, store_file(), ids or None)
+    problems = await asyncio.to_thread(sqlite_maintenance.check, store_file(), ids or None)
     for problem in problems:
         if options.json:
             print_json(problem)
@@ -145,10 +145,11 @@ async def check(options: argparse.Namespace, store: Store) -> int:
             print(one_line(str(problem)))
     if not problems:
         number = len(ids) or len(await store.sessions())
-        print_stderr(f"{plural(number, 'session')} checked, nothing is wrong")
-    elif any(problem.number in MENDABLE for problem in problems):
+        print_stderr(f"{plural(number, 'session')} checked, no problems")
+    elif any(problem.number in sqlite_maintenance.MENDABLE for problem in problems):
         print_stderr(
-            f"{plural(len(problems), 'problem')}; `ostler sessions repair` mends what follows from the facts"
+            f"{plural(len(problems), 'problem')}; `ostler sessions repair` rebuilds what derives from the "
+            f"facts"
         )
     else:
         print_stderr(f"{plural(len(problems), 'problem')}")
@@ -156,34 +157,30 @@ async def check(options: argparse.Namespace, store: Store) -> int:
 
 
 async def repair(options: argparse.Namespace, store: Store) -> int:
-    from ostler.store.sqlite_maintenance import repair as repaired
-
-    outcome = await asyncio.to_thread(repaired, store_file(), World())
+    outcome = await asyncio.to_thread(sqlite_maintenance.repair, store_file(), World())
     for problem in outcome.mended:
-        print(f"mended: {one_line(str(problem))}")
+        print(f"repaired: {one_line(str(problem))}")
     for problem in outcome.left:
-        print(f"left as it is: {one_line(str(problem))}")
+        print(f"not repaired: {one_line(str(problem))}")
     if outcome.copy:
-        print_stderr(f"the store as it was before is kept in {outcome.copy}; delete it when all is well")
+        print_stderr(f"the store before the repair is in {outcome.copy}; delete it when all is well")
     elif not outcome.left:
-        print_stderr("nothing is wrong")
+        print_stderr("there are no problems")
     return 1 if outcome.left else 0
 
 
 async def prune(options: argparse.Namespace, store: Store) -> None:
-    from ostler.app.stores import delete_unused, unused_sessions
-
     world, path = World(), store_file()
     families = []
     if options.older_than is not None or options.keep is not None:
         since = None if options.older_than is None else world.now_ms() - options.older_than
-        found = unused_sessions(
+        candidates = unused_sessions(
             await store.sessions(),
             unused_since_ms=since,
             keep=options.keep or 0,
             with_waiting=options.waiting,
         )
-        families = [family for family in found if not await _is_held(store, family)]
+        families = [family for family in candidates if not await _is_held(store, family)]
     if options.dry_run:
         for family in families:
             _print_family("would delete", family)
@@ -201,7 +198,7 @@ async def prune(options: argparse.Namespace, store: Store) -> None:
     collected = await asyncio.to_thread(collect_output, path, world)
     freed = await asyncio.to_thread(shrink, path, world)
     if freed is None:
-        print_stderr(f"{_output(collected)} collected; the file keeps its size while others work with it")
+        print_stderr(f"{_output(collected)} collected; the file cannot shrink while other processes use it")
     else:
         print_stderr(f"{_output(collected)} collected; the file is {_size(freed)} smaller")
 
@@ -211,7 +208,7 @@ def age(text: str) -> int:
     match = _AGE.fullmatch(text)
     if match is None:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no age: say 30d for thirty days, or 8w for eight weeks"
+            f"{text!r} is not an age: use 30d for thirty days, or 8w for eight weeks"
         )
     return int(match[1]) * _DAY_MS * (7 if match[2] == "w" else 1)
 
@@ -225,8 +222,8 @@ def _print_family(verb: str, family: Sequence[SessionSummary]) -> None:
         print(f"{verb} {one.id}  {one_line(one.title or one.preview)}".rstrip())
 
 
-def _output(found: Sequence[Unnamed]) -> str:
-    return f"{plural(len(found), 'output')} that nothing names ({_size(sum(one.size for one in found))})"
+def _output(unused: Sequence[Unnamed]) -> str:
+    return f"{plural(len(unused), 'unused output')} ({_size(sum(one.size for one in unused))})"
 
 
 def _size(number: int) -> str:
@@ -247,8 +244,8 @@ async def delete(options: argparse.Namespace, store: Store) -> None:
 
 def _is_agreed(sessions: list[SessionSummary]) -> bool:
     if not sys.stdin.isatty():
-        raise UsageError("deleting cannot be undone: say --yes when there is nobody to ask")
+        raise UsageError("deleting cannot be undone: pass --yes to delete without a prompt")
     for one in sessions:
         print(f"{one.id}  {one_line(one.title or one.preview)}", file=sys.stderr)
-    print("delete for good? [y/N] ", end="", file=sys.stderr, flush=True)
+    print("delete permanently? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

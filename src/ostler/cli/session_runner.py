@@ -1,266 +1,267 @@
-"""Driving a session here: what happens is printed, signals end it, and its end is the exit code."""
-# MERGED: What a run's end means to a shell.
-# MERGED: Driving on a run that somebody else began, here and as it was begun.
-# MERGED: Prompts that a run left behind which did not complete: whoever queued them is told.
-# MERGED: `--schema`: the JSON Schema that an answer shall fit, and whether it does.
+"""Runs a session in this process: prints what happens, stops on signals, and returns the exit code."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ostler.app.console import print_stderr
 from ostler.app.extension_setup import load_extensions
 from ostler.app.harness import LIMITS, prepare_harness, settings_for
+from ostler.app.options import RunOptions
 from ostler.app.session_choice import enable_gc, open_for_run, require_free, store_model
 from ostler.app.settings import Settings, working_directory
 from ostler.app.stores import open_store
-from ostler.core.lazy import load
+from ostler.core.harness import Harness
+from ostler.core.lazy import lazy_module
 from ostler.core.run_state import RunState
 from ostler.core.state import SessionState
 from ostler.core.store import Store
 from ostler.permissions.rules import PROFILES
 from ostler.schema.errors import UsageError
 from ostler.schema.events import RunEnded, RunWaiting
-from ostler.schema.facts import Fact
 from ostler.schema.requests import Continue, Prompt
 from ostler.schema.text import plural
-from ostler.sessions.run_tree import OpenQuestion, open_questions
-from ostler.sessions.session import Session
+from ostler.sessions.session import RunOutcome, Session
+
+if TYPE_CHECKING:
+    from ostler.cli import front_end, json_output, output
+    from ostler.core import json_schema
+    from ostler.extensions.host import ExtensionHost
+    from ostler.sessions import run_tree, submit
+    from ostler.sessions.run_tree import OpenQuestion
+else:
+    front_end = lazy_module("ostler.cli.front_end")
+    json_output = lazy_module("ostler.cli.json_output")
+    json_schema = lazy_module("ostler.core.json_schema")
+    output = lazy_module("ostler.cli.output")
+    run_tree = lazy_module("ostler.sessions.run_tree")
+    submit = lazy_module("ostler.sessions.submit")
 
 TERMINATED = "terminated"
-"""The reason of a run that was cancelled by SIGTERM."""
+"""The reason of a run that SIGTERM cancelled."""
+
+NOTHING_TO_CONTINUE = "there is nothing to continue: give a prompt after -p"
+
+Start = Callable[[Session], Awaitable[RunOutcome]]
+"""Starts or continues a run and drives it until it ends or waits; None if there is nothing to run."""
 
 
-def exit_code(quiet: RunEnded | RunWaiting) -> int:
-    """130 and 143 before 1, 5, 6 and 4: the first that is true. (2 and 3 never get as far as a run.)"""
-    if isinstance(quiet, RunWaiting):
+async def run_session(
+    session: Session, start: Start, *, as_json: bool, runs_queue: Callable[[], bool] = lambda: True
+) -> int:
+    """Runs what `start` starts, then the queued prompts as long as each completes and `runs_queue()`. Prints
+    what happens, closes the session and returns the exit code."""
+    report = _JsonReport(session) if as_json else _Report(session)
+    await report.begin()
+    try:
+        outcome = await start(session)
+        await report.add(outcome)
+        while _is_completed(outcome) and runs_queue() and (following := await session.advance()):
+            outcome = following
+            await report.add(outcome)
+    except Exception:
+        await report.abort()
+        raise
+    return await report.close(outcome)
+
+
+class _Report:
+    """Prints a run as text: the answer to standard output, the rest to standard error."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def begin(self) -> None:
+        self._output = output.ConsoleOutput()
+        self._session.subscribe(self._output.see)
+        _on_signals(self._session.cancel)
+
+    async def add(self, outcome: RunOutcome) -> None:
+        """Prints how a run ended, and lets extensions finish what they do between runs."""
+        if outcome is not None:
+            self._print(outcome, await self._questions(outcome))
+        await self._session.drain()
+
+    def _print(self, outcome: RunEnded | RunWaiting, questions: list[OpenQuestion]) -> None:
+        self._output.finish(outcome, self._session.id, questions)
+
+    async def abort(self) -> None:
+        pass
+
+    async def close(self, outcome: RunOutcome) -> int:
+        await print_held(self._session.journal.store, self._session.state)
+        await self._session.close()
+        # The store stays open: closing it would delete a file that the next start has to create again.
+        await self._session.journal.store.checkpoint()
+        return _exit_code(outcome, self._session)
+
+    async def _questions(self, outcome: RunOutcome) -> list[OpenQuestion]:
+        if not isinstance(outcome, RunWaiting):
+            return []
+        return await run_tree.open_questions(self._session.journal.store, self._session.state)
+
+
+class _JsonReport(_Report):
+    """Prints every fact and delta as a line of JSON, and notices to standard error."""
+
+    async def begin(self) -> None:
+        self._lines = json_output.JsonOutput(self._session)
+        self._notices = output.ConsoleOutput("notices")
+        if (run := self._session.state.run) is not None:
+            # The reader gets an open run from its beginning.
+            facts = await self._session.journal.store.read(self._session.id)
+            self._lines.see([fact for fact in facts if fact.run == run.id])
+        self._session.subscribe(self._lines.see)
+        self._session.subscribe(self._notices.see)
+        _on_signals(self._cancel)
+
+    def _cancel(self, reason: str) -> None:
+        self._lines.hurry()
+        self._session.cancel(reason)
+
+    def _print(self, outcome: RunEnded | RunWaiting, questions: list[OpenQuestion]) -> None:
+        pass  # only the last one, once all lines are written
+
+    async def abort(self) -> None:
+        await self._lines.finish()  # the reader is promised whole lines of everything before the error
+
+    async def close(self, outcome: RunOutcome) -> int:
+        questions = await self._questions(outcome)
+        await self._session.close()
+        code = _exit_code(outcome, self._session)
+        is_complete = await self._lines.finish()
+        if outcome is not None:
+            self._notices.say_end(outcome, self._session.id, questions)
+        await print_held(self._session.journal.store, self._session.state)
+        await self._session.journal.store.checkpoint()
+        if is_complete:
+            return code
+        print_stderr("the reader of the output stopped reading; the remaining lines are lost")
+        return code or exit_code(RunEnded("cancelled", TERMINATED))
+
+
+def _is_completed(outcome: RunOutcome) -> bool:
+    return isinstance(outcome, RunEnded) and outcome.status == "completed"
+
+
+def exit_code(outcome: RunEnded | RunWaiting) -> int:
+    """The first that applies of 130 and 143, 1, 5, 6, 4. (2 and 3 are errors before a run.)"""
+    if isinstance(outcome, RunWaiting):
         return 6
-    if quiet.status == "cancelled":
-        return 143 if quiet.reason == TERMINATED else 130
-    if quiet.status in ("failed", "interrupted"):
+    if outcome.status == "cancelled":
+        return 143 if outcome.reason == TERMINATED else 130
+    if outcome.status in ("failed", "interrupted"):
         return 1
-    if quiet.status == "limit":
+    if outcome.status == "limit":
         return 5
-    if quiet.status == "refused" or quiet.own.refused_calls or quiet.children.refused_calls:
+    if outcome.status == "refused" or outcome.own.refused_calls or outcome.children.refused_calls:
         return 4
     return 0
 
 
-NOTHING_TO_GO_ON_WITH = "there is nothing to go on with: say what to do after -p"
-
-
-Rest = RunEnded | RunWaiting
-
-Work = Callable[[Session], AsyncIterator[Rest]]
-"""Drives one run after the other, and says where each came to rest."""
-
-
-async def run_session(session: Session, work: Work, *, as_lines: bool) -> int:
-    """Does the work, prints what comes of it, and gives the session back. Returns the exit code."""
-    if as_lines:
-        return await _drive_to_lines(session, work)
-    from ostler.cli.output import ConsoleOutput
-
-    output = ConsoleOutput()
-    session.subscribe(output.see)
-    _on_signals(session.cancel)
-    quiet: Rest | None = None
-    async for quiet in work(session):
-        output.finish(quiet, session.id, await _questions(session, quiet))
-        await session.drain()
-    await session.drain()
-    await _say_held(session)
-    await session.close()
-    await _tidy(session)
-    return _code(quiet, session)
-
-
-async def _drive_to_lines(session: Session, work: Work) -> int:
-    from ostler.cli.json_output import JsonOutput
-    from ostler.cli.output import ConsoleOutput
-
-    def end(reason: str) -> None:
-        output.hurry()
-        session.cancel(reason)
-
-    output = JsonOutput(session)
-    notices = ConsoleOutput("notices")
-    if session.state.run is not None:
-        output.see(await _facts_of_run(session, session.state.run.id))
-    session.subscribe(output.see)
-    session.subscribe(notices.see)
-    _on_signals(end)
-    try:
-        quiet = await _last(session, work)
-    except Exception:
-        await output.finish()  # what happened before is promised to the reader, whole lines of it
-        raise
-    questions = await _questions(session, quiet)
-    await session.close()
-    code = _code(quiet, session)
-    read_to_its_end = await output.finish()
-    if quiet is not None:
-        notices.say_end(quiet, session.id, questions)
-    await _say_held(session)
-    await _tidy(session)
-    if read_to_its_end:
-        return code
-    print_stderr("the output was not read to its end, and is not waited for any longer")
-    return code or exit_code(RunEnded("cancelled", TERMINATED))
-
-
-async def _last(session: Session, work: Work) -> Rest | None:
-    last = None
-    async for quiet in work(session):
-        last = quiet
-        await session.drain()
-    await session.drain()
-    return last
-
-
-async def _questions(session: Session, quiet: Rest | None) -> list[OpenQuestion]:
-    if not isinstance(quiet, RunWaiting):
-        return []
-    return await open_questions(session.journal.store, session.state)
-
-
-async def _say_held(session: Session) -> None:
-    if session.state.held:
-        await print_held(session.journal.store, session.state)
-
-
-def _code(quiet: Rest | None, session: Session) -> int:
-    if quiet is None:
+def _exit_code(outcome: RunOutcome, session: Session) -> int:
+    if outcome is None:
         return 0
-    is_complete = isinstance(quiet, RunEnded) and quiet.status == "completed"
-    if is_complete and session.harness.answer_schema and (problem := schema_problem(session)):
+    if _is_completed(outcome) and (problem := schema_problem(session)):
         print_stderr(problem)
         return 1
-    return exit_code(quiet)
+    return exit_code(outcome)
 
 
-async def _tidy(session: Session) -> None:
-    """Nothing more is read. The store is not closed: that would cost the next start a file of its own."""
-    await session.journal.store.checkpoint()
-
-
-async def _facts_of_run(session: Session, run: str) -> list[Fact]:
-    """What an open run has so far: whoever reads the lines gets all of it, from its beginning."""
-    return [fact for fact in await session.journal.store.read(session.id) if fact.run == run]
-
-
-def _on_signals(end: Callable[[str], None]) -> None:
+def _on_signals(cancel: Callable[[str], None]) -> None:
     loop = asyncio.get_running_loop()
     for number, reason in (
         (signal.SIGINT, "cancelled"),
         (signal.SIGTERM, TERMINATED),
         (signal.SIGHUP, TERMINATED),
     ):
-        loop.add_signal_handler(number, end, reason)
+        loop.add_signal_handler(number, cancel, reason)
 
 
-# --- what a session is driven to do -----------------------------------------------------------------
-
-
-async def continue_session(session: Session) -> AsyncIterator[Rest]:
-    """Without a prompt: an open run goes on from its last fact, one that failed from its messages.
-
-    Prompts that wait in the inbox come after it.
-    """
-    first = await _first(session)
-    yield first
-    async for quiet in run_queue(session, first):
-        yield quiet
-
-
-async def _first(session: Session) -> Rest:
+async def continue_session(session: Session) -> RunOutcome:
+    """Continues an open run from its last fact, or one that failed from its messages; else runs the next
+    prompt in the inbox."""
     state = session.state
     if state.run is None and state.last_status not in (None, "completed"):
         return await session.continue_()
     is_paused = state.run is not None and state.run.waiting and state.run.waiting.reason == "paused"
-    quiet = await (session.resume() if is_paused else session.advance())
-    if quiet is None:
-        raise UsageError(NOTHING_TO_GO_ON_WITH)
-    return quiet
+    outcome = await (session.resume() if is_paused else session.advance())
+    if outcome is None:
+        raise UsageError(NOTHING_TO_CONTINUE)
+    return outcome
 
 
-async def run_queue(session: Session, quiet: Rest | None = None) -> AsyncIterator[Rest]:
-    """Runs the prompts that wait in the inbox, as long as each completes."""
-    while quiet is None or (isinstance(quiet, RunEnded) and quiet.status == "completed"):
-        quiet = await session.advance()
-        if quiet is None:
-            return
-        yield quiet
-
-
-async def permit(session: Session) -> Rest | None:
-    """Says yes to everything that the run and its children want to be permitted, and drives the run on."""
-    from ostler.sessions.submit import answer_question
-
+async def permit(session: Session) -> RunOutcome:
+    """Allows everything that the run and its children ask permission for, and drives the run on."""
     store = session.journal.store
-    quiet = None
+    outcome = None
     answered: set[str] = set()
-    while asked := [
-        one
-        for one in await open_questions(store, session.state)
-        if one.asked.question.kind == "permission" and one.asked.id not in answered
+    while questions := [
+        question
+        for question in await run_tree.open_questions(store, session.state)
+        if question.asked.question.kind == "permission" and question.asked.id not in answered
     ]:
-        answered.add(asked[0].asked.id)
-        quiet = await answer_question(session, asked[0], "yes", by="cli")
-    return quiet
+        answered.add(questions[0].asked.id)
+        outcome = await submit.answer_question(session, questions[0], "yes", by="cli")
+    return outcome
 
 
-async def resume_as_begun(options: argparse.Namespace, store: Store, state: SessionState, work: Work) -> int:
-    """Opens the session with what its run needs, in its own directory, and does the work."""
+async def load_cli_extensions(
+    options: RunOptions, settings: Settings, harness: Harness
+) -> ExtensionHost | None:
+    return await load_extensions(options, settings, harness, lambda: front_end.CliFrontEnd(harness))
+
+
+async def resume_session(
+    options: RunOptions, store: Store, state: SessionState, start: Start = continue_session
+) -> int:
+    """Opens the session in its own directory, with the limits of its open run, and runs `start`."""
     await require_free(store, state.id)
-    cwd = _place(options, state)
+    cwd = _directory(options, state)
     settings = settings_for(options, cwd)
     if state.run is not None:
-        settings = _as_begun(settings, state.run, options)
+        settings = _settings_of_run(settings, state.run, options)
     settings, harness = prepare_harness(settings, cwd, state.settings.model, options)
     if settings.durability != "process":
         store = open_store(settings)
-    await load_extensions(
-        options, settings, harness, lambda: load("ostler.cli.front_end:CliFrontEnd")(harness)
-    )
+    await load_cli_extensions(options, settings, harness)
     session = await open_for_run(store, state.id, harness)
     enable_gc()
     store_model(options, session)
-    return await run_session(session, work, as_lines=options.json)
+    return await run_session(session, start, as_json=options.json)
 
 
-def _place(options: argparse.Namespace, state: SessionState) -> Path:
+def _directory(options: RunOptions, state: SessionState) -> Path:
     if options.cwd is not None:
         return working_directory(options.cwd)
-    place = Path(state.cwd)
-    if not place.is_dir():
-        raise UsageError(f"session {state.id} worked in {place}, which is gone: say where with --cwd")
-    if not place.samefile("."):
-        print_stderr(f"working in {place}, where the session is")
+    folder = Path(state.cwd)
+    if not folder.is_dir():
+        raise UsageError(f"session {state.id} worked in {folder}, which is gone: name a directory with --cwd")
+    if not folder.samefile("."):
+        print_stderr(f"working in {folder}, the directory of the session")
     return working_directory(state.cwd)
 
 
-def _as_begun(settings: Settings, run: RunState, options: argparse.Namespace) -> Settings:
-    """The settings, with the limits of the run, and so that a person is asked and not refused.
+def _settings_of_run(settings: Settings, run: RunState, options: RunOptions) -> Settings:
+    """The settings with the limits of the run; it asks a person rather than refuse a call.
 
-    The permissions that it was begun with are not taken from the log: an imported one could bring its own.
+    The run's permissions are not taken from the log: an imported log could grant itself any.
     """
     changes: dict[str, Any] = {}
     for name in LIMITS:
-        begun, now = getattr(run.started.limits, name.removeprefix("max_")), getattr(settings, name)
-        if begun is not None and getattr(options, name) is None:
-            changes[name] = begun if now is None else min(begun, now)
-    begun_with = run.started.permissions
-    is_unsaid = options.permissions is None and not options.yes
-    if is_unsaid and begun_with in PROFILES[PROFILES.index(settings.permissions) + 1 :]:
-        print_stderr(f"the run began with --permissions {begun_with}; until you say so again, it asks")
+        of_run, configured = getattr(run.started.limits, name.removeprefix("max_")), getattr(settings, name)
+        if of_run is not None and getattr(options, name) is None:
+            changes[name] = of_run if configured is None else min(of_run, configured)
+    profile = run.started.permissions
+    is_default = options.permissions is None and not options.yes
+    if is_default and profile in PROFILES[PROFILES.index(settings.permissions) + 1 :]:
+        print_stderr(f"the run started with --permissions {profile}; unless you repeat that, it asks")
         changes["permissions"] = max(settings.permissions, "ask", key=PROFILES.index)
         changes["on_question"] = "wait"
     if run.waiting or run.still_ms:
@@ -271,40 +272,38 @@ def _as_begun(settings: Settings, run: RunState, options: argparse.Namespace) ->
 
 
 async def print_held(store: Store, state: SessionState) -> None:
+    """Reports the prompts that are held because the run before them did not complete."""
     if not state.held:
         return
-    held = [one for one in await store.pending(state.id) if isinstance(one, Prompt | Continue)]
+    held = [request for request in await store.pending(state.id) if isinstance(request, Prompt | Continue)]
     if held:
-        prompts, release = plural(len(held), "prompt"), f"ostler release {state.id}"
         print_stderr(
-            f"{prompts} held, because the run did not complete; `{release}` goes on, or with --drop forgets"
+            f"{plural(len(held), 'prompt')} held, because the run did not complete; "
+            f"`ostler release {state.id}` runs them, and with --drop deletes them"
         )
 
 
 def read_schema(file: Path) -> dict[str, Any]:
-    from ostler.core.json_schema import schema_problem
-
+    """The JSON Schema of `--schema`."""
     try:
         schema = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
     except OSError as error:
         raise UsageError(f"the schema {file} cannot be read: {error.strerror}") from None
     except msgspec.DecodeError as error:
         raise UsageError(f"{file} is not a JSON Schema: {error}") from None
-    if problem := schema_problem(schema):
+    if problem := json_schema.schema_problem(schema):
         raise UsageError(f"{file} is not a JSON Schema: {problem}")
     return schema
 
 
 def schema_problem(session: Session) -> str:
-    """Why the answer is not what `--schema` asked for; empty when it is, or when nothing was asked for."""
+    """Why the answer does not match `--schema`; empty if it does, or if there is no schema."""
     schema = session.harness.answer_schema
     if schema is None:
         return ""
-    from ostler.core.json_schema import schema_error
-
     try:
         answer = msgspec.json.decode(session.state.transcript[-1].text)
     except msgspec.DecodeError as error:
         return f"the answer is not JSON ({error})"
-    problem = schema_error(answer, schema)
-    return f"the answer does not fit the schema: {problem}" if problem else ""
+    problem = json_schema.schema_error(answer, schema)
+    return f"the answer does not match the schema: {problem}" if problem else ""

@@ -1,6 +1,4 @@
-"""`ostler sessions`: everything that can be done with sessions without running them."""
-# MERGED: `ostler sessions list|show|search`: looking at sessions.
-# MERGED: Sessions and what a search found, a line each: for a terminal, or whole and stable for a pipe.
+"""`ostler sessions`: lists, shows, searches, exports, imports and forks sessions."""
 
 from __future__ import annotations
 
@@ -12,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ostler.app.console import aligned, print_json, print_stderr
 from ostler.app.options import Parser, at_least_one
@@ -19,12 +18,28 @@ from ostler.app.settings import working_directory
 from ostler.app.stores import find_session, open_store
 from ostler.cli import session_maintenance
 from ostler.core.journal import World
+from ostler.core.lazy import lazy_module
 from ostler.core.store import Hit, SessionSummary, Store
-from ostler.history.export import EXTENSIONS, export_text, format_of, read_export_file, write_export
+from ostler.history.export import (
+    EXTENSIONS,
+    export_text,
+    format_of,
+    read_export_file,
+    transcript,
+    write_export,
+)
 from ostler.schema.errors import NotFound
 from ostler.schema.text import age, cells, cut, cut_start, one_line, printable, short_ids
 from ostler.sessions.run_tree import current_status
+from ostler.store import fork as forking
 from ostler.store.paths import home_folder, store_file
+
+if TYPE_CHECKING:
+    from ostler.history import item_builder
+    from ostler.store import portable
+else:
+    item_builder = lazy_module("ostler.history.item_builder")
+    portable = lazy_module("ostler.store.portable")
 
 SEARCH_LIMIT = 50
 
@@ -34,26 +49,24 @@ LIST_LIMIT = 20
 async def list_sessions(options: argparse.Namespace, store: Store) -> None:
 
     here = str(working_directory()) if options.here else None
-    known = await store.sessions()
-    shown = [one for one in known if here is None or one.cwd == here]
+    everything = await store.sessions()
+    sessions = [one for one in everything if here is None or one.cwd == here]
     if not options.all:
-        shown = [one for one in shown if not one.child_of and (one.preview or one.status)]
+        sessions = [one for one in sessions if not one.child_of and (one.preview or one.status)]
     limit = options.limit or (None if options.all else LIST_LIMIT)
-    listed = [await current_status(store, one) for one in shown[:limit]]
+    page = [await current_status(store, one) for one in sessions[:limit]]
     if options.json:
-        for one in listed:
+        for one in page:
             print_json(one)
         return
-    for line in rows(listed, known):
+    for line in rows(page, everything):
         print(line)
-    if not shown:
+    if not sessions:
         print_stderr(
-            f"there are no sessions of {here} yet"
-            if here
-            else "there are no sessions to show; --all shows empty ones"
+            f"{here} has no sessions yet" if here else "there are no sessions; --all lists empty ones, too"
         )
-    elif limit is not None and len(shown) > limit:
-        print_stderr(f"{len(shown) - limit} more; --limit or --all shows them")
+    elif limit is not None and len(sessions) > limit:
+        print_stderr(f"{len(sessions) - limit} more; use --limit or --all")
 
 
 async def show(options: argparse.Namespace, store: Store) -> None:
@@ -63,8 +76,6 @@ async def show(options: argparse.Namespace, store: Store) -> None:
         for fact in facts:
             sys.stdout.buffer.write(fact.line() + b"\n")
         return
-    from ostler.history.export import transcript
-
     for line in transcript(await current_status(store, await store.summary(session)), facts):
         print(line)
 
@@ -79,7 +90,7 @@ async def search(options: argparse.Namespace, store: Store) -> None:
     for line in hit_rows(hits, await store.sessions()):
         print(line)
     if not hits:
-        print_stderr("no message holds all of these words")
+        print_stderr("no message contains all of these words")
 
 
 Command = Callable[[argparse.Namespace, Store], Awaitable[int | None]]
@@ -92,7 +103,7 @@ _ABOUT_ALL = (
     session_maintenance.repair,
     session_maintenance.prune,
 )
-"""Those that have nothing to do, and are not mistaken, when there is no session."""
+"""Commands that succeed without any session."""
 
 
 def sessions_command(arguments: list[str]) -> int:
@@ -114,16 +125,16 @@ async def _run(options: argparse.Namespace) -> int:
 
 
 def _without_store(options: argparse.Namespace) -> None:
-    """Looking at sessions must not make a file; there is nothing in it to see yet."""
+    """Reports that there are no sessions, without creating a store."""
     if options.command not in _ABOUT_ALL or getattr(options, "ids", None):
-        raise NotFound("there are no sessions yet; `ostler -p PROMPT…` begins one")
-    print_stderr("there are no sessions yet; `ostler -p PROMPT…` begins one")
+        raise NotFound("there are no sessions yet; `ostler -p PROMPT…` starts one")
+    print_stderr("there are no sessions yet; `ostler -p PROMPT…` starts one")
 
 
 def _sessions_parser() -> Parser:
     parser = Parser(
         prog="ostler sessions",
-        description="Sessions: list, show, search, copy, branch, check and delete them.",
+        description="Lists, shows, searches, copies, branches, checks and deletes sessions.",
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
 
@@ -144,70 +155,91 @@ Add = Callable[[str, Command, str], Parser]
 
 def _add_looking(add: Add) -> None:
     one = add("list", list_sessions, "list sessions, newest first (the default)")
-    one.add_argument("--here", action="store_true", help="only those of this directory")
-    one.add_argument("--all", action="store_true", help="also children and empty ones, and without a limit")
+    one.add_argument("--here", action="store_true", help="only sessions of this directory")
+    one.add_argument("--all", action="store_true", help="also subagents and empty sessions, without a limit")
     limit = LIST_LIMIT
-    one.add_argument("--limit", metavar="N", type=at_least_one, help=f"at most so many (default: {limit})")
-    _add_json(one, "one JSON object a line")
-    one = add("show", show, "print a session to read")
+    one.add_argument("--limit", metavar="N", type=at_least_one, help=f"list at most N (default: {limit})")
+    _add_json(one, "print one JSON object per line")
+    one = add("show", show, "print a session as text")
     _add_id(one)
-    _add_json(one, "its facts, one JSON object a line")
-    one = add("search", search, "find messages that hold all the words")
+    _add_json(one, "print its facts, one JSON object per line")
+    one = add("search", search, "find messages that contain all the words")
     one.add_argument("words", metavar="WORD", nargs="+")
-    _add_json(one, "one JSON object a line")
+    _add_json(one, "print one JSON object per line")
 
 
 def _add_copying(add: Add) -> None:
-    one = add("export", export, "write a session to a file: to import it again, or to read it")
+    one = add("export", export, "export a session to a file: to import it again, or to read it")
     _add_id(one)
     one.add_argument(
-        "file", metavar="FILE", nargs="?", default="-", help="or a directory (default: standard output)"
+        "file",
+        metavar="FILE",
+        nargs="?",
+        default="-",
+        help="a file or a directory (default: standard output)",
     )
     one.add_argument(
         "--format",
         choices=tuple(EXTENSIONS),
-        help="jsonl can be imported; markdown and html are to read (default: as FILE ends, else jsonl)",
+        help="jsonl can be imported; markdown and html are for reading (default: by FILE's suffix, else "
+        "jsonl)",
     )
     one = add(
         "import",
         import_,
-        "add a session from a portable file, in this directory; prints its new id",
+        "import a session from a JSONL export into this directory, and print its new id",
     )
-    one.add_argument("file", metavar="FILE", help="or - for standard input")
-    one = add("fork", fork, "begin a new session with a copy of another's path; prints its id")
+    one.add_argument("file", metavar="FILE", help="a file, or - for standard input")
+    one = add("fork", fork, "copy a session's path into a new session, and print its id")
     _add_id(one)
     one.add_argument("--at", metavar="N", type=int, help="the last entry to copy (default: the newest)")
-    one.add_argument("--title", metavar="TEXT", default="", help="of the new session")
+    one.add_argument("--title", metavar="TEXT", default="", help="the title of the new session")
 
 
 def _add_branching(add: Add) -> None:
-    one = add("tree", session_maintenance.tree, "show the branches of a session, and where it stands")
+    one = add("tree", session_maintenance.tree, "show the branches of a session, and its current entry")
     _add_id(one)
-    _add_json(one, "its entries, one JSON object a line")
-    one = add("navigate", session_maintenance.navigate, "go to an entry: what is said next follows it")
-    _add_id(one)
-    one.add_argument("entry", metavar="ENTRY", type=_entry, help="its number; 0 is before the first")
+    _add_json(one, "print its entries, one JSON object per line")
     one = add(
-        "collapse", session_maintenance.collapse, "let a model tell a branch that was left in a summary here"
+        "navigate", session_maintenance.navigate, "move to an entry: the next message continues from there"
     )
     _add_id(one)
-    one.add_argument("entry", metavar="ENTRY", type=_entry, help="the end of that branch")
-    one.add_argument("words", metavar="WISH", nargs="*", help="what the summary should not leave out")
-    one.add_argument("--model", metavar="PROVIDER/ID", help="who writes it (default: as for a prompt)")
-    one = add("compact", session_maintenance.compact, "let a model tell the older messages in a summary")
+    one.add_argument("entry", metavar="ENTRY", type=_entry, help="its number; 0 is before the first entry")
+    one = add(
+        "collapse", session_maintenance.collapse, "summarize an abandoned branch, and add the summary here"
+    )
     _add_id(one)
-    one.add_argument("words", metavar="WISH", nargs="*", help="what the summary should not leave out")
-    one.add_argument("--model", metavar="PROVIDER/ID", help="who writes it (default: as for a prompt)")
-    one = add("uncompact", session_maintenance.uncompact, "tell in full again what a compaction replaced")
+    one.add_argument("entry", metavar="ENTRY", type=_entry, help="the last entry of that branch")
+    one.add_argument("words", metavar="WISH", nargs="*", help="what the summary must include")
+    one.add_argument(
+        "--model", metavar="PROVIDER/ID", help="the model that writes it (default: as for a prompt)"
+    )
+    one = add(
+        "compact", session_maintenance.compact, "replace older messages by a summary that a model writes"
+    )
+    _add_id(one)
+    one.add_argument("words", metavar="WISH", nargs="*", help="what the summary must include")
+    one.add_argument(
+        "--model", metavar="PROVIDER/ID", help="the model that writes it (default: as for a prompt)"
+    )
+    one = add(
+        "uncompact",
+        session_maintenance.uncompact,
+        "undo a compaction: the model gets the original messages again",
+    )
     _add_id(one)
     one.add_argument(
-        "compaction", metavar="NUMBER", nargs="?", type=_entry, help="of its entry (default: the newest)"
+        "compaction",
+        metavar="NUMBER",
+        nargs="?",
+        type=_entry,
+        help="the number of its entry (default: the newest)",
     )
-    one = add("label", session_maintenance.label, "give an entry a name; without one, take its name away")
+    one = add("label", session_maintenance.label, "name an entry; without a name, remove it")
     _add_id(one)
     one.add_argument("entry", metavar="ENTRY", type=_entry, help="its number")
     one.add_argument("words", metavar="NAME", nargs="*")
-    one = add("rename", session_maintenance.rename, "give a session a title")
+    one = add("rename", session_maintenance.rename, "set the title of a session")
     _add_id(one)
     one.add_argument("words", metavar="TITLE", nargs="+")
 
@@ -216,33 +248,35 @@ def _add_caring(add: Add) -> None:
     one = add(
         "check",
         session_maintenance.check,
-        "look whether sessions and the store are sound; exit code 1 if not",
+        "check sessions and the store for damage; exit code 1 if there is any",
     )
-    one.add_argument("ids", metavar="ID", nargs="*", help="of a session (default: all, and the file itself)")
-    _add_json(one, "one JSON object a problem")
-    add("repair", session_maintenance.repair, "mend what follows from the facts, after a copy of the store")
-    one = add(
-        "prune", session_maintenance.prune, "delete old sessions, and give back the room that nothing uses"
+    one.add_argument(
+        "ids", metavar="ID", nargs="*", help="sessions to check (default: all, and the file itself)"
     )
+    _add_json(one, "print one JSON object per problem")
+    add(
+        "repair",
+        session_maintenance.repair,
+        "rebuild what derives from the facts, after a backup of the store",
+    )
+    one = add("prune", session_maintenance.prune, "delete old sessions, and free unused disk space")
     one.add_argument(
         "--older-than",
         metavar="AGE",
         type=session_maintenance.age,
-        help="delete those not used for 30d, 8w, …",
+        help="delete sessions not used for 30d, 8w, …",
     )
-    one.add_argument(
-        "--keep", metavar="N", type=at_least_one, help="delete all others, but never the N newest"
-    )
-    one.add_argument("--waiting", action="store_true", help="also those that wait for an answer")
-    one.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
+    one.add_argument("--keep", metavar="N", type=at_least_one, help="keep the N newest, whatever their age")
+    one.add_argument("--waiting", action="store_true", help="also sessions that wait for an answer")
+    one.add_argument("--dry-run", action="store_true", help="only print what would be deleted")
     one.add_argument("--yes", action="store_true", help="do not ask")
-    one = add("delete", session_maintenance.delete, "delete sessions for good")
-    one.add_argument("ids", metavar="ID", nargs="+", help="unique beginnings will do")
+    one = add("delete", session_maintenance.delete, "delete sessions permanently")
+    one.add_argument("ids", metavar="ID", nargs="+", help="ids; unique prefixes are enough")
     one.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _add_id(one: Parser) -> None:
-    one.add_argument("id", metavar="ID", help="of the session; a unique beginning will do")
+    one.add_argument("id", metavar="ID", help="the id of the session; a unique prefix is enough")
 
 
 def _add_json(one: Parser, about: str) -> None:
@@ -250,7 +284,7 @@ def _add_json(one: Parser, about: str) -> None:
 
 
 def _entry(text: str) -> int:
-    """With or without the `#` that the tree shows it with."""
+    """The number of an entry, with or without the `#` of the tree."""
     number = text.removeprefix("#")
     if not number.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not the number of an entry")
@@ -263,7 +297,7 @@ _NARROWEST_TEXT = 12
 
 
 def rows(shown: Sequence[SessionSummary], known: Sequence[SessionSummary]) -> Iterator[str]:
-    """Id, age, status, title or first prompt, folder. `known` are all there are: ids are cut to be unique."""
+    """Id, age, status, title or first prompt, folder. Ids are cut, but stay unique among the `known` ones."""
     if not shown:
         return
     if not sys.stdout.isatty():
@@ -288,7 +322,7 @@ def rows(shown: Sequence[SessionSummary], known: Sequence[SessionSummary]) -> It
 
 
 def hit_rows(hits: Sequence[Hit], known: Sequence[SessionSummary]) -> Iterator[str]:
-    """Id, number of the message, and the words around what was found."""
+    """Id, number of the message, and the words around the match."""
     if not hits:
         return
     has_terminal = sys.stdout.isatty()
@@ -330,14 +364,10 @@ async def export(options: argparse.Namespace, store: Store) -> None:
 
 
 async def import_(options: argparse.Namespace, store: Store) -> None:
-    from ostler.store.portable import import_session
-
     with read_export_file(options.file) as lines:
-        print(await import_session(store, lines, str(working_directory()), World()))
+        print(await portable.import_session(store, lines, str(working_directory()), World()))
 
 
 async def fork(options: argparse.Namespace, store: Store) -> None:
-    from ostler.store import fork as forking
-
     session = await find_session(store, options.id)
     print(await forking.fork(store, session, options.at, World(), " ".join(options.title.split())))

@@ -50,7 +50,7 @@ class Kind(msgspec.Struct, frozen=True):
     """Makes the text from one of the names and the words behind it. Raises `UsageError`."""
 
 
-def expand_prompt(
+def expand_command(
     typed: str | Sequence[str], kinds: Mapping[str, Kind], others: Collection[str] = ()
 ) -> ExpandedPrompt:
     """What was typed, or what its slash command stands for.

@@ -1,5 +1,4 @@
-"""A server elsewhere: asking it, and its streams."""
-# MERGED: Where a session is: from what a person types, or copies out of a browser.
+"""A client for another server: addresses, requests and event streams."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ def address_of(given: str) -> Address:
     except ValueError:
         is_address = False
     if not is_address or "@" in parts.netloc or any(one.isspace() for one in parts.netloc + parts.path):
-        raise UsageError("that is not the address of a server: say it like localhost:3284")
+        raise UsageError("that is not the address of a server, such as localhost:3284")
     path, session = parts.path.rstrip("/"), ""
     if found := _SESSION.fullmatch(path):
         path, session = found["base"], unquote(found["session"])
@@ -75,20 +74,20 @@ API = "/api/v1"
 
 
 class Unauthorized(OstlerError):
-    """The server does not know the token, or it is not enough."""
+    """The token is invalid or not sufficient."""
 
     kind = "not_welcome"
     exit_code = 4
 
 
 class ServerUnreachable(OstlerError):
-    """The server cannot be reached, or not now: it may be back soon."""
+    """The server cannot be reached now."""
 
     kind = "away"
 
 
 class Remote:
-    """Holds connections: whoever has it must `aclose`."""
+    """A client of one server. Close it with `aclose`."""
 
     def __init__(self, address: Address, token: str = "") -> None:
         self.address = address
@@ -106,7 +105,7 @@ class Remote:
                 trust_env=not _is_loopback(address.base),  # no proxy leads back to this machine
             )
         except (httpx2.InvalidURL, ValueError, ImportError) as error:
-            raise UsageError(f"{self.host} cannot be asked: {error}") from None
+            raise UsageError(f"{self.host} cannot be reached: {error}") from None
 
     async def aclose(self) -> None:
         await self._client.aclose()

@@ -1,6 +1,4 @@
-"""The store of a server, over its API: it is read and asked from here, and written there only."""
-# MERGED: What happens in a session of a server, live: each fact once, in order, however often the stream
-# MERGED: breaks.
+"""A `Store` over the HTTP API of a server. Its live relay delivers each fact once, in order."""
 
 from __future__ import annotations
 
@@ -218,7 +216,7 @@ class RemoteStore:
 
     async def usages(self, *, since_ms: int = 0, session: str = "") -> list[Fact]:
         if not session:
-            raise UsageError(f"what all sessions of {self.host} used is seen in its page")
+            raise UsageError(f"the usage of all sessions of {self.host} is on its web page")
         facts = await self.read(session)
         return [one for one in facts if one.type == "usage" and not one.origin and one.time_ms >= since_ms]
 
@@ -234,7 +232,7 @@ class RemoteStore:
     async def submit(self, session: str, request: AnyRequest) -> bool:
         """Its id makes it one request, however often it has to be sent."""
         if self._read_only:
-            raise UsageError("you are only watching: attach without --read-only to take part")
+            raise UsageError("this is read-only: attach without --read-only to take part")
         is_typed = isinstance(request, Prompt | Steer) and self._drivers.get(session, "agent") == "agent"
         for attempt in range(SEND_ATTEMPTS):
             try:
@@ -353,10 +351,10 @@ class RemoteStore:
         """Whoever made the connection closes it."""
 
     def _held(self) -> SessionHeld:
-        return SessionHeld(f"the session runs at {self.host}: that can be done there only")
+        return SessionHeld(f"the session runs at {self.host}: this can only be done there")
 
     def _not_from_here(self) -> UsageError:
-        return UsageError(f"that cannot be done from here: the session runs at {self.host}")
+        return UsageError(f"this cannot be done from here: the session runs at {self.host}")
 
     async def _read(self, path: str, kind: type[Made], **query: Any) -> Made:
         async def read() -> Made:

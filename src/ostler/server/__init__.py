@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
+from ostler.core.lazy import lazy_exports
 
-def create_app(*arguments: Any, **options: Any) -> Any:
-    """The ASGI application, to serve or to mount; see `ostler.server.app.create_app`."""
-    from ostler.server.app import create_app
+if TYPE_CHECKING:
+    from ostler.server.app import create_app as create_app
 
-    return create_app(*arguments, **options)
+__getattr__, __dir__, __all__ = lazy_exports(__name__, {"ostler.server.app": ("create_app",)})

@@ -1,5 +1,4 @@
-"""The application: the API under /api/v1, and the page."""
-# MERGED: Which operation answers: by path and method.
+"""The ASGI application: the API under /api/v1, and the web page."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ class Methods:
     def _other(self, method: str) -> Response:
         if method == "OPTIONS":
             return Response(status_code=204, headers={"allow": self._allowed})
-        error = MethodNotAllowed(f"{method[:20]} is not possible here; possible are: {self._allowed}")
+        error = MethodNotAllowed(f"{method[:20]} is not allowed here; allowed: {self._allowed}")
         answer = problem_response(problem_of(error))
         answer.headers["allow"] = self._allowed
         return answer

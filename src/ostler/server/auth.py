@@ -1,7 +1,4 @@
-"""Who asks, from a token or a cookie, whether that is enough, and for how long."""
-# MERGED: Who may do what at the server: tokens, of which only hashes are kept, and cookies of who logged
-# MERGED: in.
-# MERGED: A wall before an application that knows no tokens, where other machines can reach it.
+"""Authenticates requests by token or cookie, and ends open requests when a token is revoked."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ class Authenticator:
             return None
         principal = self.principal(request)
         if principal is None:
-            raise NotAllowed("say who you are: with the header `Authorization: Bearer TOKEN`, or by a login")
+            raise NotAllowed("authenticate with the header `Authorization: Bearer TOKEN`, or log in")
         if principal.by_cookie:
             _require_own_page(request)
         if access == "all" and principal.scope != "all":
@@ -63,7 +60,9 @@ class Authenticator:
             cookie = request.cookies.get(self.book.cookie_name)
             return self.book.of_cookie(cookie) if cookie else None
         except ConfigurationError:  # its words are for whoever can see the file
-            raise ServerBusy("the server's tokens cannot be read: `ostler token` there says why") from None
+            raise ServerBusy(
+                "the server's tokens cannot be read: run `ostler token` there to see why"
+            ) from None
 
     def checked(self, request: Request, found: Principal | None) -> Principal | None:
         """Whoever guesses is slowed down."""
@@ -139,7 +138,7 @@ def _require_own_page(request: Request) -> None:
     if request.method not in READING and not request.headers.get(CSRF_HEADER):
         raise Forbidden("a request with a cookie must have the header `X-Ostler: 1`")
     if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-        raise Forbidden("another page may not use the cookie of this one")
+        raise Forbidden("pages of another origin must not use the cookie")
 
 
 CODE = "code"
@@ -177,7 +176,7 @@ class TokenMiddleware:
         book = self._doorkeeper.book
         principal = self._doorkeeper.checked(request, book.of_code(code))
         if principal is None:
-            raise NotAllowed("this link was used, or is too old: the server prints another when it starts")
+            raise NotAllowed("this link was used or has expired: the server prints a new one when it starts")
         response = RedirectResponse("./", 303)  # a proxy may have us below a path
         response.set_cookie(
             book.cookie_name,
@@ -192,9 +191,9 @@ class TokenMiddleware:
     def _allowed(self, request: Request) -> Principal:
         principal = self._doorkeeper.principal(request)
         if principal is None:
-            raise NotAllowed("say who you are: with the header `Authorization: Bearer TOKEN`")
+            raise NotAllowed("authenticate with the header `Authorization: Bearer TOKEN`")
         if principal.by_cookie and not _is_own_page(request):
-            raise Forbidden("another page may not use the cookie of this one")
+            raise Forbidden("pages of another origin must not use the cookie")
         if request.method not in READING and principal.scope != "all":
             raise Forbidden("this token may only observe")
         return principal

@@ -1,7 +1,4 @@
-"""`ostler serve`: sessions over HTTP, live streams and a web page; with an agent behind `--`, that agent."""
-# MERGED: `ostler server AGENT …`: said as agentapi's own command line is, for scripts that are given our
-# MERGED: program.
-# MERGED: `ostler token`: who may use the server. A token is shown once, when it is made.
+"""`ostler serve`, `ostler server` (agentapi's command line) and `ostler token`."""
 
 from __future__ import annotations
 
@@ -9,68 +6,99 @@ import argparse
 import os
 import sys
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ostler.app.console import aligned, print_stderr
-from ostler.app.options import Parser, RawHelpFormatter, add_model_options, add_work_options, parse_words
+from ostler.app.options import (
+    Parser,
+    RawHelpFormatter,
+    RunOptions,
+    add_model_options,
+    add_work_options,
+    parse_words,
+)
+from ostler.core.lazy import lazy_module, load
 from ostler.schema.errors import ConfigurationError, how_to_install
+from ostler.server.agentapi.options import (
+    PORT,
+    add_agent_options,
+    agent_plan,
+    given_agent_options,
+    port,
+    with_plain_switches,
+)
 from ostler.server.tokens import Token, TokenStore
+
+if TYPE_CHECKING:
+    from ostler.server import app as server_app
+    from ostler.server import openapi as openapi_document
+    from ostler.server import operations
+else:
+    openapi_document = lazy_module("ostler.server.openapi")
+    operations = lazy_module("ostler.server.operations")
+    server_app = lazy_module("ostler.server.app")
 
 DEFAULT_PORT = 8420
 
 
+class ServeOptions(RunOptions):
+    """The options of `ostler serve`. argparse also sets those of an agent: `agentapi.options.OPTIONS`."""
+
+    host: str
+    port: int | None = None
+    behind_proxy: list[str]
+    allow_host: list[str]
+    allow_origin: list[str]
+    openapi: bool = False
+    transport: str | None = None
+
+
 _USAGE = """\
-ostler serve [OPTIONS]                         the sessions of this machine
-       ostler serve [OPTIONS] -- AGENT [ARGUMENTS…]   another vendor's agent, as agentapi serves it"""
+ostler serve [OPTIONS]                         serve the sessions of this machine
+       ostler serve [OPTIONS] -- AGENT [ARGUMENTS…]   serve another vendor's agent, as agentapi does"""
 
 
 def serve_command(arguments: list[str], *, agent_needs_dashes: bool = True) -> int:
-    """Without dashes, words that are no options are the agent's command: as agentapi has it."""
-    from ostler.server.agentapi.options import with_plain_switches
-
+    """Without dashes, words that are not options are the agent's command, as in agentapi."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     parser = _serve_parser()
-    options = parse_words(parser, [*with_plain_switches(arguments[:end]), *arguments[end:]])
-    command: list[str] = options.words
+    options = parse_words(parser, [*with_plain_switches(arguments[:end]), *arguments[end:]], ServeOptions())
+    command = options.words
     if agent_needs_dashes and len(command) > len(arguments[end + 1 :]):
         parser.error(f"put -- before the agent's command: `ostler serve … -- {command[0]} …`")
     if not command and end < len(arguments):
-        parser.error("no command was given: name the agent's program behind --")
+        parser.error("there is no command: give the agent's program after --")
     _require_extra()
     if command:
         return _serve_agent(parser, options, command, arguments[:end])
     return _serve_sessions(parser, options)
 
 
-def _serve_agent(parser: Parser, options: argparse.Namespace, command: list[str], typed: list[str]) -> int:
-    from ostler.server.agentapi.options import agent_plan
-
+def _serve_agent(parser: Parser, options: ServeOptions, command: list[str], typed: list[str]) -> int:
     if name := _given_of_own(options):
         flag = next((word.partition("=")[0] for word in typed if name.replace("_", "-") in word), f"--{name}")
-        parser.error(f"{flag} is for sessions without an agent; options of the agent's own stand behind --")
+        parser.error(f"{flag} is not for agents; options of the agent itself go after --")
     plan = agent_plan(options, command, os.environ)
-    from ostler.server.agentapi.serve import serve_agent
+    code: int = load("ostler.server.agentapi.serve:serve_agent")(plan, options)
+    return code
 
-    return serve_agent(plan, options)
 
-
-def _serve_sessions(parser: Parser, options: argparse.Namespace) -> int:
-    from ostler.server.agentapi.options import given_agent_options
-
+def _serve_sessions(parser: Parser, options: ServeOptions) -> int:
     if flags := given_agent_options(options):
-        parser.error(f"{flags[0]} is for an agent: name its command behind --, as `ostler serve … -- claude`")
+        parser.error(
+            f"{flags[0]} is for an agent: give its command after --, as in `ostler serve … -- claude`"
+        )
     if options.openapi:
-        from ostler.server.app import OPERATIONS, PREFIX
-        from ostler.server.openapi import openapi
-        from ostler.server.operations import encode
-
-        sys.stdout.buffer.write(encode(openapi(OPERATIONS, PREFIX)) + b"\n")
+        sys.stdout.buffer.write(
+            operations.encode(openapi_document.openapi(server_app.OPERATIONS, server_app.PREFIX)) + b"\n"
+        )
         return 0
-    from ostler.server.main import serve
-
-    options.port = DEFAULT_PORT if options.port is None else options.port
-    return serve(options)
+    code: int = load("ostler.server.main:serve")(
+        options, DEFAULT_PORT if options.port is None else options.port
+    )
+    return code
 
 
 def _require_extra() -> None:
@@ -83,20 +111,21 @@ def _require_extra() -> None:
 
 
 def _serve_parser() -> Parser:
-    from ostler.server.agentapi.options import PORT, add_agent_options, port
-
     parser = Parser(
         prog="ostler serve",
         usage=_USAGE,
-        description="Serves the sessions of this machine over HTTP: an API, live streams and a web page.\n"
-        "With an agent behind --, that agent: agentapi's API at the root, the same session in our own.",
+        description="Serves the sessions of this machine over HTTP: an API, event streams and a web page.\n"
+        "With an agent's command after --, serves that agent through agentapi's API and Ostler's own.",
         formatter_class=RawHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1)")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
     parser.add_argument(
-        "-p", "--port", type=port, help=f"0 takes any ({DEFAULT_PORT}; with an agent {PORT.default})"
+        "-p",
+        "--port",
+        type=port,
+        help=f"0 picks a free port (default: {DEFAULT_PORT}; with an agent {PORT.default})",
     )
     parser.add_argument(
         "--behind-proxy",
@@ -104,7 +133,7 @@ def _serve_parser() -> Parser:
         type=_network,
         action="append",
         default=[],
-        help="a proxy, or a network of them, whose word on its clients (X-Forwarded-For, -Proto) counts",
+        help="a proxy or network whose X-Forwarded-For and X-Forwarded-Proto headers are trusted; repeatable",
     )
     add_agent_options(parser)
     _add_own_options(parser)
@@ -112,22 +141,28 @@ def _serve_parser() -> Parser:
 
 
 def _add_own_options(parser: Parser) -> None:
-    own = parser.add_argument_group(
-        "without an agent, these and all that follow, but --cwd, which is for both"
+    own = parser.add_argument_group("only without an agent: these and all that follow, except --cwd")
+    own.add_argument(
+        "--allow-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="accept requests for this host name; repeatable",
     )
     own.add_argument(
-        "--allow-host", metavar="NAME", action="append", default=[], help="a name it may be asked for by"
+        "--allow-origin",
+        metavar="URL",
+        action="append",
+        default=[],
+        help="allow requests from pages of this origin; repeatable",
     )
-    own.add_argument(
-        "--allow-origin", metavar="URL", action="append", default=[], help="pages from there may ask"
-    )
-    own.add_argument("--openapi", action="store_true", help="print the OpenAPI document, and end")
+    own.add_argument("--openapi", action="store_true", help="print the OpenAPI document and exit")
     add_model_options(parser)
     add_work_options(parser)
 
 
-def _given_of_own(options: argparse.Namespace) -> str:
-    """The first that was given of those that make no sense with an agent."""
+def _given_of_own(options: ServeOptions) -> str:
+    """The first option that does not apply with an agent."""
     own = Parser(add_help=False)
     _add_own_options(own)
     defaults = vars(own.parse_args([]))
@@ -160,7 +195,7 @@ def token_command(arguments: list[str]) -> int:
             revoked = book.revoke(options.name)
             if options.json:
                 _print_json(revoked)
-            print_stderr(f"the token {revoked.name} was revoked; who logged in with it is logged out")
+            print_stderr(f"revoked the token {revoked.name}; logins with it have ended")
         case _:
             _list(book, as_json=options.json)
     return 0
@@ -169,23 +204,23 @@ def token_command(arguments: list[str]) -> int:
 def _token_parser() -> Parser:
     as_json = Parser(add_help=False)
     as_json.add_argument(
-        "--json", action="store_true", default=argparse.SUPPRESS, help="as one JSON object a line"
+        "--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object per line"
     )
     parser = Parser(
         prog="ostler token",
-        description="Lists, makes and revokes the tokens of `ostler serve`.",
+        description="Lists, creates and revokes tokens of `ostler serve`.",
         parents=[as_json],
     )
     parser.set_defaults(json=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    commands.add_parser("list", help="the tokens that there are (default)", parents=[as_json])
-    new = commands.add_parser("new", help="make one, and print it", parents=[as_json])
+    commands.add_parser("list", help="list tokens (the default)", parents=[as_json])
+    new = commands.add_parser("new", help="create a token and print it", parents=[as_json])
     new.add_argument("name", metavar="NAME", help="what it is for")
     new.add_argument(
-        "--scope", choices=("observe", "all"), default="all", help="observe: only look (default: all)"
+        "--scope", choices=("observe", "all"), default="all", help="observe: read-only (default: all)"
     )
-    revoke = commands.add_parser("revoke", help="take one back", parents=[as_json])
-    revoke.add_argument("name", metavar="NAME", help="its name, or its id")
+    revoke = commands.add_parser("revoke", help="revoke a token", parents=[as_json])
+    revoke.add_argument("name", metavar="NAME", help="its name or id")
     return parser
 
 
@@ -196,7 +231,7 @@ def _make(book: TokenStore, options: argparse.Namespace) -> None:
         _print_json(made, {"token": token})
     else:
         print(token)
-    print_stderr(f"this token is shown only now; `ostler token revoke {options.name}` takes it back")
+    print_stderr(f"this token is shown only once; `ostler token revoke {options.name}` revokes it")
 
 
 def _print_json(token: Token, beside: dict[str, str] | None = None) -> None:
@@ -212,7 +247,7 @@ def _list(book: TokenStore, *, as_json: bool) -> None:
         return
     if not tokens:
         print_stderr(
-            "there is no token yet: `ostler serve` makes the first one, `ostler token new NAME` any other"
+            "there are no tokens yet: `ostler serve` creates the first one, `ostler token new NAME` others"
         )
         return
     rows = [

@@ -1,7 +1,4 @@
-"""The HTTP server under the application, and how it ends: streams first, at once, however many there are."""
-# MERGED: Connections that have asked for nothing yet: for how long they may, and how much they may send
-# MERGED: meanwhile.
-# MERGED: A server of uvicorn's waits for the end of the headers of a request, however long that takes.
+"""The uvicorn server: a time limit for request headers, and a shutdown that ends streams at once."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class IdempotencyStore:
         if (kept := self._find(keyed.name)) is not None:
             digest, answer = kept
             if not hmac.compare_digest(digest, await keyed.digest()):
-                raise KeyReused("this Idempotency-Key was used for another request: take a new one")
+                raise KeyReused("this Idempotency-Key was used for another request: use a new one")
             return answer.response()
         done = self._under_way[keyed.name] = asyncio.get_running_loop().create_future()
         try:

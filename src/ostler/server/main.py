@@ -1,10 +1,7 @@
-"""`ostler serve`: from options to a server that listens, until a signal ends it."""
-# MERGED: What a session works with when the server drives it. Nobody is asked anything on the server's
-# MERGED: terminal.
+"""Starts the server: from the options of `ostler serve` to a listening socket, until a signal ends it."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import errno
 import socket
@@ -19,7 +16,7 @@ from starlette.types import ASGIApp
 from ostler.app.console import print_stderr
 from ostler.app.default_model import resolve_model
 from ostler.app.extension_setup import load_extensions
-from ostler.app.harness import build_harness, rules_of, settings_for, terminal_agents
+from ostler.app.harness import build_harness, context_rules, settings_for, terminal_agents
 from ostler.app.session_choice import enable_gc
 from ostler.app.settings import Settings, working_directory
 from ostler.app.stores import open_store
@@ -39,17 +36,18 @@ from ostler.server.tokens import TokenStore
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ostler.drivers.child_agent import OnStart
+    from ostler.server.command import ServeOptions
 
 
 WHERE_PAGES_ASK = {"permissions": "ask", "on_question": "wait"}
-"""What holds here, where nobody has set it: somebody can answer, sooner or later."""
+"""Default settings of the server: a person can answer sooner or later."""
 
 
 class HarnessFactory:
-    """Makes harnesses as the options of `ostler serve` and the settings of each folder say."""
+    """Builds the harness of each folder from the options of `ostler serve` and the folder's settings."""
 
-    def __init__(self, options: argparse.Namespace, switch: Switch, on_agent: OnStart | None = None) -> None:
-        """`on_agent` is told of each agent of another vendor that a run starts."""
+    def __init__(self, options: ServeOptions, switch: Switch, on_agent: OnStart | None = None) -> None:
+        """`on_agent` is called with each agent of another vendor that a run starts."""
         self._options = options
         self._switch = switch
         self._on_agent = on_agent
@@ -60,9 +58,9 @@ class HarnessFactory:
         return settings_for(self._options, cwd, WHERE_PAGES_ASK)
 
     async def harness_for(self, cwd: Path) -> Harness:
-        """Also where no model can answer: then whoever asks one is told why, and all else works."""
+        """The harness of a folder. Without a model, only calls of the model fail, with the reason."""
         settings, model = await asyncio.to_thread(self._answering, self.settings(cwd))
-        rules, agents = rules_of(self._options), terminal_agents(settings, self._on_agent)
+        rules, agents = context_rules(self._options), terminal_agents(settings, self._on_agent)
         harness = build_harness(settings, cwd, say=self._say, context=rules, model=model, agent_tool=agents)
         face = WebFrontEnd(harness, self._switch)
 
@@ -76,14 +74,14 @@ class HarnessFactory:
         return harness
 
     async def look_around(self, cwd: Path) -> None:
-        """Says which model answers where none is named, or why none can."""
+        """Prints which model answers by default, or why none can."""
         _, model = await asyncio.to_thread(self._answering, self.settings(cwd))
         if isinstance(model, AbsentModel):
             self._say(model.why)
         await model.aclose()
 
     def _answering(self, settings: Settings) -> tuple[Settings, Model]:
-        """Looks around, and may run a program for a key: not for the event loop."""
+        """Resolves the model. May probe servers and run a key command: not for the event loop."""
         try:
             settings = resolve_model(settings, say=self._say)
             return settings, ModelFactory(settings)(settings.model)
@@ -91,13 +89,13 @@ class HarnessFactory:
             return settings, AbsentModel(error.message)
 
     def _say(self, text: str) -> None:
-        """On standard error, once: each session is equipped anew."""
+        """Prints a notice to standard error, each only once."""
         if text not in self._said:
             self._said.add(text)
             print_stderr(text)
 
     def _tell_in_log(self, harness: Harness, notices: tuple[str, ...]) -> None:
-        """Whoever looks at the session is not whoever reads the server's standard error."""
+        """Records notices in the session, since its readers do not see the server's standard error."""
 
         def attend(journal: Journal) -> None:
             if not journal.state.child_of:
@@ -109,7 +107,7 @@ class HarnessFactory:
 
 
 async def _record_news(journal: Journal, notices: tuple[str, ...]) -> None:
-    """What the log does not say yet: a session is opened many times."""
+    """Records the notices that the log does not have yet."""
     with suppress(StoreError):  # the session was given back meanwhile, or whoever drives it is told
         facts = await journal.store.read(journal.session)
         known = {fact.event.text for fact in facts if isinstance(fact.event, Warned)}
@@ -121,18 +119,18 @@ async def _record_news(journal: Journal, notices: tuple[str, ...]) -> None:
 
 Address = IPv4Address | IPv6Address
 
-NO_TOKEN = "at {} other machines can ask: make a token first, with `ostler token new NAME`"
+NO_TOKEN = "other machines can reach {}: create a token first with `ostler token new NAME`"
 
 
-def serve(options: argparse.Namespace) -> int:
-    return asyncio.run(_serve(options))
+def serve(options: ServeOptions, port: int) -> int:
+    return asyncio.run(_serve(options, port))
 
 
-async def _serve(options: argparse.Namespace) -> int:
+async def _serve(options: ServeOptions, port: int) -> int:
     cwd = working_directory(options.cwd)
     settings = settings_for(options, cwd)
     tokens = TokenStore()
-    with closing(listen(options.host, options.port)) as listening:
+    with closing(listen(options.host, port)) as listening:
         address = address_of(listening)
         if not address.is_loopback and not tokens.all():
             raise UsageError(NO_TOKEN.format(address))
@@ -146,9 +144,9 @@ async def _serve(options: argparse.Namespace) -> int:
 
 
 def make_server(
-    options: argparse.Namespace, settings: Settings, cwd: Path, tokens: TokenStore
+    options: ServeOptions, settings: Settings, cwd: Path, tokens: TokenStore
 ) -> tuple[ServerState, HarnessFactory]:
-    """What all that is served works on."""
+    """The state of the server, and the factory of its harnesses."""
     equipping = HarnessFactory(
         options, lambda *wanted: server.switch(*wanted), lambda agent: server.driven.add(agent)
     )
@@ -158,8 +156,8 @@ def make_server(
     return server, equipping
 
 
-def http_config(app: ASGIApp, options: argparse.Namespace) -> uvicorn.Config:
-    """For a process that serves from now on, and does nothing else."""
+def http_config(app: ASGIApp, options: ServeOptions) -> uvicorn.Config:
+    """The configuration of uvicorn, for a process that only serves."""
     raise_descriptor_limit()
     enable_gc()
     return uvicorn.Config(
@@ -173,8 +171,8 @@ def http_config(app: ASGIApp, options: argparse.Namespace) -> uvicorn.Config:
     )
 
 
-def names(options: argparse.Namespace, address: Address) -> list[str]:
-    """By which it may be asked for. That of an address which stands for all is no name."""
+def names(options: ServeOptions, address: Address) -> list[str]:
+    """The host names to accept. An address that stands for all interfaces is none."""
     own = [] if address.is_unspecified else [options.host]
     return [*own, *options.allow_host]
 
@@ -182,8 +180,8 @@ def names(options: argparse.Namespace, address: Address) -> list[str]:
 def _welcome(tokens: TokenStore, address: Address, port: int) -> None:
     if first := tokens.first():
         # What is printed elsewhere is kept there, and who knows who reads it.
-        shown = first if sys.stderr.isatty() else "not shown, since this is no terminal"
-        print_stderr(f"a first token was made ({shown}); `ostler token new NAME` makes another")
+        shown = first if sys.stderr.isatty() else "not shown, because this is not a terminal"
+        print_stderr(f"created a first token ({shown}); `ostler token new NAME` creates another")
     print_addresses(address, port)
     link = f"{url(address, port)}#token={tokens.code()}"
     print_stderr(f"open {link} in a browser; the link works once, for ten minutes")
@@ -192,11 +190,14 @@ def _welcome(tokens: TokenStore, address: Address, port: int) -> None:
 def print_addresses(address: Address, port: int) -> None:
     print_stderr(f"listening at http://{_named(str(address))}:{port}/")
     if not address.is_loopback:
-        print_stderr("other machines can ask, in plain HTTP: whoever listens in sees everything, also tokens")
+        print_stderr(
+            "other machines can connect over plain HTTP: anyone on the network can read everything, even "
+            "tokens"
+        )
 
 
 def url(address: Address, port: int) -> str:
-    """By which a browser of this machine gets there."""
+    """The URL for a browser on this machine."""
     if address.is_unspecified:
         address = ip_address("127.0.0.1" if address.version == 4 else "::1")
     return f"http://{_named(str(address))}:{port}/"
@@ -211,14 +212,14 @@ def _named(host: str) -> str:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Bound before anything is said: an address that is taken is one line."""
+    """Binds the socket first, so that an address in use is a one-line error."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With its protocol named, asyncio sends what is small at once: else a frame may wait for 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-        listening.listen(2048)  # from here on whoever connects is served, if a little later
+        listening.listen(2048)  # clients can connect from here on, and are served a little later
     except (OSError, UnicodeError) as error:
         listening.close()
         raise UsageError(f"cannot listen at {_named(host)}:{port}: {_reason(error)}") from None
@@ -228,7 +229,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 def _reason(error: OSError | UnicodeError) -> str:
     if isinstance(error, UnicodeError | socket.gaierror):
-        return "this host is not known here"
+        return "this host is unknown"
     if error.errno == errno.EADDRINUSE:
-        return "the port is taken, perhaps by another `ostler serve`; --port 0 takes any that is free"
+        return "the port is in use, perhaps by another `ostler serve`; --port 0 picks a free one"
     return str(error.strerror or error)

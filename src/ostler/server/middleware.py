@@ -1,5 +1,4 @@
-"""The guard before the routes: from where one may ask, and how often."""
-# MERGED: How much the server can hold: every connection takes a descriptor, and so does the work itself.
+"""Middleware in front of the routes: allowed hosts and origins, rate limit, capacity."""
 
 from __future__ import annotations
 
@@ -80,7 +79,7 @@ class OriginMiddleware:
             raise Forbidden(f"the host {host[:100]!r} is not served here; {allowed_by}")
         if origin and origin not in self._origins and _netloc(origin) != host:
             allowed_by = "`--allow-origin`, beside an agent `--allowed-origins`, allows it"
-            raise Forbidden(f"pages of {origin[:100]} may not ask here; {allowed_by}")
+            raise Forbidden(f"pages of {origin[:100]} may not send requests here; {allowed_by}")
         if not self._rate.take(address_of(scope)):
             raise TooMany("too many requests: wait a second")
 
@@ -99,7 +98,7 @@ def host_name(host: str) -> str:
         plain = f"[{plain}]"
     found = _HOST.fullmatch(plain)
     if found is None:
-        raise UsageError(f"{host!r} is not the name of a host: say it like ostler.example.com")
+        raise UsageError(f"{host!r} is not a host name such as ostler.example.com")
     return found[1] or found[2]
 
 
@@ -107,7 +106,7 @@ def allowed_origin(origin: str) -> str:
     """An origin as browsers write it. Raises `UsageError`."""
     plain = origin.lower().strip().rstrip("/")
     if not re.fullmatch(r"https?://[^/\s@?#]+", plain):
-        raise UsageError(f"{origin!r} is not an origin: say it like https://example.com")
+        raise UsageError(f"{origin!r} is not an origin such as https://example.com")
     return plain
 
 
@@ -208,7 +207,7 @@ class Capacity:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not has_room(for_stream=asks_for_stream(scope)):
-            busy = ServerBusy("the server has as many connections as it can hold: try again in a moment")
+            busy = ServerBusy("the server has too many connections: try again in a moment")
             await problem_response(problem_of(busy))(scope, receive, send)
             return
         await self._app(scope, receive, send)

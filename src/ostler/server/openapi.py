@@ -1,5 +1,4 @@
-"""The OpenAPI document, made from the same types as the routes."""
-# MERGED: What stands below the fields of structs, for the OpenAPI document: Python itself forgets it.
+"""The OpenAPI document, generated from the types and docstrings of the routes."""
 
 from __future__ import annotations
 
@@ -71,7 +70,7 @@ REF = "#/components/schemas/{name}"
 
 _NOTHING = (None, type(None), bytes)
 
-_PARAMETERS = {"session": "The id of a session, all of it.", "request_id": "The id of a request."}
+_PARAMETERS = {"session": "The full id of a session.", "request_id": "The id of a request."}
 
 _KEY = {
     "name": "Idempotency-Key",
@@ -88,26 +87,26 @@ _KEY = {
 }
 
 _ABOUT = (
-    "Sessions of agents: what happens in them, and what can be asked of them. A fact is something that has "
+    "Sessions of agents: their events, and requests to them. A fact is something that has "
     "happened: it is stored, and numbered in its session. A request is something that is asked of a session; "
     "facts say what became of it."
 )
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """What every fact has beside the fields of its event."""
+    """The fields of every fact besides those of its event."""
 
     seq: int
     """Its number in its session: 1, 2, 3 …"""
     session: str
     run: str
-    """The run that it belongs to; empty outside of any."""
+    """The run that it belongs to; empty outside of runs."""
     time: str
     """RFC 3339, in UTC."""
     parent: int | msgspec.UnsetType = msgspec.UNSET
-    """Of an entry: the one before it on its path; 0 for the first."""
+    """Of an entry: the entry before it on its path; 0 for the first."""
     origin: str | msgspec.UnsetType = msgspec.UNSET
-    """Of a copy: the session and the number that it is a copy of."""
+    """Of a copy: the session and number of the original."""
 
 
 FACTS = {tag: kind for tag, kind in EVENT_TYPES.items() if issubclass(kind, Entry | Record)}
@@ -139,7 +138,7 @@ def openapi(operations: Iterable[Operation], prefix: str) -> dict[str, Any]:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "`ostler token` makes them, for `all` or to `observe`.",
+                    "description": "Created by `ostler token`, with the scope `all` or `observe`.",
                 },
                 "cookie": {
                     "type": "apiKey",
@@ -162,7 +161,7 @@ def _fact(schema_of: dict[Any, Any]) -> dict[str, Any]:
     mapping = {tag: schema["$ref"] for tag, schema in kinds.items()}
     return {
         "title": "Fact",
-        "description": "Something that has happened. Newer versions may have more types of them.",
+        "description": "Something that has happened. Newer versions may add types.",
         "allOf": [
             schema_of[Envelope],
             {"anyOf": list(kinds.values()), "discriminator": {"propertyName": "type", "mapping": mapping}},
@@ -245,24 +244,24 @@ def _responses(operation: Operation, schema_of: dict[Any, Any]) -> dict[str, Any
     for status in sorted({operation.status, *operation.also}):
         responses[str(status)] = _answer(operation, status, schema_of)
     if operation.method == "GET" and operation.media_type == "application/json":
-        responses["304"] = {"description": "It is still what `If-None-Match` names."}
+        responses["304"] = {"description": "Unchanged since `If-None-Match`."}
     problem = {"content": {MEDIA_TYPE: {"schema": schema_of[Problem]}}}
     if operation.access != "none":
-        responses["401"] = {"description": "Nobody knows who asks.", **problem}
+        responses["401"] = {"description": "Authentication is missing or invalid.", **problem}
         responses["403"] = {
-            "description": "The token does not allow it, or it came from elsewhere.",
+            "description": "The token does not allow it, or the origin is not allowed.",
             **problem,
         }
     if "{" in operation.path:
-        responses["404"] = {"description": "There is no such thing.", **problem}
-    responses["default"] = {"description": "What went wrong.", **problem}
+        responses["404"] = {"description": "Not found.", **problem}
+    responses["default"] = {"description": "The error.", **problem}
     return responses
 
 
 def _answer(operation: Operation, status: int, schema_of: dict[Any, Any]) -> dict[str, Any]:
     if status == 204:
         return {"description": "Done."}
-    description = "It waits to be taken up." if status == 202 else "What was asked for."
+    description = "Accepted; it waits in the inbox." if status == 202 else "The result."
     if operation.answers in _NOTHING:
         text: dict[str, Any] = {"type": "string"}
         kinds = (operation.media_type, *operation.also_as)

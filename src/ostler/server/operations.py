@@ -1,5 +1,4 @@
-"""What a route of the API is: a typed function. Its annotations bind the request and describe the route."""
-# MERGED: Reading a body: how much of it, and how slowly it may come.
+"""API routes as typed functions: annotations bind the request and describe the route."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ def limited(receive: Receive, headers: Headers, most: int) -> Receive:
     """Raises `TooLarge` before, or as soon as, more than `most` bytes come, and `TooSlow`."""
     announced = headers.get("content-length", "")
     if announced.isdecimal() and (len(announced) > 15 or int(announced) > most):
-        raise TooLarge(f"this may have {_size(most)} at most")
+        raise TooLarge(f"the body may have at most {_size(most)}")
     seen = 0
     is_whole = False
     began: float | None = None
@@ -57,7 +56,7 @@ def limited(receive: Receive, headers: Headers, most: int) -> Receive:
         seen += len(message.get("body", b""))
         is_whole = not message.get("more_body", False)
         if seen > most:
-            raise TooLarge(f"this may have {_size(most)} at most")
+            raise TooLarge(f"the body may have at most {_size(most)}")
         return message
 
     return counted
@@ -68,7 +67,7 @@ def _size(number: int) -> str:
 
 
 FactLine = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/Fact"})]
-"""A fact as it is stored, with its envelope."""
+"""A stored fact with its envelope."""
 
 
 Handler = Callable[..., Awaitable[Any]]
@@ -252,7 +251,7 @@ def _require_media_type(request: Request, wanted: str) -> None:
         return
     if not said and request.headers.get("content-length", "0") == "0" and not _is_chunked(request):
         return
-    raise WrongMediaType(f"the body must be {wanted}, and say so with `Content-Type`, not {said[:100]!r}")
+    raise WrongMediaType(f"the body must have the `Content-Type` {wanted}, not {said[:100]!r}")
 
 
 def _is_chunked(request: Request) -> bool:
@@ -263,7 +262,7 @@ def _converted(values: dict[str, str], kind: Any) -> Any:
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise UsageError(f"the query is not what it should be: {error}") from None
+        raise UsageError(f"invalid query: {error}") from None
 
 
 def _decoded(body: bytes, kind: Any) -> Any:
@@ -273,7 +272,7 @@ def _decoded(body: bytes, kind: Any) -> Any:
         except msgspec.ValidationError:
             return msgspec.convert(_with_whole_numbers(msgspec.json.decode(body)), kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise UsageError(f"the body is not what it should be: {error}") from None
+        raise UsageError(f"invalid body: {error}") from None
 
 
 def _with_whole_numbers(value: Any) -> Any:

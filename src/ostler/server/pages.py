@@ -1,5 +1,4 @@
-"""The web page: its built files, which come with the package, and nothing from anywhere else."""
-# MERGED: The page, where this wire's clients look for it.
+"""Serves the built web page, which ships with the package and makes no third-party requests."""
 
 from __future__ import annotations
 

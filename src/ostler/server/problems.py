@@ -14,7 +14,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What went wrong. `kind` is the name of the error, which stays the same; `detail` is for people."""
+    """An error. `kind` is its stable name; `detail` is for people."""
 
     type: str
     title: str
@@ -79,7 +79,7 @@ def problem_of(error: OstlerError) -> Problem:
 
 def unforeseen() -> Problem:
     """A mistake of ours: what it is stands in the server's own log, not on the wire."""
-    detail = "this is a mistake in ostler itself; the server's log says where"
+    detail = "this is a bug in ostler; see the server's log"
     return Problem("urn:ostler:internal", "Internal Server Error", 500, detail, "internal")
 
 

@@ -1,5 +1,4 @@
-"""A session as it is now: what is open in it, what waits, what it cost."""
-# MERGED: Another vendor's agent as it is now: what it is, and whether it waits for a message.
+"""A session as the API shows it: what is open, what waits, what it cost, and its agent's status."""
 
 from __future__ import annotations
 
@@ -13,6 +12,7 @@ from ostler.core.processes import ProcessId
 from ostler.core.state import SessionState, fold
 from ostler.core.store import SessionSummary, Store
 from ostler.history.costs import CostTotals, cost_records
+from ostler.models.catalogue import Catalogue
 from ostler.schema.events import Audited, RunStarted, TodoItem, WaitReason
 from ostler.schema.facts import Fact
 from ostler.schema.requests import Continue, Prompt, Steer
@@ -24,24 +24,24 @@ _FACTS_AT_THE_START = 8
 
 
 class AgentView(msgspec.Struct, frozen=True):
-    """The agent of another vendor whose session it is."""
+    """The agent of another vendor in a session."""
 
     type: str
-    """`claude`, `codex` and so on; `custom` for one that is not known."""
+    """`claude`, `codex` and so on; `custom` for an unknown one."""
     status: Literal["initializing", "changing", "stable", "elsewhere", "ended"]
-    """`stable`: it waits for the next message. `elsewhere`: another process drives it, and the live value
-    `terminal:status` says more. `ended`: it can be started again."""
+    """`stable`: it waits for the next message. `elsewhere`: another process drives it, see the live value
+    `terminal:status`. `ended`: it can be restarted."""
     transport: Literal["", "pty", "acp", "stream-json"]
-    """How it is driven; empty where it is not driven by this server."""
+    """How it is driven; empty if this server does not drive it."""
     remembered: bool
-    """This server knows how it was started: it can be started again without saying it."""
+    """Whether this server knows how to restart it."""
 
 
 class SessionRow(SessionSummary, frozen=True):
-    """A session, as it stands in a list."""
+    """A session in a list."""
 
     agent: AgentView | None = None
-    """Where the driver is not `agent`."""
+    """Set if the driver is not `agent`."""
 
 
 async def row_of(store: Store, agents: AgentRegistry, summary: SessionSummary) -> SessionRow:
@@ -68,11 +68,11 @@ async def _recorded_type(store: Store, session: str) -> str:
 
 
 class OpenRun(msgspec.Struct, frozen=True):
-    """The run that is open."""
+    """The open run."""
 
     id: str
     status: Literal["running", "waiting", "cut"]
-    """`cut`: nobody drives it any more. `resume` or a prompt lets it go on."""
+    """`cut`: its process is gone. `resume` or a prompt continues it."""
     started_ms: int
     model: str
     step: int
@@ -83,46 +83,46 @@ class OpenRun(msgspec.Struct, frozen=True):
 
 
 class HeldBy(msgspec.Struct, frozen=True):
-    """The process that has a session open."""
+    """The process that holds a session."""
 
     pid: int
     host: str
     here: bool
-    """It is this server."""
+    """Whether it is this server."""
 
 
 class ContextMeter(msgspec.Struct, frozen=True):
-    """Tokens, as the vendor counted them last. 0 where that is not known."""
+    """Tokens, as last reported by the vendor; 0 if unknown."""
 
     used: int
     window: int
 
 
 class SessionView(SessionSummary, frozen=True, kw_only=True):
-    """A session, and its state."""
+    """A session and its state."""
 
     agent: AgentView | None
-    """Where the driver is not `agent`."""
+    """Set if the driver is not `agent`."""
     model: str
-    """The one it was asked last, or is set to; empty before the first run."""
+    """The model that is set or was called last; empty before the first run."""
     reasoning: str
     leaf: int
-    """The entry that the next one follows."""
+    """The current entry, which the next one follows."""
     run: OpenRun | None
     held: bool
-    """Prompts wait until somebody releases them."""
+    """Whether queued prompts are held until they are released."""
     holder: HeldBy | None
     questions: list[OpenQuestion]
-    """Also those of its children."""
+    """Including those of its children."""
     waiting: list[Prompt | Steer | Continue]
-    """Prompts whose turn has not come, and what was said to the run and not told yet."""
+    """Queued prompts, and steers that the model has not got yet."""
     todo: dict[str, tuple[TodoItem, ...]]
     totals: CostTotals
-    """What it used, with its children."""
+    """Its usage, including its children."""
     children: CostTotals
-    """The children's part of it."""
+    """The usage of its children."""
     cost: float | None
-    """In dollars, with the children's; null when a part is not known."""
+    """In dollars, including its children; null if a part is unknown."""
     context: ContextMeter
 
 
@@ -188,6 +188,4 @@ def _window(model: str, driven: Session | None) -> int:
         return context.window(model)
     if not model:
         return 0
-    from ostler.models.catalogue import Catalogue
-
     return Catalogue().lookup(model).context_limit

@@ -1,6 +1,4 @@
-"""What the routes work on: the store, the sessions that are driven here, and everything that is watched."""
-# MERGED: The folders that sessions work in: which they are, their files, and what an agent would have
-# MERGED: there.
+"""The state that the routes share: store, supervised sessions, streams, agents and folders."""
 
 from __future__ import annotations
 
@@ -22,6 +20,7 @@ from ostler.core.harness import Harness, JournalListener, harness_without_model
 from ostler.core.journal import Journal, World
 from ostler.core.store import Store
 from ostler.extensions.idle_host import active_host
+from ostler.history.audit import audit_to, configured_sinks
 from ostler.schema.errors import NotFound, OstlerError
 from ostler.schema.facts import Fact
 from ostler.schema.ids import new_id
@@ -47,13 +46,13 @@ from ostler.sessions.streams import Deadlines, SessionStreams
 from ostler.sessions.supervisor import AbandonedRequests, Supervisor, kill_orphan_tools
 
 FRESH = 30.0
-"""Seconds that what was loaded to be looked at is kept."""
+"""Seconds that a harness for viewing is cached."""
 
 MOST = 16
-"""Folders whose files are known at a time."""
+"""Folders whose file lists are cached."""
 
 PATIENCE = 1.0
-"""Seconds that a search waits for more files to be found."""
+"""Seconds that a search waits for the listing of files."""
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -62,7 +61,7 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 class FolderHarnesses:
-    """Nothing outside of these folders is looked at: those of the sessions, and the server's own."""
+    """The folders that the API may look into: those of the sessions, and the server's own."""
 
     def __init__(
         self, store: Store, supervisor: Supervisor, equip: Callable[[Path], Awaitable[Harness]], own: Path
@@ -80,9 +79,9 @@ class FolderHarnesses:
         if not cwd:
             return self._own
         if cwd != str(self._own) and not await self._store.sessions(cwd=cwd, limit=1):
-            raise Forbidden("no session works in that folder, and neither does the server")
+            raise Forbidden("the folder belongs neither to a session nor to the server")
         if not await asyncio.to_thread(Path(cwd).is_dir):
-            raise NotFound(f"the folder {cwd} is not there any more")
+            raise NotFound(f"the folder {cwd} does not exist any more")
         return Path(cwd)
 
     # --- what an agent would work with ----------------------------------------------------------------
@@ -159,10 +158,10 @@ class FolderHarnesses:
 
 
 KEPT_OPEN = 600.0
-"""Seconds that a session stays open behind its last run."""
+"""Seconds that a session stays open after its last run."""
 
 SIGN_OF_LIFE = 15.0
-"""Seconds of silence after which a stream says that it is alive."""
+"""Seconds between keep-alive lines of an idle stream."""
 
 
 Equip = Callable[[Path], Awaitable[Harness]]
@@ -173,7 +172,7 @@ def now_ms() -> int:
 
 
 class ServerState:
-    """One for each application. It is open while its life lasts: `async with server`."""
+    """The state of one application. Open it with `async with server`."""
 
     def __init__(
         self,
@@ -237,8 +236,6 @@ class ServerState:
     def _audit(self, journal: Journal) -> None:
         """What is taken up without a harness is told to the sinks as well."""
         if audit := self.settings(Path(journal.state.cwd)).audit:
-            from ostler.history.audit import audit_to, configured_sinks
-
             audit_to(journal, configured_sinks(audit), print_stderr)
 
     def _attend_agent(self, journal: Journal) -> None:
@@ -299,7 +296,7 @@ class ServerState:
             if task is not None:
                 task.cancel()
         self.left_behind.close()
-        await asyncio.gather(self.supervisor.close("the server ends"), self.driven.close())
+        await asyncio.gather(self.supervisor.close("the server is shutting down"), self.driven.close())
         await self.folders.close()
         self.answers.close()
         await self.store.checkpoint()

@@ -1,9 +1,8 @@
-"""What a person typed into a prompt: a command, a template, a skill, mentioned files.
+"""Submits a request of the API to its session, and finds the fact that settles it.
 
-It is expanded here, before it is put into the session's inbox, as the command line and the terminal do:
-whoever drives the session, it is told the same, and whoever reads the log sees what the model was told.
+Prompts are expanded before they go into the inbox, as the command line and the terminal do, so that any
+process can run them and the log has what the model gets.
 """
-# MERGED: How a request gets from the wire into its session, and what became of it.
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from contextlib import suppress
 
 import msgspec
 
-from ostler.app.prompt_expansion import Expansion, expansion_of, record_read_files
+from ostler.app.prompt_expansion import Expansion, expand_prompt, record_read_files
 from ostler.core.harness import Harness, harness_without_model
 from ostler.extensions.idle_host import active_host
 from ostler.schema import requests
@@ -31,17 +30,17 @@ _COMMAND = re.compile(r"/(\S+)(?:\s+(.*))?", re.DOTALL)
 
 
 class Meant(msgspec.Struct, frozen=True):
-    """What was asked for in fact."""
+    """The request as submitted, and its expansion."""
 
     request: AnyRequest
     expansion: Expansion | None = None
 
 
 async def expand_sent(server: ServerState, session: str, request: AnyRequest) -> Meant:
-    """Of a prompt or a steer the first text is what was typed; all else was attached, and is data. What is
-    typed to another vendor's agent is that one's to understand.
+    """Expands the first text of a prompt or a steer, which is what a person typed; other blocks are data.
+    Leaves prompts for agents of other vendors unchanged.
 
-    Raises `UsageError` for a command that nobody has.
+    Raises `UsageError` for an unknown slash command.
     """
     if not isinstance(request, Prompt | Steer) or not request.content:
         return Meant(request)
@@ -53,18 +52,19 @@ async def expand_sent(server: ServerState, session: str, request: AnyRequest) ->
         return Meant(request)
     if (await server.store.summary(session)).driver != "agent":
         return Meant(request)
-    harness, names = await _surroundings(server, session, typed)
+    harness, names = await _harness_for(server, session, typed)
     command = _COMMAND.fullmatch(typed)
     if command and not attached and (host := active_host(harness)) and host.command_named(command[1]):
         arguments = (command[2] or "").strip()
         return Meant(RunCommand(id=request.id, by=request.by, name=command[1], arguments=arguments))
-    expansion = await asyncio.to_thread(expansion_of, (typed,), typed, harness, names)
+    expansion = await asyncio.to_thread(expand_prompt, (typed,), harness, names)
     content = (*expansion.blocks, *attached)
     return Meant(msgspec.structs.replace(request, content=content), expansion)
 
 
-async def _surroundings(server: ServerState, session: str, typed: str) -> tuple[Harness, list[str]]:
-    """Mentions need the folder only: no extension is loaded for them."""
+async def _harness_for(server: ServerState, session: str, typed: str) -> tuple[Harness, list[str]]:
+    """The harness, and the commands of extensions. Mentions need only the folder, so none are loaded for
+    them."""
     if not typed.startswith("/"):
         return harness_without_model((await server.store.summary(session)).cwd), []
     harness = await server.folders.of_session(session)
@@ -73,7 +73,7 @@ async def _surroundings(server: ServerState, session: str, typed: str) -> tuple[
 
 
 def submit_quietly(server: ServerState, session: str, meant: Meant) -> None:
-    """Once it is submitted: the session has seen the files, and who follows it is told what is missing."""
+    """After a request is submitted: records the files as read, and shows notices to followers."""
     if meant.expansion is None:
         return
     if (opened := server.supervisor.get(session)) is not None:
@@ -84,21 +84,22 @@ def submit_quietly(server: ServerState, session: str, meant: Meant) -> None:
 
 
 PATIENCE = 10.0
-"""Seconds that a secret is kept for the call which asked for it, and that a route waits for its fact."""
+"""Seconds that a secret is kept for the call that asked for it, and that a route waits for its fact."""
 
 
 _STARTING = (requests.Prompt, requests.Continue)
 
 
 async def submit(server: ServerState, session: str, request: AnyRequest) -> None:
-    """Raises for what cannot be carried out: then nothing of it is in the inbox. A secret never is.
+    """Puts a request into the session's inbox, or raises if it cannot be carried out. Secrets are passed on
+    directly.
 
-    What is held waits for a person; whoever asks for something new, with nothing before it, is that person.
+    A new prompt releases the session if it is held and nothing else is queued.
     """
     driver = (await server.store.summary(session)).driver
     request = await with_uploads(server.uploads, request, driver)
     if problem := storage_problem(request):
-        raise UsageError(f"that request cannot be stored: {problem}")
+        raise UsageError(f"the request cannot be stored: {problem}")
     if isinstance(request, requests.Answer) and await _is_secret(server, session, request):
         bare = msgspec.structs.replace(request, answer=None)
         await server.supervisor.answer_secret(session, bare, request.answer, PATIENCE)
@@ -112,7 +113,7 @@ async def submit(server: ServerState, session: str, request: AnyRequest) -> None
 
 
 async def _is_held(server: ServerState, session: str) -> bool:
-    """Because its last run did not complete; and no prompt waits for somebody to look at it."""
+    """Whether the last run did not complete, and no prompt is queued for a person to review."""
     state = await load_state(server.store, session)
     waiting = await server.store.pending(session) if state.held and state.run is None else None
     return waiting is not None and not any(isinstance(one, _STARTING) for one in waiting)
@@ -124,7 +125,7 @@ async def _is_secret(server: ServerState, session: str, request: requests.Answer
 
 
 async def fact_of(server: ServerState, session: str, request: str, wait: float) -> Fact | None:
-    """The fact that settled a request, waited for so many seconds, or until the server ends."""
+    """The fact that settles a request, if it comes within `wait` seconds and before the server ends."""
     seq = None
     with suppress(TimeoutError):
         async with server.patience.of(None):
@@ -133,9 +134,9 @@ async def fact_of(server: ServerState, session: str, request: str, wait: float) 
 
 
 async def wait_for_settlement(server: ServerState, session: str, request: AnyRequest) -> Fact | None:
-    """Asks, and waits for the fact; None when whoever holds the session has not got to it yet.
+    """Submits a request and waits for its fact; None if the holder has yet to take it up.
 
-    Raises `Conflict` with the reason when it was refused.
+    Raises `Conflict` with the reason if it was refused.
     """
     await submit(server, session, request)
     fact = await fact_of(server, session, request.id, PATIENCE)

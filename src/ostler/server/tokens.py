@@ -85,10 +85,10 @@ class TokenStore:
     def new(self, name: str, scope: TokenScope) -> str:
         """Makes a token, and returns what is never seen again."""
         if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
-            raise UsageError(f"a token needs a name of at most {LONGEST_NAME} letters: say what it is for")
+            raise UsageError(f"a token needs a name of at most {LONGEST_NAME} letters")
         with self._changing() as kept:
             if any(name in (one.name, one.id) for one in kept.tokens):
-                raise UsageError(f"there is a token {name!r} already; revoke it, or take another name")
+                raise UsageError(f"there is a token {name!r} already; revoke it, or use another name")
             return self._added(kept, name, scope)
 
     def _added(self, kept: TokenFile, name: str, scope: TokenScope) -> str:
@@ -100,7 +100,7 @@ class TokenStore:
         with self._changing() as kept:
             found = next((one for one in kept.tokens if name in (one.name, one.id)), None)
             if found is None:
-                raise NotFound(f"there is no token {name!r}; `ostler token` lists those there are")
+                raise NotFound(f"there is no token {name!r}; see `ostler token list`")
             kept.tokens.remove(found)
         return found
 
@@ -195,7 +195,7 @@ def _read(path: Path) -> TokenFile:
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
     except msgspec.DecodeError:
-        raise ConfigurationError(f"{path} is damaged: remove it, and make new tokens") from None
+        raise ConfigurationError(f"{path} is damaged: remove it and create new tokens") from None
 
 
 def _hash(token: str) -> str:

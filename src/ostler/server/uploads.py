@@ -1,10 +1,7 @@
-"""Files that were sent to the server, kept under names of our own.
+"""Uploaded files: stored under generated names, used as blocks of a prompt, and served safely.
 
-What a file was called is only text: no path is made of it but its ending, and only if that is plain.
+Of the original name only a plain suffix becomes part of a path. No upload is served as a page.
 """
-# MERGED: Uploads in a prompt: a block with the address `upload:ID` becomes one with what was uploaded.
-# MERGED: Bytes that people or tools brought, answered so that a browser never runs any of them as a page of
-# MERGED: ours.
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ _MEDIA_TYPE = re.compile(r"(?:text|application|audio|video|font|model)/[a-z0-9][
 
 
 class Upload(msgspec.Struct, frozen=True):
-    """A file that was sent here. A prompt names it with the address `upload:ID` of a block."""
+    """An uploaded file. A block of a prompt refers to it with the URL `upload:ID`."""
 
     id: str
     name: str
@@ -63,7 +60,7 @@ class Upload(msgspec.Struct, frozen=True):
     size: int
     created_ms: int
     path: str = ""
-    """Where it is on the server's machine, for the tools of an agent."""
+    """Its path on the server's machine, for the tools of an agent."""
 
 
 class Uploads:
@@ -80,7 +77,7 @@ class Uploads:
         self.sweep()
         there = self.all()
         if len(there) >= MOST_FILES:
-            raise TooLarge(f"there are {len(there)} uploads already: delete some first")
+            raise TooLarge(f"there are already {len(there)} uploads: delete some first")
         used = sum(one.size for one in there)
         id, name = f"upl_{secrets.token_hex(16)}", safe_name(name)
         path = self.folder / id / _file_name(name)
@@ -112,7 +109,7 @@ class Uploads:
             shutil.rmtree(path.parent, ignore_errors=True)
             if isinstance(error, OSError):
                 kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreError
-                raise kind(f"the upload cannot be kept: {error.strerror}") from None
+                raise kind(f"the upload cannot be stored: {error.strerror}") from None
             raise
         finally:
             self._arriving.pop(id, None)
@@ -251,7 +248,7 @@ async def filled(
         uploads.keep_longer(upload)
         blocks.append(await asyncio.to_thread(show, uploads, upload))
     if sum(len(one.data) for one in blocks if not isinstance(one, Text)) > MOST_ATTACHED:
-        raise TooLarge(f"a prompt may have {size_text(MOST_ATTACHED)} of pictures and documents at most")
+        raise TooLarge(f"a prompt may have at most {size_text(MOST_ATTACHED)} of images and documents")
     return tuple(blocks)
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from ostler.core.context import CompactionRequest, context_input
 from ostler.core.harness import OpenSession
-from ostler.core.lazy import load
+from ostler.core.lazy import lazy_module, load
 from ostler.core.questions import as_stored, run_of
 from ostler.schema import events
 from ostler.schema.errors import NotFound, OstlerError, StoreError
@@ -42,11 +42,13 @@ from ostler.schema.requests import (
     TakeBack,
     UndoCompaction,
 )
-from ostler.sessions import branches
 from ostler.sessions.lease import renew_lease
 
 if TYPE_CHECKING:
     from ostler.core.loop import Loop
+    from ostler.sessions import branches
+else:
+    branches = lazy_module("ostler.sessions.branches")
 
 
 SECRET_NEEDS_ITS_CALL = (

@@ -10,17 +10,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from ostler.core.files import write_atomically
 from ostler.core.function_tool import tool
+from ostler.core.lazy import lazy_module
 from ostler.core.tool import BeforeCall, ToolContext
 from ostler.schema.errors import ToolFailed
 from ostler.schema.outcomes import Ok, ok
-from ostler.tools import media
-from ostler.tools.diff import Diff, Splice, diff_of_splices, splice
 from ostler.tools.files import (
     MAX_DIGESTED,
     digest_of,
@@ -35,6 +33,17 @@ from ostler.tools.files import (
     run_to_completion,
 )
 from ostler.tools.truncation import cut_line, size_text, without_surrogates
+
+if TYPE_CHECKING:
+    from ostler.core import files
+    from ostler.tools import diff as diffs
+    from ostler.tools import media
+    from ostler.tools.diff import Diff, Splice
+else:
+    diffs = lazy_module("ostler.tools.diff")
+    files = lazy_module("ostler.core.files")
+    media = lazy_module("ostler.tools.media")
+
 
 _SHOWN = 12
 
@@ -254,7 +263,7 @@ def _splices(
         start, end, new = _narrowed(text, place.start, place.end, new)
         new_here = new.replace("\n", _line_end_at(text, start, end, carriage_returns))
         splices.append(
-            Splice(
+            diffs.Splice(
                 start + bisect_left(carriage_returns, start),
                 end + bisect_left(carriage_returns, end),
                 new_here,
@@ -353,7 +362,7 @@ async def _unchangeable(path: str, edits: list[Replacement], *, context: BeforeC
 
 def _edit(file: Path, given: str, name: str, edits: list[Replacement], seen: str | None) -> _Edited:
     edited = _edited(file, given, name, edits, seen)
-    write_atomically(file, edited.content)
+    files.write_atomically(file, edited.content)
     return edited
 
 
@@ -375,8 +384,8 @@ def _edited(file: Path, given: str, name: str, edits: list[Replacement], seen: s
     original = before.removeprefix(mark).decode("utf-8", "surrogateescape")
     made = plan(original, edits)
     try:
-        after = mark + splice(original, made.splices).encode("utf-8", "surrogateescape")
+        after = mark + diffs.splice(original, made.splices).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         raise ToolFailed("nothing was changed\nnew_text is not valid text: it has a lone surrogate") from None
-    diff = diff_of_splices(original, made.splices, name)
+    diff = diffs.diff_of_splices(original, made.splices, name)
     return _Edited(made, diff, after, digest_of(after))

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from ostler.core.function_tool import validate_arguments
+from ostler.core.lazy import lazy_module
 from ostler.core.tool import ToolContext, ToolSpec, schema_of
 from ostler.schema.errors import ToolFailed
 from ostler.schema.outcomes import Ok, ok
 from ostler.tools.files import display_path, file_errors, not_found, resolve, run_cancellable
-from ostler.tools.grep_engines import (
-    SearchRequest,
-    SearchResult,
-    as_rows,
-    may_take_long,
-    ripgrep,
-    search_in_child,
-    search_with_python,
-    search_with_ripgrep,
-)
+
+if TYPE_CHECKING:
+    from ostler.tools import grep_engines
+    from ostler.tools.grep_engines import SearchRequest, SearchResult
+else:
+    grep_engines = lazy_module("ostler.tools.grep_engines")
+
 
 _DESCRIPTION = (
     "Searches files for a regular expression and shows the lines as path:line:text. Files that .gitignore "
@@ -50,7 +48,7 @@ class GrepArguments(msgspec.Struct, frozen=True):
 
 
 def _ripgrep() -> str | None:
-    return ripgrep()
+    return grep_engines.ripgrep()
 
 
 class GrepTool:
@@ -89,7 +87,7 @@ def _request(arguments: GrepArguments, context: ToolContext) -> SearchRequest:
             raise not_found(root, arguments.path)
         if not root.is_dir() and not root.is_file():
             raise ToolFailed(f"{arguments.path} is a pipe, socket or device, not a file")
-    return SearchRequest(
+    return grep_engines.SearchRequest(
         pattern=arguments.pattern,
         root=root,
         glob=arguments.glob,
@@ -102,16 +100,16 @@ def _request(arguments: GrepArguments, context: ToolContext) -> SearchRequest:
 
 async def _searched(program: str | None, request: SearchRequest, context: ToolContext) -> SearchResult:
     if program:
-        return await search_with_ripgrep(program, request, context)
+        return await grep_engines.search_with_ripgrep(program, request, context)
 
-    if may_take_long(request):
-        return await search_in_child(request, context)
-    return await run_cancellable(lambda stop: search_with_python(request, stop))
+    if grep_engines.may_take_long(request):
+        return await grep_engines.search_in_child(request, context)
+    return await run_cancellable(lambda stop: grep_engines.search_with_python(request, stop))
 
 
 def _outcome(result: SearchResult, request: SearchRequest, context: ToolContext, engine: str) -> Ok:
     prefix = "" if request.root == context.cwd.resolve() else display_path(request.root, context.cwd)
-    rows, all_fit = as_rows(result.lines, prefix, grouped=request.context > 0)
+    rows, all_fit = grep_engines.as_rows(result.lines, prefix, grouped=request.context > 0)
     matches = sum(line.matches for line in result.lines)
     if not all_fit:
         rows.append("[cut at 50 KiB: narrow pattern, path or glob]")

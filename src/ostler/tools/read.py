@@ -6,16 +6,16 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from ostler.core.function_tool import tool
+from ostler.core.lazy import lazy_module
 from ostler.core.tool import ToolContext
 from ostler.schema.errors import NotFound, ToolFailed
 from ostler.schema.messages import File, Image
 from ostler.schema.outcomes import Ok, ok
-from ostler.tools import media
 from ostler.tools.files import (
     MAX_DIGESTED,
     Stop,
@@ -28,8 +28,14 @@ from ostler.tools.files import (
     run_cancellable,
     stamp_of,
 )
-from ostler.tools.media import Scaled, can_scale, scaled_down
 from ostler.tools.truncation import MAX_LINES, LineWindow, size_text
+
+if TYPE_CHECKING:
+    from ostler.tools import media
+    from ostler.tools.media import Scaled
+else:
+    media = lazy_module("ostler.tools.media")
+
 
 MAX_IMAGE = 5 * 1024 * 1024 * 3 // 4
 """Vendors accept pictures of up to 5 MiB in base64."""
@@ -130,12 +136,12 @@ def _pieces(head: bytes, source: Any) -> Iterator[bytes]:
 def _whole(media_type: str, pieces: Iterator[bytes], given: str, size: int) -> _Attachment:
     is_image = media_type != "application/pdf"
     limit = MAX_IMAGE if is_image else MAX_DOCUMENT
-    if size > (MAX_SCALED_IMAGE if is_image and can_scale() else limit):
+    if size > (MAX_SCALED_IMAGE if is_image and media.can_scale() else limit):
         raise _too_large(media_type, given, size, limit)
     content = b"".join(pieces)
     digest = new_digest()
     digest.update(content)
-    scaled = scaled_down(content, media_type) if is_image else None
+    scaled = media.scaled_down(content, media_type) if is_image else None
     if scaled and len(scaled.content) <= limit:
         return _Attachment(scaled.media_type, scaled.content, digest.hexdigest(), scaled)
     if len(content) > limit:

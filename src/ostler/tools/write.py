@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from ostler.core.files import write_atomically
 from ostler.core.function_tool import tool
+from ostler.core.lazy import lazy_module
 from ostler.core.tool import BeforeCall, ToolContext
 from ostler.schema.errors import ToolFailed
 from ostler.schema.outcomes import Ok, ok
-from ostler.tools import media
-from ostler.tools.diff import Diff, diff_of_texts, lines_of
 from ostler.tools.files import (
     digest_of,
     display_path,
@@ -26,6 +25,17 @@ from ostler.tools.files import (
     run_cancellable,
     run_to_completion,
 )
+
+if TYPE_CHECKING:
+    from ostler.core import files
+    from ostler.tools import diff as diffs
+    from ostler.tools import media
+    from ostler.tools.diff import Diff
+else:
+    diffs = lazy_module("ostler.tools.diff")
+    files = lazy_module("ostler.core.files")
+    media = lazy_module("ostler.tools.media")
+
 
 _MAX_COMPARED = 2 * 1024 * 1024
 """Larger files are written without a diff: nobody would read it, and it would double the log."""
@@ -53,7 +63,7 @@ async def write(path: str, content: str, *, context: ToolContext) -> Ok:
         written = await run_to_completion(lambda: _write(file, path, name, content, data, seen))
     digest = digest_of(data)
     remember(context.memory, file, digest)
-    lines = len(lines_of(content))
+    lines = len(diffs.lines_of(content))
     details = {
         "path": name,
         "bytes": len(data),
@@ -93,7 +103,7 @@ def _write(file: Path, given: str, name: str, content: str, data: bytes, seen: s
     if size is not None:
         before = file.read_bytes() if size <= _MAX_COMPARED else b"\0"
     diff = _compared(before, content, data, "/dev/null" if created else name, name)
-    write_atomically(file, data)
+    files.write_atomically(file, data)
     return _Written(created, diff)
 
 
@@ -114,4 +124,4 @@ def _refuse(file: Path, given: str, seen: str | None) -> int | None:
 def _compared(before: bytes, content: str, data: bytes, old_name: str, new_name: str) -> Diff:
     if media.is_binary(before) or len(data) > _MAX_COMPARED:
         return Diff("", 0, 0, 0, truncated=True)
-    return diff_of_texts(before.decode("utf-8", "replace"), content, old_name, new_name)
+    return diffs.diff_of_texts(before.decode("utf-8", "replace"), content, old_name, new_name)

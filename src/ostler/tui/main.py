@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import signal
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 from ostler.app.console import print_stderr, real_stdout
 from ostler.app.extension_setup import load_extensions
 from ostler.app.harness import prepare_harness, settings_for
+from ostler.app.options import RunOptions
 from ostler.app.session_choice import check_combination, enable_gc, store_model, stored_model
 from ostler.app.settings import Settings, working_directory
 from ostler.app.stores import find_session, newest_session, open_store
@@ -40,14 +40,14 @@ WHERE_SOMEBODY_CAN_BE_ASKED = {"permissions": "ask"}
 """What holds here, where nobody has set it. Who is not there to be asked begins with `read-only`."""
 
 
-def run_tui(options: argparse.Namespace) -> int:
+def run_tui(options: RunOptions) -> int:
     cwd = working_directory(options.cwd)
     named = settings_for(options, cwd, WHERE_SOMEBODY_CAN_BE_ASKED)
     check_combination(options)
     kept = ""
     if not named.model and (options.continue_ or options.session is not None):
         kept = asyncio.run(stored_model(options, named, cwd))
-    settings, harness = prepare_harness(named, cwd, kept, options, says_demo=False)  # the first steps do
+    settings, harness = prepare_harness(named, cwd, kept, options, announces_demo=False)  # the first steps do
     is_kept = not options.no_session
     nobody_asked = settings.model == "demo" and "demo" not in (named.model, kept)
     if nobody_asked:
@@ -59,7 +59,7 @@ def run_tui(options: argparse.Namespace) -> int:
 
 
 async def _run(
-    options: argparse.Namespace, settings: Settings, harness: Harness, *, needs_model: bool, is_kept: bool
+    options: RunOptions, settings: Settings, harness: Harness, *, needs_model: bool, is_kept: bool
 ) -> int:
     from ostler.app.question_queue import QuestionQueue
     from ostler.tui.front_end import StrayOutput, TuiFrontEnd
@@ -160,7 +160,7 @@ def terminal_output() -> Output:
 
 
 async def _run_plain(
-    options: argparse.Namespace, settings: Settings, harness: Harness, *, needs_model: bool, is_kept: bool
+    options: RunOptions, settings: Settings, harness: Harness, *, needs_model: bool, is_kept: bool
 ) -> int:
     from ostler.tui.plain.conversation import PlainConversation, PlainFrontEnd
 
@@ -180,7 +180,7 @@ async def _run_plain(
     return 0
 
 
-async def _session(options: argparse.Namespace, store: Store, harness: Harness) -> Session:
+async def _session(options: RunOptions, store: Store, harness: Harness) -> Session:
     if options.session is not None:
         return await open_or_follow(store, await find_session(store, options.session), harness)
     if options.continue_:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ostler.agent import AgentResources
+from ostler.app.agent_setup import AgentResources
 from ostler.app.settings import Settings
 from ostler.core.function_tool import tool
 from ostler.extensions.api import ExtensionAPI
@@ -168,7 +168,7 @@ async def test_a_chain_resolves_to_the_first_model_that_is_known_and_has_a_key()
 
 async def test_models_that_are_only_looked_at_are_not_kept_by_the_agent() -> None:
     things = AgentResources()
-    session, context = await at_work(make_model=things.keeping(configured()))
+    session, context = await at_work(make_model=things.closing(configured()))
     assert await context.models.is_available(known_model())
     assert things.models == []
     assert context.models.capabilities("ollama/x").prices == FREE

@@ -183,7 +183,7 @@ def test_with_agentapis_own_command_dashes_may_be_left_out(
         (("--emulator", "vt52", "--", "claude"), "invalid choice: 'vt52'"),
         (("--ready-timeout", "0", "--", "claude"), "is not a number above 0"),
         (("--cwd", "nowhere", "--", "claude"), "there is no directory"),
-        (("--",), "no command was given"),
+        (("--",), "there is no command"),
         (("--allowed-hosts", "", "--", "claude"), "the list must not be empty"),
         (("--allowed-hosts", "a b", "--", "claude"), "contains whitespace characters"),
         (("--allowed-hosts", "https://a.example", "--", "claude"), "must not include http:// or https://"),
@@ -253,7 +253,7 @@ def test_what_is_for_sessions_without_an_agent_is_refused_with_one(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], flag: str
 ) -> None:
     said = refusal(capsys, *arguments, "--", "claude")
-    assert f"{flag} is for sessions without an agent" in said
+    assert f"{flag} is not for agents" in said
 
 
 def test_the_help_has_a_line_for_each_option_and_no_room_for_what_is_not_there(ostler: Ostler) -> None:

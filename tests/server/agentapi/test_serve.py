@@ -86,7 +86,7 @@ def test_a_port_that_is_taken_is_found_before_the_agent_is_started(ostler: Ostle
         port = served.http.base_url.port
         ran = ostler("serve", "--port", str(port), "--pid-file", "pid", "--", "touch", "started")
     assert ran.code == 2
-    assert "the port is taken" in ran.err
+    assert "the port is in use" in ran.err
     assert not (ostler.work / "started").exists()
     assert not (ostler.work / "pid").exists()
 

@@ -136,7 +136,7 @@ async def test_an_agent_that_has_ended_is_told_nothing_and_started_again(tmp_pat
         session = await start(served, initial_prompt="one")
         await until(served, session)
         at_work = await served.post(f"sessions/{session}/agent", {}, 409)
-        assert "at work" in at_work["detail"]
+        assert "is running" in at_work["detail"]
         await served.http.delete(f"sessions/{session}/agent")
         for request in ({"type": "prompt", "content": text("two")}, {"type": "continue"}):
             answer = await served.post(f"sessions/{session}/requests", request, 409)
@@ -163,7 +163,7 @@ async def test_a_server_that_did_not_start_the_agent_must_be_told_how(tmp_path: 
         shown = await served.get(f"sessions/{session}")
         assert shown["agent"] == {"type": "custom", "status": "ended", "transport": "", "remembered": False}
         answer = await served.post(f"sessions/{session}/agent", {}, 400)
-        assert "say it as `agent`" in answer["detail"]
+        assert "pass `agent`" in answer["detail"]
         again = await served.post(f"sessions/{session}/agent", {"agent": ECHO}, 201)
         assert again["agent"]["remembered"] is True
         await until(served, session)

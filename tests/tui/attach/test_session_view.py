@@ -119,7 +119,7 @@ def test_a_run_is_steered_from_here_and_others_watch_it(
     enter(second, "unheard")
     second.wait_for("only watching")
     enter(first, "!true")
-    first.wait_for("can be done there only")
+    first.wait_for("can only be done there")
     first.press("ctrl+c")
     enter(first, "/settings")
     first.wait_for("about the machine")

@@ -1,5 +1,4 @@
-"""By which names the server may be asked for, and from pages of which origins."""
-# MERGED: What browsers are told about pages of other origins. It keeps nobody out: the browser does.
+"""Allowed hosts and CORS, as agentapi has them."""
 
 from __future__ import annotations
 

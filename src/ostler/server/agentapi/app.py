@@ -1,5 +1,4 @@
-"""The application: which of its parts answers what."""
-# MERGED: What can be asked about the agent, and of it.
+"""The routes of agentapi for one agent."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Answers and errors in JSON, each with the address of its schema."""
-# MERGED: What is left of a body that nobody wants.
-# MERGED: Reading the one request that has a JSON body, with the errors that its clients know.
+"""JSON bodies and errors, as agentapi's clients expect them."""
 
 from __future__ import annotations
 

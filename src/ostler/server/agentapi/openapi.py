@@ -1,8 +1,4 @@
-"""The API's document: OpenAPI 3.1, and 3.0 for programs that know no newer one."""
-# MERGED: The components of the API's document. Names and texts are those its clients were generated from.
-# MERGED: The API's document as a page for people. It needs no script and nothing from elsewhere.
-# MERGED: A document as YAML: its outline as YAML has it, its words as JSON has them, which YAML allows.
-# MERGED: Where the API's document can be had, in each of its forms.
+"""agentapi's OpenAPI documents: 3.1 and 3.0, as JSON, as YAML and as an HTML page."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from ostler.schema.errors import ConfigurationError, UsageError
 
 if TYPE_CHECKING:
     from ostler.drivers.agent_spec import Transport
+    from ostler.server.command import ServeOptions
 
 
 TRANSPORTS = ("pty", "acp", "stream-json")
@@ -234,14 +235,12 @@ def with_plain_switches(arguments: Sequence[str]) -> list[str]:
     return [f"{switches[word]}=true" if word in switches else word for word in arguments]
 
 
-def given_agent_options(options: argparse.Namespace) -> list[str]:
+def given_agent_options(options: ServeOptions) -> list[str]:
     """Flags that make no sense without an agent."""
     return [one.flags[-1] for one in OPTIONS if getattr(options, one.name) is not None]
 
 
-def agent_plan(
-    options: argparse.Namespace, command: Sequence[str], variables: Mapping[str, str]
-) -> AgentPlan:
+def agent_plan(options: ServeOptions, command: Sequence[str], variables: Mapping[str, str]) -> AgentPlan:
     """Raises `UsageError` for whatever cannot be."""
     wanted = {one.name: _value(one, options, variables) for one in (*OPTIONS, PORT)}
     _check_type(wanted["type"])
@@ -279,7 +278,7 @@ def agent_plan(
     )
 
 
-def _value(option: AgentOption, options: argparse.Namespace, variables: Mapping[str, str]) -> Any:
+def _value(option: AgentOption, options: ServeOptions, variables: Mapping[str, str]) -> Any:
     given = getattr(options, option.name)
     if given is not None:
         return [item for part in given for item in part] if option.is_list else given
@@ -299,7 +298,7 @@ def _check_type(named: str) -> None:
         raise UsageError(f"{error.message}; the types are: {', '.join(AGENT_TYPES)}") from None
 
 
-def _transport(wanted: Mapping[str, Any], options: argparse.Namespace) -> Transport:
+def _transport(wanted: Mapping[str, Any], options: ServeOptions) -> Transport:
     if not wanted["experimental_acp"]:
         transport: Transport = wanted["transport"]
         return transport

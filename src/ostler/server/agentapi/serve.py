@@ -1,9 +1,7 @@
-"""`ostler serve … -- AGENT`: from a plan to an agent that is served, until one of the two ends."""
-# MERGED: A server and an agent that end together, with whatever signal or end of either comes first.
+"""`ostler serve … -- AGENT`: a server and an agent that start and end together."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import sys
@@ -12,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from signal import SIG_IGN, SIGHUP, SIGINT, SIGTERM, SIGUSR1, getsignal
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import uvicorn
@@ -22,6 +20,7 @@ from starlette.types import ASGIApp
 
 from ostler.app.console import piped_in, print_stderr
 from ostler.app.harness import settings_for
+from ostler.core.lazy import lazy_module
 from ostler.drivers.agent_spec import AgentSpec, detect
 from ostler.drivers.driver import SavedState
 from ostler.drivers.lifecycle import start_agent_session
@@ -49,6 +48,12 @@ from ostler.server.main import (
 from ostler.server.state import ServerState
 from ostler.server.streams import terminal_stream
 from ostler.server.tokens import TokenStore
+
+if TYPE_CHECKING:
+    from ostler.server.agentapi import openapi
+    from ostler.server.command import ServeOptions
+else:
+    openapi = lazy_module("ostler.server.agentapi.openapi")
 
 
 class Signals:
@@ -134,7 +139,7 @@ class AgentServer(HttpServer):
         yield  # they are heeded already
 
 
-def serve_agent(plan: AgentPlan, options: argparse.Namespace) -> int:
+def serve_agent(plan: AgentPlan, options: ServeOptions) -> int:
     parse_allowed_hosts(plan.allowed_hosts)
     parse_allowed_origins(plan.allowed_origins)
     if plan.print_openapi:
@@ -149,9 +154,7 @@ def serve_agent(plan: AgentPlan, options: argparse.Namespace) -> int:
 
 def _print_openapi() -> int:
     """As agentapi prints it: the older version, everything in a fixed order."""
-    from ostler.server.agentapi.openapi import document, downgraded
-
-    print(json.dumps(_in_order(downgraded(document())), indent=2, ensure_ascii=False))
+    print(json.dumps(_in_order(openapi.downgraded(openapi.document())), indent=2, ensure_ascii=False))
     return 0
 
 
@@ -171,7 +174,7 @@ def _with_piped_prompt(plan: AgentPlan) -> AgentPlan:
     return msgspec.structs.replace(plan, initial_prompt=piped)
 
 
-async def _serve(plan: AgentPlan, options: argparse.Namespace) -> int:
+async def _serve(plan: AgentPlan, options: ServeOptions) -> int:
     settings = settings_for(options, plan.cwd)
     tokens = TokenStore()
     signals = Signals()

@@ -1,5 +1,4 @@
-"""The state file: what a later life of an agent is given of its conversation, as agentapi writes it."""
-# MERGED: A file that says which process it is, and keeps a second one from starting.
+"""The state file and the PID file, in agentapi's format."""
 
 from __future__ import annotations
 

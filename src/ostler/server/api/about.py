@@ -1,19 +1,26 @@
-"""The server itself: is it alive, does it take work, what does it offer."""
-# MERGED: Logging in: a token, or the code of a link, becomes a cookie.
+"""Routes for the server itself: health, readiness, description, login."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ostler import __version__
+from ostler.core.lazy import lazy_module
 from ostler.server.operations import Operations
 from ostler.server.problems import NotAllowed, ServerBusy
 from ostler.server.state import ServerState
 from ostler.server.tokens import COOKIE_SECONDS, TokenScope
+
+if TYPE_CHECKING:
+    from ostler.server import app as server_app
+    from ostler.server import openapi as openapi_document
+else:
+    openapi_document = lazy_module("ostler.server.openapi")
+    server_app = lazy_module("ostler.server.app")
 
 operations = Operations("server")
 
@@ -31,9 +38,9 @@ async def health() -> Health:
 
 @operations.add("GET", "/ready", access="none")
 async def ready(server: ServerState) -> Health:
-    """The server takes work: its store answers, and it is not about to end"""
+    """The server accepts work: its store answers, and it is not shutting down"""
     if server.is_draining:
-        raise ServerBusy("the server is about to end")
+        raise ServerBusy("the server is shutting down")
     await server.store.sessions(limit=1)
     return Health("ready", __version__)
 
@@ -41,10 +48,7 @@ async def ready(server: ServerState) -> Health:
 @operations.add("GET", "/openapi.json")
 async def describe() -> dict[str, Any]:
     """This document"""
-    from ostler.server.app import OPERATIONS, PREFIX
-    from ostler.server.openapi import openapi
-
-    return openapi(OPERATIONS, PREFIX)
+    return openapi_document.openapi(server_app.OPERATIONS, server_app.PREFIX)
 
 
 login_operations = Operations("login")
@@ -58,11 +62,11 @@ class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def log_in(server: ServerState, request: Request, body: Login) -> Response:
     """Exchange a token for a cookie
 
-    Also the code of the link that the server prints, which can be used once."""
+    Also accepts the one-time code of the link that the server prints."""
     book, keeper = server.doorkeeper.book, server.doorkeeper
     principal = keeper.checked(request, book.of_token(body.token) or book.of_code(body.token))
     if principal is None:
-        raise NotAllowed("that token is not known; `ostler token new NAME` makes another")
+        raise NotAllowed("the token is invalid; `ostler token new NAME` creates one")
     response = Response(status_code=204)
     response.set_cookie(
         book.cookie_name,
@@ -77,7 +81,7 @@ async def log_in(server: ServerState, request: Request, body: Login) -> Response
 
 @login_operations.add("POST", "/logout", status=204, access="none", answers=type(None))
 async def log_out(server: ServerState) -> Response:
-    """Forget the cookie"""
+    """Delete the cookie"""
     response = Response(status_code=204)
     response.delete_cookie(server.doorkeeper.book.cookie_name, httponly=True, samesite="strict")
     return response
@@ -88,14 +92,14 @@ class Me(msgspec.Struct, frozen=True):
     version: str
     cwd: str
     model: str = ""
-    """The one that would answer in a new session; empty if none can."""
+    """The model that answers in a new session; empty if none can."""
     notice: str = ""
-    """What a person should be told of it; when none can answer, what to do."""
+    """A notice about the model; if none can answer, what to do."""
 
 
 @login_operations.add("GET", "/me")
 async def me(server: ServerState, request: Request) -> Me:
-    """What the token allows, and where the server works"""
+    """What the token allows, and the server's working directory"""
     principal = server.doorkeeper.principal(request)
     assert principal is not None
     answering = await server.answering()

@@ -1,7 +1,4 @@
-"""What happens in a session: pages of facts, and streams."""
-# MERGED: What is shown in a session now, and is nowhere in its log.
-# MERGED: Blobs: outputs that were too long for a fact.
-# MERGED: Uploads: files for prompts.
+"""Routes for the facts, event streams, live values, blobs and uploads of a session."""
 
 from __future__ import annotations
 
@@ -30,10 +27,10 @@ STREAM = "text/event-stream"
 
 class EventsQuery(msgspec.Struct, frozen=True):
     after: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
-    """Only facts with a higher number. A stream that goes on says it with `Last-Event-ID`."""
+    """Only facts with a higher number. A stream that reconnects sends it as `Last-Event-ID`."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=5000)] = 1000
     wait: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0
-    """Seconds to wait for a fact, if there is none yet."""
+    """Seconds to wait for a fact if there is none yet."""
 
 
 class FactPage(msgspec.Struct, frozen=True):
@@ -47,8 +44,8 @@ async def read_events(server: ServerState, session: str, query: EventsQuery, req
     """Facts after a number, or a live stream
 
     With `Accept: text/event-stream`: the facts, what is open, and then everything as it happens. Only facts
-    have an `id`, which is their number: whoever was cut off goes on with `Last-Event-ID`. A number that the
-    session does not have yet is refused."""
+    have an `id`, their number: reconnect with `Last-Event-ID`. A number that the session does not have yet is
+    refused."""
     if asks_for_stream(request.scope):
         after = _last_id(request) or query.after
         return EventStreamResponse(await server.watch.subscribe(session, after))
@@ -72,17 +69,17 @@ def _last_id(request: Request) -> int:
 
 class EverythingQuery(msgspec.Struct, frozen=True):
     after: str = ""
-    """The cursor of the last fact that was seen; from now on, if it is left out."""
+    """The cursor of the last fact received; by default, only new facts."""
     deltas: bool = False
-    """In a stream: also the live events of sessions that this server drives."""
+    """In a stream: include the live events of sessions that this server drives."""
     wait: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0
-    """Seconds to wait for a fact, if there is none yet."""
+    """Seconds to wait for a fact if there is none yet."""
 
 
 class EverythingPage(msgspec.Struct, frozen=True):
     facts: list[FactLine]
     after: str
-    """The cursor behind them."""
+    """The cursor after the last of them."""
 
 
 @operations.add("GET", "/events", answers=EverythingPage, also_as=(STREAM,))
@@ -103,14 +100,14 @@ live_operations = Operations("live")
 
 class LiveValues(msgspec.Struct, frozen=True):
     values: dict[str, Any]
-    """By name: widgets, header, footer and words of status, as their extensions have set them."""
+    """By name: widgets, header, footer and status texts that extensions have set."""
     open: bool
-    """Some process has the session open."""
+    """Whether a process has the session open."""
 
 
 @live_operations.add("GET", "/sessions/{session}/live")
 async def show_live(server: ServerState, session: str) -> LiveValues:
-    """The live values of a session; a stream begins with them, and tells of their changes"""
+    """The live values of a session; a stream starts with them and sends their changes"""
     owner = await server.store.holder(session)
     is_open = owner is not None or server.supervisor.get(session) is not None
     for stream in server.watch.streams():
@@ -134,7 +131,7 @@ blob_operations = Operations("blobs")
     "GET", "/sessions/{session}/blobs/{blob}", media_type="application/octet-stream", answers=bytes
 )
 async def read_blob(server: ServerState, request: Request, session: str, blob: str) -> Response:
-    """What is in a blob of a session; `Range` asks for a part"""
+    """The content of a blob of a session; supports `Range`"""
     await server.store.summary(session)
     found = await server.store.blob(session, blob)
     if found is None:
@@ -151,15 +148,15 @@ upload_operations = Operations("uploads")
 
 class UploadQuery(msgspec.Struct, frozen=True):
     name: str = ""
-    """What the file is called."""
+    """The file name."""
 
 
 @upload_operations.add("POST", "/uploads", status=201, most_body=MOST_BYTES, consumes="*/*")
 async def upload_file(server: ServerState, request: Request, query: UploadQuery) -> Upload:
-    """Send a file: its bytes are the body
+    """Upload a file: its bytes are the body
 
-    A prompt names it as a block: `{"type": "file", "media_type": "…", "url": "upload:ID"}`, or `image`. The
-    model is shown a picture, a PDF or a text; of anything else it is told where it is."""
+    A prompt refers to it with a block: `{"type": "file", "media_type": "…", "url": "upload:ID"}`, or
+    `image`. The model gets an image, a PDF or a text; of any other file it gets the path."""
     said_type = request.headers.get("content-type", "")
     return await server.uploads.take(query.name, said_type, request.stream())
 
@@ -170,13 +167,13 @@ class UploadList(msgspec.Struct, frozen=True):
 
 @upload_operations.add("GET", "/uploads")
 async def list_uploads(server: ServerState) -> UploadList:
-    """What was uploaded, the newest first"""
+    """The uploaded files, newest first"""
     return UploadList(server.uploads.all())
 
 
 @upload_operations.add("GET", "/uploads/{upload}", media_type="application/octet-stream", answers=bytes)
 async def read_upload(server: ServerState, request: Request, upload: str) -> Response:
-    """What is in an uploaded file; `Range` asks for a part"""
+    """The content of an uploaded file; supports `Range`"""
     found = server.uploads.find(upload)
 
     async def read(start: int, size: int) -> bytes:

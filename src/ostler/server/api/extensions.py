@@ -1,6 +1,4 @@
-"""What extensions draw themselves: widgets and calls, as lines of a width."""
-# MERGED: The web page as a face of extensions: what they want of it reaches it by the stream of their
-# MERGED: session.
+"""Routes for what extensions render, and the web page as their front end."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ operations = Operations("rendered")
 
 
 class ToolDress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How calls of a tool are to be shown."""
+    """How to show calls of a tool."""
 
     tool: str
     title: str = ""
@@ -32,9 +30,9 @@ class ToolDress(msgspec.Struct, frozen=True, omit_defaults=True):
     markdown: bool = False
     """The body is Markdown."""
     header: bool = False
-    """Its calls are drawn: ask for the fact `tool_called`."""
+    """An extension renders its calls: request the fact `tool_called`."""
     body: bool = False
-    """What comes of them is drawn: ask for the fact `tool_result`."""
+    """An extension renders its results: request the fact `tool_result`."""
 
 
 class Dresses(msgspec.Struct, frozen=True):
@@ -43,7 +41,7 @@ class Dresses(msgspec.Struct, frozen=True):
 
 @operations.add("GET", "/sessions/{session}/renderers")
 async def list_renderers(server: ServerState, session: str) -> Dresses:
-    """The tools whose calls extensions want to be shown in their own way"""
+    """The tools whose calls extensions render themselves"""
     host = active_host(await server.folders.of_session(session))
     tools = sorted({tool for one in host.loaded for tool in one.registered.tool_renderers}) if host else []
     found = [one for tool in tools if host and (one := host.ui.tool_renderer(tool))]
@@ -80,7 +78,7 @@ class FactQuery(WidthQuery, frozen=True, kw_only=True):
 
 class Rendered(msgspec.Struct, frozen=True):
     text: str | None
-    """With the colours of terminals. Empty to hide it; null where nobody draws it, or the session is not open
+    """With terminal colours. Empty to hide it; null if no extension renders it, or if the session is not open
     here: then show it in your own way."""
 
 
@@ -88,7 +86,7 @@ class Rendered(msgspec.Struct, frozen=True):
 async def render_live(server: ServerState, session: str, query: LiveQuery) -> Rendered:
     """The lines of a live value or an overlay that has a `render`
 
-    Ask again as often as its `hz` says: with 0, once for each width."""
+    Repeat the request `hz` times a second; with 0, once per width."""
     await server.store.summary(session)
     opened = server.supervisor.get(session)
     host = active_host(opened.harness) if opened else None
@@ -97,11 +95,11 @@ async def render_live(server: ServerState, session: str, query: LiveQuery) -> Re
 
 @operations.add("GET", "/sessions/{session}/events/rendered")
 async def render_fact(server: ServerState, session: str, query: FactQuery) -> Rendered:
-    """A call, or what came of it, as the extension draws it that has a renderer for the tool"""
+    """A call or its result, as rendered by the extension for that tool"""
     facts = await server.store.read(session, query.seq - 1, 1)
     fact = facts[0].event if facts else None
     if not isinstance(fact, ToolCalled | ToolResultFact):
-        raise NotFound(f"the fact {query.seq} is no call and no result")
+        raise NotFound(f"the fact {query.seq} is neither a call nor a result")
     opened = server.supervisor.get(session)
     host = active_host(opened.harness) if opened else None
     if host is None:
@@ -113,7 +111,7 @@ async def render_fact(server: ServerState, session: str, query: FactQuery) -> Re
 
 
 Switch = Callable[[Path, str, str], Awaitable[str]]
-"""Goes on in that session, or in a new one in that folder, with this prompt; returns its id."""
+"""Continues in that session, or in a new one in that folder, with this prompt; returns its id."""
 
 
 class WebFrontEnd(Headless):
@@ -129,7 +127,7 @@ class WebFrontEnd(Headless):
 
     def __init__(self, harness: Harness, switch: Switch) -> None:
         self.notices: list[str] = []
-        """What was said of extensions while they were loaded."""
+        """Notices from loading extensions."""
         self._harness = harness
         self._switch = switch
         self._wishes = 0

@@ -1,5 +1,4 @@
-"""What models used, and what that cost."""
-# MERGED: What the model was told in a step, how many tokens that took, and why.
+"""Routes for usage and cost, and for the context of a step."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ usage_operations = Operations("usage")
 class UsageQuery(msgspec.Struct, frozen=True):
     by: By = "day"
     since: str = ""
-    """Only from that day on: 2026-01-31, today, or 7d for today and the six days before."""
+    """Only since that day: 2026-01-31, today, or 7d for today and the six days before."""
 
 
 class SessionUsageQuery(UsageQuery, frozen=True):
@@ -40,7 +39,7 @@ class SessionUsageQuery(UsageQuery, frozen=True):
 
 
 class Used(msgspec.Struct, frozen=True):
-    """What children used stands apart, in each group and in the sum. A cost that is not known is null."""
+    """Children are counted apart, in each group and in the total. An unknown cost is null."""
 
     groups: list[Group]
     own: CostTotals
@@ -81,25 +80,25 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class StepReport(ContextStep, frozen=True, omit_defaults=True, kw_only=True):
-    """A step, and what a meter shows of it."""
+    """A step, and its context meter."""
 
     last: int
-    """The last step there is."""
+    """The number of the last step."""
     used: int
     window: int
-    """0 where nothing was counted."""
+    """0 if nothing was counted."""
     parts: tuple[Part, ...]
-    """Which add up to the window."""
+    """Parts that add up to the window."""
 
 
 class StepQuery(msgspec.Struct, frozen=True):
     step: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Counted over the session; the last one if it is left out."""
+    """Counted over the whole session; default: the last one."""
 
 
 @context_operations.add("GET", "/sessions/{session}/context")
 async def show_context(server: ServerState, session: str, query: StepQuery) -> StepReport:
-    """What the model was told in a step, and by which rule"""
+    """What the model got in a step, and which rule put it there"""
     return await asyncio.to_thread(_step, await server.store.read(session), query.step)
 
 
@@ -119,7 +118,7 @@ def _step(facts: Sequence[Fact], number: int) -> StepReport:
 def _steps(facts: Sequence[Fact]) -> list[ContextStep]:
     steps = context_steps(facts)
     if not steps:
-        raise NotFound("no model was asked in this session yet")
+        raise NotFound("no model was called in this session yet")
     return steps
 
 
@@ -145,7 +144,7 @@ class DifferenceQuery(msgspec.Struct, frozen=True):
 async def show_context_difference(
     server: ServerState, session: str, query: DifferenceQuery
 ) -> ContextDifference:
-    """What is different between what the model was told in two steps"""
+    """The difference between what the model got in two steps"""
     facts = await server.store.read(session)
     first, last = sorted((query.before, query.after))
 

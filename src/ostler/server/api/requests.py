@@ -1,5 +1,4 @@
-"""Requests: everything that can be asked of a session."""
-# MERGED: What people are asked.
+"""Routes for requests to a session, and for its open questions."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ operations = Operations("requests")
 
 
 def _as_asked(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """The same request as it may be sent: without an id, with no field that it does not have, and with
-    something to say where it says something."""
+    """The request type as clients may send it: without an id, without unknown fields, and without empty
+    content."""
     fields: list[Any] = [("id", str, "")]
     if any(field.name == "content" for field in msgspec.structs.fields(kind)):
         fields.append(("content", Annotated[tuple[PlainBlock, ...], msgspec.Meta(min_length=1)]))
@@ -51,21 +50,21 @@ else:
 
 class RequestQuery(msgspec.Struct, frozen=True):
     wait: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0
-    """Seconds to wait for what comes of it."""
+    """Seconds to wait for the result."""
 
 
 class NewRequestQuery(RequestQuery, frozen=True):
     typed: bool | None = None
-    """A person typed it: in a prompt or a steer, a slash command, a template, a skill and mentioned files are
-    what they stand for. So it is for whoever logged in, and not for whoever has a token."""
+    """A person typed it: expand slash commands, templates, skills and mentioned files in a prompt or a steer.
+    The default is true with a cookie and false with a token."""
 
 
 class RequestState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of a request."""
+    """The status of a request."""
 
     id: str
     state: Literal["waiting", "settled", "refused"]
-    """`waiting`: nothing has happened yet; it will, when its session gets to it."""
+    """`waiting`: the session has not taken it up yet."""
     seq: int = 0
     """The number of the fact that settled it."""
     fact: FactLine | None = None
@@ -80,11 +79,11 @@ async def make_request(
     ids: NewId,
     request: Request,
 ) -> Response:
-    """Ask something of a session
+    """Submit a request to a session
 
-    An `id` is made where none is given; the same id twice is one request. It waits in the session's inbox
-    until whoever drives the session takes it up: 202. What is settled within `wait` seconds is answered with
-    its fact: 200. A secret answer is handed over directly, and only where this server drives the session."""
+    Without an `id`, one is generated; the same id twice is one request. It waits in the session's inbox until
+    the process that drives the session takes it up: 202. If it is settled within `wait` seconds, the response
+    has its fact: 200. A secret answer is passed on directly, and only if this server drives the session."""
     said = msgspec.structs.asdict(body)
     kind: Any = type(body).__bases__[0]
     asked: AnyRequest = kind(**{**said, "id": body.id or ids("req"), "by": body.by or "api"})
@@ -119,7 +118,7 @@ class WaitingRequests(msgspec.Struct, frozen=True):
 
 @operations.add("GET", "/sessions/{session}/requests")
 async def list_requests(server: ServerState, session: str) -> WaitingRequests:
-    """The requests that were not taken up yet, in the order in which they will be"""
+    """The requests that are still in the inbox, in order"""
     await server.store.summary(session)
     return WaitingRequests(await server.store.pending(session))
 
@@ -128,7 +127,7 @@ async def list_requests(server: ServerState, session: str) -> WaitingRequests:
 async def show_request(
     server: ServerState, session: str, request_id: str, query: RequestQuery
 ) -> RequestState:
-    """What became of a request"""
+    """The status of a request"""
     if await server.store.settled(session, request_id) is None:
         await _require_waiting(server, session, request_id)
     return state_of_request(request_id, await fact_of(server, session, request_id, query.wait))
@@ -137,17 +136,19 @@ async def show_request(
 async def _require_waiting(server: ServerState, session: str, request: str) -> None:
     await server.store.summary(session)
     if all(one.id != request for one in await server.store.pending(session)):
-        raise NotFound(f"no request {request[:100]!r} was made of this session")
+        raise NotFound(f"this session has no request {request[:100]!r}")
 
 
 @operations.add("DELETE", "/sessions/{session}/requests/{request_id}", status=204)
 async def take_back_request(server: ServerState, session: str, request_id: str, ids: NewId) -> None:
-    """Take back a prompt whose turn has not come, or a steer that the model was not told yet"""
+    """Withdraw a queued prompt, or a steer that the model has not got yet"""
     if await server.store.settled(session, request_id) is None:
         await _require_waiting(server, session, request_id)
     taken = TakeBack(id=ids("req"), by="api", request=request_id)
     if await wait_for_settlement(server, session, taken) is None:
-        raise ServerBusy(f"whoever holds the session has not got to it yet: request {taken.id} waits there")
+        raise ServerBusy(
+            f"the process that holds the session has yet to take it up: request {taken.id} is in its inbox"
+        )
 
 
 question_operations = Operations("questions")
@@ -159,15 +160,15 @@ class OpenQuestions(msgspec.Struct, frozen=True):
 
 @question_operations.add("GET", "/sessions/{session}/questions")
 async def list_questions_of_session(server: ServerState, session: str) -> OpenQuestions:
-    """What a session and its children ask now
+    """The open questions of a session and its children
 
-    It is answered with the request `answer`, in the session that the question names."""
+    Answer with the request `answer`, in the session that the question names."""
     return OpenQuestions(await open_questions(server.store, await load_state(server.store, session)))
 
 
 @question_operations.add("GET", "/questions")
 async def list_questions(server: ServerState) -> OpenQuestions:
-    """What is asked now in all sessions, whoever drives them"""
+    """The open questions of all sessions"""
     found: dict[tuple[str, str], OpenQuestion] = {}
     for summary in await server.store.sessions():
         if summary.child_of or (summary.status not in OPEN and server.supervisor.get(summary.id) is None):

@@ -1,6 +1,4 @@
-"""Models: which there are, which can answer now, and which one would."""
-# MERGED: What an agent works with: tools, and the extensions that bring some of them.
-# MERGED: What can be typed behind a slash, and which files can be mentioned behind an `@`.
+"""Routes for models, tools, extensions, slash commands and files to mention."""
 
 from __future__ import annotations
 
@@ -25,44 +23,44 @@ model_operations = Operations("models")
 
 class FolderQuery(msgspec.Struct, frozen=True):
     cwd: str = ""
-    """A folder that a session works in; that of the server if it is left out."""
+    """The folder of a session; default: the server's own."""
 
 
 class KnownModel(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     provider: str
     ready: bool
-    """It can be asked now: there is a key for it, or it needs none."""
+    """Whether it can answer now: it has a key, or needs none."""
     to_do: str = ""
     """What is missing before it can answer."""
     default: bool = False
-    """It is what its provider is asked for where no model is named."""
+    """Whether it is the default model of its provider."""
     aliases: tuple[str, ...] = ()
     window: int | None = None
-    """Tokens that it holds."""
+    """Tokens of its context window."""
     output_limit: int | None = None
     input: tuple[Modality, ...] = ()
     reasoning: tuple[str, ...] = ()
-    """The levels that can be chosen."""
+    """The reasoning levels to choose from."""
     prices: Prices | None = None
-    """Dollars a million tokens."""
+    """Dollars per million tokens."""
 
 
 class Models(msgspec.Struct, frozen=True):
     models: list[KnownModel]
-    """Those first that can answer now."""
+    """Models that can answer now come first."""
     default: str
-    """The one that answers where none is named; empty when none can."""
+    """The default model; empty if none can answer."""
     because: str
     notice: str
-    """What a person should know of that."""
+    """A notice about the choice, for people."""
     looked_for: list[ProbeResult]
-    """When none can answer: everything that could, and what to do."""
+    """If none can answer: every source of models, and what to do."""
 
 
 @model_operations.add("GET", "/models")
 async def list_models(server: ServerState, query: FolderQuery) -> Models:
-    """The models, with what they hold and cost, and whether there is a key for them"""
+    """The models, with context window and prices, and whether they have a key"""
     settings = server.settings(await server.folders.folder(query.cwd))
     return await asyncio.to_thread(_models, settings)
 
@@ -106,7 +104,7 @@ class OfferedTool(msgspec.Struct, frozen=True, omit_defaults=True):
     """A JSON Schema."""
     kind: str
     extension: str = ""
-    """Which one brings it."""
+    """The extension that registers it."""
 
 
 class Tools(msgspec.Struct, frozen=True):
@@ -115,13 +113,13 @@ class Tools(msgspec.Struct, frozen=True):
 
 @tool_operations.add("GET", "/tools")
 async def list_tools(server: ServerState, query: FolderQuery) -> Tools:
-    """The tools that a new session in a folder would have"""
+    """The tools of a new session in a folder"""
     return _tools(await server.folders.harness(await server.folders.folder(query.cwd)))
 
 
 @tool_operations.add("GET", "/sessions/{session}/tools")
 async def list_session_tools(server: ServerState, session: str) -> Tools:
-    """The tools of a session: those that it has, or would have if it were opened now"""
+    """The tools of a session, as if it were opened now"""
     return _tools(await server.folders.of_session(session))
 
 
@@ -139,20 +137,20 @@ def _tools(harness: Harness) -> Tools:
 
 class Extensions(msgspec.Struct, frozen=True):
     extensions: list[ExtensionSummary]
-    """In the order in which they are asked; also those that were left out, each with its problem."""
+    """In loading order; also those that were left out, each with its problem."""
     notices: list[str]
-    """What a person should know of them: that a project's must be looked at first, for example."""
+    """Notices for people, for example that a project's extensions need a review."""
 
 
 @tool_operations.add("GET", "/extensions")
 async def list_extensions(server: ServerState, query: FolderQuery) -> Extensions:
-    """The extensions that a new session in a folder would have, and those that are left out"""
+    """The extensions of a new session in a folder, and those that are left out"""
     return _extensions(await server.folders.harness(await server.folders.folder(query.cwd)))
 
 
 @tool_operations.add("GET", "/sessions/{session}/extensions")
 async def list_session_extensions(server: ServerState, session: str) -> Extensions:
-    """The extensions of a session: those that it has, or would have if it were opened now"""
+    """The extensions of a session, as if it were opened now"""
     return _extensions(await server.folders.of_session(session))
 
 
@@ -175,8 +173,8 @@ class Commands(msgspec.Struct, frozen=True):
 async def list_commands(server: ServerState, session: str) -> Commands:
     """Extensions' commands, prompt templates and skills
 
-    A `command` is run with the request `run_command`. A `template` or a `skill` is a prompt that begins with
-    its name behind a slash, said with `typed`."""
+    Run a `command` with the request `run_command`. For a `template` or a `skill`, send a prompt that starts
+    with a slash and its name, with `typed`."""
     harness = await server.folders.of_session(session)
     brought = provided_by(active_host(harness))
     taken = {one.name for one in brought}
@@ -185,30 +183,30 @@ async def list_commands(server: ServerState, session: str) -> Commands:
 
 class ArgumentsQuery(msgspec.Struct, frozen=True):
     typed: Annotated[str, msgspec.Meta(max_length=10_000)] = ""
-    """What stands behind the command so far."""
+    """The arguments typed so far."""
 
 
 class Arguments(msgspec.Struct, frozen=True):
     arguments: list[str]
-    """All of what could stand there instead."""
+    """Replacements for all of the arguments."""
 
 
 @command_operations.add("GET", "/sessions/{session}/commands/{command}/arguments")
 async def complete_arguments(
     server: ServerState, session: str, command: str, query: ArgumentsQuery
 ) -> Arguments:
-    """What may come behind an extension's command
+    """Completions for the arguments of an extension's command
 
-    Nothing where nobody says, and while the session is not open here, for the extension answers in it."""
+    Empty if the extension offers none, or while the session is not open here."""
     host = active_host(await server.folders.of_session(session))
     return Arguments(await host.ui.completions(session, command, query.typed) if host else [])
 
 
 class FilesQuery(msgspec.Struct, frozen=True):
     cwd: str = ""
-    """A folder that a session works in; that of the server if it is left out."""
+    """The folder of a session; default: the server's own."""
     q: Annotated[str, msgspec.Meta(max_length=1000)] = ""
-    """Letters of the path, in their order. With none, or behind a slash, what lies in a folder."""
+    """Letters of the path, in order. If empty or ending with a slash: what is in the folder."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 20
 
 
@@ -216,23 +214,23 @@ class MentionedFile(msgspec.Struct, frozen=True):
     path: str
     """Below the folder; a folder ends with a slash."""
     mention: str
-    """How it is written in a prompt."""
+    """How to write it in a prompt."""
     positions: tuple[int, ...]
-    """The letters of the path that were asked for."""
+    """The positions of the matching letters."""
 
 
 class Files(msgspec.Struct, frozen=True):
     files: list[MentionedFile]
-    """The best first."""
+    """The best match first."""
     complete: bool
-    """False while there are files that were not found yet: ask again."""
+    """False while the files are still being listed: repeat the request."""
 
 
 @command_operations.add("GET", "/files")
 async def find_files(server: ServerState, query: FilesQuery) -> Files:
-    """Files and folders that a prompt may mention, without those that are ignored
+    """Files and folders that a prompt can mention, without ignored ones
 
-    Nothing outside of the folder is found, whatever the query says."""
+    Finds nothing outside of the folder."""
     folder = await server.folders.folder(query.cwd)
     listed = await server.folders.search(folder, query.q, query.limit)
     found = [MentionedFile(one.path, mention_of(one.path), one.positions) for one in listed.found]

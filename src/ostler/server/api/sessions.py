@@ -1,6 +1,4 @@
-"""Sessions: create, list, search, show, delete."""
-# MERGED: The tree of a session: its entries, where it stands, forks and labels.
-# MERGED: Sessions as files: export and import.
+"""Routes for sessions: create, list, search, show, delete, tree, fork, export, import."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ from ostler.server.problems import ServerBusy
 from ostler.server.session_view import SessionRow, SessionView, row_of, view_session
 from ostler.server.state import ServerState
 from ostler.server.submit import submit, wait_for_settlement
-from ostler.sessions.run_tree import current_status, load_state
+from ostler.sessions.run_tree import current_status, load_state, require_no_parent_at_work
 from ostler.sessions.session import create_session, delete_session
 from ostler.store.portable import read_export
 
@@ -39,14 +37,14 @@ operations = Operations("sessions")
 
 class ListQuery(msgspec.Struct, frozen=True):
     cwd: str | None = None
-    """Only those that work in this folder."""
+    """Only sessions of this folder."""
     q: str = ""
-    """Only those whose title or first prompt has this text in it."""
+    """Only sessions whose title or first prompt contains this text."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
     before: Annotated[str, msgspec.Meta(pattern=r"^(\d{1,15}\.\w+)?$")] = ""
-    """Those behind this cursor: the `next` of the page before."""
+    """The `next` cursor of the previous page."""
     children: bool = False
-    """Also the sessions of children."""
+    """Include the sessions of children."""
 
 
 class SessionList(msgspec.Struct, frozen=True):
@@ -57,7 +55,7 @@ class SessionList(msgspec.Struct, frozen=True):
 
 @operations.add("GET", "/sessions")
 async def list_sessions(server: ServerState, query: ListQuery) -> SessionList:
-    """The sessions, newest activity first"""
+    """The sessions, most recently used first"""
     wanted = query.q.casefold()
     found = [
         one
@@ -83,7 +81,7 @@ def _position(cursor: str) -> tuple[int, str]:
 
 class SearchQuery(msgspec.Struct, frozen=True):
     q: str
-    """Words that a message must have in it, all of them."""
+    """Words that a message must all contain."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 50
 
 
@@ -94,7 +92,7 @@ class SearchHit(msgspec.Struct, frozen=True):
     snippet: str
     time_ms: int
     title: str
-    """The session's, or the beginning of its first prompt."""
+    """The session's title, or the start of its first prompt."""
 
 
 class SearchResults(msgspec.Struct, frozen=True):
@@ -103,7 +101,7 @@ class SearchResults(msgspec.Struct, frozen=True):
 
 @operations.add("GET", "/sessions/search")
 async def search_sessions(server: ServerState, query: SearchQuery) -> SearchResults:
-    """Messages with certain words, best first"""
+    """Messages that contain all the words, best match first"""
     hits = []
     for hit in await server.store.search(query.q, limit=query.limit):
         about = await server.store.summary(hit.session)
@@ -114,26 +112,26 @@ async def search_sessions(server: ServerState, query: SearchQuery) -> SearchResu
 
 class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cwd: str = ""
-    """The folder to work in; that of the server if it is left out."""
+    """The folder to work in; default: the server's own."""
     title: str = ""
     model: str = ""
-    """Whom to ask; whom the settings name if it is left out."""
+    """The model; default: the one of the settings."""
     reasoning: str = ""
     prompt: tuple[PlainBlock, ...] = ()
-    """What to do first, if anything."""
+    """The first prompt, if any."""
     agent: NewAgent | None = None
-    """Another vendor's agent, whose session it shall be."""
+    """Another vendor's agent to start in the session."""
 
 
 @operations.add("POST", "/sessions", status=201)
 async def begin_session(server: ServerState, body: NewSession, ids: NewId) -> SessionRow:
-    """Begin a session
+    """Create a session
 
-    With a `prompt` it is at work at once. Without a model that could answer nothing is begun. With an `agent`
-    that is started, and the session is its own: where it cannot be started there is none."""
+    With a `prompt`, it starts a run at once. Fails if no model can answer. With an `agent`, it starts that
+    agent in the session; fails if the agent cannot be started."""
     session, cwd, title = ids("ses"), folder_of(body.cwd, server.cwd), " ".join(body.title.split())
     if body.agent is not None and (body.model or body.reasoning):
-        raise UsageError("another vendor's agent brings its own model: leave out `model` and `reasoning`")
+        raise UsageError("another vendor's agent has its own model: leave out `model` and `reasoning`")
     try:
         await server.store.summary(session)
     except NotFound:
@@ -167,20 +165,20 @@ async def _create(server: ServerState, session: str, cwd: Path, title: str) -> N
 
 
 def folder_of(named: str, otherwise: Path) -> Path:
-    """A folder to work in. Raises `UsageError` for one that is not there."""
+    """A folder to work in. Raises `UsageError` if it does not exist."""
     folder = Path(named) if named else otherwise
     try:
         is_there = folder.is_absolute() and folder.is_dir()
     except (OSError, ValueError):  # a name that no folder can have
         is_there = False
     if not is_there:
-        raise UsageError(f"{named[:200]!r} is not a folder that is there; name one from the root on")
+        raise UsageError(f"{named[:200]!r} is not an existing folder with an absolute path")
     return folder
 
 
 @operations.add("GET", "/sessions/{session}")
 async def show_session(server: ServerState, session: str) -> SessionView:
-    """A session and its state: the open run, what waits, what is asked, what it cost"""
+    """A session and its state: open run, queue, open questions, cost"""
     return await view_session(server.store, session, server.supervisor.get(session), server.driven)
 
 
@@ -188,11 +186,9 @@ async def show_session(server: ServerState, session: str) -> SessionView:
 async def remove_session(server: ServerState, session: str) -> None:
     """Delete a session and its children
 
-    Not while a run is under way in it, or another process has it open. Its streams end."""
-    from ostler.sessions.run_tree import require_no_parent_at_work
-
+    Refused while it has a run, or while another process has it open. Its streams end."""
     if server.driven.get(session) is not None:
-        raise SessionBusy(f"the agent of session {session} is at work: end it first")
+        raise SessionBusy(f"the agent of session {session} is running: stop it first")
     await require_no_parent_at_work(server.store, session)
     await server.supervisor.unload(session)
     await delete_session(server.store, session)
@@ -208,7 +204,7 @@ EntryNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 
 class Tree(msgspec.Struct, frozen=True):
     leaf: int
-    """The entry that the next one follows; 0 before the first."""
+    """The current entry, which the next one follows; 0 before the first."""
     entries: list[Node]
 
 
@@ -221,19 +217,21 @@ async def show_tree(server: ServerState, session: str) -> Tree:
 
 class ForkAt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     entry: EntryNumber | None = None
-    """The last entry to copy; where the session stands, if it is left out."""
+    """The last entry to copy; default: the current one."""
     title: str = ""
 
 
 @tree_operations.add("POST", "/sessions/{session}/fork", status=201)
 async def fork_session(server: ServerState, session: str, body: ForkAt, ids: NewId) -> SessionSummary:
-    """A new session that begins with a copy of the path to an entry"""
+    """Create a session with a copy of the path to an entry"""
     entry = (await load_state(server.store, session)).leaf if body.entry is None else body.entry
     title = " ".join(body.title.split())
     request = Fork(id=ids("req"), by="api", entry=entry, title=title)
     fact = await wait_for_settlement(server, session, request)
     if fact is None:
-        raise ServerBusy(f"whoever holds the session has not got to it yet: request {request.id} waits there")
+        raise ServerBusy(
+            f"the process that holds the session has yet to take it up: request {request.id} is in its inbox"
+        )
     assert isinstance(fact.event, Audited) and fact.event.details is not None
     return await server.store.summary(fact.event.details["session"])
 
@@ -245,7 +243,7 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @tree_operations.add("POST", "/sessions/{session}/navigate", also=(202,), answers=RequestState)
 async def navigate(server: ServerState, session: str, body: Place, ids: NewId) -> Response:
-    """The next entry follows this one, from now on"""
+    """Move to an entry: the next one follows it"""
     return await _asked(server, session, Navigate(id=ids("req"), by="api", entry=body.entry))
 
 
@@ -257,7 +255,7 @@ class LabelAt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @tree_operations.add("POST", "/sessions/{session}/label", also=(202,), answers=RequestState)
 async def label_entry(server: ServerState, session: str, body: LabelAt, ids: NewId) -> Response:
-    """A name for an entry"""
+    """Label an entry"""
     label = " ".join(body.label.split())
     return await _asked(server, session, Label(id=ids("req"), by="api", entry=body.entry, label=label))
 
@@ -285,7 +283,7 @@ _FORMATS = {
 
 class ExportQuery(msgspec.Struct, frozen=True):
     format: Format = "jsonl"
-    """`jsonl` holds everything and can be imported; the others are to read."""
+    """`jsonl` is complete and can be imported; the others are for reading."""
 
 
 @copy_operations.add(
@@ -296,7 +294,7 @@ class ExportQuery(msgspec.Struct, frozen=True):
     answers=bytes,
 )
 async def export_session(server: ServerState, session: str, query: ExportQuery) -> Response:
-    """A session as a file"""
+    """Export a session as a file"""
     kind, media_type = _FORMATS[query.format]
     name = file_name(await server.store.summary(session)) + EXTENSIONS[kind]
     headers = {
@@ -310,16 +308,16 @@ async def export_session(server: ServerState, session: str, query: ExportQuery) 
 
 class ImportQuery(msgspec.Struct, frozen=True):
     cwd: str = ""
-    """The folder that the session works in from now on; that of the server if it is left out."""
+    """The folder of the imported session; default: the server's own."""
 
 
 @copy_operations.add("POST", "/sessions/import", status=201, consumes=LINES, most_body=MOST_BYTES)
 async def import_session(
     server: ServerState, request: Request, query: ImportQuery, ids: NewId
 ) -> SessionSummary:
-    """Add the session of an exported file, under a new id
+    """Import an exported session under a new id
 
-    A file that is not whole and sound adds nothing."""
+    A damaged or incomplete file adds nothing."""
     session, cwd = ids("ses"), folder_of(query.cwd, server.cwd)
     lines = (await request.body()).splitlines()
     try:

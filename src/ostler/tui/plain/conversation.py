@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 from ostler.app.console import real_stdout
-from ostler.app.prompt_expansion import expand_typed, record_read_files
+from ostler.app.prompt_expansion import expand_at_console, record_read_files
 from ostler.app.remote_sessions import RemoteSessions, as_typed
 from ostler.core.store import Store
 from ostler.extensions.ui.front_end import Headless
@@ -385,7 +385,7 @@ class PlainConversation:
         if isinstance(conversation.store, RemoteSessions):
             content = as_typed(typed)
         else:
-            expansion = await asyncio.to_thread(expand_typed, (line,), line, conversation.harness, names)
+            expansion = await asyncio.to_thread(expand_at_console, (line,), conversation.harness, names)
             record_read_files(conversation.session.memory, expansion)
             content = expansion.blocks
         if steers and conversation.is_working:
