@@ -291,11 +291,11 @@ async def test_a_text_is_entered_and_what_was_being_typed_stays() -> None:
         await terminal.see("such as Ada")
         await terminal.until(lambda: not terminal.tui.writing.is_typing)
         terminal.press("Gracx", "backspace", "e")
-        await terminal.see("> Grace")
+        await terminal.see("› Grace")
         terminal.press("enter")
         assert (await asking).value == "Grace"
         asking = asyncio.ensure_future(terminal.context.ui.input("Name?", default="Ada"))
-        await terminal.see("> Ada")
+        await terminal.see("› Ada")
         terminal.press("left", "left", "d", "enter")
         assert (await asking).value == "Adda"
         assert terminal.face.editor_text() == "half a prompt"

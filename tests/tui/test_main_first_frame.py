@@ -49,6 +49,7 @@ UNSEEN = {
     "ostler.cli.output",
     "ostler.tui.commands.sessions",
     "ostler.tui.panels.picker",
+    "ostler.tui.panels.question",
     "ostler.app.project_files",
     "ostler.tui.editor.paste",
     "ostler.tui.render.code",

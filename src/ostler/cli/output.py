@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from ostler.app.console import print_stderr, print_to_stdout, real_stdout
+from ostler.core.questions import OpenQuestion
 from ostler.history.costs import priced
 from ostler.history.partial_json import StreamingString
 from ostler.permissions.rules import preview
@@ -18,7 +19,6 @@ from ostler.schema.events import Event, Printed, RunEnded, RunWaiting, Totals
 from ostler.schema.facts import Fact, UnknownEvent
 from ostler.schema.messages import text_of
 from ostler.schema.text import plural, printable
-from ostler.sessions.run_tree import OpenQuestion
 
 
 class NoticePrinter:

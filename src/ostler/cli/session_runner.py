@@ -22,6 +22,7 @@ from ostler.app.session_choice import enable_gc, open_for_run, require_free, sto
 from ostler.app.settings import Settings, working_directory
 from ostler.app.stores import open_store
 from ostler.core.lazy import load
+from ostler.core.questions import OpenQuestion
 from ostler.core.run_state import RunState
 from ostler.core.state import SessionState
 from ostler.core.store import Store
@@ -31,7 +32,7 @@ from ostler.schema.events import RunEnded, RunWaiting
 from ostler.schema.facts import Fact
 from ostler.schema.requests import Continue, Prompt
 from ostler.schema.text import plural
-from ostler.sessions.run_tree import OpenQuestion, open_questions
+from ostler.sessions.run_tree import open_questions
 from ostler.sessions.session import Session
 
 TERMINATED = "terminated"

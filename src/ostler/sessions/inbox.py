@@ -12,11 +12,10 @@ from ostler.core.cancellation import CancelToken
 from ostler.core.context import CompactionRequest, context_input
 from ostler.core.harness import Harness, OpenSession, SessionListener
 from ostler.core.journal import Journal
-from ostler.core.questions import as_stored, run_of
+from ostler.core.questions import answer_problem, as_stored, run_of
 from ostler.core.run_state import RunState
 from ostler.schema import events
 from ostler.schema.errors import NotFound, OstlerError, StoreError
-from ostler.schema.outcomes import Question
 from ostler.schema.requests import (
     Answer,
     AnyRequest,
@@ -147,7 +146,7 @@ class InboxReader:
             case Answer() if self._questions and not self._questions.take(request.id):
                 return
             case Answer(question=question) if (asked := journal.state.questions.get(question)) and (
-                problem := answer_problem(request, asked.question)
+                problem := "" if request.declined else answer_problem(asked.question, request.answer)
             ):
                 journal.record(events.RequestRefused(request.id, problem), settles=request.id)
             case Answer(question=question) if self._questions and self._questions.expects(question):
@@ -360,19 +359,3 @@ def outcome_of(request: Answer) -> events.QuestionAnswered:
 def _cancelled(request: Cancel) -> events.Audited:
     about = {"call": request.call, "actor": "user", "who": request.by}
     return events.Audited("tool.cancel", "somebody asked for it", about)
-
-
-def answer_problem(request: Answer, question: Question) -> str:
-    """Why it is no answer to the question: none of the choices, or not what the form asks for."""
-    if request.declined:
-        return ""
-    if question.kind == "choice" and question.choices and request.answer not in question.choices:
-        return f"the answer must be one of: {', '.join(question.choices)}"
-    if question.kind == "form" and question.form is not None:
-        from ostler.core.json_schema import schema_error
-
-        problem = schema_error(request.answer, question.form)
-        if problem and question.secret:  # it may quote the answer
-            return "the answer does not fit the form"
-        return f"the answer does not fit the form: {problem}" if problem else ""
-    return ""

@@ -11,6 +11,7 @@ from typing import Any
 
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal, World, open_journal
+from ostler.core.questions import OpenQuestion
 from ostler.core.state import SessionState
 from ostler.core.store import Store
 from ostler.schema.errors import SessionBusy, SessionHeld, UsageError
@@ -18,7 +19,6 @@ from ostler.schema.events import RequestRefused
 from ostler.schema.requests import Answer, AnyRequest, Cancel
 from ostler.sessions.inbox import SECRET_NEEDS_ITS_CALL
 from ostler.sessions.lease import kill_orphans, new_owner
-from ostler.sessions.run_tree import OpenQuestion
 from ostler.sessions.session import RunOutcome, Session
 
 MakeHarness = Callable[[], Awaitable[Harness]]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ostler.app.console import print_to_stdout
 from ostler.app.remote_sessions import Relayed, RemoteSessions
 from ostler.core.harness import Harness
+from ostler.core.questions import OpenQuestion
 from ostler.core.store import Store
 from ostler.extensions.idle_host import active_host
 from ostler.schema import events
@@ -23,7 +24,7 @@ from ostler.schema.messages import PlainBlock
 from ostler.schema.requests import Answer, AnyRequest, Cancel, Continue, Prompt, ReleasePrompts, Steer
 from ostler.sessions.lease import hold_lease
 from ostler.sessions.live_socket import Batch, DeltaFilter, Relay
-from ostler.sessions.run_tree import OpenQuestion, open_questions
+from ostler.sessions.run_tree import open_questions
 from ostler.sessions.session import NOTHING_TO_CONTINUE, RunOutcome, Session
 from ostler.tui.call_items import ChildQuestions
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -15,8 +14,9 @@ from prompt_toolkit.input import Input
 from prompt_toolkit.output import Output
 
 from ostler.app.question_queue import QuestionQueue
+from ostler.core.lazy import lazy_module
 from ostler.extensions.ui.themes import ThemeColors
-from ostler.schema.events import Event, QuestionAsked
+from ostler.schema.events import Event
 from ostler.schema.facts import Fact
 from ostler.sessions.session import Session
 from ostler.tools import LazyTool
@@ -35,8 +35,7 @@ from ostler.tui.items import Level, NoticeItem
 from ostler.tui.keys import key_bindings
 from ostler.tui.model_setup import ModelFallback
 from ostler.tui.notifications import Notifier, Notify
-from ostler.tui.panels.panel import Panel, Panels
-from ostler.tui.panels.question import AskedPanel
+from ostler.tui.panels.panel import Panels
 from ostler.tui.render.items import ItemRenderer
 from ostler.tui.render.spans import apart
 from ostler.tui.status import Activity, MeterReader, Meters, activity_parts, fitting, status_parts
@@ -45,7 +44,11 @@ from ostler.tui.transcript import TranscriptPrinter, last_rows, restored_facts, 
 if TYPE_CHECKING:
     from ostler.core.harness import Harness
     from ostler.extensions.host import ExtensionHost
+    from ostler.tui.panels import question
+    from ostler.tui.panels.question import QuestionPanel
     from ostler.tui.render.images import Way
+else:
+    question = lazy_module("ostler.tui.panels.question")
 
 
 TICK = 0.12
@@ -107,16 +110,9 @@ class TerminalUI:
             lambda: self.conversation.session, face, self.rows, self.panels, lambda: self.app.refresh()
         )
         self.children = ChildQuestions()
-        asked = AskedPanel(
-            questions,
-            self._panel_for,
-            self.rows,
-            self.extensions.content_rows,
-            lambda: self.writing.is_typing,
-            lambda: bool(self.writing.line.text),
-        )
-        questions.opened = lambda: self.panels.open(asked)
-        questions.closed = lambda: self.panels.close(asked)
+        self._question_panel: QuestionPanel | None = None
+        questions.opened = self._open_question
+        questions.closed = self._close_question
         self.conversation = Conversation(session, host, self.see)
         self.switching = SessionSwitch(self)
         self.rescue = ModelFallback(self)
@@ -232,12 +228,22 @@ class TerminalUI:
         self.app.refresh()
         self._tick()
 
-    def _panel_for(self, asked: QuestionAsked) -> Panel:
-        from ostler.tui.panels.question import panel_for
-        from ostler.tui.panels.question_forms import Asked
+    def _open_question(self) -> None:
+        if self._question_panel is None:
+            self._question_panel = question.QuestionPanel(
+                self.questions,
+                self.rows,
+                cwd=lambda: self.conversation.harness.cwd,
+                agent_of=self.children.who,
+                content=self.extensions.content_rows,
+                is_typing=lambda: self.writing.is_typing,
+                has_draft=lambda: bool(self.writing.line.text),
+            )
+        self.panels.open(self._question_panel)
 
-        cwd, who = self.conversation.harness.cwd, partial(self.children.who, asked.id)
-        return panel_for(Asked(self.questions, asked, self.rows, cwd, who))
+    def _close_question(self) -> None:
+        if self._question_panel is not None:
+            self.panels.close(self._question_panel)
 
     async def show(self, conversation: Conversation) -> None:
         """Another session in place of the one that was left."""
@@ -284,7 +290,7 @@ class TerminalUI:
     @property
     def is_asked(self) -> bool:
         """What is pressed is for a question."""
-        return isinstance(self.panels.taking, AskedPanel)
+        return self._question_panel is not None and self.panels.taking is self._question_panel
 
     def _tail(self, width: int, most: int) -> Sequence[str]:
         if self.panels.is_tall:

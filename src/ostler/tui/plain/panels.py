@@ -10,9 +10,11 @@ from typing import Any
 
 import msgspec
 
-from ostler.app.question_queue import QuestionQueue, question_text
+from ostler.app.question_queue import DECLINED, QuestionQueue, answer_options, parse_answer, question_text
 from ostler.extensions.ui.types import InputDialog, MultiSelectDialog, dialog_of
+from ostler.schema.errors import UsageError
 from ostler.schema.events import QuestionAsked
+from ostler.schema.outcomes import Question
 from ostler.tui.panels.panel import Panel, Panels, ReadingPanel, TextLine
 from ostler.tui.panels.picker import Choice, Picker
 from ostler.tui.plain.items import plain
@@ -48,53 +50,45 @@ class PlainQuestions:
         self._shown = asked
         echo(asked is None or not asked.question.secret)
         if asked is not None:
-            self._say(*_question_in_words(asked, [said for _, said in self._open.options]))
+            self._say(*_question_in_words(asked))
 
     def take(self, line: str) -> None:
         """An answer. What is none is said, and the question stays."""
         asked = self._open.present
         if asked is None:
             return
-        if line == "/cancel":
-            self._open.decline()
-            return
-        problem = self._answer(asked, line)
-        if problem:
-            self._say(f"error: {problem}", "answer:")
-
-    def _answer(self, asked: QuestionAsked, line: str) -> str:
-        match dialog_of(asked.question.details):
-            case MultiSelectDialog() as dialog:
-                return self._answer_many(dialog, line)
-            case InputDialog(default=default):
-                return self._open.type(line or default)
-        options = self._open.options
-        if not options:
-            return self._open.type(line)
-        for place, (answer, said) in enumerate(options):
-            if line.lower() in (str(place + 1), answer.lower(), said.lower(), *_short(answer)):
-                self._open.choose(place)
-                return ""
-        return f"type a number from 1 to {len(options)}"
-
-    def _answer_many(self, dialog: MultiSelectDialog, line: str) -> str:
-        there = range(len(dialog.options))
-        words = line.replace(",", " ").split()
-        if words == ["all"]:
-            chosen = set(there)
-        elif words == ["none"]:
-            chosen = set()
-        elif not words:
-            chosen = set(dialog.selected)
-        elif all(word.isdecimal() and 0 < int(word) <= len(there) for word in words):
-            chosen = {int(word) - 1 for word in words}
-        else:
-            return f"type numbers from 1 to {len(there)}, all or none"
-        answer = dict.fromkeys(text for place, text in enumerate(dialog.options) if place in chosen)
-        return self._open.type(msgspec.json.encode(list(answer)).decode())
+        try:
+            self._open.answer(DECLINED if line == "/cancel" else _answer_in(asked.question, line))
+        except UsageError as error:
+            self._say(f"error: {error.message}", "answer:")
 
 
-def _question_in_words(asked: QuestionAsked, options: list[str]) -> list[str]:
+def _answer_in(question: Question, line: str) -> Any:
+    match dialog_of(question.details):
+        case MultiSelectDialog() as dialog:
+            return _selected_in(dialog, line)
+        case InputDialog(default=default):
+            return line or default
+    return parse_answer(question, line, numbered=True)
+
+
+def _selected_in(dialog: MultiSelectDialog, line: str) -> list[str]:
+    places = range(len(dialog.options))
+    words = line.replace(",", " ").split()
+    if words == ["all"]:
+        selected = set(places)
+    elif words == ["none"]:
+        selected = set()
+    elif not words:
+        selected = set(dialog.selected)
+    elif all(word.isdecimal() and 0 < int(word) <= len(places) for word in words):
+        selected = {int(word) - 1 for word in words}
+    else:
+        raise UsageError(f"type numbers from 1 to {len(places)}, all or none")
+    return list(dict.fromkeys(text for place, text in enumerate(dialog.options) if place in selected))
+
+
+def _question_in_words(asked: QuestionAsked) -> list[str]:
     question, details = asked.question, asked.question.details or {}
     lines = ["question: " + plain(question_text(question))]
     if diff := details.get("diff"):
@@ -111,16 +105,13 @@ def _question_in_words(asked: QuestionAsked, options: list[str]) -> list[str]:
         case InputDialog(placeholder=placeholder, default=default):
             lines += [f"such as: {plain(placeholder)}"] if placeholder else []
             lines += [f"an empty line answers: {plain(default)}"] if default else []
-    lines += [f"{place + 1}. {plain(said)}" for place, said in enumerate(options)]
+    options = answer_options(question)
+    lines += [f"{number}. {plain(option.label)}" for number, option in enumerate(options, 1)]
     return [*lines, "answer:"]
 
 
 def _spelled(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _short(answer: str) -> tuple[str, ...]:
-    return (answer[0],) if answer in ("yes", "no") else ()
 
 
 def echo(is_on: bool) -> None:
