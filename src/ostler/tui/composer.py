@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from ostler.tui.shell import ShellCommands, shell_line
 
 if TYPE_CHECKING:
     from ostler.tui import history_viewer
+    from ostler.tui.command_context import CommandContext
     from ostler.tui.terminal_ui import TerminalUI
 else:
     history_viewer = lazy_module("ostler.tui.history_viewer")
@@ -48,21 +49,21 @@ class _Left(msgspec.Struct, frozen=True):
 
 
 class Rewind:
+    """Escape: it stops a run, and a second time goes back to before the last prompt."""
+
     def __init__(
         self,
-        conversation: Callable[[], Conversation],
+        context: CommandContext,
         line: InputLine,
         shell: ShellCommands,
         waiting: PromptQueue,
         twice: DoublePress,
-        say: Callable[[str], None],
     ) -> None:
-        self._conversation = conversation
+        self._context = context
         self._line = line
         self._shell = shell
         self._waiting = waiting
         self._twice = twice
-        self._say = say
         self._first_at: tuple[str, int] = ("", 0)
         self._first_run = ""
         """What an Escape that may be the first of two has stopped."""
@@ -72,11 +73,11 @@ class Rewind:
     def escape(self) -> Coroutine[Any, Any, None]:
         """What counts is what was there when the key was pressed. The second of two belongs to the first only
         if nothing else has begun in between."""
-        session = self._conversation().session
+        session = self._context.conversation.session
         at, run = (session.id, max(session.state.prompts, default=0)), session.state.run
         is_second = self._twice.is_second and at == self._first_at and (not run or run.id == self._first_run)
         if is_second:
-            self._say("")
+            self._context.show_notice("")
             return self._go()
         self._first_at, self._first_run = at, run.id if run else ""
         if not self._line.text and not self._shell and (run or session.state.prompts):
@@ -87,10 +88,14 @@ class Rewind:
         async with self._in_turn:
             if self._shell:
                 await self._shell.stop()
-            elif self._conversation().session.state.run is not None or await self._conversation().is_busy():
+            elif await self._is_working():
                 await self.stop()
             elif not is_empty:
-                self._say(CLEAR_FIRST)
+                self._context.show_notice(CLEAR_FIRST)
+
+    async def _is_working(self) -> bool:
+        conversation = self._context.conversation
+        return conversation.session.state.run is not None or await conversation.is_busy()
 
     async def _go(self) -> None:
         async with self._in_turn:
@@ -98,7 +103,7 @@ class Rewind:
 
     async def stop(self) -> None:
         """Ends the run under way, and one that is about to begin."""
-        conversation = self._conversation()
+        conversation = self._context.conversation
         await conversation.stop()
         is_ours = conversation.session.state.run is None and not conversation.is_elsewhere
         if is_ours and await conversation.is_busy():
@@ -106,11 +111,11 @@ class Rewind:
 
     async def go(self) -> None:
         """The session goes on from before the last prompt, which is in the line to be changed."""
-        conversation = self._conversation()
+        conversation = self._context.conversation
         session = conversation.session
         await _at_rest(conversation)
         if self._line.text:
-            self._say(CLEAR_FIRST)
+            self._context.show_notice(CLEAR_FIRST)
         if not session.state.prompts or self._line.text:
             return
         leaf, number = session.state.leaf, max(session.state.prompts)
@@ -123,12 +128,12 @@ class Rewind:
         typed = self._waiting.typed_for(prompt.request, prompt.content)
         self._line.put_back(typed)
         self._left = _Left(session.id, leaf, to, typed.text)
-        self._say("back before your last prompt; ctrl+c leads to where you were, and files stay as they are")
+        self._context.show_notice("back before your last prompt; ctrl+c returns; files stay as they are")
 
     async def return_(self, cleared: str) -> str:
         """Whoever clears what was put into the line did not want to go back. Returns what came of it."""
         left, self._left = self._left, None
-        conversation = self._conversation()
+        conversation = self._context.conversation
         session = conversation.session
         if left is None or (session.id, session.state.leaf, cleared) != (left.session, left.to, left.text):
             return ""
@@ -154,39 +159,26 @@ class Composer:
         self._tui = tui
         self.line = InputLine(PromptHistory())
         self.line.on_typed = self._typed
-        draw, panels = tui.rows, tui.panels
-
-        def changed() -> None:
-            tui.app.refresh()
-
         self.popup = CompletionPopup(
             self.line,
-            panels,
-            draw,
+            tui.panels,
+            tui.rows,
             cwd=cwd,
-            commands=lambda: tui.commands.entries(),
-            complete_arguments=lambda name, typed: tui.commands.complete(name, typed),
+            commands=tui.commands.entries,
+            complete_arguments=tui.commands.complete,
             submit=self.enter,
         )
-        self.search = HistorySearch(self.line, panels, draw)
-        self.shell = ShellCommands(
-            lambda: tui.conversation, draw, changed, lambda block: tui.printing.take([block])
-        )
-        self.waiting = PromptQueue(lambda: tui.conversation, self.line, draw, changed)
-        self.back = Rewind(
-            lambda: tui.conversation,
-            self.line,
-            self.shell,
-            self.waiting,
-            DoublePress(tui, "esc again goes back to your last prompt"),
-            self._notice,
-        )
-        self.thinking = ThinkingLevel(lambda: tui.conversation, self._notice)
-        self.chords = KeyChords(panels, draw)
+        self.search = HistorySearch(self.line, tui.panels, tui.rows)
+        self.shell = ShellCommands(tui)
+        self.waiting = PromptQueue(tui, self.line)
+        twice = DoublePress(tui, "esc again goes back to your last prompt")
+        self.back = Rewind(tui, self.line, self.shell, self.waiting, twice)
+        self.thinking = ThinkingLevel(tui)
+        self.chords = KeyChords(tui.panels, tui.rows)
         self.chords.chords = {
             "e": Chord("edits in your editor", lambda: self.soon(self._edit_outside())),
             "s": Chord("steers with it", self.steer),
-            "t": Chord("thoughts", lambda: tui.show_thoughts()),
+            "t": Chord("thoughts", tui.show_thoughts),
             "m": Chord("messages", lambda: self.soon(history_viewer.HistoryViewer(tui).choose())),
         }
         self._typed_at = -TYPING_SECONDS
@@ -206,7 +198,7 @@ class Composer:
             return
         if not isinstance(error, OstlerError):
             raise error
-        self._notice(error.message)
+        self._tui.show_notice(error.message)
 
     async def close(self) -> None:
         """Before the conversation is left."""
@@ -228,10 +220,6 @@ class Composer:
         self.has_typed = True
         self._tui.notice = ""
         self.popup.look()
-
-    def _notice(self, text: str) -> None:
-        self._tui.notice = text
-        self._tui.app.refresh()
 
     # --- sending --------------------------------------------------------------------------------------
 
@@ -273,7 +261,7 @@ class Composer:
             await self.line.remember(typed)
         except OstlerError as error:
             if not self._tui.notice:
-                self._notice(error.message)
+                self._tui.show_notice(error.message)
 
     async def _say(self, typed: PromptDraft, *, steers: bool) -> None:
         """What cannot be said, or not be kept, is in the line again."""
@@ -281,7 +269,7 @@ class Composer:
             await self._tell(typed, steers=steers)
         except OstlerError as error:
             self.line.put_back(typed)
-            self._notice(error.message)
+            self._tui.show_notice(error.message)
 
     async def _tell(self, typed: PromptDraft, *, steers: bool) -> None:
         conversation = self._tui.conversation
@@ -298,7 +286,7 @@ class Composer:
                 for path, digest in content.digests.items():
                     remember(harness.memory, Path(path), digest)
             if content.notices:
-                self._notice("; ".join(content.notices))
+                self._tui.show_notice("; ".join(content.notices))
             if steers and conversation.is_working:
                 self.waiting.sent(await conversation.steer(content.blocks), typed, content.blocks)
             else:

@@ -20,7 +20,6 @@ from ostler.schema.text import cut, one_line, printable
 from ostler.sessions.session import Session
 from ostler.tui.front_end import TuiFrontEnd
 from ostler.tui.items import CallItem, Item
-from ostler.tui.panels.panel import Panels
 from ostler.tui.plain.items import plain
 from ostler.tui.render.boxes import barred, framed, inside
 from ostler.tui.render.items import CallRendering, ItemRenderer
@@ -31,6 +30,7 @@ from ostler.tui.render.terminal_text import terminal_rows
 if TYPE_CHECKING:
     from ostler.extensions.extension import ToolRenderer
     from ostler.extensions.host import ExtensionHost
+    from ostler.tui.command_context import CommandContext
 
 
 MOST_ROWS = 1000
@@ -202,31 +202,26 @@ class ExtensionViews:
     Code of extensions is never waited for: what is late is shown when it is there.
     """
 
-    def __init__(
-        self,
-        session: Callable[[], Session],
-        face: TuiFrontEnd,
-        draw: ItemRenderer,
-        panels: Panels,
-        changed: Callable[[], None],
-    ) -> None:
-        self._shown = session
+    def __init__(self, context: CommandContext, face: TuiFrontEnd) -> None:
+        self._context = context
         self._face = face
-        self._draw = draw
-        self._panels = panels
-        self._changed = changed
+        self._draw = draw = context.rows
+        self._panels = context.panels
         self._values: dict[str, Any] = {}
         self._open: dict[str, ExtensionPanel] = {}
         self._size = (0, 0)
         self._line: str | None = None
         """How the line to type in was drawn last: it is seen until the next one is there."""
-        self.renderings = Renderings(changed)
+        self.renderings = Renderings(self._changed)
         self._content = ContentRows(lambda: draw.colors)
         draw.open_dress = self.open_dress
 
     @property
     def _session(self) -> Session:
-        return self._shown()
+        return self._context.conversation.session
+
+    def _changed(self) -> None:
+        self._context.app.refresh()
 
     @property
     def host(self) -> ExtensionHost | None:

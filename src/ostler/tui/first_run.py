@@ -35,31 +35,31 @@ _REFUSED_KEY = ("authentication_failed", "permission_denied")
 _DEMO = Choice("the demo", "demo", about="a script with the real tools: no key, no network; not a model")
 
 
-async def set_up_model(desk: CommandContext, open_store: Callable[[], Store] | None = None) -> None:
+async def set_up_model(context: CommandContext, open_store: Callable[[], Store] | None = None) -> None:
     """Shows what was looked for, and lets a person choose how to go on: until something can answer, or they
     go away from it. From then on sessions are kept in the store that is opened, if the present one is for
     the demo only."""
     says = "nothing can answer yet; this was looked for:"
     while True:
-        settings = load_settings(desk.conversation.harness.cwd, {}).settings
+        settings = load_settings(context.conversation.harness.cwd, {}).settings
         around = ModelProbe(settings)
         findings = await asyncio.to_thread(list, around.findings())
         if says:
             kinds = ("server", "gguf") if says == AGAIN else tuple(_KINDS)
             news = [one for one in findings if one.kind in kinds]
-            desk.say("\n".join([says, *_in_words(news, around)]))
-        picked = await Picker("how shall it answer?", _ways(findings), desk.colors).ask(desk.panels)
+            context.say("\n".join([says, *_in_words(news, around)]))
+        picked = await Picker("how shall it answer?", _ways(findings), context.colors).ask(context.panels)
         if picked is None:
-            desk.say("the demo answers until you choose: /model, /key, or /doctor for more")
+            context.say("the demo answers until you choose: /model, /key, or /doctor for more")
             return
         says = AGAIN if picked.choice.value == "again" else ""
         try:
-            if await _go(desk, picked.choice.value, around):
-                if open_store is not None and desk.conversation.harness.model.name != DEMO:
-                    await desk.switching.to("", store=open_store())
+            if await _go(context, picked.choice.value, around):
+                if open_store is not None and context.conversation.harness.model.name != DEMO:
+                    await context.switching.to("", store=open_store())
                 return
         except OstlerError as error:
-            desk.say(error.message, "error")
+            context.say(error.message, "error")
 
 
 def _in_words(findings: list[ProbeResult], around: ModelProbe) -> list[str]:
@@ -109,14 +109,14 @@ def _ways(findings: list[ProbeResult]) -> list[Choice]:
     return [*ways, _DEMO]
 
 
-async def _go(desk: CommandContext, way: str, around: ModelProbe) -> bool:
+async def _go(context: CommandContext, way: str, around: ModelProbe) -> bool:
     """Whether something can answer now."""
     if way == "again":
         return False
     if way == "file":
-        way = await _model_file(desk, around)
+        way = await _model_file(context, around)
     if way != "key":
-        is_set = bool(way) and await set_model(desk, way)
+        is_set = bool(way) and await set_model(context, way)
         chosen = [one for one in around.servers if is_set and way.startswith(f"{one.provider}/")]
         for server in chosen:
             remember_server(server.base_url, allowed=True)
@@ -128,18 +128,18 @@ async def _go(desk: CommandContext, way: str, around: ModelProbe) -> bool:
         )
         for one in usable
     ]
-    picked = await Picker("whose key?", choices, desk.colors).ask(desk.panels)
-    if picked is None or not await ask_for_key(desk, picked.choice.value.name):
+    picked = await Picker("whose key?", choices, context.colors).ask(context.panels)
+    if picked is None or not await ask_for_key(context, picked.choice.value.name):
         return False
     provider: Provider = picked.choice.value
-    return await _is_taken(desk, provider) and await set_model(desk, _default(provider))
+    return await _is_taken(context, provider) and await set_model(context, _default(provider))
 
 
-async def _model_file(desk: CommandContext, around: ModelProbe) -> str:
+async def _model_file(context: CommandContext, around: ModelProbe) -> str:
     """The model that a file is; empty if none was named."""
-    named = await TextLine("where is the GGUF file?", desk.colors, hint="enter takes it, esc goes back").ask(
-        desk.panels
-    )
+    named = await TextLine(
+        "where is the GGUF file?", context.colors, hint="enter takes it, esc goes back"
+    ).ask(context.panels)
     if not named:
         return ""
     file = await asyncio.to_thread(_existing, named)
@@ -155,13 +155,13 @@ def _existing(named: str) -> Path:
     return file
 
 
-async def _is_taken(desk: CommandContext, provider: Provider) -> bool:
+async def _is_taken(context: CommandContext, provider: Provider) -> bool:
     """Asks the vendor; a key that it refuses is forgotten again."""
     from ostler.app.provider_keys import remove_key
     from ostler.models.credentials import check_key
 
-    desk.say(f"asking {provider.name} whether it takes the key")
-    settings = for_any_model(load_settings(desk.conversation.harness.cwd, {}).settings)
+    context.say(f"asking {provider.name} whether it takes the key")
+    settings = for_any_model(load_settings(context.conversation.harness.cwd, {}).settings)
     name = _default(provider)
     model = ModelFactory(msgspec.structs.replace(settings, model=name))(name)
     refusal = await check_key(model)
@@ -169,9 +169,9 @@ async def _is_taken(desk: CommandContext, provider: Provider) -> bool:
         return True
     if refusal.kind in _REFUSED_KEY:
         remove_key(provider)
-        desk.say(f"{refusal.message}; the key is not kept", "error")
+        context.say(f"{refusal.message}; the key is not kept", "error")
         return False
-    desk.say(f"{refusal.message}; the key is kept, and not known to work", "warning")
+    context.say(f"{refusal.message}; the key is kept, and not known to work", "warning")
     return True
 
 

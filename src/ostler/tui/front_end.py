@@ -11,11 +11,13 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ostler.app.console import real_stdout
+from ostler.app.question_queue import QuestionQueue
 from ostler.extensions.ui.themes import DEFAULT, DEFAULT_THEME, Theme, ThemeRegistry
 from ostler.schema.errors import UsageError
+from ostler.schema.events import QuestionAsked
 from ostler.tui.inline_app import InlineApp
 from ostler.tui.render.items import ItemRenderer
 from ostler.tui.themes import colors_of
@@ -153,6 +155,7 @@ class TuiFrontEnd:
     interactive = True
 
     def __init__(self) -> None:
+        self.questions = QuestionQueue()
         self.is_dark = True
         self.switch_to: Callable[[str, str], Awaitable[str]] | None = None
         """How another session is shown, once one is."""
@@ -168,6 +171,9 @@ class TuiFrontEnd:
         self._draw: ItemRenderer | None = None
         self._theme = DEFAULT
         self._is_left = False
+
+    async def ask(self, asked: QuestionAsked) -> Any:
+        return await self.questions.ask(asked)
 
     def show(self, app: InlineApp, draw: ItemRenderer) -> None:
         self.app, self._draw = app, draw

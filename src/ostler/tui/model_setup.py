@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from inspect import unwrap
 from typing import TYPE_CHECKING, get_args
 
@@ -14,7 +13,6 @@ from ostler.models.factory import ModelFactory
 from ostler.schema.errors import ERRORS, Failure, ModelError, OstlerError
 from ostler.schema.events import RunEnded, SettingsChanged
 from ostler.schema.requests import SetModel
-from ostler.tui.conversation import Conversation
 
 if TYPE_CHECKING:
     from ostler.app.default_model import Candidate
@@ -39,8 +37,8 @@ class ModelFallback:
     """Offers the models that can answer now. The one that is chosen continues the run: what the tools have
     done is not done again."""
 
-    def __init__(self, desk: CommandContext) -> None:
-        self._desk = desk
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
         self._offering: asyncio.Task[None] | None = None
 
     def take(self, event: object) -> None:
@@ -57,27 +55,27 @@ class ModelFallback:
     async def _offer(self, failure: Failure) -> None:
         from ostler.app.default_model import fallback_candidates
 
-        desk, conversation = self._desk, self._desk.conversation
+        context, conversation = self._context, self._context.conversation
         try:
             found = await models.model_candidates(conversation.store, conversation.harness.cwd)
             failed = conversation.harness.model.name
             choices = fallback_choices(fallback_candidates(found, failed, failure.kind), failed, failure.kind)
             panel = picker.Picker(
-                "another model goes on", choices, desk.colors, keys={"esc": "leaves it as it is"}
+                "another model goes on", choices, context.colors, keys={"esc": "leaves it as it is"}
             )
-            picked = await panel.ask(desk.panels)
-            is_there = conversation is desk.conversation and conversation.session.state.run is None
+            picked = await panel.ask(context.panels)
+            is_there = conversation is context.conversation and conversation.session.state.run is None
             if picked is None or not is_there:
                 return
             name = getattr(picked.choice.value, "name", picked.choice.value)
             if picked.choice.value == KEY:
                 name = conversation.harness.model.name
-                if not await models.ask_for_key(desk, name.partition("/")[0]):
+                if not await models.ask_for_key(context, name.partition("/")[0]):
                     return
-            if await models.set_model(desk, name):
+            if await models.set_model(context, name):
                 await conversation.continue_run()
         except OstlerError as error:
-            desk.say(error.message, "error")
+            context.say(error.message, "error")
 
 
 def fallback_choices(others: list[Candidate], failed: str, kind: str) -> list[Choice]:
@@ -112,24 +110,23 @@ LEVELS: tuple[str, ...] = get_args(ReasoningLevel)
 class ThinkingLevel:
     """Several presses go as many levels on."""
 
-    def __init__(self, conversation: Callable[[], Conversation], say: Callable[[str], None]) -> None:
-        self._conversation = conversation
-        self._say = say
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
         self._in_turn = asyncio.Lock()
 
     async def next(self) -> None:
         async with self._in_turn:
-            conversation = self._conversation()
+            conversation = self._context.conversation
             harness = conversation.harness
             name, levels = harness.model.name, await asyncio.to_thread(levels_of, harness)
             if not levels:
-                self._say(f"{name} does not think")
+                self._context.show_notice(f"{name} does not think")
                 return
             place = levels.index(harness.reasoning) + 1 if harness.reasoning in levels else 0
             level = levels[place % len(levels)]
             came = await conversation.ask(lambda id: SetModel(id=id, by="tui", model=name, reasoning=level))
             if isinstance(came, SettingsChanged):
-                self._say(f"thinking: {came.reasoning}")
+                self._context.show_notice(f"thinking: {came.reasoning}")
 
 
 def levels_of(harness: Harness) -> list[str]:

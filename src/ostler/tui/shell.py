@@ -8,7 +8,7 @@ import asyncio
 import codecs
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,10 +19,11 @@ from ostler.sessions.session import Session
 from ostler.tools.child_process import ChildProcess, keep_in_background
 from ostler.tools.truncation import Tail, without_surrogates
 from ostler.tui.call_items import OpenCall
-from ostler.tui.conversation import Conversation
 from ostler.tui.item_builder import shell_entry
 from ostler.tui.items import CallItem
-from ostler.tui.render.items import ItemRenderer
+
+if TYPE_CHECKING:
+    from ostler.tui.command_context import CommandContext
 
 
 class ShellLine(msgspec.Struct, frozen=True):
@@ -53,17 +54,8 @@ TICK = 0.5
 class ShellCommands:
     """Those that run now. They have no time limit: `stop` ends them, and so does leaving."""
 
-    def __init__(
-        self,
-        conversation: Callable[[], Conversation],
-        draw: ItemRenderer,
-        changed: Callable[[], None],
-        closed: Callable[[CallItem], None],
-    ) -> None:
-        self._conversation = conversation
-        self._draw = draw
-        self._changed = changed
-        self._closed = closed
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
         self._running: dict[asyncio.Task[Any], OpenCall] = {}
 
     def __bool__(self) -> bool:
@@ -81,12 +73,12 @@ class ShellCommands:
         finally:
             ticking.cancel()
             del self._running[task]
-            self._changed()
+            self._context.app.refresh()
 
     async def _tick(self) -> None:
         """One sees that the time goes on."""
         while True:
-            self._changed()
+            self._context.app.refresh()
             await asyncio.sleep(TICK)
 
     async def stop(self) -> None:
@@ -102,11 +94,11 @@ class ShellCommands:
         rows: list[str] = []
         for shown in self._running.values():
             shown.look(now)
-            rows += self._draw.opened(shown, width, most)
+            rows += self._context.rows.opened(shown, width, most)
         return rows[-most:]
 
     async def _run(self, line: ShellLine, shown: OpenCall) -> None:
-        session = self._conversation().session
+        session = self._context.conversation.session
         tail = Tail()
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
@@ -114,7 +106,7 @@ class ShellCommands:
             text = decoder.decode(piece)
             tail.feed(text)
             shown.print(text)
-            self._changed()
+            self._context.app.refresh()
 
         if not session.is_running:
             await hold_lease(session.journal)
@@ -132,7 +124,7 @@ class ShellCommands:
                 seconds=time.monotonic() - shown.since,
             )
             if not line.is_told:
-                self._closed(block)
+                self._context.print_item(block)
                 return
             session.journal.record(shell_entry(block))
             await session.journal.commit()

@@ -13,7 +13,6 @@ import msgspec
 from prompt_toolkit.input import Input
 from prompt_toolkit.output import Output
 
-from ostler.app.question_queue import QuestionQueue
 from ostler.core.lazy import lazy_module
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.schema.events import Event
@@ -31,7 +30,7 @@ from ostler.tui.extension_ui import PROMPT, ExtensionViews
 from ostler.tui.front_end import TuiFrontEnd
 from ostler.tui.inline_app import Editing, InlineApp
 from ostler.tui.item_builder import Transcript
-from ostler.tui.items import Level, NoticeItem
+from ostler.tui.items import Item, Level, NoticeItem
 from ostler.tui.keys import key_bindings
 from ostler.tui.model_setup import ModelFallback
 from ostler.tui.notifications import Notifier, Notify
@@ -92,7 +91,6 @@ class TerminalUI:
         session: Session,
         host: ExtensionHost | None,
         face: TuiFrontEnd,
-        questions: QuestionQueue,
         *,
         input: Input | None = None,
         output: Output | None = None,
@@ -101,18 +99,16 @@ class TerminalUI:
         pictures: Way = "",
     ) -> None:
         self.face = face
-        self.questions = questions
+        self.questions = face.questions
         self.panels = Panels(lambda: self.app.refresh())
         self.transcript = Transcript(cwd=session.harness.cwd)
         self.rows = ItemRenderer()
         self.commands = Commands(self)
-        self.extensions = ExtensionViews(
-            lambda: self.conversation.session, face, self.rows, self.panels, lambda: self.app.refresh()
-        )
+        self.extensions = ExtensionViews(self, face)
         self.children = ChildQuestions()
         self._question_panel: QuestionPanel | None = None
-        questions.opened = self._open_question
-        questions.closed = self._close_question
+        self.questions.opened = self._open_question
+        self.questions.closed = self._close_question
         self.conversation = Conversation(session, host, self.see)
         self.switching = SessionSwitch(self)
         self.rescue = ModelFallback(self)
@@ -230,15 +226,7 @@ class TerminalUI:
 
     def _open_question(self) -> None:
         if self._question_panel is None:
-            self._question_panel = question.QuestionPanel(
-                self.questions,
-                self.rows,
-                cwd=lambda: self.conversation.harness.cwd,
-                agent_of=self.children.who,
-                content=self.extensions.content_rows,
-                is_typing=lambda: self.writing.is_typing,
-                has_draft=lambda: bool(self.writing.line.text),
-            )
+            self._question_panel = question.QuestionPanel(self)
         self.panels.open(self._question_panel)
 
     def _close_question(self) -> None:
@@ -340,6 +328,13 @@ class TerminalUI:
     def say(self, text: str, level: Level = "info") -> None:
         """Something that a command has to tell."""
         self.app.print(self.rows.closed(NoticeItem(text, level), self.app.size.columns))
+
+    def show_notice(self, text: str) -> None:
+        self.notice = text
+        self.app.refresh()
+
+    def print_item(self, item: Item) -> None:
+        self.printing.take([item])
 
     def show_thoughts(self) -> None:
         """What the model thought last, which was folded."""

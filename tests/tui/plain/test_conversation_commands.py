@@ -110,28 +110,28 @@ async def _conversation(*answers: Any, cwd: Path) -> AsyncIterator[tuple[PlainCo
     face = _Said()
     harness = Harness(model=ScriptedModel(list(answers)), asker=face.ask, cwd=cwd)
     lines = PlainConversation(await create_session(MemoryStore(), harness), face)
-    lines.desk.conversation.begin()
+    lines.context.conversation.begin()
     try:
         yield lines, face
     finally:
-        await lines.desk.close()
-        await lines.desk.conversation.close()
+        await lines.context.close()
+        await lines.context.conversation.close()
 
 
 async def test_every_command_works_in_plain_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The desk stands in for the terminal: a command that wants more of it fails here."""
+    """The context stands in for the terminal: a command that wants more of it fails here."""
     monkeypatch.setenv("OSTLER_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("EDITOR", "true")
     async with _conversation("hello", "again", "aside", "more", cwd=tmp_path) as (lines, face):
         await lines.obey("say hello")
         await face.hear("completed")
-        names = [one.name for one in lines.desk.commands.own if one.name != "quit"]
+        names = [one.name for one in lines.context.commands.own if one.name != "quit"]
         for name in names:
             running = asyncio.ensure_future(lines.obey(f"/{name}"))
             async with asyncio.timeout(60):
                 while not running.done():
                     await asyncio.wait({running}, timeout=0.02)
-                    if lines.desk.panels.present is not None:
+                    if lines.context.panels.present is not None:
                         await lines.obey("/cancel")
             assert running.exception() is None, name
         for name in ("btw what is it", "edit a.txt", "rename it", "export s.md", "cost model", "jump 99"):

@@ -298,7 +298,7 @@ def test_plain_lines_and_the_way_back_are_not_broken(open_tui: Open, serve: Serv
 def test_over_attach_a_path_is_not_broken_either(serve: Serve, ostler: Ostler) -> None:
     with serve_process(ostler, *use(serve(turn(ANSWER)))) as server, attaching(ostler) as attach:
         terminal: Terminal = attach(server.base_url, columns=47, OSTLER_TOKEN=server.token)
-        terminal.wait_for("goes on when you leave")
+        terminal.wait_for("continues when you leave")
         terminal.type("go")
         terminal.wait_for("> go")
         terminal.press("enter")

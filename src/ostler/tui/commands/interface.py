@@ -45,8 +45,8 @@ KEYS = (
 )
 
 
-def interface_commands(desk: CommandContext) -> list[Command]:
-    group = _Faces(desk)
+def interface_commands(context: CommandContext) -> list[Command]:
+    group = _Faces(context)
     return [
         Command("theme", "the colours", group.theme, (), "[name]", complete=group.themes),
         Command("copy", "the last answer, to the clipboard", group.copy, ("cp",)),
@@ -57,50 +57,52 @@ def interface_commands(desk: CommandContext) -> list[Command]:
 
 
 class _Faces:
-    def __init__(self, desk: CommandContext) -> None:
-        self._desk = desk
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
 
     async def help(self, arguments: str) -> None:
-        desk = self._desk
+        context = self._context
         rows = []
-        for one in desk.commands.entries():
+        for one in context.commands.entries():
             also = f" (also {', '.join(f'/{name}' for name in one.aliases)})" if one.aliases else ""
             rows.append((f"/{one.name} {one.arguments}".rstrip(), one.description + also))
-        print_lines(desk, ["commands", *aligned(rows)], has_heading=True)
-        print_lines(desk, ["keys", *aligned(KEYS)], has_heading=True)
+        print_lines(context, ["commands", *aligned(rows)], has_heading=True)
+        print_lines(context, ["keys", *aligned(KEYS)], has_heading=True)
 
     async def quit(self, arguments: str) -> None:
-        self._desk.quit()
+        self._context.quit()
 
     async def themes(self, typed: str) -> list[str]:
-        return self._desk.face.book.names()
+        return self._context.face.book.names()
 
     async def theme(self, arguments: str) -> None:
         """The marked one is seen at once; who goes away gets the one before."""
-        desk = self._desk
-        before = desk.face.theme()
+        context = self._context
+        before = context.face.theme()
         if not before:
             raise UsageError("there are no colours here: NO_COLOR is set, or the terminal has none")
         if arguments:
-            if arguments not in desk.face.book:
+            if arguments not in context.face.book:
                 raise UsageError(f"there is no theme {arguments!r:.60}; /theme shows those there are")
             self._use(arguments)
             return
-        names = sorted(desk.face.book.names(), key=lambda name: (name != DEFAULT, name))
+        names = sorted(context.face.book.names(), key=lambda name: (name != DEFAULT, name))
         choices = [Choice(name, name, is_present=name == before) for name in names]
-        picker = Picker("theme", choices, desk.colors, moved=lambda choice: desk.face.set_theme(choice.value))
-        picked = await picker.ask(desk.panels)
+        picker = Picker(
+            "theme", choices, context.colors, moved=lambda choice: context.face.set_theme(choice.value)
+        )
+        picked = await picker.ask(context.panels)
         if picked is None:
-            desk.face.set_theme(before)
+            context.face.set_theme(before)
         else:
             self._use(picked.choice.value)
 
     def _use(self, name: str) -> None:
-        self._desk.face.set_theme(name)
-        self._desk.say(f'{name} from here on; `theme = "{name}"` in your settings keeps it')
+        self._context.face.set_theme(name)
+        self._context.say(f'{name} from here on; `theme = "{name}"` in your settings keeps it')
 
     async def copy(self, arguments: str) -> None:
-        facts = await self._desk.conversation.session.journal.history()
+        facts = await self._context.conversation.session.journal.history()
         path = path_of(facts)
         answers = [
             text
@@ -114,20 +116,20 @@ class _Faces:
         ]
         if not answers:
             raise UsageError("there is no answer to copy yet")
-        self._desk.say(await copy(self._desk, answers[-1]))
+        self._context.say(await copy(self._context, answers[-1]))
 
     async def edit(self, arguments: str) -> None:
         from ostler.tui.editor.input_line import editor_command, interrupts_for_editor
 
         if not arguments:
             raise UsageError("say which file: /edit FILE")
-        command, cwd = editor_command(), self._desk.conversation.harness.cwd
+        command, cwd = editor_command(), self._context.conversation.harness.cwd
         file = _file_named(arguments, cwd)
-        async with self._desk.face.suspended():
+        async with self._context.face.suspended():
             with interrupts_for_editor():
                 ended = await asyncio.to_thread(subprocess.run, [*command, str(file)], cwd=cwd, check=False)
         if ended.returncode:
-            self._desk.say(f"{command[0]} ended with {ended.returncode}", "warning")
+            self._context.say(f"{command[0]} ended with {ended.returncode}", "warning")
 
 
 def _file_named(name: str, cwd: Path) -> Path:

@@ -53,8 +53,8 @@ def model_choice(one: Candidate, present: str) -> Choice:
 LEVELS: tuple[str, ...] = get_args(ReasoningLevel)
 
 
-def model_commands(desk: CommandContext) -> list[Command]:
-    group = _Models(desk)
+def model_commands(context: CommandContext) -> list[Command]:
+    group = _Models(context)
     return [
         Command("model", "which model answers", group.model, ("m",), "[name]", complete=group.names),
         Command("thinking", "how much it thinks", group.thinking, ("think",), "[level]", complete=_levels),
@@ -90,14 +90,14 @@ async def _kept_keys(typed: str) -> list[str]:
 
 
 class _Models:
-    def __init__(self, desk: CommandContext) -> None:
-        self._desk = desk
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
         self._ready: asyncio.Future[list[Candidate]] | None = None
 
     async def names(self, typed: str) -> list[str]:
         """Looked for once while they are typed: it takes a moment."""
         if self._ready is None or not typed:
-            conversation = self._desk.conversation
+            conversation = self._context.conversation
             self._ready = asyncio.ensure_future(
                 model_candidates(conversation.store, conversation.harness.cwd)
             )
@@ -105,36 +105,36 @@ class _Models:
 
     async def model(self, arguments: str) -> None:
         if arguments:
-            await set_model(self._desk, arguments)
+            await set_model(self._context, arguments)
             return
-        harness = self._desk.conversation.harness
-        found = await model_candidates(self._desk.conversation.store, harness.cwd)
+        harness = self._context.conversation.harness
+        found = await model_candidates(self._context.conversation.store, harness.cwd)
         present = harness.model.name
         if all(one.name != present for one in found):
             found.insert(0, Candidate(present, present.partition("/")[0]))
         choices = [model_choice(one, present) for one in found]
-        picked = await Picker("model", choices, self._desk.colors).ask(self._desk.panels)
+        picked = await Picker("model", choices, self._context.colors).ask(self._context.panels)
         if picked is None:
             return
         chosen: Candidate = picked.choice.value
-        if not chosen.to_do or await ask_for_key(self._desk, chosen.provider):
-            await set_model(self._desk, chosen.name)
+        if not chosen.to_do or await ask_for_key(self._context, chosen.provider):
+            await set_model(self._context, chosen.name)
 
     async def thinking(self, arguments: str) -> None:
-        harness = self._desk.conversation.harness
+        harness = self._context.conversation.harness
         level = arguments
         if not level:
             choices = [
                 Choice(one, one, about=_about_level(one), is_present=one == harness.reasoning)
                 for one in LEVELS
             ]
-            picked = await Picker("thinking", choices, self._desk.colors).ask(self._desk.panels)
+            picked = await Picker("thinking", choices, self._context.colors).ask(self._context.panels)
             if picked is None:
                 return
             level = picked.choice.value
         if level not in LEVELS:
             raise UsageError(f"there is no level {level!r:.40}; the levels are: {', '.join(LEVELS)}")
-        await set_model(self._desk, harness.model.name, level)
+        await set_model(self._context, harness.model.name, level)
 
     async def all_providers(self, typed: str) -> list[str]:
         from ostler.models.providers import configured_providers
@@ -163,16 +163,16 @@ class _Models:
                 "say /key, /key set PROVIDER, or /key remove PROVIDER; a key is never typed here"
             )
         elif lines := list_keys(self._settings()):
-            print_lines(self._desk, lines)
+            print_lines(self._context, lines)
         else:
-            self._desk.say("there are no keys; /key set PROVIDER keeps one")
+            self._context.say("there are no keys; /key set PROVIDER keeps one")
 
     async def login(self, arguments: str) -> None:
         if " " in arguments:
             raise UsageError("say only the provider; its key is typed unseen, in a line of its own")
         name = arguments or await self._choose("whose key?", "keeps a key of {}", self.all_providers)
         if name:
-            await ask_for_key(self._desk, name)
+            await ask_for_key(self._context, name)
 
     async def logout(self, arguments: str) -> None:
         from ostler.app.provider_keys import provider_named, remove_key
@@ -180,39 +180,39 @@ class _Models:
         name = arguments or await self._choose("forget whose key?", "forgets the key of {}", _kept_keys)
         if name:
             remove_key(provider_named(name, self._settings()))
-            self._desk.say(f"the key for {name} is forgotten")
+            self._context.say(f"the key for {name} is forgotten")
 
     async def _choose(self, title: str, about: str, names: Complete) -> str:
         choices = [Choice(name, name, about=about.format(name)) for name in await names("")]
-        picker = Picker(title, choices, self._desk.colors, empty="no key is kept")
-        picked = await picker.ask(self._desk.panels)
+        picker = Picker(title, choices, self._context.colors, empty="no key is kept")
+        picked = await picker.ask(self._context.panels)
         return picked.choice.value if picked is not None else ""
 
     def _settings(self) -> Settings:
-        return load_settings(self._desk.conversation.harness.cwd, {}).settings
+        return load_settings(self._context.conversation.harness.cwd, {}).settings
 
 
-async def set_model(desk: CommandContext, name: str, level: str = "") -> bool:
+async def set_model(context: CommandContext, name: str, level: str = "") -> bool:
     """From the next step on that model answers; False if it cannot."""
-    came = await desk.conversation.ask(lambda id: SetModel(id=id, by="tui", model=name, reasoning=level))
+    came = await context.conversation.ask(lambda id: SetModel(id=id, by="tui", model=name, reasoning=level))
     if not isinstance(came, SettingsChanged):
         return False
     thinks = f", thinking: {came.reasoning}" if came.reasoning else ""
-    desk.say(f"{came.model} answers from now on{thinks}")
+    context.say(f"{came.model} answers from now on{thinks}")
     return True
 
 
-async def ask_for_key(desk: CommandContext, provider: str) -> bool:
+async def ask_for_key(context: CommandContext, provider: str) -> bool:
     """Keeps the key of a provider, which is typed unseen; False if none was given."""
     from ostler.app.provider_keys import provider_named, store_provider_key
 
-    known = provider_named(provider, load_settings(desk.conversation.harness.cwd, {}).settings)
+    known = provider_named(provider, load_settings(context.conversation.harness.cwd, {}).settings)
     hint = "enter keeps it, esc goes back; it is not shown"
-    line = TextLine(f"key for {provider}", desk.colors, is_secret=True, hint=hint)
-    given = await line.ask(desk.panels)
+    line = TextLine(f"key for {provider}", context.colors, is_secret=True, hint=hint)
+    given = await line.ask(context.panels)
     if not given:
         return False
-    desk.say(f"the key for {provider} is kept in {quoted(store_provider_key(known, given))}")
+    context.say(f"the key for {provider} is kept in {quoted(store_provider_key(known, given))}")
     return True
 
 

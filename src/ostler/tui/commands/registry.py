@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Commands:
     """They are loaded when one is first typed: nothing is seen of them before."""
 
-    def __init__(self, desk: CommandContext) -> None:
-        self._desk = desk
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
 
     @cached_property
     def own(self) -> list[Command]:
@@ -49,7 +49,7 @@ class Commands:
             side_question_commands,
             interface_commands,
         )
-        return [command for commands in groups for command in commands(self._desk)]
+        return [command for commands in groups for command in commands(self._context)]
 
     @cached_property
     def _named(self) -> dict[str, Command]:
@@ -60,7 +60,7 @@ class Commands:
         from ostler.app.completion import CommandEntry, expanding_in, provided_by
 
         own = [CommandEntry(one.name, one.about, one.arguments, one.aliases) for one in self.own]
-        conversation = self._desk.conversation
+        conversation = self._context.conversation
         brought = provided_by(conversation.host, self._named)
         taken = {*self._named, *(one.name for one in brought)}
         return [*own, *brought, *expanding_in(conversation.harness.cwd, taken)]
@@ -69,7 +69,7 @@ class Commands:
         """What could stand behind a command."""
         if command := self._named.get(name):
             return await command.complete(typed) if command.complete else ()
-        conversation = self._desk.conversation
+        conversation = self._context.conversation
         if conversation.host is None:
             return ()
         return await conversation.host.completions(conversation.session.id, name, typed)
@@ -85,19 +85,19 @@ class Commands:
                 return True
             return await self._run_of_extension(name, arguments.strip())
         except OstlerError as error:
-            self._desk.say(error.message, "error")
+            self._context.say(error.message, "error")
         except OSError as error:
-            self._desk.say(f"{quoted(error.filename or name)}: {error.strerror}", "error")
+            self._context.say(f"{quoted(error.filename or name)}: {error.strerror}", "error")
         return True
 
     async def _run(self, command: Command, arguments: str, text: str) -> None:
-        if reason := refusal(self._desk.conversation.store, command.name):
-            self._desk.say(reason, "warning")
-        elif command.at_rest and (self._desk.writing.shell or await self._desk.conversation.is_busy()):
-            self._desk.say(f"/{command.name} has to wait: {BUSY}", "warning")
+        if reason := refusal(self._context.conversation.store, command.name):
+            self._context.say(reason, "warning")
+        elif command.at_rest and (self._context.writing.shell or await self._context.conversation.is_busy()):
+            self._context.say(f"/{command.name} has to wait: {BUSY}", "warning")
             self._put_back(text)
         elif arguments and not command.arguments:
-            self._desk.say(
+            self._context.say(
                 f"/{command.name} takes nothing behind it; /{text} says it to the model", "warning"
             )
             self._put_back(text)
@@ -105,11 +105,11 @@ class Commands:
             await command.run(arguments)
 
     def _put_back(self, text: str) -> None:
-        if not self._desk.face.editor_text():
-            self._desk.face.set_editor_text(text)
+        if not self._context.face.editor_text():
+            self._context.face.set_editor_text(text)
 
     async def _run_of_extension(self, name: str, arguments: str) -> bool:
-        conversation = self._desk.conversation
+        conversation = self._context.conversation
         host, session = conversation.host, conversation.session
         if host is None or host.command_named(name) is None:
             return False
@@ -118,7 +118,7 @@ class Commands:
         async with renew_lease(session.journal):
             said = await host.run_command(session, name, arguments)
         if said:
-            self._desk.say(said)
+            self._context.say(said)
         return True
 
 
@@ -145,15 +145,15 @@ _CELLS = re.compile(r" {2,}|(?:(?! {2}).)+")
 """Columns, and what stands between them. A column may be a path with blanks."""
 
 
-def print_lines(desk: CommandContext, lines: Sequence[str], *, has_heading: bool = False) -> None:
+def print_lines(context: CommandContext, lines: Sequence[str], *, has_heading: bool = False) -> None:
     """All of it: what does not fit goes on below, in its column."""
-    width, heading = desk.app.size.columns, sgr(desk.colors(), "secondary", BOLD)
+    width, heading = context.app.size.columns, sgr(context.colors(), "secondary", BOLD)
     rows = [
         drawn(row)
         for at, line in enumerate(lines)
         for row in _rows(printable(line.expandtabs(4)), heading if has_heading and not at else "", width)
     ]
-    desk.app.print(apart([["", *rows, ""]], after_blank=desk.app.ends_blank))
+    context.app.print(apart([["", *rows, ""]], after_blank=context.app.ends_blank))
 
 
 def _rows(line: str, style: str, width: int) -> list[Row]:

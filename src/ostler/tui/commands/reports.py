@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _SECRETS = ("api_key", "key_command")
 
 
-def report_commands(desk: CommandContext) -> list[Command]:
-    group = _Looking(desk)
+def report_commands(context: CommandContext) -> list[Command]:
+    group = _Looking(context)
     return [
         Command("cost", "what models used here", group.cost, ("usage", "u"), "[by]", complete=_groups),
         Command("context", "what the model was told in the last step", group.context),
@@ -47,8 +47,8 @@ async def _groups(typed: str) -> list[str]:
 
 
 class _Looking:
-    def __init__(self, desk: CommandContext) -> None:
-        self._desk = desk
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
 
     async def cost(self, arguments: str) -> None:
         """Of this session by model; of all sessions, if it is said by what."""
@@ -58,45 +58,45 @@ class _Looking:
         by = next((one for one in get_args(By) if one == arguments), None)
         if arguments and by is None:
             raise UsageError(f"say /cost, or for all sessions /cost {'|'.join(get_args(By))}")
-        conversation = self._desk.conversation
+        conversation = self._context.conversation
         session = "" if by else conversation.session.id
         groups, known = await cost_records(conversation.store, (by or "model",), session=session)
         if not groups:
-            self._desk.say("no model was called yet")
+            self._context.say("no model was called yet")
             return
-        width = self._desk.app.size.columns
-        print_lines(self._desk, list(lines_of(groups, (by or "model",), known, width)), has_heading=True)
+        width = self._context.app.size.columns
+        print_lines(self._context, list(lines_of(groups, (by or "model",), known, width)), has_heading=True)
 
     async def context(self, arguments: str) -> None:
         from ostler.app.reports import step_lines
         from ostler.history.context_trace import context_steps, with_compactions
 
-        facts = await self._desk.conversation.session.journal.history()
+        facts = await self._context.conversation.session.journal.history()
         steps = context_steps(facts)
         if not steps:
-            self._desk.say("no model was asked in this session yet")
+            self._context.say("no model was asked in this session yet")
             return
-        print_lines(self._desk, list(step_lines(with_compactions(steps[-1], facts), len(steps))))
+        print_lines(self._context, list(step_lines(with_compactions(steps[-1], facts), len(steps))))
 
     async def compact(self, arguments: str) -> None:
-        conversation = self._desk.conversation
+        conversation = self._context.conversation
         if conversation.session.state.run is not None:
-            self._desk.say("older messages are summarised before the next step")
+            self._context.say("older messages are summarised before the next step")
         await conversation.ask(lambda id: Compact(id=id, by="tui", instructions=arguments))
 
     async def tools(self, arguments: str) -> None:
-        tools = self._desk.conversation.harness.tools
+        tools = self._context.conversation.harness.tools
         rows = [(name, _first_sentence(tools[name].spec.description)) for name in sorted(tools)]
         if rows:
-            print_lines(self._desk, list(aligned(rows)))
+            print_lines(self._context, list(aligned(rows)))
         else:
-            self._desk.say("the model has no tools")
+            self._context.say("the model has no tools")
 
     async def agents(self, arguments: str) -> None:
         from ostler.app.reports import AGENT_HEADINGS, agent_notices, agent_rows
         from ostler.sessions.agents import find_agents
 
-        cwd = self._desk.conversation.harness.cwd
+        cwd = self._context.conversation.harness.cwd
         found = find_agents(cwd)
         self._list(AGENT_HEADINGS, agent_rows(found, cwd), agent_notices(found))
 
@@ -104,57 +104,57 @@ class _Looking:
         from ostler.app.reports import SKILL_HEADINGS, skill_notices, skill_rows
         from ostler.context.instructions import skills_in
 
-        cwd = self._desk.conversation.harness.cwd
+        cwd = self._context.conversation.harness.cwd
         found = skills_in(cwd)
         self._list(SKILL_HEADINGS, skill_rows(found, cwd), skill_notices(found))
 
     def _list(self, headings: Sequence[str], rows: Sequence[Sequence[str]], notices: Sequence[str]) -> None:
         if rows:
-            print_lines(self._desk, list(aligned([headings, *rows])), has_heading=True)
+            print_lines(self._context, list(aligned([headings, *rows])), has_heading=True)
         for notice in notices:
-            self._desk.say(notice)
+            self._context.say(notice)
 
     async def extensions(self, arguments: str) -> None:
-        host = self._desk.conversation.host
+        host = self._context.conversation.host
         if host is None or not host.extensions:
-            self._desk.say("no extension is loaded; `ostler ext list` shows all that there are")
+            self._context.say("no extension is loaded; `ostler ext list` shows all that there are")
             return
         rows = [("NAME", "FROM", "STATE", "COMMANDS", "PROBLEM")]
         for one in host.extensions.values():
             commands = " ".join(f"/{name}" for name in one.registered.commands)
             rows.append((one.name, one.origin, one.standing, commands, one.problem))
-        print_lines(self._desk, list(aligned(rows)), has_heading=True)
+        print_lines(self._context, list(aligned(rows)), has_heading=True)
 
     async def reload(self, arguments: str) -> None:
-        host = self._desk.conversation.host
+        host = self._context.conversation.host
         if host is None:
-            self._desk.say("no extension is loaded")
+            self._context.say("no extension is loaded")
             return
         await host.reload()
-        self._desk.say(f"loaded: {', '.join(one.name for one in host.loaded) or 'none'}")
+        self._context.say(f"loaded: {', '.join(one.name for one in host.loaded) or 'none'}")
 
     async def settings(self, arguments: str) -> None:
         from ostler.app.settings import find_project_file, load_settings
         from ostler.store.paths import configuration_file
 
-        cwd = self._desk.conversation.harness.cwd
+        cwd = self._context.conversation.harness.cwd
         loaded = load_settings(cwd, {})
         project = find_project_file(cwd)
         places = [str(configuration_file()), *([str(project)] if project else [])]
         values = msgspec.to_builtins(loaded.settings)
         rows = [(name, _shown(name, value)) for name, value in sorted(values.items())]
         lines = list(aligned(rows)) if rows else ["nothing is set: everything is as it comes"]
-        print_lines(self._desk, [f"from {' and '.join(places)}", *lines], has_heading=True)
+        print_lines(self._context, [f"from {' and '.join(places)}", *lines], has_heading=True)
         for notice in loaded.notices:
-            self._desk.say(notice, "warning")
+            self._context.say(notice, "warning")
 
     async def doctor(self, arguments: str) -> None:
         from ostler.app.doctor import report_lines, run_doctor
 
-        harness = self._desk.conversation.harness
+        harness = self._context.conversation.harness
         diagnosis = await asyncio.to_thread(lambda: asyncio.run(run_doctor(harness.cwd)))
         heading = f"{harness.model.name} answers in this session; for others:"
-        print_lines(self._desk, [heading, "", *report_lines(diagnosis)], has_heading=True)
+        print_lines(self._context, [heading, "", *report_lines(diagnosis)], has_heading=True)
 
 
 def _first_sentence(text: str) -> str:
@@ -175,8 +175,8 @@ def _shown(name: str, value: Any) -> str:
     return str(value)
 
 
-def permission_commands(desk: CommandContext) -> list[Command]:
-    group = _Permissions(desk)
+def permission_commands(context: CommandContext) -> list[Command]:
+    group = _Permissions(context)
     return [
         Command(
             "permissions",
@@ -195,15 +195,15 @@ async def _words(typed: str) -> list[str]:
 
 
 class _Permissions:
-    def __init__(self, desk: CommandContext) -> None:
-        self._desk = desk
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
         self._before: Profile | None = None
         """The profile that held before everything was let run."""
 
     async def permissions(self, arguments: str) -> None:
         from ostler.app.remembered_rules import lines_of, revoke_rule, stored_rules
 
-        harness = self._desk.conversation.harness
+        harness = self._context.conversation.harness
         profile = next((one for one in PROFILES if one == arguments), None)
         if profile is not None:
             await self._use(profile)
@@ -215,7 +215,7 @@ class _Permissions:
             if len(chosen) != 1:
                 raise UsageError("say which rule, by its number: /permissions revoke NUMBER")
             await asyncio.to_thread(revoke_rule, chosen[0])
-            self._desk.say(f"revoked {chosen[0].effect} {chosen[0].rule}")
+            self._context.say(f"revoked {chosen[0].effect} {chosen[0].rule}")
             return
         if arguments:
             raise UsageError(
@@ -223,10 +223,10 @@ class _Permissions:
             )
         heading = f"the profile is {harness.permission_profile}; /permissions {'|'.join(PROFILES)} changes it"
         rules = lines_of(known) or ["there are no rules; the profile alone decides"]
-        print_lines(self._desk, [heading, *rules], has_heading=True)
+        print_lines(self._context, [heading, *rules], has_heading=True)
 
     async def everything(self, arguments: str) -> None:
-        if self._desk.conversation.harness.permission_profile != "full":
+        if self._context.conversation.harness.permission_profile != "full":
             await self._use("full")
         elif self._before is not None:
             await self._use(self._before)
@@ -238,7 +238,7 @@ class _Permissions:
         from ostler.app.settings import load_settings
         from ostler.permissions.guard import configured_rules, user_guard
 
-        conversation = self._desk.conversation
+        conversation = self._context.conversation
         if await conversation.is_busy():
             raise SessionBusy(BUSY)
         harness, journal = conversation.harness, conversation.session.journal
@@ -250,4 +250,4 @@ class _Permissions:
         harness.permission_profile = profile
         journal.record(SettingsChanged(permissions=profile, by="tui"))
         await journal.commit()
-        self._desk.say(f"the profile is {profile} from now on, in this terminal")
+        self._context.say(f"the profile is {profile} from now on, in this terminal")

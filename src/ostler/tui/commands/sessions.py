@@ -90,8 +90,8 @@ class SessionPages:
 _SHOWN = 40
 
 
-def session_commands(desk: CommandContext) -> list[Command]:
-    group = _Sessions(desk)
+def session_commands(context: CommandContext) -> list[Command]:
+    group = _Sessions(context)
     return [
         Command("new", "begin a new session", group.new, ("n",), "[prompt]", at_rest=True),
         Command(
@@ -110,14 +110,14 @@ def session_commands(desk: CommandContext) -> list[Command]:
 
 
 class _Sessions:
-    def __init__(self, desk: CommandContext) -> None:
-        self._desk = desk
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
 
     async def new(self, arguments: str) -> None:
-        await self._desk.switching.wish("new", prompt=arguments)
+        await self._context.switching.wish("new", prompt=arguments)
 
     async def clear(self, arguments: str) -> None:
-        await self._desk.switching.wish("clear")
+        await self._context.switching.wish("clear")
 
     async def resume(self, arguments: str) -> None:
         if not arguments:
@@ -126,25 +126,25 @@ class _Sessions:
         from ostler.app.stores import find_session
 
         try:
-            found = await find_session(self._desk.conversation.store, arguments)
+            found = await find_session(self._context.conversation.store, arguments)
         except NotFound:
             raise NotFound(f"no session {arguments!r}; /sessions lists those there are") from None
-        await self._desk.switching.wish("open", found)
+        await self._context.switching.wish("open", found)
 
     async def sessions(self, arguments: str) -> None:
         await self._choose(only_here=False, query=arguments)
 
     async def _choose(self, *, only_here: bool, query: str = "") -> None:
-        desk = self._desk
+        context = self._context
         is_titled, place = False, None
         while True:
-            conversation = desk.conversation
+            conversation = context.conversation
             cwd = str(conversation.harness.cwd) if only_here else None
             pages = SessionPages(conversation.store, cwd, conversation.session.id, is_titled=is_titled)
             picker = Picker(
                 "sessions here" if only_here else "sessions",
                 await pages.more(),
-                desk.colors,
+                context.colors,
                 query=query,
                 keys={
                     "tab": "those of all folders" if only_here else "those of this folder",
@@ -156,12 +156,12 @@ class _Sessions:
                 place=place,
                 empty="there is no such session",
             )
-            picked = await picker.ask(desk.panels)
+            picked = await picker.ask(context.panels)
             if picked is None:
                 return
             query, place = picked.query, None
             if picked.key == "enter":
-                await desk.switching.wish("open", picked.choice.value)
+                await context.switching.wish("open", picked.choice.value)
                 return
             if picked.key == "tab":
                 only_here = not only_here
@@ -174,33 +174,33 @@ class _Sessions:
     async def _delete(self, chosen: Choice) -> None:
         from ostler.sessions.session import delete_session
 
-        conversation = self._desk.conversation
+        conversation = self._context.conversation
         if chosen.value == conversation.session.id:
-            self._desk.say("this session is open here: leave it before it can be deleted", "error")
+            self._context.say("this session is open here: leave it before it can be deleted", "error")
             return
         title = one_line(chosen.text)[:_SHOWN]
         sure = [
             Choice("no, keep it", about="nothing happens"),
             Choice("yes, delete it", "yes", about="for good, with all that was said and done in it"),
         ]
-        picked = await Picker(f"delete {title!r}?", sure, self._desk.colors).ask(self._desk.panels)
+        picked = await Picker(f"delete {title!r}?", sure, self._context.colors).ask(self._context.panels)
         if picked is None or not picked.choice.value:
             return
         try:
             await delete_session(conversation.store, chosen.value)
         except OstlerError as error:
-            self._desk.say(error.message, "error")
+            self._context.say(error.message, "error")
         else:
-            self._desk.say(f"{title!r} is deleted")
+            self._context.say(f"{title!r} is deleted")
 
     async def session(self, arguments: str) -> None:
         if arguments:
             verb = arguments.split()[0]
             if verb not in ("export", "import", "fork", "tree"):
                 raise UsageError("say /session, or what to do with it: export, import, fork or tree")
-            await self._desk.commands.run(f"/{arguments}")
+            await self._context.commands.run(f"/{arguments}")
             return
-        conversation = self._desk.conversation
+        conversation = self._context.conversation
         state = conversation.session.state
         summary = await conversation.store.summary(conversation.session.id)
         begun = datetime.fromtimestamp(summary.created_ms / 1000).strftime("%Y-%m-%d %H:%M")
@@ -213,15 +213,15 @@ class _Sessions:
             ("facts", str(summary.last_seq)),
             *([("forked from", summary.forked_from)] if summary.forked_from else ()),
         ]
-        print_lines(self._desk, list(aligned(rows)))
+        print_lines(self._context, list(aligned(rows)))
 
     async def rename(self, arguments: str) -> None:
         title = " ".join(arguments.split())
         if not title:
             raise UsageError("say the title behind it: /rename TITLE")
-        came = await self._desk.conversation.ask(lambda id: Rename(id=id, by="tui", title=title))
+        came = await self._context.conversation.ask(lambda id: Rename(id=id, by="tui", title=title))
         if isinstance(came, SessionRenamed):
-            self._desk.say(f"this session is called {came.title!r} now")
+            self._context.say(f"this session is called {came.title!r} now")
 
     async def export(self, arguments: str) -> None:
         from ostler.history.export import format_of
@@ -234,10 +234,10 @@ class _Sessions:
     async def _write(self, name: str, wanted: str) -> None:
         from ostler.history.export import write_export
 
-        conversation = self._desk.conversation
+        conversation = self._context.conversation
         target = self._path(name or ".")
         file = await write_export(conversation.store, conversation.session.id, target, wanted)
-        self._desk.say(f"written to {quoted(file)}")
+        self._context.say(f"written to {quoted(file)}")
 
     async def import_(self, arguments: str) -> None:
         from ostler.history.export import read_export_file
@@ -245,7 +245,7 @@ class _Sessions:
 
         if not arguments:
             raise UsageError("say which file: /import FILE")
-        conversation = self._desk.conversation
+        conversation = self._context.conversation
         world = conversation.session.journal.world
         file = self._path(arguments)
         with read_export_file(str(file)) as lines:
@@ -253,7 +253,7 @@ class _Sessions:
                 made = await import_session(conversation.store, lines, str(conversation.harness.cwd), world)
             except UsageError as error:
                 raise UsageError(f"{quoted(file)}: {error.message}") from None
-        await self._desk.switching.wish("import", made)
+        await self._context.switching.wish("import", made)
 
     def _path(self, name: str) -> Path:
-        return self._desk.conversation.harness.cwd / expand_home(name)
+        return self._context.conversation.harness.cwd / expand_home(name)

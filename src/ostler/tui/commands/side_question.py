@@ -31,46 +31,46 @@ SYSTEM = (
 )
 
 
-def side_question_commands(desk: CommandContext) -> list[Command]:
+def side_question_commands(context: CommandContext) -> list[Command]:
     return [
         Command(
             "btw",
             "a side question: the conversation does not learn of it",
-            lambda question: _ask(desk, question),
+            lambda question: _ask(context, question),
             ("aside",),
             "question",
         )
     ]
 
 
-async def _ask(desk: CommandContext, question: str) -> None:
+async def _ask(context: CommandContext, question: str) -> None:
     if not question:
         raise UsageError("say the question behind it: /btw QUESTION")
-    conversation = desk.conversation
+    conversation = context.conversation
 
     def close() -> None:
         """Also ends the call."""
-        desk.panels.close(panel)
+        context.panels.close(panel)
         asking.cancel()
 
-    panel = ReadingPanel("btw", question, desk.colors, close)
-    asking = asyncio.ensure_future(_answer(desk, conversation.session, question, panel))
+    panel = ReadingPanel("btw", question, context.colors, close)
+    asking = asyncio.ensure_future(_answer(context, conversation.session, question, panel))
     conversation.beside.add(asking)
     asking.add_done_callback(conversation.beside.discard)
-    desk.panels.open(panel)
+    context.panels.open(panel)
     await asyncio.wait({asking})
     if asking.cancelled() or asking.exception() is not None:
-        desk.panels.close(panel)
+        context.panels.close(panel)
     if not asking.cancelled():
         asking.result()
 
 
-async def _answer(desk: CommandContext, session: Session, question: str, panel: ReadingPanel) -> None:
+async def _answer(context: CommandContext, session: Session, question: str, panel: ReadingPanel) -> None:
     journal = session.journal
 
     async def show(text: str) -> None:
         panel.text += text
-        desk.panels.refresh()
+        context.panels.refresh()
 
     async with _held(session), _reserved(session):
         facts = await journal.history()
@@ -89,7 +89,7 @@ async def _answer(desk: CommandContext, session: Session, question: str, panel: 
         usage = end.usage
         cost = f" · {dollars(usage.cost)}" if usage.cost else ""
         panel.text, panel.note = text_in(end), f"{short(usage.total_tokens)} tokens{cost}"
-    desk.panels.refresh()
+    context.panels.refresh()
 
 
 @asynccontextmanager

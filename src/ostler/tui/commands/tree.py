@@ -90,8 +90,8 @@ def aim(entry: int, is_prompt: bool) -> str:
 _SHOWN = 60
 
 
-def tree_commands(desk: CommandContext) -> list[Command]:
-    group = _Trees(desk)
+def tree_commands(context: CommandContext) -> list[Command]:
+    group = _Trees(context)
     return [
         Command("tree", "all branches of this session, to go to one", group.tree, at_rest=True),
         Command(
@@ -112,24 +112,24 @@ def tree_commands(desk: CommandContext) -> list[Command]:
 
 
 class _Trees:
-    def __init__(self, desk: CommandContext) -> None:
-        self._desk = desk
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
 
     async def tree(self, arguments: str) -> None:
-        desk, shown, query, place = self._desk, next(iter(FILTERS)), "", None
+        context, shown, query, place = self._context, next(iter(FILTERS)), "", None
         while True:
             facts = await self._facts()
             after = _after(shown)
             picker = Picker(
                 f"tree, {shown}",
                 tree_choices(facts, shown),
-                desk.colors,
+                context.colors,
                 query=query,
                 keys={"ctrl+o": f"shows {after}", "ctrl+l": "labels it"},
                 place=place,
                 empty="there is nothing of that in this session",
             )
-            picked = await picker.ask(desk.panels)
+            picked = await picker.ask(context.panels)
             if picked is None:
                 return
             query, place = picked.query, None
@@ -143,12 +143,14 @@ class _Trees:
                 await self._label(picked.choice.value)
 
     async def _label(self, entry: int) -> None:
-        desk = self._desk
-        known = desk.conversation.session.state.labels.get(entry, "")
+        context = self._context
+        known = context.conversation.session.state.labels.get(entry, "")
         hint = "enter keeps it, an empty one is taken away, esc goes back"
-        label = await TextLine(f"label of #{entry}", desk.colors, typed=known, hint=hint).ask(desk.panels)
+        label = await TextLine(f"label of #{entry}", context.colors, typed=known, hint=hint).ask(
+            context.panels
+        )
         if label is not None and label != known:
-            await desk.conversation.ask(lambda id: Label(id=id, by="tui", entry=entry, label=label))
+            await context.conversation.ask(lambda id: Label(id=id, by="tui", entry=entry, label=label))
 
     async def jump(self, arguments: str) -> None:
         facts = await self._facts()
@@ -168,7 +170,7 @@ class _Trees:
         await self._go(prompts[-1].seq, facts)
 
     async def retry(self, arguments: str) -> None:
-        conversation = self._desk.conversation
+        conversation = self._context.conversation
         if conversation.session.state.last_status == "completed":
             prompts = _prompts(await self._facts())
             if not prompts:
@@ -187,10 +189,10 @@ class _Trees:
         prompts = _prompts(facts)
         if not prompts:
             raise UsageError("there is nothing to fork yet; /new begins a new session")
-        leaf = self._desk.conversation.session.state.leaf
+        leaf = self._context.conversation.session.state.leaf
         whole = Choice("all of it", leaf, (f"#{leaf}",), about="a new session that goes on from here")
         choices = [whole, *(_choice(one, "a new session that ends before it") for one in reversed(prompts))]
-        picked = await Picker("fork", choices, self._desk.colors).ask(self._desk.panels)
+        picked = await Picker("fork", choices, self._context.colors).ask(self._context.panels)
         if picked is None:
             return
         if picked.choice is whole:
@@ -201,23 +203,23 @@ class _Trees:
         self._type(_text(prompt))
 
     async def _fork(self, entry: int) -> None:
-        desk = self._desk
+        context = self._context
         if entry == 0:
-            await desk.switching.wish("fork")
+            await context.switching.wish("fork")
             return
-        came = await desk.conversation.ask(lambda id: Fork(id=id, by="tui", entry=entry))
+        came = await context.conversation.ask(lambda id: Fork(id=id, by="tui", entry=entry))
         if isinstance(came, Audited) and came.details:
-            await desk.switching.wish("fork", came.details["session"])
+            await context.switching.wish("fork", came.details["session"])
 
     async def _go(self, entry: int, facts: Sequence[Fact]) -> None:
         """To an entry; of a prompt to the one before it, and the prompt can be changed and said again."""
         chosen = next((fact for fact in facts if fact.seq == entry and fact.parent is not None), None)
         is_prompt = chosen is not None and isinstance(chosen.event, UserMessage)
         to = (chosen.parent or 0) if chosen is not None and is_prompt else entry
-        came = await self._desk.conversation.ask(lambda id: Navigate(id=id, by="tui", entry=to))
+        came = await self._context.conversation.ask(lambda id: Navigate(id=id, by="tui", entry=to))
         if isinstance(came, RequestRefused):
             return
-        self._desk.say(f"what you say next {_place(to, facts)}; files stay as they are")
+        self._context.say(f"what you say next {_place(to, facts)}; files stay as they are")
         if chosen is not None and is_prompt:
             self._type(_text(chosen))
 
@@ -225,16 +227,16 @@ class _Trees:
         prompts = _prompts(facts)
         choices = [_choice(one, aim(one.seq, is_prompt=True)) for one in reversed(prompts)]
         empty = "you said nothing of that" if prompts else "nothing was said in this session yet"
-        picker = Picker("go back to before", choices, self._desk.colors, query=query, empty=empty)
-        picked = await picker.ask(self._desk.panels)
+        picker = Picker("go back to before", choices, self._context.colors, query=query, empty=empty)
+        picked = await picker.ask(self._context.panels)
         return picked.choice.value if picked is not None else None
 
     async def _facts(self) -> list[Fact]:
-        return await self._desk.conversation.session.journal.history()
+        return await self._context.conversation.session.journal.history()
 
     def _type(self, text: str) -> None:
-        if not self._desk.face.editor_text():
-            self._desk.face.set_editor_text(text)
+        if not self._context.face.editor_text():
+            self._context.face.set_editor_text(text)
 
 
 def _prompts(facts: Sequence[Fact]) -> list[Fact]:

@@ -279,11 +279,11 @@ def _pieces(text: str, at: int) -> Iterator[re.Match[str]]:
         at = piece.end()
 
 
-async def copy(desk: CommandContext, text: str) -> str:
+async def copy(context: CommandContext, text: str) -> str:
     """What can be said of it: no terminal tells whether it did."""
     said = text.encode(errors="replace")
     if not await asyncio.to_thread(_given_to_tmux, said):
-        desk.write(f"\x1b]52;c;{b64encode(said).decode()}\x07")
+        context.write(f"\x1b]52;c;{b64encode(said).decode()}\x07")
     return f"{len(text)} characters are in the clipboard, if the terminal lets us"
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ostler.app.question_queue import DECLINED, AnswerOption, QuestionQueue, answer_options, rules_text
+from ostler.app.question_queue import DECLINED, AnswerOption, answer_options, rules_text
 from ostler.extensions.ui.types import (
     Anchor,
     ConfirmDialog,
@@ -42,6 +42,9 @@ from ostler.tui.render.spans import (
     wrapped,
 )
 
+if TYPE_CHECKING:
+    from ostler.tui.terminal_ui import TerminalUI
+
 ContentRows = Callable[[str, str, Rendering | None, int], list[str]]
 
 MOVES = {"up": -1, "shift+tab": -1, "down": 1, "tab": 1}
@@ -71,25 +74,9 @@ class QuestionPanel:
     an arrow key leads back to the question.
     """
 
-    def __init__(
-        self,
-        queue: QuestionQueue,
-        draw: ItemRenderer,
-        *,
-        cwd: Callable[[], Path],
-        agent_of: Callable[[str], str],
-        content: ContentRows,
-        is_typing: Callable[[], bool],
-        has_draft: Callable[[], bool],
-    ) -> None:
-        """`agent_of` names the child that asks a question; `content` draws what an extension shows."""
-        self._queue = queue
-        self._draw = draw
-        self._cwd = cwd
-        self._agent_of = agent_of
-        self._content = content
-        self._is_typing = is_typing
-        self._has_draft = has_draft
+    def __init__(self, tui: TerminalUI) -> None:
+        self._tui = tui
+        self._queue = tui.questions
         self._asked: QuestionAsked | None = None
         self._body: QuestionBody | None = None
         self._was_noticed = False
@@ -104,10 +91,10 @@ class QuestionPanel:
         return self._body
 
     def _new_body(self, question: Question) -> QuestionBody:
-        dialog = dialog_of(question.details)
+        dialog, draw, cwd = dialog_of(question.details), self._tui.rows, self._tui.conversation.harness.cwd
         if isinstance(dialog, OverlayDialog):
-            return OverlayBody(question, dialog, self._draw, self._cwd(), self._content)
-        return _body_class(question, dialog)(question, dialog, self._draw, self._cwd())
+            return OverlayBody(question, dialog, draw, cwd, self._tui.extensions.content_rows)
+        return _body_class(question, dialog)(question, dialog, draw, cwd)
 
     # --- what it shows --------------------------------------------------------------------------------
 
@@ -122,14 +109,14 @@ class QuestionPanel:
         if isinstance(body, OverlayBody):
             return body.window(width, most)
         height = max(2, most - (1 if width <= NARROW else 2))
-        who = (asked.asked_by, self._agent_of(asked.id))
+        who = (asked.asked_by, self._tui.children.who(asked.id))
         if body.dialog:
             who = ((body.question.details or {}).get("extension", ""), "")
         behind = self._queue.behind
         return framed(
             body.rows(inside(width), height),
             width,
-            self._draw.colors,
+            body.colors,
             title="?",
             about=" · ".join(filter(None, who)),
             note=f"{behind} more" if behind else "",
@@ -141,7 +128,7 @@ class QuestionPanel:
     @property
     def is_noticed(self) -> bool:
         if self._present is not None:
-            self._was_noticed = self._was_noticed or not self._is_typing()
+            self._was_noticed = self._was_noticed or not self._tui.writing.is_typing
         return self._was_noticed
 
     @property
@@ -151,7 +138,7 @@ class QuestionPanel:
     @property
     def _is_beside(self) -> bool:
         """Keys are for the input line, where a prompt has been begun."""
-        return self._is_typed_beside and self._has_draft()
+        return self._is_typed_beside and bool(self._tui.writing.line.text)
 
     @property
     def takes_text(self) -> bool:

@@ -31,7 +31,7 @@ from ostler.tui.commands.registry import Commands
 from ostler.tui.conversation import Conversation
 from ostler.tui.editor.chips import Chips, PromptDraft
 from ostler.tui.item_builder import Transcript
-from ostler.tui.items import Level, NoticeItem, UserItem
+from ostler.tui.items import Item, Level, NoticeItem, UserItem
 from ostler.tui.model_setup import ModelFallback
 from ostler.tui.plain.items import block_words, call_words, plain, printed_text
 from ostler.tui.plain.panels import PlainPanels, PlainQuestions
@@ -54,15 +54,11 @@ class PlainContext:
         self.face = face
         self.conversation = conversation
         self.panels = PlainPanels(face.say)
+        self.rows = ItemRenderer()
         self.app = _Output(face.say)
         self.writing = _Writing(
-            ShellCommands(
-                lambda: self.conversation,
-                ItemRenderer(),
-                lambda: None,
-                lambda block: face.say(*block_words(block)),
-            ),
-            PromptQueue(lambda: self.conversation, _Line(face), ItemRenderer(), lambda: None),
+            ShellCommands(self),
+            PromptQueue(self, _Line(face)),
         )
         self.commands = Commands(self)
         self.switching = SessionSwitch(self)
@@ -73,6 +69,12 @@ class PlainContext:
 
     def say(self, text: str, level: Level = "info") -> None:
         self.face.say(*block_words(NoticeItem(text, level)))
+
+    def show_notice(self, text: str) -> None:
+        self.say(text)
+
+    def print_item(self, item: Item) -> None:
+        self.face.say(*block_words(item))
 
     def write(self, text: str) -> None:
         real_stdout().write(text)
@@ -147,6 +149,9 @@ class _Output:
     def print(self, rows: Sequence[str]) -> None:
         self._say(*(line for row in rows if (line := plain(row).rstrip())))
 
+    def refresh(self) -> None:
+        """Plain lines are printed once, and never drawn again."""
+
 
 EARLIER = 20
 """Blocks of an earlier conversation that are told again."""
@@ -199,7 +204,7 @@ class PlainFrontEnd(Headless):
     async def switch(self, session: str, prompt: str) -> str:
         if self.conversation is None:
             return await super().switch(session, prompt)
-        return await self.conversation.desk.switching.to(session, prompt)
+        return await self.conversation.context.switching.to(session, prompt)
 
     @asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:
@@ -218,7 +223,7 @@ class PlainConversation:
     def __init__(self, session: Session, face: PlainFrontEnd) -> None:
         self._face = face
         self._transcript = Transcript()
-        self.desk = PlainContext(self, face, Conversation(session, None, self.see))
+        self.context = PlainContext(self, face, Conversation(session, None, self.see))
         self._left = asyncio.Event()
         self.is_terminated = False
         """By a signal: maybe nobody reads any more."""
@@ -231,7 +236,7 @@ class PlainConversation:
 
     @property
     def _conversation(self) -> Conversation:
-        return self.desk.conversation
+        return self.context.conversation
 
     async def run(self, first: str = "", *, needs_model: Callable[[], Store] | bool = False) -> None:
         """Until the person leaves. If no model can answer yet, they are asked how to go on; sessions are kept
@@ -249,12 +254,12 @@ class PlainConversation:
             await self._left.wait()
         finally:
             self.stop_reading()
-            await self.desk.close()
+            await self.context.close()
             await self._conversation.close()
 
     async def _begin_with(self, first: str, needs_model: Callable[[], Store] | bool) -> None:
         if needs_model:
-            await self.desk.first_steps(needs_model if callable(needs_model) else None)
+            await self.context.first_steps(needs_model if callable(needs_model) else None)
         await (self._take(first) if first else self._tell_held())
 
     async def _tell_earlier(self) -> None:
@@ -280,8 +285,8 @@ class PlainConversation:
     def _interrupt(self) -> None:
         if self._conversation.is_working:
             self._begin(self._conversation.stop())
-        elif self.desk.writing.shell:
-            self._begin(self.desk.writing.shell.stop())
+        elif self.context.writing.shell:
+            self._begin(self.context.writing.shell.stop())
         else:
             self.quit()
 
@@ -290,12 +295,12 @@ class PlainConversation:
     def see(self, batch: Sequence[Fact | Event]) -> None:
         for one in batch:
             event = one.event if isinstance(one, Fact) else one
-            for block in self._transcript.take(self.desk.writing.waiting.take([one])):
+            for block in self._transcript.take(self.context.writing.waiting.take([one])):
                 if isinstance(block, UserItem) and block.text in self._said:
                     self._said.remove(block.text)
                 else:
                     self._face.say(*block_words(block))
-            self.desk.rescue.take(event)
+            self.context.rescue.take(event)
             match event:
                 case events.ToolCalled(name=name, arguments=arguments):
                     self._face.say(call_words(name, arguments))
@@ -305,12 +310,12 @@ class PlainConversation:
                     self._prompt()
 
     async def _tell_held(self) -> None:
-        if held := await self.desk.writing.waiting.held():
+        if held := await self.context.writing.waiting.held():
             self._face.say(*held, "an empty line sends what is held, /queue changes or drops it")
         self._prompt()
 
     def _prompt(self) -> None:
-        if self._face.questions.present is None and self.desk.panels.present is None:
+        if self._face.questions.present is None and self.context.panels.present is None:
             self._face.say(">")
 
     # --- what a person types --------------------------------------------------------------------------
@@ -352,14 +357,14 @@ class PlainConversation:
             case "/stop":
                 await self._conversation.stop()
             case "/help" | "/h" | "/?":
-                self._face.say(*_HELP, *self.desk.listed())
+                self._face.say(*_HELP, *self.context.listed())
                 self._prompt()
             case "/quit" | "/exit" | "/q":
                 self.quit()
             case _ if self._face.questions.present is not None:
                 self._face.questions.take(line)
-            case _ if self.desk.panels.present is not None:
-                self.desk.panels.take(line)
+            case _ if self.context.panels.present is not None:
+                self.context.panels.take(line)
             case "":
                 await self._conversation.release()
                 self._prompt()
@@ -369,9 +374,9 @@ class PlainConversation:
             case "/steer":
                 await self._say(rest.strip(), steers=True)
             case _ if (shell := shell_line(line)) is not None and shell.command:
-                await self.desk.writing.shell.run(shell)
+                await self.context.writing.shell.run(shell)
                 self._prompt()
-            case _ if await self.desk.commands.run(line):
+            case _ if await self.context.commands.run(line):
                 self._prompt()
             case _:
                 await self._say(line)
@@ -381,8 +386,8 @@ class PlainConversation:
             self._face.say("error: say what the model is to be told: /steer WORDS")
             return
         conversation = self._conversation
-        names = [one.name for one in self.desk.commands.entries()]
-        waiting, typed = self.desk.writing.waiting, PromptDraft(line, Chips())
+        names = [one.name for one in self.context.commands.entries()]
+        waiting, typed = self.context.writing.waiting, PromptDraft(line, Chips())
         if isinstance(conversation.store, RemoteSessions):
             content = as_typed(typed)
         else:
