@@ -51,6 +51,7 @@ UNSEEN = {
     "ostler.tui.panels.picker",
     "ostler.tui.panels.question",
     "ostler.app.project_files",
+    "ostler.tui.editor.completion",
     "ostler.tui.editor.paste",
     "ostler.tui.render.code",
     "ostler.tui.render.call_arguments",

@@ -1,5 +1,4 @@
-"""What commands, and leaving for another session, need of a face."""
-# MERGED: Leaving a session for another one, in the same terminal.
+"""What commands use of a terminal, and the switch to another session."""
 
 from __future__ import annotations
 

@@ -1,39 +1,46 @@
-"""What becomes of what a person types: the line, and everything that belongs to it."""
-# MERGED: Escape: it stops what is under way, and a second time leads back to before the last prompt.
+"""From keys to the conversation: the input line and what belongs to it, Escape and prompt expansion."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ostler.app.prompt_expansion import Expansion, command_text, record_read_files
 from ostler.app.remote_sessions import RemoteSessions, as_typed
+from ostler.core.harness import Harness
 from ostler.core.lazy import lazy_module
 from ostler.schema.errors import OstlerError
 from ostler.schema.events import RequestRefused, UserMessage
+from ostler.schema.messages import as_content
 from ostler.schema.requests import Navigate
 from ostler.tui.conversation import Conversation
 from ostler.tui.editor.chips import Chips, PromptDraft
-from ostler.tui.editor.completion import CompletionPopup
-from ostler.tui.editor.input_line import InputLine
+from ostler.tui.editor.input_line import InputLine, edited, editor_command, interrupts_for_editor
 from ostler.tui.editor.prompt_history import HistorySearch, PromptHistory
 from ostler.tui.keys import Chord, DoublePress, KeyChords
 from ostler.tui.model_setup import ThinkingLevel
 from ostler.tui.panels.panel import TYPING_SECONDS
-from ostler.tui.prompt_content import PromptContent, prompt_content
 from ostler.tui.prompt_queue import PromptQueue
-from ostler.tui.shell import ShellCommands, shell_line
+from ostler.tui.shell import ShellCommands, shell_line, without_escape
 
 if TYPE_CHECKING:
+    from ostler.context import mentions
     from ostler.tui import history_viewer
     from ostler.tui.command_context import CommandContext
+    from ostler.tui.editor import completion, paste
+    from ostler.tui.editor.completion import CompletionPopup
     from ostler.tui.terminal_ui import TerminalUI
 else:
+    completion = lazy_module("ostler.tui.editor.completion")
     history_viewer = lazy_module("ostler.tui.history_viewer")
+    mentions = lazy_module("ostler.context.mentions")
+    paste = lazy_module("ostler.tui.editor.paste")
 
 
 CLEAR_FIRST = "to go back to your last prompt, clear the line first"
@@ -157,17 +164,10 @@ class Composer:
 
     def __init__(self, tui: TerminalUI, cwd: Path) -> None:
         self._tui = tui
+        self._cwd = cwd
+        """Where mentioned paths begin."""
         self.line = InputLine(PromptHistory())
         self.line.on_typed = self._typed
-        self.popup = CompletionPopup(
-            self.line,
-            tui.panels,
-            tui.rows,
-            cwd=cwd,
-            commands=tui.commands.entries,
-            complete_arguments=tui.commands.complete,
-            submit=self.enter,
-        )
         self.search = HistorySearch(self.line, tui.panels, tui.rows)
         self.shell = ShellCommands(tui)
         self.waiting = PromptQueue(tui, self.line)
@@ -187,6 +187,23 @@ class Composer:
         self._in_turn = asyncio.Lock()
         self._tasks: set[asyncio.Future[None]] = set()
 
+    @cached_property
+    def popup(self) -> CompletionPopup:
+        """Loaded when the first command or path is typed."""
+        return completion.CompletionPopup(
+            self.line,
+            self._tui.panels,
+            self._tui.rows,
+            cwd=self._cwd,
+            commands=self._tui.commands.entries,
+            complete_arguments=self._tui.commands.complete,
+            submit=self.enter,
+        )
+
+    @property
+    def _has_popup(self) -> bool:
+        return "popup" in self.__dict__
+
     def soon(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
@@ -202,7 +219,8 @@ class Composer:
 
     async def close(self) -> None:
         """Before the conversation is left."""
-        self.popup.close()
+        if self._has_popup:
+            self.popup.close()
         self.waiting.close()
         await self.shell.stop()
         for task in self._tasks:
@@ -219,7 +237,8 @@ class Composer:
         self._typed_at = time.monotonic()
         self.has_typed = True
         self._tui.notice = ""
-        self.popup.look()
+        if self._has_popup or "/" in self.line.text or "@" in self.line.text:
+            self.popup.look()
 
     # --- sending --------------------------------------------------------------------------------------
 
@@ -277,20 +296,16 @@ class Composer:
         names = [one.name for one in self._tui.commands.entries()] if typed.text.startswith("/") else []
         async with self._in_turn:
             if isinstance(conversation.store, RemoteSessions):
-                content = PromptContent(as_typed(typed))
+                prompt = Expansion(as_typed(typed))
             else:
-                content = await asyncio.to_thread(prompt_content, typed, harness, names)
-            if content.digests:
-                from ostler.tools.files import remember
-
-                for path, digest in content.digests.items():
-                    remember(harness.memory, Path(path), digest)
-            if content.notices:
-                self._tui.show_notice("; ".join(content.notices))
+                prompt = await asyncio.to_thread(expand_draft, typed, harness, names)
+            record_read_files(harness, prompt)
+            if prompt.notices:
+                self._tui.show_notice("; ".join(prompt.notices))
             if steers and conversation.is_working:
-                self.waiting.sent(await conversation.steer(content.blocks), typed, content.blocks)
+                self.waiting.sent(await conversation.steer(prompt.blocks), typed, prompt.blocks)
             else:
-                self.waiting.sent(await conversation.prompt(content.blocks), typed)
+                self.waiting.sent(await conversation.prompt(prompt.blocks), typed)
 
     async def submit_text(self, text: str) -> None:
         await self.submit(PromptDraft(text, Chips()))
@@ -333,21 +348,40 @@ class Composer:
             self.line.paste(pasted, self._tui.conversation.harness.cwd)
 
     async def paste_clipboard(self) -> None:
-        from ostler.tui.editor.paste import clipboard
-
         chips = self.line.chips
-        found = await asyncio.to_thread(clipboard)
-        if isinstance(found, str):
-            self.paste(found)
+        content = await asyncio.to_thread(paste.clipboard)
+        if isinstance(content, str):
+            self.paste(content)
         else:
-            self.line.insert(chips.add_picture(found) + " ")
+            self.line.insert(chips.add_picture(content) + " ")
 
     async def _edit_outside(self) -> None:
-        from ostler.tui.editor.input_line import edited, editor_command, interrupts_for_editor
-
         command = editor_command()
         text, chips, cwd = self.line.text, self.line.chips, self._tui.conversation.harness.cwd
         async with self._tui.face.suspended():
             with interrupts_for_editor():
                 written = await asyncio.to_thread(edited, text, command, cwd)
         self.line.put(PromptDraft(written, chips))
+
+
+def expand_draft(draft: PromptDraft, harness: Harness, commands: Collection[str]) -> Expansion:
+    """Expands slash commands and mentioned files, as `ostler -p` does. What was pasted is data: nothing in it
+    is a command or a mention.
+
+    Raises `UsageError` for an unknown command, which `commands` may resemble. Reads files: not for the event
+    loop.
+    """
+    written = without_escape(draft.text).strip()
+    full = draft.chips.text_with_chips(written)
+    text, mentioned_in = full.text, written
+    if written.startswith("/"):
+        command = command_text((full.text,), harness, commands)
+        text = command.text
+        # A project must not attach what its user did not name, and neither must a paste.
+        if command.is_own:
+            mentioned_in = command_text((written,), harness, commands).text
+    if "@" not in mentioned_in:
+        return Expansion(as_content((text, *full.images)))
+    files = mentions.with_mentions(text, harness.cwd, mentioned_in=mentioned_in)
+    blocks = as_content((files.text, *full.images, *files.blocks))
+    return Expansion(blocks, files.notices, files.digests)

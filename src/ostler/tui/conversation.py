@@ -1,6 +1,4 @@
-"""The session that the terminal shows: driven here or elsewhere, and asked through its inbox."""
-# MERGED: How somebody who leaves a session comes back to it, from the shell.
-# MERGED: While another process drives the session: what happens there is seen here, and answered from here.
+"""The session that the terminal shows: it runs here, or is followed while another process runs it."""
 
 from __future__ import annotations
 
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING
 from ostler.app.console import print_to_stdout
 from ostler.app.remote_sessions import Relayed, RemoteSessions
 from ostler.core.harness import Harness
+from ostler.core.lazy import lazy_module
 from ostler.core.questions import OpenQuestion
 from ostler.core.store import Store
 from ostler.extensions.idle_host import active_host
@@ -30,6 +29,9 @@ from ostler.tui.call_items import ChildQuestions
 
 if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
+    from ostler.store import memory
+else:
+    memory = lazy_module("ostler.store.memory")
 
 
 def resume_command_line(session: Session, cwd: str | None = None) -> str:
@@ -42,9 +44,7 @@ def resume_command_line(session: Session, cwd: str | None = None) -> str:
 
 def print_resume_hint(conversation: Conversation, cwd: str | None = None) -> None:
     """Where something was said that is kept. What cannot go on has said so itself."""
-    from ostler.store.memory import MemoryStore
-
-    if conversation.problem is not None or isinstance(conversation.store, MemoryStore):
+    if conversation.problem is not None or isinstance(conversation.store, memory.MemoryStore):
         return
     if conversation.session.state.transcript:
         print_to_stdout(f"to go on with this session: {resume_command_line(conversation.session, cwd)}")

@@ -1,5 +1,4 @@
-"""Keys that extensions take: their shortcuts, and what is typed while one of them has the editor."""
-# MERGED: Keys with several modifiers, such as ctrl+shift+t, from terminals that are set to tell them.
+"""Keys of extensions: shortcuts, keys for an editor of their own, and keys with several modifiers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What extensions show in a session: around the line to type in, in the status, and in panels."""
-# MERGED: What extensions give to be shown, as rows: no more of it than can be seen, and drawn once.
-# MERGED: Lines that extensions draw, for a face that cannot wait for them.
-# MERGED: A panel of an extension in another language: it draws the lines, and gets the keys.
+"""What extensions show: widgets around the input line, status, panels and their own renderings."""
 
 from __future__ import annotations
 

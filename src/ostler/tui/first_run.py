@@ -1,4 +1,4 @@
-"""The first start, when no model can answer yet: what was searched, and how to get a model."""
+"""The first run, when no model can answer yet: lists what was searched and offers ways to set one up."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ostler.app.default_model import ModelProbe, ProbeResult, remember_server
+from ostler.app.provider_keys import remove_key
 from ostler.app.settings import load_settings
 from ostler.core.store import Store
+from ostler.models.credentials import check_key
 from ostler.models.factory import ModelFactory, for_any_model
 from ostler.models.providers import Provider
 from ostler.schema.errors import OstlerError, UsageError, how_to_install
@@ -157,9 +159,6 @@ def _existing(named: str) -> Path:
 
 async def _is_taken(context: CommandContext, provider: Provider) -> bool:
     """Asks the vendor; a key that it refuses is forgotten again."""
-    from ostler.app.provider_keys import remove_key
-    from ostler.models.credentials import check_key
-
     context.say(f"asking {provider.name} whether it takes the key")
     settings = for_any_model(load_settings(context.conversation.harness.cwd, {}).settings)
     name = _default(provider)

@@ -1,6 +1,4 @@
-"""The terminal as a face of extensions."""
-# MERGED: What others write to standard output and error while the terminal is drawn: told of, not on the
-# MERGED: screen.
+"""`TuiFrontEnd`, the terminal as extensions use it; and output that others write while it is drawn."""
 
 from __future__ import annotations
 

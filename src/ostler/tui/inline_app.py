@@ -1,14 +1,8 @@
-"""The lower part of the terminal: the open tail, what is asked, the line to type in, and the status.
+"""The prompt_toolkit application below the scrollback: open items, panels, input line and status.
 
-What is closed is printed above it, once, into the terminal's own scrollback. Nothing up there is ever
-touched again.
+Closed items are printed once, above it, into the terminal's own scrollback, and never touched again. The rest
+of this module keeps that true when the terminal is resized, and gives panels an alternate screen.
 """
-# MERGED: Rows of the open tail that a terminal has pushed above when it became lower.
-# MERGED: Where what was drawn stands after a terminal got narrower: it has broken the rows that are too
-# MERGED: wide now.
-# MERGED: A screen beside the one with the conversation, as terminals have it: the other one stays as it is.
-# MERGED: Rows in the colours that a terminal has: those of a theme are of all there are.
-# MERGED: The terminal as something is drawn into that shares it with what stands above.
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What keys do."""
-# MERGED: A key that does more when it is pressed again: the first time says so, and it holds while that is
-# MERGED: seen.
-# MERGED: Ctrl+X and then a letter: a panel that says which there are.
+"""Key bindings: double presses, chords after Ctrl+X, and which keys go to a panel."""
 
 from __future__ import annotations
 

@@ -15,12 +15,14 @@ from ostler.schema.events import RunEnded, SettingsChanged
 from ostler.schema.requests import SetModel
 
 if TYPE_CHECKING:
+    from ostler.app import default_model
     from ostler.app.default_model import Candidate
     from ostler.tui.command_context import CommandContext
     from ostler.tui.commands import models
     from ostler.tui.panels import picker
     from ostler.tui.panels.picker import Choice
 else:
+    default_model = lazy_module("ostler.app.default_model")
     models = lazy_module("ostler.tui.commands.models")
     picker = lazy_module("ostler.tui.panels.picker")
 
@@ -53,13 +55,12 @@ class ModelFallback:
             self._offering.cancel()
 
     async def _offer(self, failure: Failure) -> None:
-        from ostler.app.default_model import fallback_candidates
-
         context, conversation = self._context, self._context.conversation
         try:
-            found = await models.model_candidates(conversation.store, conversation.harness.cwd)
+            all_models = await models.model_candidates(conversation.store, conversation.harness.cwd)
             failed = conversation.harness.model.name
-            choices = fallback_choices(fallback_candidates(found, failed, failure.kind), failed, failure.kind)
+            others = default_model.fallback_candidates(all_models, failed, failure.kind)
+            choices = fallback_choices(others, failed, failure.kind)
             panel = picker.Picker(
                 "another model goes on", choices, context.colors, keys={"esc": "leaves it as it is"}
             )

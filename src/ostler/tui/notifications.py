@@ -1,7 +1,7 @@
-"""Calling a person who looks elsewhere: a notification or a bell, and what the terminal's title says.
+"""Notifies a person who looks elsewhere: by a notification or the bell, and in the terminal's title.
 
-Terminals differ: some show the text of OSC 9 or OSC 777, the others ring. In tmux and screen only the bell
-reaches the terminal outside.
+Some terminals show the text of OSC 9 or OSC 777, the others ring. In tmux and screen only the bell reaches
+the outer terminal.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""What was said while a run is under way: prompts that wait for their turn, and steers."""
-# MERGED: What waits for its turn, or for the next step: to change one, or to drop it.
+"""Prompts and steers that wait while a run works, and /queue to change or drop them."""
 
 from __future__ import annotations
 

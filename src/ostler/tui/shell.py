@@ -1,6 +1,7 @@
-"""`!command` and `!!command`: run by the shell as they were typed, with their output live."""
-# MERGED: `!command` is run by the shell and told to the model; `!!command` is run and not told.
-# MERGED: `\\!` at the beginning is only a `!`.
+"""`!command` runs in the shell and the model reads its output; `!!command` keeps it from the model.
+
+A prompt that begins with `\\!` begins with a plain `!`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What a session is doing right now, in a few words."""
-# MERGED: The last row of the terminal: what happens, with which model, at what cost, in how full a context.
-# MERGED: Reads the meters: what a session costs and holds, what is left of its limits, and where it works.
+"""The status row: activity, model, cost, context and limits of a session."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Asking the terminal for its background, and keeping the answer out of what is typed."""
-# MERGED: Whether the terminal is light or dark: by its own answer, by `COLORFGBG`, or because somebody said
-# MERGED: so.
-# MERGED: Pastes in a terminal that does not mark them: many letters at once, or an Enter with more behind
-# MERGED: it.
-# MERGED: What is typed before the line is there: kept for it, and not shown where it does not belong.
+"""Terminal input: typing before the first frame, unmarked pastes, and the terminal's background colour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The terminal face as a whole: one conversation, what is drawn of it, and what a person does."""
+"""`TerminalUI`: one conversation, how it is drawn, and what a person does."""
 
 from __future__ import annotations
 

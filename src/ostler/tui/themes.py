@@ -1,6 +1,4 @@
-"""Which theme is shown."""
-# MERGED: What a theme file says. A mistake in it costs its own line, never the theme.
-# MERGED: The themes of a terminal by name, each read from its file when somebody wants to see it.
+"""Themes by name, read from their files when they are needed, and the chosen one."""
 
 from __future__ import annotations
 

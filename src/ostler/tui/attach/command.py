@@ -1,22 +1,27 @@
-"""What fits what is found at an address: a screen, or a conversation."""
-# MERGED: `ostler attach`: a session of a server in this terminal.
+"""`ostler attach`: opens what a server has at an address, the screen of an agent or a session."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ostler.app.console import print_stderr
 from ostler.app.options import Parser
-from ostler.remote.client import API, Address, Remote
+from ostler.core.lazy import lazy_module
+from ostler.remote.client import API, Address, Remote, address_of
 from ostler.remote.live_screen import AgentStatus, LiveScreen, ScreenOfAgent, ScreenOfSession, status_of
 from ostler.schema.errors import NotFound, UsageError
 from ostler.tui.attach.screen_view import ScreenView, own_terminal
 from ostler.tui.attach.viewport import control_key
+
+if TYPE_CHECKING:
+    from ostler.tui.attach import session_view
+else:
+    session_view = lazy_module("ostler.tui.attach.session_view")
 
 
 def attach(address: Address, token: str, options: argparse.Namespace) -> int:
@@ -44,9 +49,7 @@ async def _attach(address: Address, token: str, options: argparse.Namespace) -> 
         view = await remote.get(f"{API}/sessions/{session}")
         if (view.get("agent") or {}).get("transport") == "pty":
             return await _show(ScreenOfSession(remote, session), options, detach)
-        from ostler.tui.attach.session_view import show_conversation
-
-        return await show_conversation(remote, session, view, options)
+        return await session_view.show_conversation(remote, session, view, options)
     finally:
         await remote.aclose()
 
@@ -104,8 +107,6 @@ DEFAULT = "localhost:3284"
 
 def attach_command(arguments: list[str]) -> int:
     options = _attach_parser().parse_args(arguments)
-    from ostler.remote.client import address_of
-
     address = address_of(options.named or options.url)
     return attach(address, options.token or os.environ.get("OSTLER_TOKEN", ""), options)
 

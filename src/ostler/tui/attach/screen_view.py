@@ -1,5 +1,4 @@
-"""A terminal agent's screen in this terminal: it is seen live, and keys go through."""
-# MERGED: The terminal that this process runs in: its own screen in it, and all as it was at the end.
+"""The live screen of a terminal agent in this terminal: keys go through to the agent."""
 
 from __future__ import annotations
 

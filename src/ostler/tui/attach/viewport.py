@@ -1,6 +1,4 @@
-"""The part of a screen that fits into a window, and what has to be written so that it is seen there."""
-# MERGED: What a person types, and what of it is not for the agent: the key that detaches, and those that
-# MERGED: scroll.
+"""The part of an agent's screen that fits this window, and the keys that scroll it or detach."""
 
 from __future__ import annotations
 

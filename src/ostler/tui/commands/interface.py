@@ -1,4 +1,4 @@
-"""The face itself: help, colours, the clipboard, an editor, and leaving."""
+"""/help, /theme, /copy, /edit and /quit."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ostler.schema.events import AssistantMessage
 from ostler.schema.messages import text_of
 from ostler.store.paths import expand_home
 from ostler.tui.commands.registry import Command, print_lines
+from ostler.tui.editor.input_line import editor_command, interrupts_for_editor
 from ostler.tui.editor.paste import copy
 from ostler.tui.panels.picker import Choice, Picker
 from ostler.tui.render.spans import quoted
@@ -119,8 +120,6 @@ class _Faces:
         self._context.say(await copy(self._context, answers[-1]))
 
     async def edit(self, arguments: str) -> None:
-        from ostler.tui.editor.input_line import editor_command, interrupts_for_editor
-
         if not arguments:
             raise UsageError("say which file: /edit FILE")
         command, cwd = editor_command(), self._context.conversation.harness.cwd

@@ -1,5 +1,4 @@
-"""Which model answers, how much it thinks, and the keys that are needed for it."""
-# MERGED: Models as rows: those that can answer now first, with what they hold and cost.
+"""/model, /thinking, /key, /login and /logout, and the rows of models to choose from."""
 
 from __future__ import annotations
 
@@ -8,13 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from ostler.app.default_model import Candidate, ModelProbe, known_models
+from ostler.app.provider_keys import list_keys, provider_named, remove_key, store_provider_key
 from ostler.app.remote_sessions import RemoteSessions
 from ostler.app.reports import UNKNOWN, window_and_prices
 from ostler.app.settings import Settings, load_settings
 from ostler.core.model import ReasoningLevel
+from ostler.models.credentials import read_key_file
+from ostler.models.providers import configured_providers
 from ostler.schema.errors import UsageError
 from ostler.schema.events import SettingsChanged
 from ostler.schema.requests import SetModel
+from ostler.store.paths import key_file
 from ostler.tui.commands.registry import Command, Complete, print_lines
 from ostler.tui.panels.panel import TextLine
 from ostler.tui.panels.picker import Choice, Picker
@@ -83,9 +86,6 @@ def _about_level(level: str) -> str:
 
 
 async def _kept_keys(typed: str) -> list[str]:
-    from ostler.models.credentials import read_key_file
-    from ostler.store.paths import key_file
-
     return list(read_key_file(key_file()))
 
 
@@ -137,8 +137,6 @@ class _Models:
         await set_model(self._context, harness.model.name, level)
 
     async def all_providers(self, typed: str) -> list[str]:
-        from ostler.models.providers import configured_providers
-
         configured = self._settings().providers
         known = configured_providers(configured)
         return [name for name, one in known.items() if one.key_variables or name in configured]
@@ -151,8 +149,6 @@ class _Models:
         return [f"{words[0]} {name}" for name in names]
 
     async def key(self, arguments: str) -> None:
-        from ostler.app.provider_keys import list_keys
-
         verb, _, name = arguments.partition(" ")
         if verb == "set":
             await self.login(name)
@@ -175,8 +171,6 @@ class _Models:
             await ask_for_key(self._context, name)
 
     async def logout(self, arguments: str) -> None:
-        from ostler.app.provider_keys import provider_named, remove_key
-
         name = arguments or await self._choose("forget whose key?", "forgets the key of {}", _kept_keys)
         if name:
             remove_key(provider_named(name, self._settings()))
@@ -204,8 +198,6 @@ async def set_model(context: CommandContext, name: str, level: str = "") -> bool
 
 async def ask_for_key(context: CommandContext, provider: str) -> bool:
     """Keeps the key of a provider, which is typed unseen; False if none was given."""
-    from ostler.app.provider_keys import provider_named, store_provider_key
-
     known = provider_named(provider, load_settings(context.conversation.harness.cwd, {}).settings)
     hint = "enter keeps it, esc goes back; it is not shown"
     line = TextLine(f"key for {provider}", context.colors, is_secret=True, hint=hint)

@@ -1,6 +1,4 @@
-"""All commands: those of the face itself, then those of extensions. Anything else is a prompt."""
-# MERGED: A command as data.
-# MERGED: Lines of a command, as rows of the terminal.
+"""The slash commands: those of the terminal, then those of extensions. Any other text is a prompt."""
 
 from __future__ import annotations
 
@@ -11,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ostler.app.completion import CommandEntry, expanding_in, provided_by
 from ostler.app.remote_sessions import refusal
+from ostler.core.lazy import load
 from ostler.schema.errors import OstlerError
 from ostler.schema.text import cells, printable
 from ostler.sessions.lease import hold_lease, renew_lease
@@ -19,37 +19,31 @@ from ostler.tui.command_context import BUSY
 from ostler.tui.render.spans import BOLD, Piece, Row, after, apart, drawn, is_path, quoted, sgr, wrapped
 
 if TYPE_CHECKING:
-    from ostler.app.completion import CommandEntry
     from ostler.tui.command_context import CommandContext
 
 
+COMMAND_GROUPS = (
+    "ostler.tui.commands.sessions:session_commands",
+    "ostler.tui.commands.tree:tree_commands",
+    "ostler.tui.commands.models:model_commands",
+    "ostler.tui.prompt_queue:queue_commands",
+    "ostler.tui.commands.reports:permission_commands",
+    "ostler.tui.commands.reports:report_commands",
+    "ostler.tui.commands.side_question:side_question_commands",
+    "ostler.tui.commands.interface:interface_commands",
+)
+"""Functions that make the commands for a `CommandContext`, in the order of `/help`."""
+
+
 class Commands:
-    """They are loaded when one is first typed: nothing is seen of them before."""
+    """The slash commands of a terminal, which are loaded when the first one is typed."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
 
     @cached_property
     def own(self) -> list[Command]:
-        from ostler.tui.commands.interface import interface_commands
-        from ostler.tui.commands.models import model_commands
-        from ostler.tui.commands.reports import permission_commands, report_commands
-        from ostler.tui.commands.sessions import session_commands
-        from ostler.tui.commands.side_question import side_question_commands
-        from ostler.tui.commands.tree import tree_commands
-        from ostler.tui.prompt_queue import queue_commands
-
-        groups = (
-            session_commands,
-            tree_commands,
-            model_commands,
-            queue_commands,
-            permission_commands,
-            report_commands,
-            side_question_commands,
-            interface_commands,
-        )
-        return [command for commands in groups for command in commands(self._context)]
+        return [command for group in COMMAND_GROUPS for command in load(group)(self._context)]
 
     @cached_property
     def _named(self) -> dict[str, Command]:
@@ -57,8 +51,6 @@ class Commands:
 
     def entries(self) -> list[CommandEntry]:
         """What can be completed: the commands, then templates and skills."""
-        from ostler.app.completion import CommandEntry, expanding_in, provided_by
-
         own = [CommandEntry(one.name, one.about, one.arguments, one.aliases) for one in self.own]
         conversation = self._context.conversation
         brought = provided_by(conversation.host, self._named)

@@ -1,5 +1,4 @@
-"""Looking at things: what was used, what the model is told, what may run, what there is."""
-# MERGED: What may run without asking: the profile, and the rules that are remembered.
+"""Commands that report: usage, context, tools, agents, skills, extensions, settings and permissions."""
 
 from __future__ import annotations
 
@@ -9,18 +8,39 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
+from ostler.app import remembered_rules
 from ostler.app.console import aligned
-from ostler.history.costs import By
+from ostler.app.reports import (
+    AGENT_HEADINGS,
+    SKILL_HEADINGS,
+    agent_notices,
+    agent_rows,
+    lines_of,
+    skill_notices,
+    skill_rows,
+    step_lines,
+)
+from ostler.app.settings import find_project_file, load_settings
+from ostler.context.instructions import skills_in
+from ostler.core.lazy import lazy_module
+from ostler.history.context_trace import context_steps, with_compactions
+from ostler.history.costs import By, cost_records
+from ostler.permissions.guard import configured_rules, user_guard
 from ostler.permissions.rules import PROFILES, Profile
 from ostler.schema.errors import SessionBusy, UsageError
 from ostler.schema.events import SettingsChanged
 from ostler.schema.requests import Compact
+from ostler.sessions.agents import find_agents
 from ostler.sessions.lease import hold_lease
+from ostler.store.paths import configuration_file
 from ostler.tui.command_context import BUSY
 from ostler.tui.commands.registry import Command, print_lines
 
 if TYPE_CHECKING:
+    from ostler.app import doctor
     from ostler.tui.command_context import CommandContext
+else:
+    doctor = lazy_module("ostler.app.doctor")
 
 
 _SECRETS = ("api_key", "key_command")
@@ -52,9 +72,6 @@ class _Looking:
 
     async def cost(self, arguments: str) -> None:
         """Of this session by model; of all sessions, if it is said by what."""
-        from ostler.app.reports import lines_of
-        from ostler.history.costs import cost_records
-
         by = next((one for one in get_args(By) if one == arguments), None)
         if arguments and by is None:
             raise UsageError(f"say /cost, or for all sessions /cost {'|'.join(get_args(By))}")
@@ -68,9 +85,6 @@ class _Looking:
         print_lines(self._context, list(lines_of(groups, (by or "model",), known, width)), has_heading=True)
 
     async def context(self, arguments: str) -> None:
-        from ostler.app.reports import step_lines
-        from ostler.history.context_trace import context_steps, with_compactions
-
         facts = await self._context.conversation.session.journal.history()
         steps = context_steps(facts)
         if not steps:
@@ -93,17 +107,11 @@ class _Looking:
             self._context.say("the model has no tools")
 
     async def agents(self, arguments: str) -> None:
-        from ostler.app.reports import AGENT_HEADINGS, agent_notices, agent_rows
-        from ostler.sessions.agents import find_agents
-
         cwd = self._context.conversation.harness.cwd
         found = find_agents(cwd)
         self._list(AGENT_HEADINGS, agent_rows(found, cwd), agent_notices(found))
 
     async def skills(self, arguments: str) -> None:
-        from ostler.app.reports import SKILL_HEADINGS, skill_notices, skill_rows
-        from ostler.context.instructions import skills_in
-
         cwd = self._context.conversation.harness.cwd
         found = skills_in(cwd)
         self._list(SKILL_HEADINGS, skill_rows(found, cwd), skill_notices(found))
@@ -134,9 +142,6 @@ class _Looking:
         self._context.say(f"loaded: {', '.join(one.name for one in host.loaded) or 'none'}")
 
     async def settings(self, arguments: str) -> None:
-        from ostler.app.settings import find_project_file, load_settings
-        from ostler.store.paths import configuration_file
-
         cwd = self._context.conversation.harness.cwd
         loaded = load_settings(cwd, {})
         project = find_project_file(cwd)
@@ -149,12 +154,10 @@ class _Looking:
             self._context.say(notice, "warning")
 
     async def doctor(self, arguments: str) -> None:
-        from ostler.app.doctor import report_lines, run_doctor
-
         harness = self._context.conversation.harness
-        diagnosis = await asyncio.to_thread(lambda: asyncio.run(run_doctor(harness.cwd)))
+        diagnosis = await asyncio.to_thread(lambda: asyncio.run(doctor.run_doctor(harness.cwd)))
         heading = f"{harness.model.name} answers in this session; for others:"
-        print_lines(self._context, [heading, "", *report_lines(diagnosis)], has_heading=True)
+        print_lines(self._context, [heading, "", *doctor.report_lines(diagnosis)], has_heading=True)
 
 
 def _first_sentence(text: str) -> str:
@@ -201,20 +204,18 @@ class _Permissions:
         """The profile that held before everything was let run."""
 
     async def permissions(self, arguments: str) -> None:
-        from ostler.app.remembered_rules import lines_of, revoke_rule, stored_rules
-
         harness = self._context.conversation.harness
         profile = next((one for one in PROFILES if one == arguments), None)
         if profile is not None:
             await self._use(profile)
             return
-        known = await asyncio.to_thread(lambda: list(stored_rules(harness.cwd, "")))
+        known = await asyncio.to_thread(lambda: list(remembered_rules.stored_rules(harness.cwd, "")))
         verb, _, number = arguments.partition(" ")
         if verb == "revoke":
             chosen = [one for one in known if number.strip() in (str(one.number), one.rule)]
             if len(chosen) != 1:
                 raise UsageError("say which rule, by its number: /permissions revoke NUMBER")
-            await asyncio.to_thread(revoke_rule, chosen[0])
+            await asyncio.to_thread(remembered_rules.revoke_rule, chosen[0])
             self._context.say(f"revoked {chosen[0].effect} {chosen[0].rule}")
             return
         if arguments:
@@ -222,7 +223,7 @@ class _Permissions:
                 f"say /permissions, /permissions {'|'.join(PROFILES)}, or /permissions revoke NUMBER"
             )
         heading = f"the profile is {harness.permission_profile}; /permissions {'|'.join(PROFILES)} changes it"
-        rules = lines_of(known) or ["there are no rules; the profile alone decides"]
+        rules = remembered_rules.lines_of(known) or ["there are no rules; the profile alone decides"]
         print_lines(self._context, [heading, *rules], has_heading=True)
 
     async def everything(self, arguments: str) -> None:
@@ -235,9 +236,6 @@ class _Permissions:
 
     async def _use(self, profile: Profile) -> None:
         """In between two runs: a run says at its beginning under which profile it works."""
-        from ostler.app.settings import load_settings
-        from ostler.permissions.guard import configured_rules, user_guard
-
         conversation = self._context.conversation
         if await conversation.is_busy():
             raise SessionBusy(BUSY)

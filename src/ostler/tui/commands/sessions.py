@@ -1,5 +1,4 @@
-"""Sessions: beginning, opening, naming, copying and sharing them."""
-# MERGED: Sessions as rows, read page by page from the store's index.
+"""Commands that open, name, export and import sessions, and the rows of sessions to choose from."""
 
 from __future__ import annotations
 
@@ -9,19 +8,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ostler.app.console import aligned
+from ostler.app.stores import find_session
+from ostler.core.lazy import lazy_module
 from ostler.core.store import SessionSummary, Store
 from ostler.schema.errors import NotFound, OstlerError, UsageError
 from ostler.schema.events import SessionRenamed
 from ostler.schema.requests import Rename
 from ostler.schema.text import age, one_line
 from ostler.sessions.run_tree import current_status
+from ostler.sessions.session import delete_session
 from ostler.store.paths import expand_home
+from ostler.store.portable import import_session
 from ostler.tui.commands.registry import Command, print_lines
 from ostler.tui.panels.picker import NOTHING, Choice, Picker
 from ostler.tui.render.spans import quoted
 
 if TYPE_CHECKING:
+    from ostler.history import export as exports
     from ostler.tui.command_context import CommandContext
+else:
+    exports = lazy_module("ostler.history.export")
 
 
 PAGE = 200
@@ -123,8 +129,6 @@ class _Sessions:
         if not arguments:
             await self._choose(only_here=True)
             return
-        from ostler.app.stores import find_session
-
         try:
             found = await find_session(self._context.conversation.store, arguments)
         except NotFound:
@@ -172,8 +176,6 @@ class _Sessions:
                 await self._delete(picked.choice)
 
     async def _delete(self, chosen: Choice) -> None:
-        from ostler.sessions.session import delete_session
-
         conversation = self._context.conversation
         if chosen.value == conversation.session.id:
             self._context.say("this session is open here: leave it before it can be deleted", "error")
@@ -224,31 +226,24 @@ class _Sessions:
             self._context.say(f"this session is called {came.title!r} now")
 
     async def export(self, arguments: str) -> None:
-        from ostler.history.export import format_of
-
-        await self._write(arguments, format_of(arguments))
+        await self._write(arguments, exports.format_of(arguments))
 
     async def share(self, arguments: str) -> None:
         await self._write(arguments, "html")
 
     async def _write(self, name: str, wanted: str) -> None:
-        from ostler.history.export import write_export
-
         conversation = self._context.conversation
         target = self._path(name or ".")
-        file = await write_export(conversation.store, conversation.session.id, target, wanted)
+        file = await exports.write_export(conversation.store, conversation.session.id, target, wanted)
         self._context.say(f"written to {quoted(file)}")
 
     async def import_(self, arguments: str) -> None:
-        from ostler.history.export import read_export_file
-        from ostler.store.portable import import_session
-
         if not arguments:
             raise UsageError("say which file: /import FILE")
         conversation = self._context.conversation
         world = conversation.session.journal.world
         file = self._path(arguments)
-        with read_export_file(str(file)) as lines:
+        with exports.read_export_file(str(file)) as lines:
             try:
                 made = await import_session(conversation.store, lines, str(conversation.harness.cwd), world)
             except UsageError as error:

@@ -1,4 +1,4 @@
-"""A question beside the conversation: the model knows what was said, and nothing is added to it."""
+"""/btw: asks the model a question about the conversation without adding to it."""
 
 from __future__ import annotations
 

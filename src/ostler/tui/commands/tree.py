@@ -1,5 +1,4 @@
-"""The tree of a session: going back, branching off, and asking anew. What was done to files stays."""
-# MERGED: The tree of a session as rows: all of it, or only what somebody looks for.
+"""/tree, /undo, /retry and /fork, and the rows of a session's tree. Files stay as they are."""
 
 from __future__ import annotations
 

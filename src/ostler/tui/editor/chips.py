@@ -1,9 +1,8 @@
-"""Chips: a long paste or a picture stands in the line as a few words, and is put back when it is sent.
+"""Chips: a long paste or a picture appears in the input line as a few words.
 
     [pasted text #1 +40 lines]  [pasted text #2 1500 chars]  [image #1 PNG 640x480]
 
-A chip is its exact text, wherever it stands. Once a person has changed a letter of it, it is ordinary text
-and nothing is put in its place.
+A chip is its exact text, wherever it stands. Once a person changes a letter of it, it is ordinary text.
 """
 
 from __future__ import annotations

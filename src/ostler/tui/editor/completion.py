@@ -1,6 +1,4 @@
-"""The popup above the line: commands, what comes behind them, and paths, while they are typed."""
-# MERGED: What can be completed where the cursor stands: a command, what comes behind it, or a mentioned
-# MERGED: path.
+"""The completion popup above the input line: commands, their arguments, and paths."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ import msgspec
 from ostler.app import completion
 from ostler.app.completion import CommandEntry, mention_of
 from ostler.context.markdown import outside_code
+from ostler.core.lazy import lazy_module
 from ostler.schema.text import cells, cut, one_line
 from ostler.tui.editor.input_line import InputLine
 from ostler.tui.panels.panel import Panels
@@ -23,7 +22,10 @@ from ostler.tui.render.spans import BOLD, DIM, Piece, drawn, sgr
 from ostler.tui.shell import shell_line
 
 if TYPE_CHECKING:
+    from ostler.app import project_files
     from ostler.app.project_files import FileMatch, ProjectFiles
+else:
+    project_files = lazy_module("ostler.app.project_files")
 
 
 MOST_ROWS = 8
@@ -121,14 +123,12 @@ class CompletionPopup:
 
     async def _search_files(self, query: str) -> Sequence[FileMatch]:
         if self._files is None:
-            from ostler.app.project_files import ProjectFiles
-
             loop = asyncio.get_running_loop()
 
             def on_more() -> None:
                 loop.call_soon_threadsafe(self._look_on)
 
-            self._files = ProjectFiles(self._cwd, on_more)
+            self._files = project_files.ProjectFiles(self._cwd, on_more)
         return await asyncio.to_thread(self._files.search, query)
 
     def _look_on(self) -> None:

@@ -1,7 +1,4 @@
-"""The line to type in: its text, what its chips stand for, and the way back through what was typed before."""
-# MERGED: Writing a prompt in an editor of one's own: `$VISUAL`, then `$EDITOR`, then what there is.
-# MERGED: Chips stand out in the line.
-# MERGED: What can be typed, said in the empty line of a terminal that has just been opened.
+"""The input line: its text and chips, the prompt history, its hint while empty, and `$EDITOR`."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
@@ -22,11 +20,17 @@ from prompt_toolkit.formatted_text.utils import fragment_list_to_text
 from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 from prompt_toolkit.layout.utils import explode_text_fragments
 
+from ostler.core.lazy import lazy_module
 from ostler.core.processes import find_program
 from ostler.schema.errors import UsageError
 from ostler.tools.truncation import without_surrogates
 from ostler.tui.editor.chips import Chips, Picture, PromptDraft
 from ostler.tui.editor.prompt_history import PromptHistory
+
+if TYPE_CHECKING:
+    from ostler.tui.editor import paste
+else:
+    paste = lazy_module("ostler.tui.editor.paste")
 
 
 class InputLine:
@@ -93,9 +97,7 @@ class InputLine:
     # --- pasting --------------------------------------------------------------------------------------
 
     def paste(self, pasted: str, cwd: Path) -> None:
-        from ostler.tui.editor.paste import may_be_dropped
-
-        if may_be_dropped(pasted):
+        if paste.may_be_dropped(pasted):
             before = self.pasting if self.pasting is not None and not self.pasting.done() else None
             at = self.buffer.cursor_position
             self.pasting = asyncio.ensure_future(self._drop(pasted, at, before, cwd))
@@ -105,12 +107,10 @@ class InputLine:
     async def _drop(self, pasted: str, at: int, before: asyncio.Future[int] | None, cwd: Path) -> int:
         """Keys that are typed meanwhile stand behind it. Returns how many letters it and those before it
         have brought."""
-        from ostler.tui.editor.paste import insertion
-
         chips = self.chips
         brought = await before if before is not None else 0
         at = min(at + brought, len(self.text))
-        pieces = await asyncio.to_thread(insertion, pasted, self.text[:at], cwd)
+        pieces = await asyncio.to_thread(paste.insertion, pasted, self.text[:at], cwd)
         text = "".join(chips.add_picture(one) if isinstance(one, Picture) else one for one in pieces)
         text = text or chips.paste(pasted)
         at = min(at, len(self.text))

@@ -1,7 +1,4 @@
-"""The clipboard, by the program that this desktop has for it."""
-# MERGED: Pictures for a prompt, from a file or the clipboard, made as small as vendors take them.
-# MERGED: Files that were dropped on the terminal: it pastes their paths, quoted in one of several ways.
-# MERGED: Giving a text to the clipboard, through the terminal: that also works over SSH.
+"""The clipboard in both directions, pictures for a prompt, and files dropped on the terminal."""
 
 from __future__ import annotations
 
@@ -16,8 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ostler.app.completion import can_be_mentioned, mention_of, name_below
+from ostler.context.tokenizers import picture_size
+from ostler.core.processes import OwnedGroup, find_program
 from ostler.schema.errors import ToolFailed, UsageError
 from ostler.schema.messages import Image
+from ostler.tools.media import SNIFFED, image_type, scaled_down
+from ostler.tools.read import MAX_IMAGE, MAX_SCALED_IMAGE
+from ostler.tools.truncation import size_text
 from ostler.tui.editor.chips import Picture
 
 if TYPE_CHECKING:
@@ -26,9 +28,6 @@ if TYPE_CHECKING:
 
 def picture_in(path: Path) -> Picture | None:
     """A picture that models can see, judged by its bytes; None for everything else. Takes its time."""
-    from ostler.tools.media import SNIFFED, image_type
-    from ostler.tools.read import MAX_SCALED_IMAGE
-
     try:
         if not path.is_file():  # opening a pipe or a device might block
             return None
@@ -45,13 +44,6 @@ def picture_in(path: Path) -> Picture | None:
 def picture_from(content: bytes) -> Picture:
     """Raises `UsageError` when models cannot see it. May scale it down, which takes its time: not for the
     event loop."""
-    from base64 import b64encode
-
-    from ostler.context.tokenizers import picture_size
-    from ostler.tools.media import image_type, scaled_down
-    from ostler.tools.read import MAX_IMAGE
-    from ostler.tools.truncation import size_text
-
     media_type = image_type(content)
     if media_type is None:
         raise UsageError("this is no picture that models can see: use PNG, JPEG, GIF or WebP")
@@ -98,8 +90,6 @@ def clipboard() -> Picture | str:
 
 def _readers() -> list[tuple[Sequence[str], Sequence[str]]]:
     """The commands for a picture and for a text."""
-    from ostler.core.processes import find_program
-
     known: list[tuple[bool, Sequence[str], Sequence[str]]] = [
         (
             "WAYLAND_DISPLAY" in os.environ,
@@ -126,14 +116,10 @@ def _picture(command: Sequence[str]) -> bytes:
 
 def _output(command: Sequence[str]) -> bytes:
     """Nothing, if it has nothing of that kind."""
-    from subprocess import DEVNULL, TimeoutExpired
-
-    from ostler.core.processes import OwnedGroup
-
-    with OwnedGroup(command, cwd=Path("/"), stderr=DEVNULL) as process:
+    with OwnedGroup(command, cwd=Path("/"), stderr=subprocess.DEVNULL) as process:
         try:
             out, _ = process.communicate(timeout=SECONDS)
-        except TimeoutExpired:
+        except subprocess.TimeoutExpired:
             raise UsageError(f"{command[0]} took longer than {SECONDS:g} seconds") from None
     return out if process.returncode == 0 else b""
 

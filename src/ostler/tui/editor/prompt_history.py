@@ -1,8 +1,8 @@
-"""What was typed, across sessions: a file to which every process appends, read from its end.
+"""The prompt history across sessions, and the panel that searches it.
 
-A line that begins with a blank is kept nowhere. Neither is one that holds a key we know of.
+Every process appends to one file, which is read from its end. A prompt that begins with a space, or contains
+a known key, is not stored.
 """
-# MERGED: Searching what was typed before: a panel with the prompts that have what is typed now.
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ostler.app import completion
+from ostler.core.lazy import lazy_module
 from ostler.schema.errors import ConfigurationError
 from ostler.schema.text import cells, cut, printable
 from ostler.store.paths import state_folder
@@ -29,7 +30,10 @@ from ostler.tui.render.items import ItemRenderer
 from ostler.tui.render.spans import BOLD, DIM, Piece, drawn, sgr
 
 if TYPE_CHECKING:
+    from ostler.models import credentials
     from ostler.tui.editor.input_line import InputLine
+else:
+    credentials = lazy_module("ostler.models.credentials")
 
 MOST_BYTES = 4 * 1024 * 1024
 """Of the file: when there are more, the older half goes. Nothing further back is ever read."""
@@ -142,9 +146,7 @@ def _with_letters(query: str, older: Sequence[SavedChips]) -> Iterator[Hit]:
 
 
 def _has_key(kept: SavedChips) -> bool:
-    from ostler.models.credentials import redact_keys
-
-    return any(redact_keys(text) != text for text in (kept.text, *kept.pasted.values()))
+    return any(credentials.redact_keys(text) != text for text in (kept.text, *kept.pasted.values()))
 
 
 def _lines_from_end(path: Path) -> Iterator[bytes]:

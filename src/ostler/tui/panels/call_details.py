@@ -1,4 +1,4 @@
-"""What a call would do, all of it: the command, the change of a file, or whatever else a tool is given."""
+"""What a call would do, in full: the command, the diff, or the arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Any
 import msgspec
 
 from ostler.extensions.ui.themes import ThemeColors
+from ostler.schema.errors import OstlerError
 from ostler.schema.text import cut, one_line, printable
+from ostler.tools.diff import diff_of_splices, diff_of_texts
+from ostler.tools.edit import Replacement, plan
+from ostler.tools.files import resolve
 from ostler.tui.render.code import code_rows
 from ostler.tui.render.diff import DiffLine, diff_lines, diff_rows
 from ostler.tui.render.spans import BOLD, DIM, Piece, drawn, sgr, wrapped
@@ -99,11 +103,6 @@ def _diff(tool: str, arguments: dict[str, Any], cwd: Path) -> str:
     path = arguments.get("path")
     if tool not in ("write", "edit") or not isinstance(path, str):
         return ""
-    from ostler.schema.errors import OstlerError
-    from ostler.tools.diff import diff_of_splices, diff_of_texts
-    from ostler.tools.edit import Replacement, plan
-    from ostler.tools.files import resolve
-
     try:
         file = resolve(path, cwd)
         if not file.is_file() or file.stat().st_size > MOST_COMPARED:

@@ -1,6 +1,4 @@
-"""Panels: what takes the keys for a while, above the line to type in. Questions and pickers are panels."""
-# MERGED: A line of its own to type in: for a name, or unseen for a key.
-# MERGED: A text that is read and put away again: it leaves nothing behind in the terminal.
+"""Panels: they take keys for a while, above the input line. Also a line of input, and a text to read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""One list to choose from: typed letters narrow it, the marked row says what choosing it would do.
+"""A list to choose from: typing narrows it, and the selected row says what choosing it does.
 
-Only the rows that are seen are drawn, and further ones are fetched when somebody comes near the end, so the
-length of a list costs nothing.
+Only visible rows are drawn, and further ones are loaded near the end, so the length of a list costs nothing.
 """
 
 from __future__ import annotations

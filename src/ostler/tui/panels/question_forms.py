@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from ostler.app.question_queue import DECLINED, is_secret_field
 from ostler.core.json_schema import resolve_reference, schema_error
-from ostler.core.lazy import lazy_module
 from ostler.core.questions import answer_problem
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.extensions.ui.types import Dialog, InputDialog
 from ostler.schema.outcomes import Question
 from ostler.schema.text import cells, cut, one_line, printable
+from ostler.tui.panels.call_details import CallDetails
 from ostler.tui.render.items import ItemRenderer
 from ostler.tui.render.markdown import markdown_rows
 from ostler.tui.render.spans import BOLD, DIM, REVERSE, Piece, Row, drawn, fitted, folded, sgr
-
-if TYPE_CHECKING:
-    from ostler.tui.panels import call_details
-else:
-    call_details = lazy_module("ostler.tui.panels.call_details")
 
 PENDING = object()
 """What `QuestionBody.key` returns for a key that does not answer."""
@@ -44,7 +39,7 @@ class QuestionBody:
         """`dialog` is how an extension wants it drawn; paths of a call begin in `cwd`."""
         self.question = question
         self.dialog = dialog
-        self.call = call_details.CallDetails(question.details or {}, cwd)
+        self.call = CallDetails(question.details or {}, cwd)
         self._draw = draw
 
     @property

@@ -1,8 +1,7 @@
-"""A conversation in plain lines, one after the other: for screen readers and for the simplest terminals.
+"""A conversation in plain lines, for screen readers and simple terminals.
 
-Nothing is drawn twice, nothing moves, nothing is said by colour or place. The terminal itself edits the line.
+Nothing is drawn twice, nothing moves, and nothing depends on colour or position. The terminal edits the line.
 """
-# MERGED: What commands, and leaving for another session, need of a face: in plain lines.
 
 from __future__ import annotations
 
@@ -13,11 +12,12 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ostler.app.console import real_stdout
 from ostler.app.prompt_expansion import expand_typed
 from ostler.app.remote_sessions import RemoteSessions, as_typed
+from ostler.core.lazy import lazy_module
 from ostler.core.store import Store
 from ostler.extensions.ui.front_end import Headless
 from ostler.extensions.ui.themes import ThemeRegistry
@@ -39,6 +39,11 @@ from ostler.tui.prompt_queue import PromptQueue
 from ostler.tui.render.items import ItemRenderer
 from ostler.tui.shell import ShellCommands, shell_line
 from ostler.tui.transcript import restored_facts
+
+if TYPE_CHECKING:
+    from ostler.tui import first_run
+else:
+    first_run = lazy_module("ostler.tui.first_run")
 
 _WIDE = 1000
 """Columns: nothing is cut that is read out."""
@@ -94,9 +99,7 @@ class PlainContext:
         self._lines.quit()
 
     async def first_steps(self, open_store: Callable[[], Store] | None) -> None:
-        from ostler.tui.first_run import set_up_model
-
-        await set_up_model(self, open_store)
+        await first_run.set_up_model(self, open_store)
 
     def listed(self) -> list[str]:
         """All commands, a line each."""

@@ -1,5 +1,4 @@
-"""Panels in plain lines: what can be chosen has a number, and the line that is typed chooses."""
-# MERGED: Questions in plain lines: what is asked, a line for each answer, and the line that was typed.
+"""Lists and questions in plain lines: the options have numbers, and a typed line chooses one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What sets blocks apart: bars and frames; on narrow terminals plain lines, which have all the room."""
-# MERGED: Tables in columns that fit a width; where there are too many for it, a line for each cell.
+"""Bars, frames and tables; on narrow terminals plain lines, which have all the room."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The arguments of a call while the model writes them: the end of what there is, before there is a call."""
-# MERGED: The replacements of an edit that is being written, as lines of the file that it would change.
+"""The arguments of a call while the model writes them, edits as lines of the file they change."""
 
 from __future__ import annotations
 

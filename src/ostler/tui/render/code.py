@@ -1,5 +1,4 @@
-"""Code in the colours of a theme: whole, in portions, or while it is being written."""
-# MERGED: What the words of a program are, by pygments, in portions: where one ends, the next can go on.
+"""Code in the colours of a theme, highlighted by pygments in portions while it arrives."""
 
 from __future__ import annotations
 

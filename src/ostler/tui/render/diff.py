@@ -1,13 +1,14 @@
-"""What a tool changed in a file: rows with the numbers of the lines, old or new."""
+"""Changes of a file as rows with line numbers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from ostler.core.lazy import lazy_module
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.schema.text import cut, printable
 from ostler.tui.render.spans import (
@@ -23,6 +24,11 @@ from ostler.tui.render.spans import (
     sgr,
     tint,
 )
+
+if TYPE_CHECKING:
+    from ostler.tui.render import code
+else:
+    code = lazy_module("ostler.tui.render.code")
 
 Sign = Literal["+", "-", " ", "⋮"]
 
@@ -60,10 +66,8 @@ def change_rows(
     """What `edit` and `write` tell of their work. A new file is shown as it is."""
     diff, path = str(details.get("diff", "")), str(details.get("path", ""))
     if details.get("created"):
-        from ostler.tui.render.code import code_rows
-
         text = "".join(f"{line.text}\n" for line in diff_lines(diff) if line.sign == "+")
-        rows = code_rows(text, width, colors, path=path, first_line=1)
+        rows = code.code_rows(text, width, colors, path=path, first_line=1)
     else:
         rows = diff_rows(diff_lines(diff), width, colors)
     rows = folded(rows, most, width, colors, hint)

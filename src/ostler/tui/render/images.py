@@ -1,5 +1,4 @@
-"""Pictures in a terminal: drawn where it can draw, and always said in a line."""
-# MERGED: Which way of drawing pictures a terminal understands.
+"""Pictures in a terminal, by the protocol it supports, and always described in a line."""
 
 from __future__ import annotations
 

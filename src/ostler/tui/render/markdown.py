@@ -1,5 +1,4 @@
-"""Markdown as rows: each part is parsed and drawn once, the open one again for each frame."""
-# MERGED: What stands in a line of Markdown: emphasis, code, links.
+"""Markdown as rows. Each part is parsed and drawn once, the open one again for each frame."""
 
 from __future__ import annotations
 
@@ -10,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ostler.core.lazy import lazy_module
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.schema.text import printable
+from ostler.tui.render.boxes import Cell, table_rows
 from ostler.tui.render.spans import (
     BOLD,
     DIM,
@@ -34,8 +35,11 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-    from ostler.tui.render.boxes import Cell
+    from ostler.tui.render import code, markdown_stream
     from ostler.tui.render.markdown_stream import Part
+else:
+    code = lazy_module("ostler.tui.render.code")
+    markdown_stream = lazy_module("ostler.tui.render.markdown_stream")
 
 
 NARROW = 40
@@ -56,9 +60,11 @@ def markdown_rows(
     text: str, width: int, colors: ThemeColors | None, *, hyperlinks: bool = False
 ) -> list[str]:
     """The rows of a text that is whole."""
-    from ostler.tui.render.markdown_stream import parts_of
-
-    return [row for part in parts_of(text) for row in part_rows(part, width, colors, hyperlinks=hyperlinks)]
+    return [
+        row
+        for part in markdown_stream.parts_of(text)
+        for row in part_rows(part, width, colors, hyperlinks=hyperlinks)
+    ]
 
 
 def part_rows(part: Part, width: int, colors: ThemeColors | None, *, hyperlinks: bool = False) -> list[str]:
@@ -68,10 +74,8 @@ def part_rows(part: Part, width: int, colors: ThemeColors | None, *, hyperlinks:
     """
     drawing = _Drawing(max(1, width), colors, hyperlinks)
     if part.fence is not None:
-        from ostler.tui.render.markdown_stream import unindented
-
-        code = unindented(part.text[part.fence.start : part.fence.end], part.fence.indent)
-        rows = drawing.code(code, part.fence.language, part.fence.state)
+        text = markdown_stream.unindented(part.text[part.fence.start : part.fence.end], part.fence.indent)
+        rows = drawing.code(text, part.fence.language, part.fence.state)
     elif plain := _plain(part.text):
         rows = wrapped([Piece(plain)], max(1, width))
     else:
@@ -147,11 +151,9 @@ class _Drawing(msgspec.Struct, frozen=True):
             case _:
                 return wrapped([Piece(printable(first.content))], self.width)
 
-    def code(self, code: str, language: str, state: tuple[str, ...] = ()) -> list[Row]:
-        from ostler.tui.render.code import code_lines
-
+    def code(self, text: str, language: str, state: tuple[str, ...] = ()) -> list[Row]:
         indent = 2 if self.width > NARROW else 0
-        lines = code_lines(code, self.colors, language=language, state=state)
+        lines = code.code_lines(text, self.colors, language=language, state=state)
         rows = [row for line in lines for row in broken(line, self.width - indent)]
         return after([Piece(" " * indent)], rows)
 
@@ -189,8 +191,6 @@ class _Drawing(msgspec.Struct, frozen=True):
         return Piece("☑ " if is_done else "☐ ", sgr(self.colors, "success" if is_done else "muted"))
 
     def _table(self, tokens: Sequence[Token]) -> list[Row]:
-        from ostler.tui.render.boxes import Cell, table_rows
-
         rows: list[list[Cell]] = []
         for at, token in enumerate(tokens):
             if token.type == "tr_open":

@@ -1,14 +1,20 @@
-"""Markdown that is still arriving: parts that are final, and the rest that may still change."""
-# MERGED: What a line of Markdown may begin, go on with or end, as far as lines tell without their text.
+"""Markdown while it arrives: splits it into parts that are final and a rest that may still change."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+
+from ostler.core.lazy import lazy_module
+
+if TYPE_CHECKING:
+    from ostler.tui.render import code
+else:
+    code = lazy_module("ostler.tui.render.code")
 
 PORTION = 40
 """Lines after which a long list or a long piece of code is closed in part."""
@@ -347,12 +353,10 @@ class MarkdownStream:
 
     def _close_some_code(self) -> None:
         """Up to where the lexer can go on, so that the rest is coloured as in one go."""
-        from ostler.tui.render.code import highlighted_lines, lexer_of
-
         fence = self._fence
         text = "".join(self._lines)
-        code = unindented(text[fence.start :], fence.indent)
-        count, state = highlighted_lines(lexer_of(fence.language), code, fence.state)
+        lines = unindented(text[fence.start :], fence.indent)
+        count, state = code.highlighted_lines(code.lexer_of(fence.language), lines, fence.state)
         if not count:
             fence.limit *= 2
             return

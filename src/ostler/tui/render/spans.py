@@ -1,11 +1,8 @@
-"""Styled text: pieces that are wrapped by the cells they take, and drawn as rows of a terminal."""
-# MERGED: Where paths and URLs stand in a text: a row is not broken inside of one, or it could not be copied
-# MERGED: or clicked.
-# MERGED: What stands between blocks: one blank row, where one ends or the next begins with one.
-# MERGED: Rows that are wider than the terminal, because a path or a URL in them is not broken.
-# MERGED: What is printed for good keeps them: the terminal wraps them itself, so that a copy has no break
-# MERGED: in it. What is drawn anew for each frame has to fit.
-# MERGED: Rows that are too many: the beginning and the end are kept, and it is said how many are not.
+"""Styled text: wraps, cuts, folds and spaces it by the cells it takes, as rows of a terminal.
+
+A row does not break inside a path or a URL, which a person may want to copy or click. Printed rows may be
+wider than the terminal, which wraps them without a break in the copy; rows that are drawn again must fit.
+"""
 
 from __future__ import annotations
 

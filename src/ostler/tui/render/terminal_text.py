@@ -1,4 +1,4 @@
-"""What a program printed for a terminal, as lines: colours are kept, everything else it obeys is not."""
+"""The output of programs as lines: keeps colours, and drops all other control sequences."""
 
 from __future__ import annotations
 
