@@ -555,7 +555,7 @@ def test_extensions_are_loaded_and_their_output_does_not_destroy_the_screen(
     terminal.wait_for_ever("made noise")
     for text in ("from print", "from a descriptor", "from a child"):
         terminal.wait_for_ever(f"· {text}")
-    terminal.wait_for_ever("more lines were written")
+    terminal.wait_for_ever("more lines")
     terminal.wait_for("▌ a widget")
     terminal.type("go")
     terminal.press("enter")

@@ -161,7 +161,7 @@ UNSEEN = "•••"
 
 
 def question_text(question: Question) -> str:
-    """In a line: of a permission what it was for, and not all that could be answered."""
+    """The question in a line; for a permission, the call that it is about."""
     details = question.details or {}
     if question.kind != "permission" or "tool" not in details:
         return question.text
@@ -169,7 +169,7 @@ def question_text(question: Question) -> str:
 
 
 def answer_text(question: Question, answer: Any) -> str:
-    """Without what was typed unseen."""
+    """The answer in a line, without secrets."""
     if question.secret:
         return "answered"
     if isinstance(answer, str):
@@ -181,24 +181,24 @@ def answer_text(question: Question, answer: Any) -> str:
 
 
 def is_secret_field(field: Any) -> bool:
-    """Whether a schema wants its value not to be shown."""
+    """Whether a schema marks its value as secret."""
     return isinstance(field, dict) and (field.get("format") == "password" or bool(field.get("writeOnly")))
 
 
 def value_text(question: Question | QuestionRow) -> str:
-    """What is asked, why, and what an answer may be. The text of a permission says its own answers."""
-    words = [question.text]
+    """The question, its reason and the possible answers. A permission names its answers itself."""
+    parts = [question.text]
     if question.kind == "permission":
         return question.text
     if question.reason:
-        words.append(f"({question.reason})")
+        parts.append(f"({question.reason})")
     if question.choices:
-        words.append(f"[{' / '.join(question.choices)}]")
+        parts.append(f"[{' / '.join(question.choices)}]")
     if question.form is not None:
-        words.append(f"[JSON: {msgspec.json.encode(question.form).decode()}]")
+        parts.append(f"[JSON: {msgspec.json.encode(question.form).decode()}]")
     if question.secret:
-        words.append("[a secret]")
-    return " ".join(words)
+        parts.append("[a secret]")
+    return " ".join(parts)
 
 
 _SCOPES = {
@@ -209,11 +209,11 @@ _SCOPES = {
 
 
 def scope_text(scope: str, rules: Sequence[str], room: int) -> str:
-    """What an answer would allow from now on; how many rules there are, where they do not fit into a line."""
-    said = f"{_SCOPES[scope]}: {'; '.join(map(rule_text, rules))}"
-    if cells(said) <= room:
-        return said
-    return f"{_SCOPES[scope]}: {'what is said' if len(rules) == 1 else f'the {len(rules)} rules'} above"
+    """What an answer allows from now on; only the number of rules, if they do not fit."""
+    text = f"{_SCOPES[scope]}: {'; '.join(map(rule_text, rules))}"
+    if cells(text) <= room:
+        return text
+    return f"{_SCOPES[scope]}: {'the rule' if len(rules) == 1 else f'the {len(rules)} rules'} above"
 
 
 def rules_text(options: Sequence[AnswerOption], room: int) -> list[str]:

@@ -135,18 +135,19 @@ class Printer(Protocol):
 Reason = Literal["new", "open", "fork", "import", "clear"]
 
 
-BUSY = "a run is under way: esc stops it, or wait until it has ended"
+BUSY = "a run is in progress: press esc to stop it, or wait until it ends"
 
 
 class SessionSwitch:
-    """The other session is opened before this one is given back: if that fails, nothing has happened."""
+    """Opens another session in the same terminal, before it closes this one: if opening fails, nothing
+    changes."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
         self._one_at_a_time = asyncio.Lock()
 
     async def wish(self, reason: Reason, session: str = "", prompt: str = "") -> str:
-        """What a person wants: not while a run is under way here, and not if an extension is against it."""
+        """Switches for a person, unless a run is in progress here or an extension refuses."""
         conversation = self._context.conversation
         if not conversation.is_elsewhere and await conversation.is_busy():
             raise SessionBusy(BUSY)
@@ -155,11 +156,11 @@ class SessionSwitch:
             planned = PlannedSwitch(conversation.session.id, reason, prompt)
             over = hook_scope(conversation.session.journal, CancelToken())
             if refusal := await harness.hooks.before_leaving(planned, over):
-                raise UsageError(refusal.reason or "an extension does not want to leave the session")
+                raise UsageError(refusal.reason or "an extension refused to leave the session")
         return await self.to(session, prompt)
 
     async def to(self, session: str, prompt: str = "", store: Store | None = None) -> str:
-        """To the session of that id, or to a new one; returns its id. Without another store, in the same."""
+        """Switches to a session or a new one, in this store or another; returns its id."""
         async with self._one_at_a_time:
             left = self._context.conversation
             if session == left.session.id:
@@ -174,22 +175,22 @@ class SessionSwitch:
         return there.id
 
     async def _open(self, session: str, leaving: Conversation, store: Store) -> Session:
-        """A new session goes on with the model that the one before was given."""
-        left, kept = leaving.harness, leaving.session.state.settings
+        """Opens the session; a new one keeps the model of the one before."""
+        left, stored = leaving.harness, leaving.session.state.settings
         session_context = left.context.for_child() if left.context else None
         harness = msgspec.structs.replace(left, memory={}, context=session_context)
         _equip(harness)
         try:
             if isinstance(store, RemoteSessions):
-                name = session or await store.begin(harness.cwd, kept.model, kept.reasoning)
+                name = session or await store.begin(harness.cwd, stored.model, stored.reasoning)
                 there = await follow_session(store, name, harness)
                 harness.cwd = Path(there.state.cwd)
             elif session:
                 there = await open_or_follow(store, session, harness)
             else:
                 there = await create_session(store, harness)
-                if kept.model:
-                    changed = SettingsChanged(model=kept.model, reasoning=kept.reasoning, by="tui")
+                if stored.model:
+                    changed = SettingsChanged(model=stored.model, reasoning=stored.reasoning, by="tui")
                     there.journal.record(changed)
         except OstlerError:
             _equip(left)
@@ -197,22 +198,22 @@ class SessionSwitch:
         self._keep_model(there)
         if Path(there.state.cwd) != harness.cwd:
             before, now = quoted(there.state.cwd), quoted(harness.cwd)
-            self._context.say(f"it began in {before}; from now on its tools work in {now}")
+            self._context.say(f"the session started in {before}; its tools now work in {now}")
         return there
 
     def _keep_model(self, session: Session) -> None:
-        """The one that the session was given, if that can answer here."""
-        kept = session.state.settings
-        if not kept.model or kept.model == session.harness.model.name:
+        """Sets the stored model of the session, if it can be used here."""
+        stored = session.state.settings
+        if not stored.model or stored.model == session.harness.model.name:
             return
         try:
-            session.harness.set_model(kept.model, kept.reasoning)
+            session.harness.set_model(stored.model, stored.reasoning)
         except OstlerError as error:
-            self._context.say(f"{kept.model} cannot answer here: {error.message}")
+            self._context.say(f"{stored.model} cannot answer here: {error.message}")
 
 
 def _equip(harness: Harness) -> None:
-    """Extensions hold in the sessions of this harness from now on."""
+    """Installs the extensions into the harness."""
     if isinstance(harness.attendant, IdleHost):
         harness.attendant.equip(harness)
     elif (host := active_host(harness)) is not None:

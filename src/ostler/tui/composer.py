@@ -43,16 +43,16 @@ else:
     paste = lazy_module("ostler.tui.editor.paste")
 
 
-CLEAR_FIRST = "to go back to your last prompt, clear the line first"
+CLEAR_FIRST = "clear the line first to go back to your last prompt"
 
 
 class _Left(msgspec.Struct, frozen=True):
     session: str
     leaf: int
-    """Where the session stood."""
+    """The leaf before."""
     to: int
     text: str
-    """What was put into the line."""
+    """The prompt that was put into the line."""
 
 
 class Rewind:
@@ -73,13 +73,13 @@ class Rewind:
         self._twice = twice
         self._first_at: tuple[str, int] = ("", 0)
         self._first_run = ""
-        """What an Escape that may be the first of two has stopped."""
+        """The run that the first of two Escapes stopped."""
         self._in_turn = asyncio.Lock()
-        self._left: _Left | None = None
+        self._rewound: _Left | None = None
 
     def escape(self) -> Coroutine[Any, Any, None]:
-        """What counts is what was there when the key was pressed. The second of two belongs to the first only
-        if nothing else has begun in between."""
+        """Decides by the state when the key is pressed. It is the second of two only if no new run or prompt
+        began in between."""
         session = self._context.conversation.session
         at, run = (session.id, max(session.state.prompts, default=0)), session.state.run
         is_second = self._twice.is_second and at == self._first_at and (not run or run.id == self._first_run)
@@ -109,7 +109,7 @@ class Rewind:
             await self.go()
 
     async def stop(self) -> None:
-        """Ends the run under way, and one that is about to begin."""
+        """Stops the run, or one that is about to start."""
         conversation = self._context.conversation
         await conversation.stop()
         is_ours = conversation.session.state.run is None and not conversation.is_elsewhere
@@ -117,7 +117,7 @@ class Rewind:
             conversation.session.cancel()
 
     async def go(self) -> None:
-        """The session goes on from before the last prompt, which is in the line to be changed."""
+        """Goes back to before the last prompt, and puts it into the line."""
         conversation = self._context.conversation
         session = conversation.session
         await _at_rest(conversation)
@@ -129,38 +129,40 @@ class Rewind:
         fact = (await conversation.store.read(session.id, number - 1, 1))[0]
         to, prompt = fact.parent or 0, fact.event
         assert isinstance(prompt, UserMessage)
-        came = await conversation.ask(lambda id: Navigate(id=id, by="tui", entry=to))
-        if isinstance(came, RequestRefused):
+        outcome = await conversation.ask(lambda id: Navigate(id=id, by="tui", entry=to))
+        if isinstance(outcome, RequestRefused):
             return
         typed = self._waiting.typed_for(prompt.request, prompt.content)
         self._line.put_back(typed)
-        self._left = _Left(session.id, leaf, to, typed.text)
-        self._context.show_notice("back before your last prompt; ctrl+c returns; files stay as they are")
+        self._rewound = _Left(session.id, leaf, to, typed.text)
+        self._context.show_notice(
+            "went back to before your last prompt; ctrl+c undoes this; files do not change"
+        )
 
     async def return_(self, cleared: str) -> str:
-        """Whoever clears what was put into the line did not want to go back. Returns what came of it."""
-        left, self._left = self._left, None
+        """Undoes `go` when the person clears the prompt in the line. Returns a message, or nothing."""
+        left, self._rewound = self._rewound, None
         conversation = self._context.conversation
         session = conversation.session
         if left is None or (session.id, session.state.leaf, cleared) != (left.session, left.to, left.text):
             return ""
-        came = await conversation.ask(lambda id: Navigate(id=id, by="tui", entry=left.leaf))
-        return "" if isinstance(came, RequestRefused) else "the conversation goes on from where it was"
+        outcome = await conversation.ask(lambda id: Navigate(id=id, by="tui", entry=left.leaf))
+        return "" if isinstance(outcome, RequestRefused) else "the conversation continues from where it was"
 
 
 async def _at_rest(conversation: Conversation) -> None:
-    came = asyncio.Event()
-    stop = conversation.observe(lambda batch: came.set())
+    changed = asyncio.Event()
+    stop = conversation.observe(lambda batch: changed.set())
     try:
         while conversation.session.state.run is not None or await conversation.is_busy():
-            came.clear()
-            await came.wait()
+            changed.clear()
+            await changed.wait()
     finally:
         stop()
 
 
 class Composer:
-    """Between the keys and the conversation."""
+    """Connects the keys, the input line and the conversation."""
 
     def __init__(self, tui: TerminalUI, cwd: Path) -> None:
         self._tui = tui
@@ -171,19 +173,19 @@ class Composer:
         self.search = HistorySearch(self.line, tui.panels, tui.rows)
         self.shell = ShellCommands(tui)
         self.waiting = PromptQueue(tui, self.line)
-        twice = DoublePress(tui, "esc again goes back to your last prompt")
+        twice = DoublePress(tui, "press esc again to go back to your last prompt")
         self.back = Rewind(tui, self.line, self.shell, self.waiting, twice)
         self.thinking = ThinkingLevel(tui)
         self.chords = KeyChords(tui.panels, tui.rows)
         self.chords.chords = {
-            "e": Chord("edits in your editor", lambda: self.soon(self._edit_outside())),
-            "s": Chord("steers with it", self.steer),
-            "t": Chord("thoughts", tui.show_thoughts),
+            "e": Chord("edit in $EDITOR", lambda: self.soon(self._edit_outside())),
+            "s": Chord("steer", self.steer),
+            "t": Chord("reasoning", tui.show_thoughts),
             "m": Chord("messages", lambda: self.soon(history_viewer.HistoryViewer(tui).choose())),
         }
         self._typed_at = -TYPING_SECONDS
         self.has_typed = False
-        """Something was typed in this terminal."""
+        """A person has typed in this terminal."""
         self._in_turn = asyncio.Lock()
         self._tasks: set[asyncio.Future[None]] = set()
 
@@ -218,7 +220,7 @@ class Composer:
         self._tui.show_notice(error.message)
 
     async def close(self) -> None:
-        """Before the conversation is left."""
+        """Called before the conversation is closed."""
         if self._has_popup:
             self.popup.close()
         self.waiting.close()
@@ -240,14 +242,14 @@ class Composer:
         if self._has_popup or "/" in self.line.text or "@" in self.line.text:
             self.popup.look()
 
-    # --- sending --------------------------------------------------------------------------------------
+    # --- sending ----------------------------------------------------------------------------------------
 
     def enter(self) -> None:
-        """An answer, a command, a prompt now or in its turn."""
+        """Sends the line: a command, or a prompt now or queued."""
         self._send(steers=False)
 
     def steer(self) -> None:
-        """The model is told between two steps."""
+        """Sends the line as a steer."""
         self._send(steers=True)
 
     def _send(self, *, steers: bool) -> None:
@@ -275,7 +277,7 @@ class Composer:
             await self._say(typed, steers=steers)
 
     async def _remember(self, typed: PromptDraft) -> None:
-        """That it cannot be remembered is the least of what a full disk has to say."""
+        """Adds it to the history. If that fails, another notice is more important."""
         try:
             await self.line.remember(typed)
         except OstlerError as error:
@@ -283,7 +285,7 @@ class Composer:
                 self._tui.show_notice(error.message)
 
     async def _say(self, typed: PromptDraft, *, steers: bool) -> None:
-        """What cannot be said, or not be kept, is in the line again."""
+        """Sends a prompt; on an error it is in the line again."""
         try:
             await self._tell(typed, steers=steers)
         except OstlerError as error:
@@ -313,8 +315,7 @@ class Composer:
     # --- other ways to write ----------------------------------------------------------------------------
 
     def up(self) -> None:
-        """To the line above; from the first one to what was typed before. An empty line takes back what
-        waits."""
+        """Moves up a row; from the first row to the history. In an empty line, takes back a queued prompt."""
         buffer = self.line.buffer
         if buffer.document.cursor_position_row > 0:
             buffer.cursor_up()
@@ -338,7 +339,7 @@ class Composer:
             self.line.newer()
 
     def paste(self, pasted: str) -> None:
-        """Into the panel that is typed in; never into one where a letter decides something."""
+        """Pastes into a panel that takes text, never into one where a letter decides."""
         panels = self._tui.panels
         if panels.takes_pastes:
             for letter in pasted.replace("\r\n", "\n").replace("\r", "\n"):

@@ -141,7 +141,7 @@ async def run_terminal(
         pictures=images.way_to_draw(settings.images, os.environ),
     )
     if settings.appearance == "auto":
-        reader.answers.came = lambda color: face.see_background(
+        reader.answers.on_color = lambda color: face.see_background(
             dark=terminal_input.is_dark("auto", color, os.environ)
         )
     face.stray = front_end.StrayOutput(tui.say)
@@ -215,7 +215,7 @@ async def _session(options: argparse.Namespace, store: Store, harness: Harness) 
     if options.continue_:
         if newest := await newest_session(store, harness.cwd):
             return await open_or_follow(store, newest, harness)
-        print_stderr(f"there is no session of {harness.cwd} yet: a new one begins")
+        print_stderr(f"there is no session in {harness.cwd} yet: starting a new one")
     return await create_session(store, harness)
 
 

@@ -28,7 +28,7 @@ else:
 
 
 NOT_THE_VENDORS = ("context_overflow", "invalid_answer", "interrupted")
-"""Failures with which another model would not be better off."""
+"""Failures that another model would have, too."""
 
 NO_ANSWER_WITH_KEY = ("authentication_failed", "permission_denied")
 
@@ -36,8 +36,7 @@ KEY = "key"
 
 
 class ModelFallback:
-    """Offers the models that can answer now. The one that is chosen continues the run: what the tools have
-    done is not done again."""
+    """Offers other models when one has failed. The chosen one continues the run; no tool call is repeated."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
@@ -62,7 +61,7 @@ class ModelFallback:
             others = default_model.fallback_candidates(all_models, failed, failure.kind)
             choices = fallback_choices(others, failed, failure.kind)
             panel = picker.Picker(
-                "another model goes on", choices, context.colors, keys={"esc": "leaves it as it is"}
+                "continue with another model", choices, context.colors, keys={"esc": "cancel"}
             )
             picked = await panel.ask(context.panels)
             is_there = conversation is context.conversation and conversation.session.state.run is None
@@ -80,8 +79,8 @@ class ModelFallback:
 
 
 def fallback_choices(others: list[Candidate], failed: str, kind: str) -> list[Choice]:
-    """Other vendors' models, the one that failed, then its vendor's others: what keeps it from answering will
-    mostly keep those, too."""
+    """Models of other providers, the one that failed, then others of its provider, which mostly fail for the
+    same reason."""
     owner = failed.partition("/")[0]
     elsewhere = [models.model_choice(one, "") for one in others if one.provider != owner]
     beside = [models.model_choice(one, "") for one in others if one.provider == owner]
@@ -89,13 +88,13 @@ def fallback_choices(others: list[Candidate], failed: str, kind: str) -> list[Ch
 
 
 def _same_model(name: str, kind: str) -> list[Choice]:
-    """It may be better off after a while, or with another key."""
+    """The failed model again: later, or with another key."""
     if kind not in NO_ANSWER_WITH_KEY:
-        return [picker.Choice(f"{name} once more", name, about="it is asked again; nothing is repeated")]
+        return [picker.Choice(f"{name} again", name, about="calls it again; tools are not run again")]
     provider = name.partition("/")[0]
     return [
         picker.Choice(
-            f"{name} with another key", KEY, about=f"asks you for a key of {provider}, and keeps it"
+            f"{name} with another key", KEY, about=f"asks you for a key for {provider}, and stores it"
         )
     ]
 
@@ -109,7 +108,7 @@ LEVELS: tuple[str, ...] = get_args(ReasoningLevel)
 
 
 class ThinkingLevel:
-    """Several presses go as many levels on."""
+    """Switches to the next thinking level with each press."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
@@ -121,17 +120,19 @@ class ThinkingLevel:
             harness = conversation.harness
             name, levels = harness.model.name, await asyncio.to_thread(levels_of, harness)
             if not levels:
-                self._context.show_notice(f"{name} does not think")
+                self._context.show_notice(f"{name} has no thinking levels")
                 return
             place = levels.index(harness.reasoning) + 1 if harness.reasoning in levels else 0
             level = levels[place % len(levels)]
-            came = await conversation.ask(lambda id: SetModel(id=id, by="tui", model=name, reasoning=level))
-            if isinstance(came, SettingsChanged):
-                self._context.show_notice(f"thinking: {came.reasoning}")
+            outcome = await conversation.ask(
+                lambda id: SetModel(id=id, by="tui", model=name, reasoning=level)
+            )
+            if isinstance(outcome, SettingsChanged):
+                self._context.show_notice(f"thinking: {outcome.reasoning}")
 
 
 def levels_of(harness: Harness) -> list[str]:
-    """Those of its model; all of them where nobody knows. Reads the catalogue: not for the event loop."""
+    """The levels of the model; all of them if unknown. Reads the catalogue: not for the event loop."""
 
     maker = unwrap(harness.make_model) if harness.make_model else None
     if not isinstance(maker, ModelFactory):

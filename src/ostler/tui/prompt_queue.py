@@ -29,10 +29,10 @@ else:
 
 MOST_ROWS = 3
 
-HELD = "enter in the empty line sends what is held, up takes it back"
+HELD = "enter in the empty line sends held prompts, up takes one back"
 
 MOST_KEPT = 50
-"""Lines that can come back as they were typed."""
+"""Drafts that can be restored as they were typed."""
 
 _CHANGING = (
     events.RunStarted,
@@ -44,7 +44,7 @@ _CHANGING = (
 
 
 class Line(Protocol):
-    """Where what is taken back can be changed."""
+    """The input line, where a prompt can be edited."""
 
     @property
     def text(self) -> str: ...
@@ -55,7 +55,7 @@ class Line(Protocol):
 
 
 class PromptQueue:
-    """Shows the inbox as it is, also what others have put there. What was typed here can be taken back."""
+    """Shows prompts and steers in the inbox, also of other processes. Those typed here can be taken back."""
 
     def __init__(self, context: CommandContext, line: Line) -> None:
         self._context = context
@@ -63,9 +63,9 @@ class PromptQueue:
         self._waiting: list[Prompt | Steer] = []
         self._session = ""
         self._typed: dict[str, PromptDraft] = {}
-        """By request."""
+        """Drafts by request."""
         self._steers: dict[str, Content] = {}
-        """What was typed here for the run under way, by request, until the model is told."""
+        """Steers that were typed here, by request, until the model has read them."""
         self._tasks: set[asyncio.Future[None]] = set()
 
     def __len__(self) -> int:
@@ -73,14 +73,14 @@ class PromptQueue:
 
     @property
     def _queue(self) -> list[Prompt | Steer]:
-        """Where no run is under way, and none is held, the next one begins at once."""
+        """Without a run and held prompts it is empty, since the next prompt starts at once."""
         state = self._context.conversation.session.state
         if state.run is None:
             return self._waiting if state.held else []
         return [one for one in self._waiting if one.id != state.run.started.request]
 
     def sent(self, request: str, typed: PromptDraft, steer: Content = ()) -> None:
-        """A prompt, or a steer that says this."""
+        """Remembers the draft of a prompt, or of a steer with this content."""
         self._typed[request] = typed
         if steer:
             self._steers[request] = steer
@@ -89,20 +89,20 @@ class PromptQueue:
         self._soon(self.look())
 
     def typed_for(self, request: str, content: Content) -> PromptDraft:
-        """How a prompt was typed; if that was elsewhere, what it says."""
+        """The draft of a prompt; its text, if it was typed elsewhere."""
         if request in self._typed:
             return self._typed[request]
         first = next((block.text for block in content if isinstance(block, Text)), "")
         return PromptDraft(first, Chips())
 
     def take(self, batch: Sequence[Fact | Event]) -> list[Fact | Event]:
-        """Facts that may change it; returns those that a person should still see."""
+        """Takes facts that may change it; returns those that the person should see."""
         seen = []
         for one in batch:
             event = one.event if isinstance(one, Fact) else one
             match event:
                 case events.RequestRefused(request=request, reason=reason) if reason == TAKEN_BACK:
-                    self._steers.pop(request, None)  # perhaps by another face
+                    self._steers.pop(request, None)  # perhaps by another front end
                 case events.RequestRefused(request=request) if request in self._steers:
                     self._soon(self._say_late(request, self._steers.pop(request)))
                     continue
@@ -114,8 +114,8 @@ class PromptQueue:
         return seen
 
     async def _say_late(self, request: str, content: Content) -> None:
-        """The run ended before the model could be told: it is a prompt then. Whoever stopped the run gets it
-        back into the line."""
+        """The run ended before the model could read it, so it becomes a prompt. If the person stopped the
+        run, it goes back into the line."""
         conversation, typed = self._context.conversation, self.typed_for(request, content)
         if not conversation.session.state.held or not self._line.put_back(typed):
             self.sent(await conversation.prompt(content), typed)
@@ -128,20 +128,21 @@ class PromptQueue:
         self._context.app.refresh()
 
     async def mine(self) -> list[Prompt | Steer]:
-        """What was typed here and may still be taken back."""
+        """Prompts and steers that were typed here and can be taken back."""
         return [one for _, one in await self.all() if one.by == "tui"]
 
     async def all(self) -> list[tuple[str, Prompt | Steer]]:
-        """What waits, and as what."""
+        """Everything queued, with its kind."""
         await self.look()
         return [(self._kind(one), one) for one in self._queue]
 
     async def held(self) -> list[str]:
-        """What waits for a word of the person's, as it is said."""
+        """The held prompts as text."""
         return [self._text(one) for kind, one in await self.all() if kind == "held"]
 
     async def take_back(self, request: Prompt | Steer, *, edits: bool) -> bool:
-        """Out of the inbox; with `edits`, into the line, which must be empty. False if it is too late."""
+        """Removes it from the inbox; with `edits`, puts it into the line, which must be empty. False if too
+        late."""
         waiting = [one.id for _, one in await self.all()]
         session = self._context.conversation.session
         if request.id not in waiting or (edits and self._line.text):
@@ -161,8 +162,8 @@ class PromptQueue:
     async def _take_back_elsewhere(self, request: Prompt | Steer, *, edits: bool) -> bool:
         conversation = self._context.conversation
         steer = self._steers.pop(request.id, ())
-        came = await conversation.ask(lambda id: TakeBack(id=id, by="tui", request=request.id))
-        if isinstance(came, events.RequestRefused):
+        outcome = await conversation.ask(lambda id: TakeBack(id=id, by="tui", request=request.id))
+        if isinstance(outcome, events.RequestRefused):
             if steer:
                 self._steers[request.id] = steer
             return False
@@ -180,7 +181,7 @@ class PromptQueue:
         last = queue[-MOST_ROWS:]
         rows = [row for one in last for row in renderer.note(cut(self._text(one), width - 2), width)]
         if len(queue) > len(last):
-            rows = [*renderer.note(f"{len(queue) - len(last)} more before them", width), *rows]
+            rows = [*renderer.note(f"{len(queue) - len(last)} more before these", width), *rows]
         if rows and self._context.conversation.session.state.run is None:
             rows += renderer.note(cut(HELD, width - 2), width)
         return rows
@@ -201,7 +202,7 @@ class PromptQueue:
         self._tasks.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
             return
-        if not isinstance(error, OstlerError):  # of a store that cannot be read, whoever drives it tells
+        if not isinstance(error, OstlerError):  # the driver reports a store that cannot be read
             raise error
 
     def close(self) -> None:
@@ -209,16 +210,16 @@ class PromptQueue:
             task.cancel()
 
 
-NOTHING = "no prompt waits"
+NOTHING = "no prompt is queued"
 
-ABOUT = "takes it back into the line"
+ABOUT = "takes it back into the line, to edit it"
 
 
 def queue_commands(context: CommandContext) -> list[Command]:
     group = _Queue(context)
     return [
-        Command("queue", "prompts that wait, to change or drop one", group.queue, (), "[drop]"),
-        Command("clear-queue", "forget the prompts that wait", group.clear, ("cq",)),
+        Command("queue", "list queued prompts, to edit or drop one", group.queue, (), "[drop]"),
+        Command("clear-queue", "drop all queued prompts", group.clear, ("cq",)),
     ]
 
 
@@ -231,18 +232,18 @@ class _Queue:
             await self.clear("")
             return
         if arguments:
-            raise UsageError("say /queue, or /queue drop to forget the prompts that wait")
+            raise UsageError("use /queue, or /queue drop to drop all queued prompts")
         if not await self._choices():
             self._context.say(NOTHING)
         while choices := await self._choices():
-            title = "held, because the last run did not complete" if self._is_held else "waiting"
-            panel = picker.Picker(title, choices, self._context.colors, keys={"ctrl+d": "drops it"})
+            title = "held, because the last run did not complete" if self._is_held else "queued"
+            panel = picker.Picker(title, choices, self._context.colors, keys={"ctrl+d": "drop"})
             picked = await panel.ask(self._context.panels)
             if picked is None:
                 return
             edits = picked.key == "enter"
             if not await self._context.writing.waiting.take_back(picked.choice.value, edits=edits):
-                self._context.say("it is too late for that: it waits no longer", "warning")
+                self._context.say("too late: it is no longer queued", "warning")
             if edits:
                 return
 

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 class ShellLine(msgspec.Struct, frozen=True):
     command: str
-    """Empty as long as nothing is typed behind the mark."""
+    """Empty until something follows the mark."""
     is_told: bool
-    """Whether the model is told the command and its output."""
+    """Whether the model gets the command and its output."""
 
 
 def shell_line(typed: str) -> ShellLine | None:
-    """None if it is a prompt."""
+    """The shell command of a line; None for a prompt."""
     text = typed.strip()
     if text.startswith("!!"):
         return ShellLine(text[2:].lstrip(), is_told=False)
@@ -45,7 +45,7 @@ def shell_line(typed: str) -> ShellLine | None:
 
 
 def without_escape(typed: str) -> str:
-    """A prompt that begins with `!`."""
+    """The text of a prompt without the backslash before `!`."""
     return typed.replace("\\!", "!", 1) if typed.lstrip().startswith("\\!") else typed
 
 
@@ -53,7 +53,7 @@ TICK = 0.5
 
 
 class ShellCommands:
-    """Those that run now. They have no time limit: `stop` ends them, and so does leaving."""
+    """The running shell commands. They have no time limit: `stop` ends them, and so does quitting."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
@@ -63,27 +63,27 @@ class ShellCommands:
         return bool(self._running)
 
     async def run(self, line: ShellLine) -> None:
-        """To its end. Whoever cancels it only ends the command."""
+        """Runs a command to its end. Cancelling it stops the command."""
         task = asyncio.current_task()
         assert task is not None
         block = CallItem("", "!" if line.is_told else "!!", "running", {"command": line.command}, "execute")
-        self._running[task] = shown = OpenCall(block, time.monotonic())
+        self._running[task] = item = OpenCall(block, time.monotonic())
         ticking = asyncio.ensure_future(self._tick())
         try:
-            await self._run(line, shown)
+            await self._run(line, item)
         finally:
             ticking.cancel()
             del self._running[task]
             self._context.app.refresh()
 
     async def _tick(self) -> None:
-        """One sees that the time goes on."""
+        """Refreshes the elapsed time."""
         while True:
             self._context.app.refresh()
             await asyncio.sleep(TICK)
 
     async def stop(self) -> None:
-        """Ends all of them; what they printed so far is kept."""
+        """Stops all of them; their output so far is kept."""
         tasks = list(self._running)
         for task in tasks:
             task.cancel()
@@ -93,12 +93,12 @@ class ShellCommands:
     def rows(self, width: int, most: int) -> list[str]:
         now = time.monotonic()
         rows: list[str] = []
-        for shown in self._running.values():
-            shown.look(now)
-            rows += self._context.rows.opened(shown, width, most)
+        for item in self._running.values():
+            item.look(now)
+            rows += self._context.rows.opened(item, width, most)
         return rows[-most:]
 
-    async def _run(self, line: ShellLine, shown: OpenCall) -> None:
+    async def _run(self, line: ShellLine, item: OpenCall) -> None:
         session = self._context.conversation.session
         tail = Tail()
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -106,7 +106,7 @@ class ShellCommands:
         def take(piece: bytes) -> None:
             text = decoder.decode(piece)
             tail.feed(text)
-            shown.print(text)
+            item.print(text)
             self._context.app.refresh()
 
         if not session.is_running:
@@ -114,15 +114,15 @@ class ShellCommands:
         async with renew_lease(session.journal):
             note = await _run_shell(session, line.command, take)
             tail.feed(decoder.decode(b"", final=True))
-            kept = tail.kept()
-            output = without_surrogates(kept.text).replace("\0", "\ufffd").rstrip("\n")
-            if kept.truncated:
-                output = f"[the last {kept.lines} of {kept.total_lines} lines]\n{output}"
+            tail_end = tail.kept()
+            output = without_surrogates(tail_end.text).replace("\0", "\ufffd").rstrip("\n")
+            if tail_end.truncated:
+                output = f"[the last {tail_end.lines} of {tail_end.total_lines} lines]\n{output}"
             block = msgspec.structs.replace(
-                shown.block,
+                item.block,
                 stage="failed" if note else "done",
                 result="\n".join(filter(None, (output, note))) or "(no output)",
-                seconds=time.monotonic() - shown.since,
+                seconds=time.monotonic() - item.since,
             )
             if not line.is_told:
                 self._context.print_item(block)
@@ -132,7 +132,8 @@ class ShellCommands:
 
 
 async def _run_shell(session: Session, command: str, take: Callable[[bytes], None]) -> str:
-    """How it ended, unless it ended well. Cancelled, the whole group has ended before it returns."""
+    """Runs a command; returns how it ended, unless it succeeded. When cancelled, it returns after the whole
+    process group has ended."""
     journal, harness = session.journal, session.harness
     call = journal.world.new_id("call")
     shell = [find_program("bash") or "sh", "-c", command]

@@ -51,10 +51,10 @@ else:
 
 
 TICK = 0.12
-"""Seconds between two pictures of the spinner."""
+"""Seconds between two frames of the spinner."""
 
 EARLIER = 40
-"""Blocks of an earlier conversation that are shown when it is opened, at most."""
+"""Items of an earlier conversation that are printed when it is opened, at most."""
 
 
 LATER = (
@@ -67,7 +67,7 @@ LATER = (
 
 
 async def load_later(harness: Harness) -> None:
-    """Piece by piece: a key that is pressed meanwhile waits for one of them at most."""
+    """Loads modules one by one, so that a key waits for one of them at most."""
     for name in LATER:
         import_module(name)
         await asyncio.sleep(0)
@@ -78,7 +78,8 @@ async def load_later(harness: Harness) -> None:
 
 
 class TerminalUI:
-    """Made for one session; `switch` leaves it for another. For commands it is the `CommandContext`."""
+    """The terminal UI of a session, which `SessionSwitch` can replace. It is the `CommandContext` of all its
+    parts."""
 
     app: InlineApp
     commands: Commands
@@ -114,7 +115,7 @@ class TerminalUI:
         self.rescue = ModelFallback(self)
         face.switch_to = self.switching.to
         self.notice = ""
-        """What is said in place of the activity until the next key."""
+        """A message in place of the activity, until the next key."""
         self.activity = Activity(self.transcript)
         self.meter = MeterReader(session, self.activity)
         self.notifier = Notifier(self.write, session.harness.cwd.name, os.environ, notify)
@@ -170,7 +171,7 @@ class TerminalUI:
         give_keys_to_extensions(self)
 
     async def run(self, first: str = "") -> None:
-        """Until the person leaves."""
+        """Runs until the person quits."""
         await self._print_earlier()
         self.extensions.begin()
         self.conversation.begin()
@@ -197,17 +198,17 @@ class TerminalUI:
         await load_later(self.conversation.harness)
         await self.meter.look_back()
 
-    # --- what happens ---------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
-        told = self.children.among(batch)
-        for one in told:
+        events = self.children.among(batch)
+        for one in events:
             event = one.event if isinstance(one, Fact) else one
             self.activity.take(event)
             self.meter.take(event)
             self.rescue.take(event)
             self.notifier.take(event, self.activity.run_seconds)
-        closed = self.transcript.take(self.writing.waiting.take(told))
+        closed = self.transcript.take(self.writing.waiting.take(events))
         self.extensions.see(batch)
         if closed:
             self.printing.take(closed)
@@ -215,7 +216,7 @@ class TerminalUI:
         self._tick()
 
     def _tick(self) -> None:
-        """The spinner turns, and the time goes on, while something is under way."""
+        """Animates the spinner and the elapsed time during a run."""
         if self._ticking is None and self.activity.words:
             self._ticking = asyncio.get_running_loop().call_later(TICK, self._tock)
 
@@ -234,13 +235,13 @@ class TerminalUI:
             self.panels.close(self._question_panel)
 
     async def show(self, conversation: Conversation) -> None:
-        """Another session in place of the one that was left."""
+        """Shows another session in place of the present one."""
         self.conversation = conversation
         self.transcript = Transcript(cwd=conversation.harness.cwd)
         self.activity = Activity(self.transcript)
         self.meter = MeterReader(conversation.session, self.activity)
         state = conversation.session.state
-        self.say(f"session {state.id} {state.title}".rstrip() if state.leaf else "a new session begins")
+        self.say(f"session {state.id} {state.title}".rstrip() if state.leaf else "started a new session")
         await self._print_earlier()
         self.extensions.begin()
         conversation.begin()
@@ -248,7 +249,7 @@ class TerminalUI:
         await self.meter.look_back()
 
     async def _print_earlier(self) -> None:
-        """The end of the conversation, about two screens of it."""
+        """Prints the end of the conversation, about two screens."""
         columns, rows = self.app.size.columns, self.app.size.rows
         facts, has_more = await restored_facts(self.conversation.session.journal, min(EARLIER, rows))
         blocks = self.transcript.take(facts)
@@ -256,28 +257,28 @@ class TerminalUI:
             blocks[-EARLIER:], lambda block: self.rows.closed(block, columns), 2 * rows, columns
         )
         if has_more or len(blocks) > EARLIER:
-            self.app.print(self.rows.note("what came before is not shown", columns))
+            self.app.print(self.rows.note("earlier messages are not shown", columns))
         self.app.print(drawn)
         if self.conversation.is_elsewhere:
             self._join()
 
     def _join(self) -> None:
-        """A run that another process drives."""
+        """Shows the activity of a run of another process."""
         session = self.conversation.session
         if (run := session.state.run) is not None:
             seconds = (session.journal.world.now_ms() - run.time_ms) / 1000
             self.activity.join(run, seconds, session.state.questions)
             self._tick()
 
-    # --- what is seen ---------------------------------------------------------------------------------
+    # --- drawing ----------------------------------------------------------------------------------------
 
     def _is_new(self) -> bool:
-        """Nothing was typed yet, and nothing else is to be seen."""
+        """Nothing is typed yet, and nothing else is shown."""
         return not self.writing.has_typed and not self.activity.words and self.panels.present is None
 
     @property
     def is_asked(self) -> bool:
-        """What is pressed is for a question."""
+        """Keys go to a question."""
         return self._question_panel is not None and self.panels.taking is self._question_panel
 
     def _tail(self, width: int, most: int) -> Sequence[str]:
@@ -312,21 +313,21 @@ class TerminalUI:
         return msgspec.structs.replace(read, permissions=self.conversation.harness.permission_profile)
 
     def write(self, text: str) -> None:
-        """What is for the terminal itself, and not seen in it."""
+        """Writes control sequences for the terminal itself."""
         self.app.application.output.write_raw(text)
         self.app.application.output.flush()
 
-    # --- what a person does ---------------------------------------------------------------------------
+    # --- actions ----------------------------------------------------------------------------------------
 
     async def submit(self, text: str) -> None:
-        """As if it had been typed, and Enter pressed."""
+        """Sends a text as if a person had typed it."""
         await self.writing.submit_text(text)
 
     async def stop(self) -> None:
         await self.writing.back.stop()
 
     def say(self, text: str, level: Level = "info") -> None:
-        """Something that a command has to tell."""
+        """Prints a message of a command."""
         self.app.print(self.rows.closed(NoticeItem(text, level), self.app.size.columns))
 
     def show_notice(self, text: str) -> None:
@@ -337,12 +338,12 @@ class TerminalUI:
         self.printing.take([item])
 
     def show_thoughts(self) -> None:
-        """What the model thought last, which was folded."""
+        """Prints the last reasoning, which was folded."""
         if thoughts := self.transcript.last_reasoning:
             rows = self.rows.thoughts(thoughts, self.app.size.columns)
             self.app.print(apart([rows], after_blank=self.app.ends_blank))
         else:
-            self.say("there is nothing that the model has thought")
+            self.say("there is no reasoning to show")
 
     def colors(self) -> ThemeColors | None:
         return self.rows.colors

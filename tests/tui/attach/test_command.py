@@ -22,9 +22,7 @@ def test_where_nobody_listens_it_says_so(attach: Attach) -> None:
 def test_without_a_terminal_it_says_so(ostler: Ostler) -> None:
     ran = ostler("attach", "localhost:1")
     assert (ran.code, ran.out) == (2, "")
-    assert (
-        ran.err == "ostler: attach needs a terminal to show it in; `ostler follow` prints a run without one\n"
-    )
+    assert ran.err == "ostler: attach needs a terminal; `ostler follow` prints a run without one\n"
 
 
 @pytest.mark.parametrize(

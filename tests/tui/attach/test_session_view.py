@@ -158,9 +158,9 @@ def test_models_are_those_of_the_server(attach: Attach, served: Served, serve: S
     terminal = attach(server.base_url, "--session", session, OSTLER_TOKEN=server.token)
     terminal.wait_for("openai/fake")
     enter(terminal, "/model openai/other")
-    terminal.wait_for("openai/other answers from now on")
+    terminal.wait_for("the model is now openai/other")
     enter(terminal, "/new")
-    terminal.wait_for("a new session begins")
+    terminal.wait_for("started a new session")
     enter(terminal, "/rename Elsewhere")
     terminal.wait_for("called 'Elsewhere' now")
     enter(terminal, "go")
@@ -200,6 +200,6 @@ def test_a_session_that_is_deleted_says_so(attach: Attach, served: Served, serve
     terminal.wait_for("continues when you leave")
     path = f"{server.base_url}/api/v1/sessions/{session}"
     assert httpx2.delete(path, headers=server.headers, timeout=60).status_code == 204
-    terminal.wait_for("the session cannot go on here")
+    terminal.wait_for("the session cannot continue here")
     terminal.press("ctrl+d")
     assert terminal.wait_for_end() == 0

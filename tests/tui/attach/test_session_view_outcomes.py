@@ -119,9 +119,9 @@ async def seen_late(served: Served, session: str) -> AsyncIterator[FromAfar]:
 @pytest.mark.parametrize(
     ("typed", "confirmed"),
     [
-        ("/model openai/other", "openai/other answers from now on"),
-        ("/thinking high", "openai/fake answers from now on, thinking: high"),
-        ("/rename Rare birds", "this session is called 'Rare birds' now"),
+        ("/model openai/other", "the model is now openai/other"),
+        ("/thinking high", "the model is now openai/fake, thinking: high"),
+        ("/rename Rare birds", "this session is now called 'Rare birds'"),
     ],
 )
 async def test_a_confirmation_names_what_was_set_though_the_stream_is_late(
@@ -134,7 +134,7 @@ async def test_a_confirmation_names_what_was_set_though_the_stream_is_late(
         await afar.late(asyncio.ensure_future(afar.commands.run(typed)))
         assert afar.said == [f"note: {confirmed}"]
         state, harness = afar.conversation.session.state, afar.conversation.harness
-        is_so = (f"{harness.model.name} answers", f"this session is called {state.title!r}")
+        is_so = (f"the model is now {harness.model.name}", f"this session is now called {state.title!r}")
         assert confirmed.startswith(is_so)
         assert harness.reasoning == ("high" if "thinking" in confirmed else None)
 

@@ -43,7 +43,7 @@ def test_a_conversation_in_plain_lines(open_tui: Open, serve: Serve, ostler: Ost
     written = {"path": "made.txt", "content": "one\n"}
     vendor = serve(turn("# Hello\n\nIt is **fine**."), turn(call("write", written)), turn("done so"))
     terminal = open_tui(vendor, "--plain", "--permissions", "ask")
-    terminal.wait_for("/help says what can be typed.")
+    terminal.wait_for("/help lists commands.")
     _say(terminal, "hello")
     screen = terminal.wait_for("completed")
     assert "It is **fine**." in screen
@@ -71,7 +71,7 @@ def test_a_run_is_stopped_and_the_session_goes_on_where_it_was(
     _say(terminal, "wait")
     terminal.wait_for("calling bash: sleep 60")
     _say(terminal, "and later")
-    terminal.wait_for("it waits for its turn")
+    terminal.wait_for("queued; /steer TEXT")
     _say(terminal, "/queue")
     terminal.wait_for("choose: ")
     _say(terminal, "/cancel")

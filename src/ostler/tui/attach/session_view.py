@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class RemoteModel(AbsentModel):
-    """Answers at the server, and has only its name here."""
+    """The server calls it; here it has only a name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__("it answers at the server")
+        super().__init__("the server calls the model")
         self.name = name
 
 

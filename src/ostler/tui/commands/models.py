@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 
 def candidates(cwd: Path) -> list[Candidate]:
-    """All that are known here, those first that can answer now. It looks around: not on the event loop."""
+    """All known models, usable ones first. Probes servers and files: not for the event loop."""
     return known_models(ModelProbe(load_settings(cwd, {}).settings), set_key="/key set")
 
 
 def model_choice(one: Candidate, present: str) -> Choice:
     if one.info is None or not one.info.known:
-        cells, known = ("", ""), "its window and its price are not known"
+        cells, known = ("", ""), "its context window and price are unknown"
     else:
         window, given, answered = window_and_prices(one.info)
         has_price = UNKNOWN not in (given, answered)
         cells = (window, f"${given} → ${answered}" if has_price else "")
-        price = f"a million cost ${given} in and ${answered} out" if has_price else "its price is not known"
-        known = f"it holds {window} tokens; {price}"
-    about = one.to_do or f"answers from the next step on; {known}"
+        price = f"${given} in and ${answered} out per million tokens" if has_price else "its price is unknown"
+        known = f"{window} tokens of context; {price}"
+    about = one.to_do or f"used from the next step on; {known}"
     return Choice(
         one.name,
         one,
@@ -59,20 +59,22 @@ LEVELS: tuple[str, ...] = get_args(ReasoningLevel)
 def model_commands(context: CommandContext) -> list[Command]:
     group = _Models(context)
     return [
-        Command("model", "which model answers", group.model, ("m",), "[name]", complete=group.names),
-        Command("thinking", "how much it thinks", group.thinking, ("think",), "[level]", complete=_levels),
+        Command("model", "choose the model", group.model, ("m",), "[name]", complete=group.names),
+        Command(
+            "thinking", "set the thinking level", group.thinking, ("think",), "[level]", complete=_levels
+        ),
         Command(
             "key",
-            "where keys are found; keep or forget one",
+            "list API keys; store or remove one",
             group.key,
             (),
             "[set|remove provider]",
             complete=group.providers,
         ),
         Command(
-            "login", "keep a provider's key", group.login, (), "[provider]", complete=group.all_providers
+            "login", "store a provider's API key", group.login, (), "[provider]", complete=group.all_providers
         ),
-        Command("logout", "forget a key that is kept", group.logout, (), "[provider]", complete=_kept_keys),
+        Command("logout", "remove a stored API key", group.logout, (), "[provider]", complete=_stored_keys),
     ]
 
 
@@ -81,11 +83,11 @@ async def _levels(typed: str) -> list[str]:
 
 
 def _about_level(level: str) -> str:
-    does = "it does not think" if level == "off" else f"its effort is {level}"
-    return f"{does} from the next step on; a model without that level takes the nearest"
+    effort = "no thinking" if level == "off" else f"effort {level}"
+    return f"{effort} from the next step on; a model without this level uses the nearest"
 
 
-async def _kept_keys(typed: str) -> list[str]:
+async def _stored_keys(typed: str) -> list[str]:
     return list(read_key_file(key_file()))
 
 
@@ -95,7 +97,7 @@ class _Models:
         self._ready: asyncio.Future[list[Candidate]] | None = None
 
     async def names(self, typed: str) -> list[str]:
-        """Looked for once while they are typed: it takes a moment."""
+        """Searches once for each argument, since it takes a moment."""
         if self._ready is None or not typed:
             conversation = self._context.conversation
             self._ready = asyncio.ensure_future(
@@ -108,11 +110,11 @@ class _Models:
             await set_model(self._context, arguments)
             return
         harness = self._context.conversation.harness
-        found = await model_candidates(self._context.conversation.store, harness.cwd)
+        all_models = await model_candidates(self._context.conversation.store, harness.cwd)
         present = harness.model.name
-        if all(one.name != present for one in found):
-            found.insert(0, Candidate(present, present.partition("/")[0]))
-        choices = [model_choice(one, present) for one in found]
+        if all(one.name != present for one in all_models):
+            all_models.insert(0, Candidate(present, present.partition("/")[0]))
+        choices = [model_choice(one, present) for one in all_models]
         picked = await Picker("model", choices, self._context.colors).ask(self._context.panels)
         if picked is None:
             return
@@ -145,7 +147,7 @@ class _Models:
         words = typed.split(" ")
         if len(words) < 2:
             return ["set", "remove"]
-        names = await (_kept_keys(typed) if words[0] == "remove" else self.all_providers(typed))
+        names = await (_stored_keys(typed) if words[0] == "remove" else self.all_providers(typed))
         return [f"{words[0]} {name}" for name in names]
 
     async def key(self, arguments: str) -> None:
@@ -155,30 +157,28 @@ class _Models:
         elif verb == "remove":
             await self.logout(name)
         elif verb:
-            raise UsageError(
-                "say /key, /key set PROVIDER, or /key remove PROVIDER; a key is never typed here"
-            )
+            raise UsageError("use /key, /key set PROVIDER or /key remove PROVIDER; never type a key here")
         elif lines := list_keys(self._settings()):
             print_lines(self._context, lines)
         else:
-            self._context.say("there are no keys; /key set PROVIDER keeps one")
+            self._context.say("there are no keys; /key set PROVIDER stores one")
 
     async def login(self, arguments: str) -> None:
         if " " in arguments:
-            raise UsageError("say only the provider; its key is typed unseen, in a line of its own")
-        name = arguments or await self._choose("whose key?", "keeps a key of {}", self.all_providers)
+            raise UsageError("name only the provider; you then type its key in a hidden line")
+        name = arguments or await self._choose("which provider?", "stores a key for {}", self.all_providers)
         if name:
             await ask_for_key(self._context, name)
 
     async def logout(self, arguments: str) -> None:
-        name = arguments or await self._choose("forget whose key?", "forgets the key of {}", _kept_keys)
+        name = arguments or await self._choose("remove which key?", "removes the key for {}", _stored_keys)
         if name:
             remove_key(provider_named(name, self._settings()))
-            self._context.say(f"the key for {name} is forgotten")
+            self._context.say(f"the key for {name} is removed")
 
     async def _choose(self, title: str, about: str, names: Complete) -> str:
         choices = [Choice(name, name, about=about.format(name)) for name in await names("")]
-        picker = Picker(title, choices, self._context.colors, empty="no key is kept")
+        picker = Picker(title, choices, self._context.colors, empty="no key is stored")
         picked = await picker.ask(self._context.panels)
         return picked.choice.value if picked is not None else ""
 
@@ -187,29 +187,31 @@ class _Models:
 
 
 async def set_model(context: CommandContext, name: str, level: str = "") -> bool:
-    """From the next step on that model answers; False if it cannot."""
-    came = await context.conversation.ask(lambda id: SetModel(id=id, by="tui", model=name, reasoning=level))
-    if not isinstance(came, SettingsChanged):
+    """Sets the model from the next step on; False if it was refused."""
+    outcome = await context.conversation.ask(
+        lambda id: SetModel(id=id, by="tui", model=name, reasoning=level)
+    )
+    if not isinstance(outcome, SettingsChanged):
         return False
-    thinks = f", thinking: {came.reasoning}" if came.reasoning else ""
-    context.say(f"{came.model} answers from now on{thinks}")
+    thinking = f", thinking: {outcome.reasoning}" if outcome.reasoning else ""
+    context.say(f"the model is now {outcome.model}{thinking}")
     return True
 
 
 async def ask_for_key(context: CommandContext, provider: str) -> bool:
-    """Keeps the key of a provider, which is typed unseen; False if none was given."""
+    """Asks for a provider's key in a hidden line and stores it; False if the person cancels."""
     known = provider_named(provider, load_settings(context.conversation.harness.cwd, {}).settings)
-    hint = "enter keeps it, esc goes back; it is not shown"
+    hint = "enter stores it, esc cancels; the key stays hidden"
     line = TextLine(f"key for {provider}", context.colors, is_secret=True, hint=hint)
     given = await line.ask(context.panels)
     if not given:
         return False
-    context.say(f"the key for {provider} is kept in {quoted(store_provider_key(known, given))}")
+    context.say(f"the key for {provider} is stored in {quoted(store_provider_key(known, given))}")
     return True
 
 
 async def model_candidates(store: Store, cwd: Path) -> list[Candidate]:
-    """All that somebody may choose from, those first that can answer now."""
+    """All models to choose from, usable ones first."""
     if isinstance(store, RemoteSessions):
         return await store.candidates()
 

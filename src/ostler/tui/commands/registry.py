@@ -50,15 +50,15 @@ class Commands:
         return {name: one for one in self.own for name in (one.name, *one.aliases)}
 
     def entries(self) -> list[CommandEntry]:
-        """What can be completed: the commands, then templates and skills."""
+        """Everything that can be completed: commands, then prompt templates and skills."""
         own = [CommandEntry(one.name, one.about, one.arguments, one.aliases) for one in self.own]
         conversation = self._context.conversation
-        brought = provided_by(conversation.host, self._named)
-        taken = {*self._named, *(one.name for one in brought)}
-        return [*own, *brought, *expanding_in(conversation.harness.cwd, taken)]
+        extension_commands = provided_by(conversation.host, self._named)
+        taken = {*self._named, *(one.name for one in extension_commands)}
+        return [*own, *extension_commands, *expanding_in(conversation.harness.cwd, taken)]
 
     async def complete(self, name: str, typed: str) -> Sequence[str]:
-        """What could stand behind a command."""
+        """Completions for the arguments of a command."""
         if command := self._named.get(name):
             return await command.complete(typed) if command.complete else ()
         conversation = self._context.conversation
@@ -67,7 +67,7 @@ class Commands:
         return await conversation.host.completions(conversation.session.id, name, typed)
 
     async def run(self, text: str) -> bool:
-        """Whether it was a command."""
+        """Runs a command; False if the text is none."""
         if not text.startswith("/"):
             return False
         name, arguments = (*text[1:].split(maxsplit=1), "", "")[:2]
@@ -86,12 +86,10 @@ class Commands:
         if reason := refusal(self._context.conversation.store, command.name):
             self._context.say(reason, "warning")
         elif command.at_rest and (self._context.writing.shell or await self._context.conversation.is_busy()):
-            self._context.say(f"/{command.name} has to wait: {BUSY}", "warning")
+            self._context.say(f"/{command.name} must wait: {BUSY}", "warning")
             self._put_back(text)
         elif arguments and not command.arguments:
-            self._context.say(
-                f"/{command.name} takes nothing behind it; /{text} says it to the model", "warning"
-            )
+            self._context.say(f"/{command.name} takes no arguments; /{text} sends it to the model", "warning")
             self._put_back(text)
         else:
             await command.run(arguments)
@@ -108,37 +106,37 @@ class Commands:
         if not session.is_running:
             await hold_lease(session.journal)
         async with renew_lease(session.journal):
-            said = await host.run_command(session, name, arguments)
-        if said:
-            self._context.say(said)
+            message = await host.run_command(session, name, arguments)
+        if message:
+            self._context.say(message)
         return True
 
 
 Complete = Callable[[str], Awaitable[Sequence[str]]]
-"""All of what could stand behind the command, after what is typed there."""
+"""Completions for the arguments of a command, after what is typed."""
 
 
 class Command(msgspec.Struct, frozen=True):
     name: str
     about: str
     run: Callable[[str], Awaitable[None]]
-    """Is given what was typed behind it."""
+    """Gets the arguments."""
     aliases: tuple[str, ...] = ()
     arguments: str = ""
     """A hint such as `[name]`."""
     at_rest: bool = False
-    """Not while a run is under way."""
+    """Refused while a run is in progress."""
     complete: Complete | None = None
 
 
 _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 
 _CELLS = re.compile(r" {2,}|(?:(?! {2}).)+")
-"""Columns, and what stands between them. A column may be a path with blanks."""
+"""Columns and the gaps between them. A column may be a path with spaces."""
 
 
 def print_lines(context: CommandContext, lines: Sequence[str], *, has_heading: bool = False) -> None:
-    """All of it: what does not fit goes on below, in its column."""
+    """Prints lines in full: what does not fit continues below, in its column."""
     width, heading = context.app.size.columns, sgr(context.colors(), "secondary", BOLD)
     rows = [
         drawn(row)
@@ -149,7 +147,7 @@ def print_lines(context: CommandContext, lines: Sequence[str], *, has_heading: b
 
 
 def _rows(line: str, style: str, width: int) -> list[Row]:
-    """Where the last column has less than half of the width, it has the rows below for itself."""
+    """Where the last column has less than half of the width, it gets the rows below."""
     if cells(line) <= width:
         return [[Piece(line, style)]]
     indent = max((gap.end() for gap in _GAP.finditer(line)), default=0)

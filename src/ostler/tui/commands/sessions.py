@@ -36,7 +36,7 @@ MOST_HITS = 60
 
 
 class SessionPages:
-    """Newest first, without children's and those in which nothing was said."""
+    """Sessions with a prompt, newest first, without those of children."""
 
     def __init__(self, store: Store, cwd: str | None, present: str, *, is_titled: bool = False) -> None:
         self._store = store
@@ -48,29 +48,29 @@ class SessionPages:
         self._seen: dict[str, SessionSummary] = {}
 
     async def more(self) -> list[Choice]:
-        """The next page; nothing when there are no more. Pages get longer: few people go far."""
-        shown: list[SessionSummary] = []
-        while not shown and self._limit:
-            found = await self._store.sessions(cwd=self._cwd, limit=self._limit)
-            new = [one for one in found[self._read :] if one.id not in self._seen]
+        """The next page; empty at the end. Pages get longer: few people scroll far."""
+        page: list[SessionSummary] = []
+        while not page and self._limit:
+            summaries = await self._store.sessions(cwd=self._cwd, limit=self._limit)
+            new = [one for one in summaries[self._read :] if one.id not in self._seen]
             self._seen.update((one.id, one) for one in new)
-            shown = [one for one in new if self._is_meant(one)]
-            self._read = len(found)
-            self._limit = self._limit * 4 if len(found) == self._limit else 0
-        return [await self._choice(one) for one in shown]
+            page = [one for one in new if self._is_meant(one)]
+            self._read = len(summaries)
+            self._limit = self._limit * 4 if len(summaries) == self._limit else 0
+        return [await self._choice(one) for one in page]
 
     async def saying(self, query: str) -> list[Choice]:
-        """Those in which somebody said all the words of a query. One or two letters begin a word in every
-        message there is: to look for them takes long, and finds nothing."""
+        """Sessions with all words of a query in their messages. Words of one or two letters match almost
+        everywhere, so they are skipped."""
         words = [word for word in query.split() if len(word) > 2 or not word.isascii()]
-        found: dict[str, Choice] = {}
+        choices: dict[str, Choice] = {}
         for hit in await self._store.search(" ".join(words), limit=MOST_HITS) if words else ():
-            if hit.session in found:
+            if hit.session in choices:
                 continue
             summary = self._seen.get(hit.session) or await self._summary(hit.session)
             if summary and self._is_meant(summary) and self._cwd in (None, summary.cwd):
-                found[hit.session] = await self._choice(summary, f"#{hit.seq} says: {hit.snippet}")
-        return list(found.values())
+                choices[hit.session] = await self._choice(summary, f"#{hit.seq} says: {hit.snippet}")
+        return list(choices.values())
 
     async def _summary(self, session: str) -> SessionSummary | None:
         try:
@@ -79,8 +79,8 @@ class SessionPages:
             return None
 
     def _is_meant(self, one: SessionSummary) -> bool:
-        said = one.title if self._is_titled else one.preview or one.title or one.status
-        return bool(said) and not one.child_of
+        text = one.title if self._is_titled else one.preview or one.title or one.status
+        return bool(text) and not one.child_of
 
     async def _choice(self, one: SessionSummary, about: str = "") -> Choice:
         text = one.title or one.preview or "(no prompt)"
@@ -89,7 +89,7 @@ class SessionPages:
         if self._cwd is None:
             cells.append(Path(one.cwd).name)
         is_present = one.id == self._present
-        about = about or ("this one" if is_present else f"opens {one.id}, of {one.cwd}")
+        about = about or ("this session" if is_present else f"opens {one.id} in {one.cwd}")
         return Choice(text, one.id, tuple(cells), f"{one.id} {one.cwd}", about, is_present)
 
 
@@ -99,19 +99,24 @@ _SHOWN = 40
 def session_commands(context: CommandContext) -> list[Command]:
     group = _Sessions(context)
     return [
-        Command("new", "begin a new session", group.new, ("n",), "[prompt]", at_rest=True),
+        Command("new", "start a new session", group.new, ("n",), "[prompt]", at_rest=True),
         Command(
-            "clear", "begin anew, with nothing told to the model", group.clear, ("c", "cls"), at_rest=True
+            "clear", "start a new session with an empty context", group.clear, ("c", "cls"), at_rest=True
         ),
         Command("resume", "open another session", group.resume, ("r",), "[id]", at_rest=True),
         Command(
-            "sessions", "all sessions, to open or delete one", group.sessions, (), "[words]", at_rest=True
+            "sessions",
+            "list all sessions, to open or delete one",
+            group.sessions,
+            (),
+            "[words]",
+            at_rest=True,
         ),
-        Command("session", "which session this is", group.session, (), "[export|import|fork|tree]"),
-        Command("rename", "give this session a title", group.rename, ("name",), "title"),
-        Command("export", "write this session to a file", group.export, (), "[file.jsonl|.md|.html]"),
-        Command("share", "write this session as an HTML page to read", group.share, (), "[file]"),
-        Command("import", "open a session from a file", group.import_, (), "file", at_rest=True),
+        Command("session", "show details of this session", group.session, (), "[export|import|fork|tree]"),
+        Command("rename", "rename this session", group.rename, ("name",), "title"),
+        Command("export", "export this session to a file", group.export, (), "[file.jsonl|.md|.html]"),
+        Command("share", "export this session as an HTML page", group.share, (), "[file]"),
+        Command("import", "import a session from a file", group.import_, (), "file", at_rest=True),
     ]
 
 
@@ -130,10 +135,10 @@ class _Sessions:
             await self._choose(only_here=True)
             return
         try:
-            found = await find_session(self._context.conversation.store, arguments)
+            session = await find_session(self._context.conversation.store, arguments)
         except NotFound:
-            raise NotFound(f"no session {arguments!r}; /sessions lists those there are") from None
-        await self._context.switching.wish("open", found)
+            raise NotFound(f"no session {arguments!r}; /sessions lists all sessions") from None
+        await self._context.switching.wish("open", session)
 
     async def sessions(self, arguments: str) -> None:
         await self._choose(only_here=False, query=arguments)
@@ -151,14 +156,14 @@ class _Sessions:
                 context.colors,
                 query=query,
                 keys={
-                    "tab": "those of all folders" if only_here else "those of this folder",
-                    "ctrl+t": "those without a title too" if is_titled else "only those with a title",
+                    "tab": "sessions of all folders" if only_here else "sessions of this folder",
+                    "ctrl+t": "also those without a title" if is_titled else "only those with a title",
                     "ctrl+d": "deletes",
                 },
                 more=pages.more,
                 elsewhere=pages.saying,
                 place=place,
-                empty="there is no such session",
+                empty="no session matches",
             )
             picked = await picker.ask(context.panels)
             if picked is None:
@@ -178,12 +183,12 @@ class _Sessions:
     async def _delete(self, chosen: Choice) -> None:
         conversation = self._context.conversation
         if chosen.value == conversation.session.id:
-            self._context.say("this session is open here: leave it before it can be deleted", "error")
+            self._context.say("this session is open here: open another one before you delete it", "error")
             return
         title = one_line(chosen.text)[:_SHOWN]
         sure = [
-            Choice("no, keep it", about="nothing happens"),
-            Choice("yes, delete it", "yes", about="for good, with all that was said and done in it"),
+            Choice("no, keep it", about="keeps the session"),
+            Choice("yes, delete it", "yes", about="deletes it permanently, with its whole history"),
         ]
         picked = await Picker(f"delete {title!r}?", sure, self._context.colors).ask(self._context.panels)
         if picked is None or not picked.choice.value:
@@ -199,20 +204,20 @@ class _Sessions:
         if arguments:
             verb = arguments.split()[0]
             if verb not in ("export", "import", "fork", "tree"):
-                raise UsageError("say /session, or what to do with it: export, import, fork or tree")
+                raise UsageError("use /session, or /session export, import, fork or tree")
             await self._context.commands.run(f"/{arguments}")
             return
         conversation = self._context.conversation
         state = conversation.session.state
         summary = await conversation.store.summary(conversation.session.id)
-        begun = datetime.fromtimestamp(summary.created_ms / 1000).strftime("%Y-%m-%d %H:%M")
+        created = datetime.fromtimestamp(summary.created_ms / 1000).strftime("%Y-%m-%d %H:%M")
         rows = [
             ("session", summary.id),
             ("title", summary.title or summary.preview or "(no prompt)"),
             ("folder", summary.cwd),
-            ("begun", begun),
+            ("created", created),
             ("messages", str(len(state.transcript))),
-            ("facts", str(summary.last_seq)),
+            ("events", str(summary.last_seq)),
             *([("forked from", summary.forked_from)] if summary.forked_from else ()),
         ]
         print_lines(self._context, list(aligned(rows)))
@@ -220,10 +225,10 @@ class _Sessions:
     async def rename(self, arguments: str) -> None:
         title = " ".join(arguments.split())
         if not title:
-            raise UsageError("say the title behind it: /rename TITLE")
-        came = await self._context.conversation.ask(lambda id: Rename(id=id, by="tui", title=title))
-        if isinstance(came, SessionRenamed):
-            self._context.say(f"this session is called {came.title!r} now")
+            raise UsageError("add a title: /rename TITLE")
+        outcome = await self._context.conversation.ask(lambda id: Rename(id=id, by="tui", title=title))
+        if isinstance(outcome, SessionRenamed):
+            self._context.say(f"this session is now called {outcome.title!r}")
 
     async def export(self, arguments: str) -> None:
         await self._write(arguments, exports.format_of(arguments))
@@ -239,7 +244,7 @@ class _Sessions:
 
     async def import_(self, arguments: str) -> None:
         if not arguments:
-            raise UsageError("say which file: /import FILE")
+            raise UsageError("name a file: /import FILE")
         conversation = self._context.conversation
         world = conversation.session.journal.world
         file = self._path(arguments)

@@ -96,7 +96,7 @@ class QuestionPanel:
             return OverlayBody(question, dialog, draw, cwd, self._tui.extensions.content_rows)
         return _body_class(question, dialog)(question, dialog, draw, cwd)
 
-    # --- what it shows --------------------------------------------------------------------------------
+    # --- drawing ----------------------------------------------------------------------------------------
 
     @property
     def anchor(self) -> Anchor:
@@ -123,7 +123,7 @@ class QuestionPanel:
             slot="accent" if body.dialog else "warning",
         )[:most]
 
-    # --- keys -----------------------------------------------------------------------------------------
+    # --- keys -------------------------------------------------------------------------------------------
 
     @property
     def is_noticed(self) -> bool:
@@ -194,7 +194,7 @@ class ChoiceBody(QuestionBody):
         self._page = 1
         self._about: tuple[object, list[str]] = (None, [])
 
-    # --- keys -----------------------------------------------------------------------------------------
+    # --- keys -------------------------------------------------------------------------------------------
 
     def takes(self, key: str) -> bool:
         return bool(self.dialog) or key == "enter" or any(key in one for one in (self._moves, _PAGES, _ENDS))
@@ -219,7 +219,7 @@ class ChoiceBody(QuestionBody):
             return option.answer
         return PENDING
 
-    # --- what it shows --------------------------------------------------------------------------------
+    # --- drawing ----------------------------------------------------------------------------------------
 
     def rows(self, room: int, most: int) -> list[str]:
         """Where there is little room, each answer has one row."""

@@ -180,7 +180,7 @@ class Field:
             self._chosen = {place for place, one in enumerate(self.options) if one in default}
         self.text = TextField("" if default is None else _text_of(self.kind, default), is_secret=is_secret)
 
-    # --- its value ---------------------------------------------------------------------------------
+    # --- its value --------------------------------------------------------------------------------------
 
     def value(self) -> Any:
         """`msgspec.UNSET` if it is left out; raises `FieldError`."""
@@ -224,7 +224,7 @@ class Field:
     def key(self, key: str) -> None:
         if self.kind == "choice" and key in ("left", "right", " "):
             by = -1 if key == "left" else 1
-            places = len(self.options) + (not self.is_needed)  # or nothing, where it may be left out
+            places = len(self.options) + (not self.is_needed)  # or none, if it is optional
             at = (self._at if self._is_set else len(self.options)) + by
             self._at, self._is_set = at % places % max(1, len(self.options)), at % places < len(self.options)
         elif self.kind == "many":
@@ -235,7 +235,7 @@ class Field:
         elif self.kind != "choice":
             self.text.key(key)
 
-    # --- its row --------------------------------------------------------------------------------------
+    # --- its row ----------------------------------------------------------------------------------------
 
     @property
     def hint(self) -> str:

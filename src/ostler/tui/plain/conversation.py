@@ -46,11 +46,11 @@ else:
     first_run = lazy_module("ostler.tui.first_run")
 
 _WIDE = 1000
-"""Columns: nothing is cut that is read out."""
+"""Columns of plain mode: nothing is cut."""
 
 
 class PlainContext:
-    """A `CommandContext`."""
+    """The `CommandContext` of plain mode."""
 
     def __init__(
         self, plain_face: PlainConversation, face: PlainFrontEnd, conversation: Conversation
@@ -102,7 +102,7 @@ class PlainContext:
         await first_run.set_up_model(self, open_store)
 
     def listed(self) -> list[str]:
-        """All commands, a line each."""
+        """All commands, one line each."""
         return [
             f"{f'/{one.name} {one.arguments}'.rstrip()}: {plain(one.description)}"
             for one in self.commands.entries()
@@ -120,7 +120,7 @@ class _Writing(NamedTuple):
 
 
 class _Line:
-    """The terminal's own: nobody can type into it but the person, who is told what to type."""
+    """The terminal's own line, which only the person can edit: they are told what to type."""
 
     text = ""
 
@@ -141,7 +141,7 @@ class _Size(NamedTuple):
 
 
 class _Output:
-    """Rows that a command draws, without their styles."""
+    """Prints rows of a command without their styles."""
 
     size = _Size()
     ends_blank = False
@@ -157,20 +157,20 @@ class _Output:
 
 
 EARLIER = 20
-"""Blocks of an earlier conversation that are told again."""
+"""Items of an earlier conversation that are printed again."""
 
 
 _HELP = (
-    "Type a prompt and press enter. While a run is under way, it waits for its turn.",
-    "/steer WORDS tells the model something at its next step, /stop ends the run.",
-    "A question or a list is answered with a number or with words, /cancel goes away from it.",
-    "!COMMAND is run by the shell. /shown says what extensions show.",
-    "Ctrl+C ends the run; when none is under way, it leaves.",
+    "Type a prompt and press enter. During a run, it is queued.",
+    "/steer TEXT reaches the model before its next step, /stop stops the run.",
+    "Answer a question or a list with a number or with text, /cancel closes it.",
+    "!COMMAND runs in the shell. /shown prints what extensions show.",
+    "Ctrl+C stops the run; without a run, it quits.",
 )
 
 
 class PlainFrontEnd(Headless):
-    """Asks and prints. What concerns colours or the line to type in is as without a face."""
+    """Asks and prints; it has no colours and no input line."""
 
     name = "plain"
     interactive = True
@@ -197,7 +197,7 @@ class PlainFrontEnd(Headless):
         return columns, rows
 
     def set_editor_text(self, text: str) -> None:
-        """The terminal has the line: it can only be said what could be typed."""
+        """Prints the text, since the terminal owns the line."""
         self.say("you could type:", *text.splitlines())
 
     def exit(self) -> None:
@@ -221,7 +221,7 @@ class PlainFrontEnd(Headless):
 
 
 class PlainConversation:
-    """Lines in, lines out."""
+    """Reads lines and prints lines."""
 
     def __init__(self, session: Session, face: PlainFrontEnd) -> None:
         self._face = face
@@ -229,11 +229,11 @@ class PlainConversation:
         self.context = PlainContext(self, face, Conversation(session, None, self.see))
         self._left = asyncio.Event()
         self.is_terminated = False
-        """By a signal: maybe nobody reads any more."""
+        """A signal ended it, so nobody may read its output."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._typed = ""
-        self._said: list[str] = []
-        """What was typed here, and stands on the screen already."""
+        self._echoed: list[str] = []
+        """Prompts that were typed here, and are on the screen already."""
         self._work: set[asyncio.Task[None]] = set()
         face.conversation = self
 
@@ -242,14 +242,14 @@ class PlainConversation:
         return self.context.conversation
 
     async def run(self, first: str = "", *, needs_model: Callable[[], Store] | bool = False) -> None:
-        """Until the person leaves. If no model can answer yet, they are asked how to go on; sessions are kept
-        in the store that is then opened, if it is said how."""
+        """Runs until the person quits. `needs_model` sets up a model first; if it opens a store, sessions go
+        there."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._terminate)
         await self._tell_earlier()
-        self._face.say(f"ostler with {self._conversation.harness.model.name}. /help says what can be typed.")
+        self._face.say(f"ostler with {self._conversation.harness.model.name}. /help lists commands.")
         self._conversation.begin()
         self.read()
         self._begin(self._begin_with(first, needs_model))
@@ -271,10 +271,11 @@ class PlainConversation:
             self._face.say(*block_words(block))
 
     async def show(self, conversation: Conversation) -> None:
-        """Another session in place of the one that was left."""
+        """Shows another session in place of the present one."""
         self._transcript = Transcript()
         state = conversation.session.state
-        self._face.say(f"session {state.id} {state.title}".rstrip() if state.leaf else "a new session begins")
+        title = f"session {state.id} {state.title}".rstrip()
+        self._face.say(title if state.leaf else "started a new session")
         await self._tell_earlier()
         conversation.begin()
 
@@ -293,14 +294,14 @@ class PlainConversation:
         else:
             self.quit()
 
-    # --- what happens ---------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
         for one in batch:
             event = one.event if isinstance(one, Fact) else one
             for block in self._transcript.take(self.context.writing.waiting.take([one])):
-                if isinstance(block, UserItem) and block.text in self._said:
-                    self._said.remove(block.text)
+                if isinstance(block, UserItem) and block.text in self._echoed:
+                    self._echoed.remove(block.text)
                 else:
                     self._face.say(*block_words(block))
             self.context.rescue.take(event)
@@ -314,14 +315,14 @@ class PlainConversation:
 
     async def _tell_held(self) -> None:
         if held := await self.context.writing.waiting.held():
-            self._face.say(*held, "an empty line sends what is held, /queue changes or drops it")
+            self._face.say(*held, "an empty line sends held prompts, /queue edits or drops them")
         self._prompt()
 
     def _prompt(self) -> None:
         if self._face.questions.present is None and self.context.panels.present is None:
             self._face.say(">")
 
-    # --- what a person types --------------------------------------------------------------------------
+    # --- what a person types ----------------------------------------------------------------------------
 
     def read(self) -> None:
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
@@ -347,7 +348,7 @@ class PlainConversation:
         task.add_done_callback(self._work.discard)
 
     async def _take(self, line: str) -> None:
-        """An answer, a command, or a prompt."""
+        """Handles a line: an answer, a command or a prompt."""
         try:
             await self.obey(line.strip())
         except OstlerError as error:
@@ -386,7 +387,7 @@ class PlainConversation:
 
     async def _say(self, line: str, *, steers: bool = False) -> None:
         if not line:
-            self._face.say("error: say what the model is to be told: /steer WORDS")
+            self._face.say("error: add a text: /steer TEXT")
             return
         conversation = self._conversation
         names = [one.name for one in self.context.commands.entries()]
@@ -396,10 +397,10 @@ class PlainConversation:
         else:
             content = await asyncio.to_thread(expand_typed, (line,), line, conversation.harness, names)
         if steers and conversation.is_working:
-            self._face.say("the model is told at its next step")
+            self._face.say("the model reads it before its next step")
             waiting.sent(await conversation.steer(content), typed, content)
             return
         if await conversation.is_busy():
-            self._face.say("it waits for its turn; /steer WORDS reaches the run that is under way")
-        self._said.append(line)
+            self._face.say("queued; /steer TEXT reaches the run in progress")
+        self._echoed.append(line)
         waiting.sent(await conversation.prompt(content), typed)

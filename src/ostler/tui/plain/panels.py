@@ -19,17 +19,17 @@ from ostler.tui.panels.picker import Choice, Picker
 from ostler.tui.plain.items import plain
 
 _LONGEST = 60
-"""Lines of a change that a person is shown to judge it."""
+"""Lines of a diff that a question prints, at most."""
 
 
 class PlainQuestions:
-    """One after the other. `say` prints lines."""
+    """Questions in plain lines, one after the other. `say` prints lines."""
 
     def __init__(self, say: Callable[..., None]) -> None:
         self._say = say
         self._open = QuestionQueue()
         self._open.opened = self._look
-        self._shown: QuestionAsked | None = None
+        self._printed: QuestionAsked | None = None
 
     @property
     def present(self) -> QuestionAsked | None:
@@ -42,17 +42,17 @@ class PlainQuestions:
             self._look()
 
     def _look(self) -> None:
-        """Says what is asked, if that is news."""
+        """Prints the present question once."""
         asked = self._open.present
-        if asked is self._shown:
+        if asked is self._printed:
             return
-        self._shown = asked
+        self._printed = asked
         echo(asked is None or not asked.question.secret)
         if asked is not None:
             self._say(*_question_in_words(asked))
 
     def take(self, line: str) -> None:
-        """An answer. What is none is said, and the question stays."""
+        """Answers with a line; if it is no answer, says why."""
         asked = self._open.present
         if asked is None:
             return
@@ -98,11 +98,11 @@ def _question_in_words(asked: QuestionAsked) -> list[str]:
         lines += [f"{plain(name)}: {plain(_spelled(value))}" for name, value in arguments.items()]
     match dialog_of(details):
         case MultiSelectDialog(options=many, selected=selected):
-            marks = ["chosen" if place in selected else "not chosen" for place in range(len(many))]
+            marks = ["selected" if place in selected else "not selected" for place in range(len(many))]
             lines += [f"{place + 1}. {plain(text)}, {marks[place]}" for place, text in enumerate(many)]
-            lines.append("type numbers, all or none; an empty line leaves it as it is")
+            lines.append("type numbers, all or none; an empty line keeps this selection")
         case InputDialog(placeholder=placeholder, default=default):
-            lines += [f"such as: {plain(placeholder)}"] if placeholder else []
+            lines += [f"for example: {plain(placeholder)}"] if placeholder else []
             lines += [f"an empty line answers: {plain(default)}"] if default else []
     options = answer_options(question)
     lines += [f"{number}. {plain(option.label)}" for number, option in enumerate(options, 1)]
@@ -114,7 +114,7 @@ def _spelled(value: Any) -> str:
 
 
 def echo(is_on: bool) -> None:
-    """Whether the terminal shows what is typed."""
+    """Sets whether the terminal shows what is typed."""
     if sys.stdin is None or not sys.stdin.isatty():
         return
     import termios
@@ -125,28 +125,28 @@ def echo(is_on: bool) -> None:
 
 
 PAGE = 20
-"""Choices that are read out at once."""
+"""Choices that are printed at once."""
 
 _FEW = 8
-"""Choices of which is also said what each would do."""
+"""Up to so many choices are printed with a description."""
 
 
 class PlainPanels(Panels):
-    """`say` prints lines. What is open is said once; `take` gets the lines that are typed meanwhile."""
+    """Panels in plain lines: each is printed once, and `take` gets the lines that are typed meanwhile."""
 
     def __init__(self, say: Callable[..., None]) -> None:
         super().__init__(self._look)
         self._say = say
-        self._shown: Panel | None = None
+        self._printed: Panel | None = None
         self._first = 0
 
     def _look(self) -> None:
         panel = self.present
         if isinstance(panel, ReadingPanel) and panel.note != "…":
             self._read_out(panel)
-        if panel is self._shown:
+        if panel is self._printed:
             return
-        self._shown = panel
+        self._printed = panel
         echo(not (isinstance(panel, TextLine) and panel.is_secret))
         self._first = 0
         match panel:
@@ -157,11 +157,11 @@ class PlainPanels(Panels):
 
     def _read_out(self, panel: ReadingPanel) -> None:
         self._say(*plain(panel.text).splitlines(), f"({plain(panel.note)})")
-        panel.note = "…"  # said
+        panel.note = "…"  # printed
         asyncio.get_running_loop().call_soon(panel.key, "esc")
 
     def take(self, line: str) -> None:
-        """A line that was typed while a panel is open."""
+        """Handles a line that is typed while a panel is open."""
         panel = self.present
         if line == "/cancel":
             self.key("esc")
@@ -172,10 +172,10 @@ class PlainPanels(Panels):
                 self.key(letter)
             self.key("enter")
 
-    # --- lists ----------------------------------------------------------------------------------------
+    # --- lists ------------------------------------------------------------------------------------------
 
     def _choose(self, picker: Picker, line: str) -> None:
-        """By number, after the name of a key for what else can be done; or by what the choice is called."""
+        """Chooses by number, with an optional key before it, or by the text of the choice."""
         word, _, number = line.rpartition(" ")
         choices = _choices(picker)
         named = [at for at, one in enumerate(choices) if one.text.strip().lower() == line.lower()]
@@ -200,7 +200,7 @@ class PlainPanels(Panels):
         for letter in wanted:
             picker.key(letter)
         if not len(picker):
-            self._say(f"error: nothing is called {wanted!r:.60}")
+            self._say(f"error: nothing matches {wanted!r:.60}")
             picker.key("ctrl+u")
         self._first = 0
         self._list(picker)
@@ -212,24 +212,24 @@ class PlainPanels(Panels):
         for at in range(self._first, last):
             lines.append(f"{at + 1}. {_in_words(choices[at], is_explained=len(choices) <= _FEW)}")
         if len(choices) > last:
-            lines.append(f"and {len(choices) - last} more: an empty line goes on")
-        ways = ["a number chooses", "words narrow the list", "/cancel goes back"]
+            lines.append(f"and {len(choices) - last} more: press enter for the next")
+        ways = ["a number chooses", "text narrows the list", "/cancel closes it"]
         lines += [", ".join(ways), *(f"{key} and a number: {about}" for key, about in picker.keys.items())]
         self._say(*lines, "answer:")
 
 
 def _choices(picker: Picker) -> list[Choice]:
-    before, found = picker.place, []
+    before, choices = picker.place, []
     for place in range(len(picker)):
         picker.place = place
         if (choice := picker.present) is not None:
-            found.append(choice)
+            choices.append(choice)
     picker.place = before
-    return found
+    return choices
 
 
 def _in_words(choice: Choice, *, is_explained: bool) -> str:
-    said = [choice.text.strip(), *choice.cells]
-    said += [choice.about] if is_explained else []
-    said += ["the present one"] if choice.is_present else []
-    return ", ".join(" ".join(plain(one).split()) for one in said if one)
+    words = [choice.text.strip(), *choice.cells]
+    words += [choice.about] if is_explained else []
+    words += ["current"] if choice.is_present else []
+    return ", ".join(" ".join(plain(one).split()) for one in words if one)
