@@ -133,7 +133,7 @@ def test_a_model_that_is_chosen_for_a_run_elsewhere_is_named_and_shown_here(
     enter(terminal, "/model openai/other")
     screen = terminal.wait_for("the model is now openai/other")
     assert "openai/other" in screen.splitlines()[-1]
-    assert "openai/fake answers" not in screen
+    assert "the model is now openai/fake" not in screen
     (ostler.work / "go").touch()
     terminal.wait_for("the other one answers")
     assert finish(driving).code == 0

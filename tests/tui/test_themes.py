@@ -209,8 +209,8 @@ def test_what_is_wrong_costs_its_own_line_and_the_rest_of_the_theme_counts(
     assert (theme.primary, theme.text) == (ThemeColor("#112233", "#112233"), ThemeColor("#000000", ""))
     assert (theme.error, theme.warning) == (ThemeColor(), ThemeColor())
     assert said == [
-        f"{path}: there is no 'primray'; did you mean primary?",
-        f"{path}: there is no '\\x1b[31m'; docs/themes.md lists what there is",
+        f"{path}: unknown name 'primray'; did you mean primary?",
+        f"{path}: unknown name '\\x1b[31m'; docs/themes.md lists all names",
         f"{path}: error must be a colour like #rrggbb, not 'reddish'",
         f"{path}: warning must be a colour like #rrggbb, not 7",
         f"{path}: text has light and dark, but no 'noon'",
@@ -284,9 +284,9 @@ def test_a_file_replaces_a_theme_of_its_name_and_may_build_on_it(
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
-        ({"a": 'inherits = "none"'}, "it inherits 'none', and there is no such theme"),
-        ({"a": 'inherits = "a"'}, "it inherits 'a', and there is no such theme"),
-        ({"a": 'inherits = "b"', "b": 'inherits = "a"'}, "it inherits 'a', which inherits it"),
+        ({"a": 'inherits = "none"'}, "it inherits 'none', which does not exist"),
+        ({"a": 'inherits = "a"'}, "it inherits 'a', which does not exist"),
+        ({"a": 'inherits = "b"', "b": 'inherits = "a"'}, "it inherits 'a', which inherits it back"),
         ({"a": "inherits = 3"}, "inherits must be a text, not 3"),
         ({"a": "= 3"}, "it is not valid TOML: "),
         ({"a": 'text = "#fff"' + "\n" * 70_000}, "it is larger than 64 KiB"),

@@ -162,7 +162,7 @@ def test_models_are_those_of_the_server(attach: Attach, served: Served, serve: S
     enter(terminal, "/new")
     terminal.wait_for("started a new session")
     enter(terminal, "/rename Elsewhere")
-    terminal.wait_for("called 'Elsewhere' now")
+    terminal.wait_for("now called 'Elsewhere'")
     enter(terminal, "go")
     terminal.wait_for("the answer")
     assert [request.json["model"] for request in vendor.requests] == ["other"]

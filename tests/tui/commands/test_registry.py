@@ -330,7 +330,7 @@ def test_a_local_server_that_is_started_meanwhile_is_found_and_used_from_then_on
         terminal.wait_for("how do you want to set up a model?")
         serve(turn("From this machine."), models=["tiny"], port=port)
         terminal.type("again")
-        terminal.wait_for("❯ look again")
+        terminal.wait_for("❯ search again")
         terminal.press("enter")
         terminal.wait_for("❯ use ollama/tiny")
         terminal.press("enter")

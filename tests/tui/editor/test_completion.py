@@ -125,7 +125,7 @@ async def test_an_alias_leads_to_its_command() -> None:
     assert (await completions_at("/m", 2, COMMANDS[:1], arguments, files)) == Completions(
         Wanted("command", "m", 0, 2), (Completion("/model ", "/model [name]", (1,), "choose a model", 7),)
     )
-    assert (item.text, item.shown, [item.shown[at] for at in item.positions]) == (
+    assert (item.text, item.label, [item.label[at] for at in item.positions]) == (
         "/help",
         "/help (/?)",
         ["?"],

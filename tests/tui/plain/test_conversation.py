@@ -77,7 +77,7 @@ def test_a_run_is_stopped_and_the_session_goes_on_where_it_was(
     _say(terminal, "/cancel")
     terminal.process.send_signal(signal.SIGINT)  # as ctrl+c does in the terminal of a person
     terminal.wait_for("cancelled")
-    terminal.wait_for("held: and later\nan empty line sends what is held")
+    terminal.wait_for("held: and later\nan empty line sends held prompts")
     _say(terminal, "/quit")
     assert terminal.wait_for_end() == 0
 
@@ -101,7 +101,7 @@ def test_an_extension_asks_and_prints_in_plain_lines(open_tui: Open, serve: Serv
     terminal.wait_for(">")
     _say(terminal, "/garden")
     asked = terminal.wait_for("answer:")
-    assert "2. weed, not chosen" in asked
+    assert "2. weed, not selected" in asked
     _say(terminal, "2")
     screen = terminal.wait_for("that is all")
     assert "garden: done: weed" in screen
