@@ -121,7 +121,7 @@ picture: .venv/.demo  ## draw the picture of the demo, docs/pictures/demo.svg
 
 .PHONY: screens
 screens: .venv/.dev  ## renew the screens of the terminal face on file, and the pictures in docs/images
-	OSTLER_RENEW_SCREENS=1 $(BIN)/python -m pytest -q -n 2 $(addprefix tests/tui/,test_screens.py test_streaming.py test_looking_back.py)
+	OSTLER_RENEW_SCREENS=1 $(BIN)/python -m pytest -q -n 2 $(addprefix tests/tui/,test_terminal_ui_screens.py test_transcript_streaming.py test_history_viewer.py)
 	OSTLER_RENEW_SCREENS=1 $(BIN)/python -m pytest -q -n 2 -m long tests/server/browser
 
 .PHONY: format

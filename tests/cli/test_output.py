@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ostler.cli.output import ConsoleOutput, print_waiting
+from ostler.core.questions import OpenQuestion
 from ostler.schema import events
 from ostler.schema.events import Event, QuestionAsked, RunWaiting, Totals
 from ostler.schema.facts import Fact
 from ostler.schema.outcomes import Display, Question
 from ostler.schema.usage import Usage
-from ostler.sessions.run_tree import OpenQuestion
 
 
 def facts(*told: Event) -> list[Fact]:

@@ -14,7 +14,6 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output.vt100 import Vt100_Output
 from pyghostty import Terminal as Emulator
 
-from ostler.app.question_queue import QuestionQueue
 from ostler.core.harness import Harness
 from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension import Extension
@@ -115,15 +114,15 @@ async def shown(
     **harness: Any,
 ) -> AsyncIterator[Shown]:
     """The face shows a session of a scripted model until the end of the block."""
-    face, questions, screen = TuiFrontEnd(), QuestionQueue(), Screen(columns, rows)
+    face, screen = TuiFrontEnd(), Screen(columns, rows)
     face.begin_with(theme)
     host = ExtensionHost([extension("demo", setup), *beside], face=face)
-    made = Harness(model=ScriptedModel(list(answers)), asker=questions.ask, **harness)
+    made = Harness(model=ScriptedModel(list(answers)), asker=face.ask, **harness)
     host.install_into(made)
     session = await create_session(MemoryStore(), made)
     output = Vt100_Output(screen, lambda: screen.size, term="xterm-256color", enable_cpr=False)
     with create_pipe_input() as keyboard, create_app_session(input=keyboard, output=output):
-        tui = TerminalUI(session, host, face, questions, input=keyboard, output=output)
+        tui = TerminalUI(session, host, face, input=keyboard, output=output)
         running = asyncio.ensure_future(tui.run())
         present = Shown(tui, host, screen, keyboard)
         try:

@@ -33,7 +33,7 @@ def test_a_prompt_is_answered_and_the_answer_stays(open_tui: Open, serve: Serve,
     shown = terminal.everything()
     assert "It is a fine day." in shown
     (told,) = sessions_of(ostler)
-    assert shown.splitlines()[-1] == f"to go on with this session: ostler --session {told['id']}"
+    assert shown.splitlines()[-1] == f"to resume this session: ostler --session {told['id']}"
 
 
 async def test_how_to_come_back_is_told_where_something_is_kept(
@@ -46,7 +46,7 @@ async def test_how_to_come_back_is_told_where_something_is_kept(
         assert capsys.readouterr().out == "", "nothing was said in it yet"
         await session.prompt((Text("begin"),))
         print_resume_hint(conversation, "a folder")
-        told = f"to go on with this session: ostler --cwd 'a folder' --session {session.id}\n"
+        told = f"to resume this session: ostler --cwd 'a folder' --session {session.id}\n"
         assert capsys.readouterr().out == (told if is_told else "")
         await session.close()
         await store.close()
@@ -54,11 +54,11 @@ async def test_how_to_come_back_is_told_where_something_is_kept(
 
 def test_an_empty_line_says_what_can_be_typed_until_something_is(open_tui: Open, serve: Serve) -> None:
     terminal = open_tui(serve(turn("done")), columns=34)
-    terminal.wait_for("> say what to do, / for commands\n")
+    terminal.wait_for("> type a prompt, / for commands\n")
     terminal.type("h")
-    assert "say what" not in terminal.wait_for("> h")
+    assert "type a prompt" not in terminal.wait_for("> h")
     terminal.press("backspace")
-    assert "say what" not in terminal.wait_for("> h", gone=True)
+    assert "type a prompt" not in terminal.wait_for("> h", gone=True)
 
 
 def test_a_prompt_on_the_command_line_is_submitted_at_once(open_tui: Open, serve: Serve) -> None:

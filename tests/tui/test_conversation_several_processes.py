@@ -53,7 +53,7 @@ def enter(terminal: Terminal, text: str) -> None:
 def no_errors(*terminals: Terminal) -> None:
     for terminal in terminals:
         shown = terminal.everything()
-        assert not any(word in shown for word in ("held by", "cannot go on", "taken over", "✗")), shown
+        assert not any(word in shown for word in ("held by", "cannot continue", "taken over", "✗")), shown
 
 
 def silent_after(*pieces: str) -> Turn:
@@ -131,9 +131,9 @@ def test_a_model_that_is_chosen_for_a_run_elsewhere_is_named_and_shown_here(
     terminal = open_tui(vendor, "--session", session_of(ostler))
     terminal.wait_for("│ it-has-begun")
     enter(terminal, "/model openai/other")
-    screen = terminal.wait_for("openai/other answers from now on")
+    screen = terminal.wait_for("the model is now openai/other")
     assert "openai/other" in screen.splitlines()[-1]
-    assert "openai/fake answers" not in screen
+    assert "the model is now openai/fake" not in screen
     (ostler.work / "go").touch()
     terminal.wait_for("the other one answers")
     assert finish(driving).code == 0

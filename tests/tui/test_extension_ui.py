@@ -291,11 +291,11 @@ async def test_a_text_is_entered_and_what_was_being_typed_stays() -> None:
         await terminal.see("such as Ada")
         await terminal.until(lambda: not terminal.tui.writing.is_typing)
         terminal.press("Gracx", "backspace", "e")
-        await terminal.see("> Grace")
+        await terminal.see("› Grace")
         terminal.press("enter")
         assert (await asking).value == "Grace"
         asking = asyncio.ensure_future(terminal.context.ui.input("Name?", default="Ada"))
-        await terminal.see("> Ada")
+        await terminal.see("› Ada")
         terminal.press("left", "left", "d", "enter")
         assert (await asking).value == "Adda"
         assert terminal.face.editor_text() == "half a prompt"
@@ -555,7 +555,7 @@ def test_extensions_are_loaded_and_their_output_does_not_destroy_the_screen(
     terminal.wait_for_ever("made noise")
     for text in ("from print", "from a descriptor", "from a child"):
         terminal.wait_for_ever(f"· {text}")
-    terminal.wait_for_ever("more lines were written")
+    terminal.wait_for_ever("more lines")
     terminal.wait_for("▌ a widget")
     terminal.type("go")
     terminal.press("enter")

@@ -190,7 +190,7 @@ async def test_a_command_whose_name_the_terminal_has_is_found_by_its_extension()
         await terminal.see("undone by demo")
         assert ran == ["it"]
         await terminal.tui.submit("/undo")
-        await terminal.see("there is no prompt to take back")
+        await terminal.see("there is no prompt to undo")
 
 
 async def test_what_was_found_at_the_beginning_is_not_said_if_an_extension_hides_it() -> None:
@@ -281,7 +281,7 @@ async def test_a_theme_that_is_set_is_taken_when_its_extension_brings_it_and_com
         assert colors is not None
         assert colors.accent == "#0000aa"
         await terminal.tui.submit("/new")
-        await terminal.see("a new session begins")
+        await terminal.see("started a new session")
         await terminal.until(lambda: face.theme() == "northern")
         said = await missing_theme("nrod", face.book, terminal.host, terminal.tui.conversation.session.id)
-        assert said == "there is no theme 'nrod'; /theme shows those there are"
+        assert said == "there is no theme 'nrod'; /theme lists the themes"

@@ -139,17 +139,17 @@ async def test_shift_and_tab_go_from_level_to_level() -> None:
 async def test_ctrl_c_leaves_only_while_it_says_so() -> None:
     async with shown() as terminal:
         terminal.press("ctrl+c")
-        await terminal.see("ctrl+c again leaves")
+        await terminal.see("ctrl+c again to quit")
         terminal.press("typed")
         await terminal.see("> typed")
-        assert "ctrl+c again leaves" not in terminal.screen.text()
+        assert "ctrl+c again to quit" not in terminal.screen.text()
         terminal.press("ctrl+c")
-        await terminal.see("ctrl+c again leaves")
+        await terminal.see("ctrl+c again to quit")
         terminal.press("ctrl+r")
         await terminal.see("search:")
-        assert "ctrl+c again leaves" not in terminal.screen.text()
+        assert "ctrl+c again to quit" not in terminal.screen.text()
         terminal.press("esc", "ctrl+c")
-        await terminal.see("ctrl+c again leaves")
+        await terminal.see("ctrl+c again to quit")
         assert terminal.tui.app.application.is_running
         terminal.press("ctrl+c")
         await terminal.until(lambda: not terminal.tui.app.application.is_running)
@@ -160,9 +160,9 @@ async def test_ctrl_c_closes_what_is_open_and_alt_is_no_escape_for_it() -> None:
         terminal.press("a draft", "ctrl+r")
         await terminal.see("search: a draft")
         terminal.press("ctrl+c")
-        assert "search:" not in await terminal.see("ctrl+c again leaves", "> a draft")
+        assert "search:" not in await terminal.see("ctrl+c again to quit", "> a draft")
         terminal.press("ctrl+u", "/hel")
-        await terminal.see("what can be said and pressed")
+        await terminal.see("show commands and keys")
         terminal.press("alt+enter", "and more")
         await terminal.see("> /hel\n  and more")
 
@@ -175,9 +175,9 @@ async def test_help_says_all_of_it_in_any_width(columns: int) -> None:
         def words() -> str:
             return " ".join(terminal.screen.text().split())
 
-        await terminal.until(lambda: "until you say fg" in words())
+        await terminal.until(lambda: "fg resumes" in words())
         assert "…" not in words().partition(" > ")[0]
-        assert "/help what can be said and pressed (also /h, /?, /shortcuts) /quit" in words()
+        assert "/help show commands and keys (also /h, /?, /shortcuts) /quit" in words()
 
 
 async def test_a_prompt_whose_run_has_begun_does_not_wait_any_more() -> None:
@@ -210,12 +210,12 @@ async def test_an_escape_after_a_new_run_has_begun_only_stops_that_one() -> None
         await terminal.see("one")
         await terminal.until(lambda: terminal.tui.conversation.session.state.run is None)
         terminal.press("esc")
-        await terminal.see("esc again goes back")
+        await terminal.see("esc again to go back")
         session = terminal.tui.conversation.session
         await session.journal.store.submit(session.id, Prompt(id="elsewhere", content=(Text("second"),)))
         await terminal.see("two")
         terminal.press("esc")
-        await terminal.see("esc again goes back")
+        await terminal.see("esc again to go back")
         assert terminal.tui.writing.line.text == ""
         terminal.press("esc")
         await terminal.see("> second")

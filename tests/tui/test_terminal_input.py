@@ -253,7 +253,7 @@ async def test_a_late_answer_does_not_end_up_in_what_is_typed(terminal: Terminal
     )
     application.ttimeoutlen = 0.05
     came: list[object] = []
-    terminal.input.answers.came = came.append
+    terminal.input.answers.on_color = came.append
     with raw(terminal):
         terminal.send("a")
         assert await ask_background(terminal.input, terminal.writer, 0.001) is None

@@ -209,13 +209,13 @@ def test_what_is_wrong_costs_its_own_line_and_the_rest_of_the_theme_counts(
     assert (theme.primary, theme.text) == (ThemeColor("#112233", "#112233"), ThemeColor("#000000", ""))
     assert (theme.error, theme.warning) == (ThemeColor(), ThemeColor())
     assert said == [
-        f"{path}: there is no 'primray'; did you mean primary?",
-        f"{path}: there is no '\\x1b[31m'; docs/themes.md lists what there is",
-        f"{path}: error is no colour like #rrggbb: 'reddish'",
-        f"{path}: warning is no colour like #rrggbb: 7",
-        f"{path}: text has light and dark, and no 'noon'",
-        f"{path}: text is no colour like #rrggbb: '\\x1b[2J'",
-        f"{path}: description is a text, not ['no', 'text']",
+        f"{path}: unknown name 'primray'; did you mean primary?",
+        f"{path}: unknown name '\\x1b[31m'; docs/themes.md lists all names",
+        f"{path}: error must be a colour like #rrggbb, not 'reddish'",
+        f"{path}: warning must be a colour like #rrggbb, not 7",
+        f"{path}: text has light and dark, but no 'noon'",
+        f"{path}: text must be a colour like #rrggbb, not '\\x1b[2J'",
+        f"{path}: description must be a text, not ['no', 'text']",
     ]
     assert shelf["odd"] == theme
     assert len(said) == 7, "each is said once"
@@ -284,10 +284,10 @@ def test_a_file_replaces_a_theme_of_its_name_and_may_build_on_it(
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
-        ({"a": 'inherits = "none"'}, "it inherits 'none', and there is no such theme"),
-        ({"a": 'inherits = "a"'}, "it inherits 'a', and there is no such theme"),
-        ({"a": 'inherits = "b"', "b": 'inherits = "a"'}, "it inherits 'a', which inherits it"),
-        ({"a": "inherits = 3"}, "inherits is a text, not 3"),
+        ({"a": 'inherits = "none"'}, "it inherits 'none', which does not exist"),
+        ({"a": 'inherits = "a"'}, "it inherits 'a', which does not exist"),
+        ({"a": 'inherits = "b"', "b": 'inherits = "a"'}, "it inherits 'a', which inherits it back"),
+        ({"a": "inherits = 3"}, "inherits must be a text, not 3"),
         ({"a": "= 3"}, "it is not valid TOML: "),
         ({"a": 'text = "#fff"' + "\n" * 70_000}, "it is larger than 64 KiB"),
     ],
@@ -331,7 +331,7 @@ def test_a_file_whose_name_cannot_be_typed_is_no_theme(home: Path, shelf: ThemeL
     (home / "themes" / "notes.txt").write_text("no theme")
     assert sorted(shelf) == sorted(NAMES)
     assert said == [
-        f"{home}/themes/my theme.toml: the name of a theme has letters, digits, - and _, and no others"
+        f"{home}/themes/my theme.toml: the name of a theme may only have letters, digits, . - and _"
     ]
 
 
@@ -359,7 +359,7 @@ async def test_the_setting_chooses_and_a_theme_that_there_is_not_is_said_in_a_li
     assert chosen_theme("", {}) == DEFAULT
     assert await missing_theme("nord", book, None, "") == ""
     unknown = await missing_theme(chosen_theme("nrod", {}), book, None, "")
-    assert unknown == "there is no theme 'nrod'; /theme shows those there are"
+    assert unknown == "there is no theme 'nrod'; /theme lists the themes"
     assert book.resolved("nrod", dark=True).name == DEFAULT
     assert load_settings(project, {}, {"OSTLER_THEME": "dusk"}).settings.theme == "dusk"
     with pytest.raises(ConfigurationError, match=r"appearance must be .*auto"):

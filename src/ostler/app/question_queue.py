@@ -1,16 +1,16 @@
-"""The questions of a session to the person at this terminal, one after the other, and their wording."""
+"""The questions that one front end shows, what can be answered, and both in words."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from ostler.core.json_schema import schema_error
+from ostler.core.questions import answer_problem
 from ostler.permissions.rules import parse_rule, preview
 from ostler.schema.errors import CallRefused, UsageError
 from ostler.schema.events import QuestionAsked
@@ -19,9 +19,29 @@ from ostler.schema.text import cells
 from ostler.sessions.run_tree import QuestionRow
 
 DECLINED = object()
+"""The answer of a person who declines."""
+
+YES_WORDS, NO_WORDS = ("yes", "y", "allow"), ("no", "n", "deny")
+
+_LETTERS = {"yes": "y", "no": "n"}
 
 
-_ABOUT_PERMISSION = {
+class AnswerOption(NamedTuple):
+    """One answer that a person can choose."""
+
+    answer: str
+    label: str
+    keys: tuple[str, ...]
+    """Each of them chooses it at once."""
+    rules: tuple[str, ...] = ()
+    """What it also allows from now on."""
+
+    def label_in(self, room: int) -> str:
+        """The label; of rules that do not fit into so many cells only how many there are."""
+        return scope_text(self.answer, self.rules, room) if self.rules else self.label
+
+
+_PERMISSION_LABELS = {
     "yes": "yes, this once",
     "no": "no",
     "session": "yes, and the like in this session",
@@ -30,18 +50,76 @@ _ABOUT_PERMISSION = {
 }
 
 
-class QuestionQueue:
-    """The open questions. The first one is shown; the others wait.
+def answer_options(question: Question) -> list[AnswerOption]:
+    """What can be chosen, with its keys; empty if the answer is typed."""
+    answers: tuple[str, ...] = question.choices
+    if question.kind == "permission":
+        answers = ("yes", "no", *(one for one in question.choices if one in _SCOPES))
+    options = []
+    for number, answer in enumerate(answers, 1):
+        keys: tuple[str, ...] = (str(number),) if number < 10 else ()
+        if answers[:2] == ("yes", "no") and number < 3:
+            keys += (_LETTERS[answer],)
+        if question.kind == "permission":
+            rules = _rules_of(question, answer)
+            label = scope_text(answer, rules, sys.maxsize) if rules else _PERMISSION_LABELS[answer]
+            options.append(AnswerOption(answer, label, keys, rules))
+        else:
+            options.append(AnswerOption(answer, answer, keys))
+    return options
 
-    If a question is answered elsewhere, its `ask` is cancelled.
+
+def _rules_of(question: Question, scope: str) -> tuple[str, ...]:
+    remember = (question.details or {}).get("remember")
+    is_offered = scope in _SCOPES and isinstance(remember, dict)
+    return tuple(remember.get(scope) or ()) if is_offered and remember else ()
+
+
+def parse_answer(question: Question, text: str, *, numbered: bool = False) -> Any:
+    """The answer that a line of text stands for; raises `UsageError` if it is none.
+
+    With `numbered`, a person sees the options with their numbers and may also type those.
+    """
+    if question.kind == "form":
+        try:
+            value = msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            raise UsageError(f"the answer must be JSON: {error}") from None
+        if problem := answer_problem(question, value):
+            raise UsageError(problem)
+        return value
+    options = answer_options(question)
+    word = text.lower()
+    for number, option in enumerate(options, 1):
+        names = {option.answer.lower()}
+        if numbered:
+            names |= {str(number), option.label.lower(), _LETTERS.get(option.answer, "")} - {""}
+        if word in names:
+            return option.answer
+    if question.kind == "permission" and word in YES_WORDS:
+        return "yes"
+    for choice in question.choices:
+        if word == choice.lower():
+            return choice
+    if not options:
+        return text
+    if numbered:
+        raise UsageError(f"type a number from 1 to {len(options)}")
+    choices = ", ".join(question.choices or ("yes", "no"))
+    raise UsageError(f"{text!r} is no answer; the answers are: {choices}")
+
+
+class QuestionQueue:
+    """The open questions of one front end: it shows the first one, and the others wait.
+
+    When a question is answered elsewhere, the task that waits in `ask` is cancelled and the question goes.
     """
 
     def __init__(self) -> None:
         self.opened: Callable[[], None] = lambda: None
         self.closed: Callable[[], None] = lambda: None
-        """Called when the queue gets a question, and when it becomes empty."""
+        """Called when a question comes, and when none is left."""
         self._open: list[tuple[QuestionAsked, asyncio.Future[Any]]] = []
-        self.marked = 0
 
     async def ask(self, asked: QuestionAsked) -> Any:
         """The asker of a harness."""
@@ -50,15 +128,14 @@ class QuestionQueue:
         self._open.append(entry)
         self.opened()
         try:
-            given = await answer
+            value = await answer
         finally:
             self._open.remove(entry)
-            self.marked = 0
             if not self._open:
                 self.closed()
-        if given is DECLINED:
+        if value is DECLINED:
             raise CallRefused("The person declined.")
-        return given
+        return value
 
     @property
     def present(self) -> QuestionAsked | None:
@@ -66,72 +143,25 @@ class QuestionQueue:
 
     @property
     def behind(self) -> int:
-        """How many others wait."""
+        """How many wait behind the present one."""
         return max(0, len(self._open) - 1)
 
-    @property
-    def options(self) -> list[tuple[str, str]]:
-        """The answers to choose from, each with its label. Empty if the answer is typed."""
-        if (asked := self.present) is None:
-            return []
-        question = asked.question
-        if question.kind == "permission":
-            scopes = [one for one in question.choices if one in ("session", "project", "user")]
-            labels = {scope: _always(question, scope) for scope in scopes}
-            return [(one, labels.get(one) or _ABOUT_PERMISSION[one]) for one in ("yes", "no", *scopes)]
-        return [(one, one) for one in question.choices]
-
-    def move(self, by: int) -> None:
-        if self.options:
-            self.marked = (self.marked + by) % len(self.options)
-
-    def choose(self, place: int | None = None) -> None:
-        """Answers with an option; default: the marked one."""
-        options = self.options
-        chosen = self.marked if place is None else place
-        if chosen < len(options):
-            self._answer(options[chosen][0])
-
-    def type(self, text: str) -> str:
-        """Answers with typed text; returns what is wrong with it, or an empty string."""
-        asked = self.present
-        if asked is None:
+    def answer(self, value: Any) -> str:
+        """Answers the present question, or says why the value does not fit."""
+        if not self._open:
             return ""
-        if asked.question.kind != "form":
-            self._answer(text)
-            return ""
-        try:
-            value = msgspec.json.decode(text)
-        except msgspec.DecodeError as error:
-            return f"the answer is JSON: {error}"
-        problem = schema_error(value, asked.question.form or {})
-        if not problem:
-            self._answer(value)
+        asked, answer = self._open[0]
+        problem = "" if value is DECLINED else answer_problem(asked.question, value)
+        if not problem and not answer.done():
+            answer.set_result(value)
         return problem
-
-    def decline(self) -> None:
-        self._answer(DECLINED)
-
-    def _answer(self, answer: Any) -> None:
-        if self._open and not self._open[0][1].done():
-            self._open[0][1].set_result(answer)
-
-
-def _always(question: Question, scope: str) -> str:
-    """Everything that the answer would allow from now on."""
-    remember = (question.details or {}).get("remember")
-    rules = remember.get(scope) if isinstance(remember, dict) else None
-    if not rules:
-        return ""
-
-    return scope_text(scope, rules, sys.maxsize)
 
 
 UNSEEN = "•••"
 
 
 def question_text(question: Question) -> str:
-    """A question in one line; for a permission, what it is for."""
+    """The question in a line; for a permission, the call that it is about."""
     details = question.details or {}
     if question.kind != "permission" or "tool" not in details:
         return question.text
@@ -139,7 +169,7 @@ def question_text(question: Question) -> str:
 
 
 def answer_text(question: Question, answer: Any) -> str:
-    """An answer in one line, without secrets."""
+    """The answer in a line, without secrets."""
     if question.secret:
         return "answered"
     if isinstance(answer, str):
@@ -151,24 +181,24 @@ def answer_text(question: Question, answer: Any) -> str:
 
 
 def is_secret_field(field: Any) -> bool:
-    """Whether the schema of a field marks it as secret."""
+    """Whether a schema marks its value as secret."""
     return isinstance(field, dict) and (field.get("format") == "password" or bool(field.get("writeOnly")))
 
 
 def value_text(question: Question | QuestionRow) -> str:
-    """A question with its reason and possible answers, for the command line."""
-    words = [question.text]
+    """The question, its reason and the possible answers. A permission names its answers itself."""
+    parts = [question.text]
     if question.kind == "permission":
         return question.text
     if question.reason:
-        words.append(f"({question.reason})")
+        parts.append(f"({question.reason})")
     if question.choices:
-        words.append(f"[{' / '.join(question.choices)}]")
+        parts.append(f"[{' / '.join(question.choices)}]")
     if question.form is not None:
-        words.append(f"[JSON: {msgspec.json.encode(question.form).decode()}]")
+        parts.append(f"[JSON: {msgspec.json.encode(question.form).decode()}]")
     if question.secret:
-        words.append("[a secret]")
-    return " ".join(words)
+        parts.append("[a secret]")
+    return " ".join(parts)
 
 
 _SCOPES = {
@@ -178,23 +208,24 @@ _SCOPES = {
 }
 
 
-def scope_text(scope: str, rules: list[str], room: int) -> str:
-    """What an answer would allow from now on; only the number of rules if they do not fit into `room`."""
+def scope_text(scope: str, rules: Sequence[str], room: int) -> str:
+    """What an answer allows from now on; only the number of rules, if they do not fit."""
     text = f"{_SCOPES[scope]}: {'; '.join(map(rule_text, rules))}"
     if cells(text) <= room:
         return text
-    return f"{_SCOPES[scope]}: {'what is said' if len(rules) == 1 else f'the {len(rules)} rules'} above"
+    return f"{_SCOPES[scope]}: {'the rule' if len(rules) == 1 else f'the {len(rules)} rules'} above"
 
 
-def rules_text(remember: dict[str, list[str]], room: int) -> list[str]:
-    """The rules that did not fit, a line each; scopes with the same rules together."""
-    together: dict[tuple[str, ...], list[str]] = {}
-    for scope, rules in remember.items():
-        if not scope_text(scope, rules, room).endswith(rule_text(rules[-1])):
-            together.setdefault(tuple(rules), []).append(_SCOPES[scope].removeprefix("yes, and "))
+def rules_text(options: Sequence[AnswerOption], room: int) -> list[str]:
+    """The rules that do not fit into their labels, a line each; answers with the same rules share them."""
+    scopes_of: dict[tuple[str, ...], list[str]] = {}
+    for option in options:
+        if option.rules and not option.label_in(room).endswith(rule_text(option.rules[-1])):
+            scope = _SCOPES[option.answer].removeprefix("yes, and ")
+            scopes_of.setdefault(option.rules, []).append(scope)
     return [
         line
-        for rules, scopes in together.items()
+        for rules, scopes in scopes_of.items()
         for line in (f"would be allowed {', '.join(scopes)}:", *(f"  {rule_text(one)}" for one in rules))
     ]
 

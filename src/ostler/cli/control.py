@@ -7,12 +7,13 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from getpass import getpass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from ostler.app.console import print_json, print_stderr, prompt_from
 from ostler.app.options import Parser, RunOptions, add_session, driving_parser, parse_words
+from ostler.app.question_queue import NO_WORDS, parse_answer
 from ostler.app.session_choice import new_request_id, submit_and_wait
 from ostler.app.stores import find_session, open_store
 from ostler.cli.output import print_waiting
@@ -22,7 +23,7 @@ from ostler.cli.session_runner import (
     print_held,
     resume_session,
 )
-from ostler.core.json_schema import schema_error
+from ostler.core.questions import OpenQuestion
 from ostler.core.state import SessionState
 from ostler.core.store import Store
 from ostler.schema.errors import NotFound, UsageError
@@ -41,7 +42,7 @@ from ostler.schema.requests import (
 )
 from ostler.schema.text import one_line, plural
 from ostler.sessions.inbox import SECRET_NEEDS_ITS_CALL
-from ostler.sessions.run_tree import Holder, OpenQuestion, is_stuck, load_state, open_questions, root_of
+from ostler.sessions.run_tree import Holder, is_stuck, load_state, open_questions, root_of
 from ostler.sessions.session import Session, require_own_agent
 from ostler.store.paths import store_file
 
@@ -185,8 +186,6 @@ _ANSWER_ABOUT = (
     "with JSON. Without ANSWER, the answer is read from standard input."
 )
 
-_YES, _NO = ("yes", "y", "allow"), ("no", "n", "deny")
-
 
 def answer_command(arguments: list[str]) -> int:
     parser = driving_parser("answer", _ANSWER_ABOUT)
@@ -258,39 +257,13 @@ def _request(asked: str, question: Question, options: ControlOptions) -> Answer:
         text, notice = prompt_from([])
         if notice:
             print_stderr(notice)
-    is_refusal = question.kind == "permission" and text.lower() in _NO
+    is_refusal = question.kind == "permission" and text.lower() in NO_WORDS
     if options.decline or is_refusal:
         reason = None if is_refusal else text or None
         return Answer(id=new_request_id(), by="cli", question=asked, answer=reason, declined=True)
     if not text:
         raise UsageError(f"there is no answer to: {one_line(question.text)}")
-    return Answer(id=new_request_id(), by="cli", question=asked, answer=_parse_answer(question, text))
-
-
-def _parse_answer(question: Question, text: str) -> Any:
-    """The answer in the form that the question needs."""
-    if question.kind == "form":
-        return _form(question, text)
-    if question.kind == "permission" and text.lower() in _YES:
-        return "yes"
-    if not question.choices:
-        if question.kind == "permission":
-            raise UsageError(f"{text!r} is not an answer; the answers are: yes, no")
-        return text
-    for choice in question.choices:
-        if choice.lower() == text.lower():
-            return choice
-    raise UsageError(f"{text!r} is not an answer; the answers are: {', '.join(question.choices)}")
-
-
-def _form(question: Question, text: str) -> Any:
-    try:
-        value = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise UsageError(f"the answer must be JSON: {error}") from None
-    if problem := schema_error(value, question.form or {}):
-        raise UsageError(f"the answer does not match the form: {problem}")
-    return value
+    return Answer(id=new_request_id(), by="cli", question=asked, answer=parse_answer(question, text))
 
 
 def cancel_command(arguments: list[str]) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ostler.app.console import print_stderr, print_to_stdout, real_stdout
+from ostler.core.questions import OpenQuestion
 from ostler.history.costs import priced
 from ostler.history.item_builder import ItemBuilder
 from ostler.history.items import (
@@ -34,9 +35,6 @@ from ostler.schema.events import Event, Printed, RunEnded, RunWaiting, Totals
 from ostler.schema.facts import Fact
 from ostler.schema.messages import text_of
 from ostler.schema.text import plural, printable
-
-if TYPE_CHECKING:
-    from ostler.sessions.run_tree import OpenQuestion
 
 
 class ConsoleOutput:

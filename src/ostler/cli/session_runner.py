@@ -19,6 +19,7 @@ from ostler.app.settings import Settings, working_directory
 from ostler.app.stores import open_store
 from ostler.core.harness import Harness
 from ostler.core.lazy import lazy_module
+from ostler.core.questions import OpenQuestion
 from ostler.core.run_state import RunState
 from ostler.core.state import SessionState
 from ostler.core.store import Store
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from ostler.core import json_schema
     from ostler.extensions.host import ExtensionHost
     from ostler.sessions import run_tree, submit
-    from ostler.sessions.run_tree import OpenQuestion
 else:
     front_end = lazy_module("ostler.cli.front_end")
     json_output = lazy_module("ostler.cli.json_output")

@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ostler.core.lazy import lazy_module
 from ostler.schema.errors import CallRefused
 from ostler.schema.events import QuestionAnswered, QuestionAsked
+from ostler.schema.outcomes import Question
+
+if TYPE_CHECKING:
+    from ostler.core import json_schema
+else:
+    json_schema = lazy_module("ostler.core.json_schema")
 
 NOBODY_TO_ASK = "Refused: this needs a person's permission, and nobody can be asked here."
 
 
 Recorder = Callable[[QuestionAnswered], None]
+
+
+class OpenQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A question that somebody can answer now, and where it was asked."""
+
+    session: str
+    asked: QuestionAsked
+    agent: str = ""
+    """The child that asks; empty when it is the run itself."""
 
 
 class Questions:
@@ -80,6 +96,21 @@ async def _call_asker(asked: QuestionAsked, asker: Asker) -> QuestionAnswered:
     except Exception as error:
         return QuestionAnswered(asked.id, "withdrawn", f"the question could not be put: {error}")
     return QuestionAnswered(asked.id, "answered", answer)
+
+
+def answer_problem(question: Question, value: Any) -> str:
+    """Why the value does not answer the question; empty if it does.
+
+    A text may be anything, and `grants` decides what an answer to a permission means.
+    """
+    if question.kind == "choice" and question.choices and value not in question.choices:
+        return f"the answer must be one of: {', '.join(question.choices)}"
+    if question.kind == "form" and question.form is not None:
+        problem = json_schema.schema_error(value, question.form)
+        if problem and question.secret:  # it may quote the answer
+            return "the answer does not fit the form"
+        return f"the answer does not fit the form: {problem}" if problem else ""
+    return ""
 
 
 def as_stored(asked: QuestionAsked, answer: QuestionAnswered) -> QuestionAnswered:

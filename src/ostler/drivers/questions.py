@@ -12,6 +12,7 @@ import msgspec
 from ostler.core.call_context import CallContext
 from ostler.core.cancellation import Stopwatch
 from ostler.core.journal import Journal
+from ostler.core.questions import answer_problem
 from ostler.drivers.driver import ChoiceRequest, Option, PermissionRequest
 from ostler.drivers.turn import Call, Turn, change_details
 from ostler.schema import events, requests
@@ -20,7 +21,7 @@ from ostler.schema.events import Event, QuestionAnswered, QuestionAsked
 from ostler.schema.facts import Fact
 from ostler.schema.outcomes import Question
 from ostler.schema.requests import Answer
-from ostler.sessions.inbox import answer_problem, outcome_of
+from ostler.sessions.inbox import outcome_of
 
 _LONGEST_ANSWER = 200
 
@@ -59,11 +60,9 @@ class AgentQuestions:
     async def answer(self, request: requests.Answer) -> None:
         """Records an answer, or why it is refused. The agent gets it once it is a fact."""
         question = self._open.get(request.question)
-        problem = (
-            answer_problem(request, question.question)
-            if question
-            else f"the question {request.question} is not open"
-        )
+        problem = "" if question else f"the question {request.question} is not open"
+        if question and not request.declined:
+            problem = answer_problem(question.question, request.answer)
         if question is None or problem:
             refused = events.RequestRefused(request.id, problem)
             self._journal.record(refused, settles=request.id)

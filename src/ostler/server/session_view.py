@@ -9,6 +9,7 @@ import msgspec
 from ostler.context.session_context import SessionContext
 from ostler.core.model import AbsentModel
 from ostler.core.processes import ProcessId
+from ostler.core.questions import OpenQuestion
 from ostler.core.state import SessionState, fold
 from ostler.core.store import SessionSummary, Store
 from ostler.history.costs import CostTotals, cost_records
@@ -17,7 +18,7 @@ from ostler.schema.events import Audited, RunStarted, TodoItem, WaitReason
 from ostler.schema.facts import Fact
 from ostler.schema.requests import Continue, Prompt, Steer
 from ostler.server.agent_registry import AgentRegistry
-from ostler.sessions.run_tree import OpenQuestion, current_status, open_questions
+from ostler.sessions.run_tree import current_status, open_questions
 from ostler.sessions.session import Session
 
 _FACTS_AT_THE_START = 8

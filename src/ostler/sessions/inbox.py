@@ -12,11 +12,10 @@ import msgspec
 
 from ostler.core.context import CompactionRequest, context_input
 from ostler.core.harness import OpenSession
-from ostler.core.lazy import lazy_module, load
-from ostler.core.questions import as_stored, run_of
+from ostler.core.lazy import lazy_module
+from ostler.core.questions import answer_problem, as_stored, run_of
 from ostler.schema import events
 from ostler.schema.errors import NotFound, OstlerError, StoreError
-from ostler.schema.outcomes import Question
 from ostler.schema.requests import (
     Answer,
     AnyRequest,
@@ -229,7 +228,7 @@ class InboxReader:
         if request.id in journal.handed_over:
             request = msgspec.structs.replace(request, answer=journal.handed_over[request.id])
         asked = journal.state.questions.get(request.question)
-        if asked and (problem := answer_problem(request, asked.question)):
+        if asked and not request.declined and (problem := answer_problem(asked.question, request.answer)):
             return problem
         if questions.expects(request.question) and questions.deliver(outcome_of(request)):
             return None  # recorded by the call that asked
@@ -401,17 +400,3 @@ def outcome_of(request: Answer) -> events.QuestionAnswered:
         request.by,
         request.id,
     )
-
-
-def answer_problem(request: Answer, question: Question) -> str:
-    """Why the answer does not fit the question: none of its choices, or not what its form asks for."""
-    if request.declined:
-        return ""
-    if question.kind == "choice" and question.choices and request.answer not in question.choices:
-        return f"the answer must be one of: {', '.join(question.choices)}"
-    if question.kind == "form" and question.form is not None:
-        problem = load("ostler.core.json_schema:schema_error")(request.answer, question.form)
-        if problem and question.secret:  # it may quote the answer
-            return "the answer does not fit the form"
-        return f"the answer does not fit the form: {problem}" if problem else ""
-    return ""

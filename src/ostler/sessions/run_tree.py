@@ -9,25 +9,17 @@ from typing import Any
 
 import msgspec
 
+from ostler.core.questions import OpenQuestion
 from ostler.core.run_state import RunState
 from ostler.core.state import SessionState, fold
 from ostler.core.store import SessionSummary, Store
 from ostler.schema.errors import NotFound, SessionBusy
-from ostler.schema.events import QuestionAsked, RunEnded, ToolDeferred, Totals, WaitReason
+from ostler.schema.events import RunEnded, ToolDeferred, Totals, WaitReason
 from ostler.schema.facts import Fact
 from ostler.schema.outcomes import Question
 from ostler.schema.requests import Answer, Cancel, FinishCall, Resume
 
 _UNBLOCKING = (Answer, Cancel, FinishCall, Resume)
-
-
-class OpenQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A question that can be answered now, and its session."""
-
-    session: str
-    asked: QuestionAsked
-    agent: str = ""
-    """The child that asks; empty for the run itself."""
 
 
 async def load_state(store: Store, session: str) -> SessionState:

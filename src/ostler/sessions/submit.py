@@ -9,6 +9,7 @@ from typing import Any
 
 from ostler.core.harness import Harness, JournalListener, harness_without_model
 from ostler.core.journal import Journal, World, open_journal
+from ostler.core.questions import OpenQuestion
 from ostler.core.state import SessionState
 from ostler.core.store import Store
 from ostler.schema.errors import SessionBusy, SessionHeld, UsageError
@@ -16,7 +17,6 @@ from ostler.schema.events import RequestRefused
 from ostler.schema.requests import ALONE, OF_A_RUN, Answer, AnyRequest, Cancel
 from ostler.sessions.inbox import SECRET_NEEDS_ITS_CALL
 from ostler.sessions.lease import close_dead_agent, kill_orphans, new_owner
-from ostler.sessions.run_tree import OpenQuestion
 from ostler.sessions.session import RunOutcome, Session
 
 MakeHarness = Callable[[], Awaitable[Harness]]

@@ -1,5 +1,4 @@
-"""What commands, and leaving for another session, need of a face."""
-# MERGED: Leaving a session for another one, in the same terminal.
+"""What commands use of a terminal, and the switch to another session."""
 
 from __future__ import annotations
 
@@ -25,19 +24,24 @@ from ostler.tui.render.spans import quoted
 
 if TYPE_CHECKING:
     from ostler.extensions.ui.themes import ThemeColors, ThemeRegistry
-    from ostler.history.items import Level
+    from ostler.history.items import Item, Level
     from ostler.schema.events import Event
     from ostler.schema.facts import Fact
     from ostler.tui.commands.registry import Commands
     from ostler.tui.panels.panel import Panels
     from ostler.tui.prompt_queue import PromptQueue
+    from ostler.tui.render.items import ItemRenderer
     from ostler.tui.shell import ShellCommands
 
 
 class CommandContext(Protocol):
-    """The terminal has one, and so have plain lines."""
+    """What commands and the parts of a terminal use of it; plain mode has one, too."""
 
     conversation: Conversation
+    """Of the session that is shown; another one after `show`."""
+
+    @property
+    def rows(self) -> ItemRenderer: ...
 
     @property
     def face(self) -> ContextFrontEnd: ...
@@ -60,25 +64,30 @@ class CommandContext(Protocol):
     def colors(self) -> ThemeColors | None: ...
 
     def say(self, text: str, level: Level = "info") -> None:
-        """Something that a command has to tell."""
+        """Prints a message of a command."""
+
+    def show_notice(self, text: str) -> None:
+        """Shows a message until the next key."""
+
+    def print_item(self, item: Item) -> None: ...
 
     def write(self, text: str) -> None:
-        """What is for the terminal itself, and not seen in it."""
+        """Writes control sequences for the terminal itself."""
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
-        """What happens in the conversation."""
+        """Takes what happens in the conversation."""
 
     async def show(self, conversation: Conversation) -> None:
-        """Another session in place of the one that was left."""
+        """Shows another session in place of the present one."""
 
     async def submit(self, text: str) -> None:
-        """As if it had been typed, and Enter pressed."""
+        """Sends a text as if a person had typed it."""
 
     def quit(self) -> None: ...
 
 
 class ContextFrontEnd(Protocol):
-    """What extensions see of it, too."""
+    """The part of a front end that commands use."""
 
     @property
     def book(self) -> ThemeRegistry: ...
@@ -108,7 +117,7 @@ class Size(Protocol):
 
 
 class Printer(Protocol):
-    """Where rows stay."""
+    """Prints rows that stay."""
 
     @property
     def size(self) -> Size: ...
@@ -118,23 +127,27 @@ class Printer(Protocol):
 
     def print(self, rows: Sequence[str]) -> None: ...
 
+    def refresh(self) -> None:
+        """Draws what has changed."""
+
 
 Reason = Literal["new", "open", "fork", "import", "clear"]
 
 
-BUSY = "a run is under way: esc stops it, or wait until it has ended"
+BUSY = "a run is in progress: press esc to stop it, or wait until it ends"
 
 
 class SessionSwitch:
-    """The other session is opened before this one is given back: if that fails, nothing has happened."""
+    """Opens another session in the same terminal, before it closes this one: if opening fails, nothing
+    changes."""
 
-    def __init__(self, desk: CommandContext) -> None:
-        self._desk = desk
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
         self._one_at_a_time = asyncio.Lock()
 
     async def wish(self, reason: Reason, session: str = "", prompt: str = "") -> str:
-        """What a person wants: not while a run is under way here, and not if an extension is against it."""
-        conversation = self._desk.conversation
+        """Switches for a person, unless a run is in progress here or an extension refuses."""
+        conversation = self._context.conversation
         if not conversation.is_elsewhere and await conversation.is_busy():
             raise SessionBusy(BUSY)
         harness = conversation.harness
@@ -142,41 +155,41 @@ class SessionSwitch:
             planned = PlannedSwitch(conversation.session.id, reason, prompt)
             over = hook_scope(conversation.session.journal, CancelToken())
             if refusal := await harness.hooks.before_leaving(planned, over):
-                raise UsageError(refusal.reason or "an extension does not want to leave the session")
+                raise UsageError(refusal.reason or "an extension refused to leave the session")
         return await self.to(session, prompt)
 
     async def to(self, session: str, prompt: str = "", store: Store | None = None) -> str:
-        """To the session of that id, or to a new one; returns its id. Without another store, in the same."""
+        """Switches to a session or a new one, in this store or another; returns its id."""
         async with self._one_at_a_time:
-            left = self._desk.conversation
+            left = self._context.conversation
             if session == left.session.id:
                 return session
             there = await self._open(session, left, store or left.store)
-            conversation = Conversation(there, left.host, self._desk.see)
-            await self._desk.writing.shell.stop()
+            conversation = Conversation(there, left.host, self._context.see)
+            await self._context.writing.shell.stop()
             await left.close()
-            await self._desk.show(conversation)
+            await self._context.show(conversation)
         if prompt:
-            await self._desk.submit(prompt)
+            await self._context.submit(prompt)
         return there.id
 
     async def _open(self, session: str, leaving: Conversation, store: Store) -> Session:
-        """A new session goes on with the model that the one before was given."""
-        left, kept = leaving.harness, leaving.session.state.settings
-        context = left.context.for_child() if left.context else None
-        harness = msgspec.structs.replace(left, context=context)
+        """Opens the session; a new one keeps the model of the one before."""
+        left, stored = leaving.harness, leaving.session.state.settings
+        session_context = left.context.for_child() if left.context else None
+        harness = msgspec.structs.replace(left, context=session_context)
         _equip(harness)
         try:
             if isinstance(store, RemoteSessions):
-                name = session or await store.begin(harness.cwd, kept.model, kept.reasoning)
+                name = session or await store.begin(harness.cwd, stored.model, stored.reasoning)
                 there = await follow_session(store, name, harness)
                 harness.cwd = Path(there.state.cwd)
             elif session:
                 there = await open_or_follow(store, session, harness)
             else:
                 there = await create_session(store, harness)
-                if kept.model:
-                    changed = SettingsChanged(model=kept.model, reasoning=kept.reasoning, by="tui")
+                if stored.model:
+                    changed = SettingsChanged(model=stored.model, reasoning=stored.reasoning, by="tui")
                     there.journal.record(changed)
         except OstlerError:
             _equip(left)
@@ -184,22 +197,22 @@ class SessionSwitch:
         self._keep_model(there)
         if Path(there.state.cwd) != harness.cwd:
             before, now = quoted(there.state.cwd), quoted(harness.cwd)
-            self._desk.say(f"it began in {before}; from now on its tools work in {now}")
+            self._context.say(f"the session started in {before}; its tools now work in {now}")
         return there
 
     def _keep_model(self, session: Session) -> None:
-        """The one that the session was given, if that can answer here."""
-        kept = session.state.settings
-        if not kept.model or kept.model == session.harness.model.name:
+        """Sets the stored model of the session, if it can be used here."""
+        stored = session.state.settings
+        if not stored.model or stored.model == session.harness.model.name:
             return
         try:
-            session.harness.set_model(kept.model, kept.reasoning)
+            session.harness.set_model(stored.model, stored.reasoning)
         except OstlerError as error:
-            self._desk.say(f"{kept.model} cannot answer here: {error.message}")
+            self._context.say(f"{stored.model} cannot answer here: {error.message}")
 
 
 def _equip(harness: Harness) -> None:
-    """Extensions hold in the sessions of this harness from now on."""
+    """Installs the extensions into the harness."""
     for listener in harness.listeners:
         if isinstance(listener, IdleHost):
             listener.equip(harness)

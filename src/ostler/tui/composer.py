@@ -1,82 +1,90 @@
-"""What becomes of what a person types: the line, and everything that belongs to it."""
-# MERGED: Escape: it stops what is under way, and a second time leads back to before the last prompt.
+"""From keys to the conversation: the input line and what belongs to it, Escape and prompt expansion."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Collection, Coroutine
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ostler.app.prompt_expansion import Expansion, command_text, record_read_files
 from ostler.app.remote_sessions import RemoteSessions, as_typed
+from ostler.core.harness import Harness
 from ostler.core.lazy import lazy_module
 from ostler.schema.errors import OstlerError
 from ostler.schema.events import RequestRefused, UserMessage
+from ostler.schema.messages import as_content
 from ostler.schema.requests import Navigate
 from ostler.tui.conversation import Conversation
 from ostler.tui.editor.chips import Chips, PromptDraft
-from ostler.tui.editor.completion import CompletionPopup
-from ostler.tui.editor.input_line import InputLine
+from ostler.tui.editor.input_line import InputLine, edited, editor_command, interrupts_for_editor
 from ostler.tui.editor.prompt_history import HistorySearch, PromptHistory
 from ostler.tui.keys import Chord, DoublePress, KeyChords
 from ostler.tui.model_setup import ThinkingLevel
 from ostler.tui.panels.panel import TYPING_SECONDS
-from ostler.tui.prompt_content import PromptContent, prompt_content
 from ostler.tui.prompt_queue import PromptQueue
-from ostler.tui.shell import ShellCommands, shell_line
+from ostler.tui.shell import ShellCommands, shell_line, without_escape
 
 if TYPE_CHECKING:
+    from ostler.context import mentions
     from ostler.tui import history_viewer
+    from ostler.tui.command_context import CommandContext
+    from ostler.tui.editor import completion, paste
+    from ostler.tui.editor.completion import CompletionPopup
     from ostler.tui.terminal_ui import TerminalUI
 else:
+    completion = lazy_module("ostler.tui.editor.completion")
     history_viewer = lazy_module("ostler.tui.history_viewer")
+    mentions = lazy_module("ostler.context.mentions")
+    paste = lazy_module("ostler.tui.editor.paste")
 
 
-CLEAR_FIRST = "to go back to your last prompt, clear the line first"
+CLEAR_FIRST = "clear the line first to go back to your last prompt"
 
 
 class _Left(msgspec.Struct, frozen=True):
     session: str
     leaf: int
-    """Where the session stood."""
+    """The leaf before."""
     to: int
     text: str
-    """What was put into the line."""
+    """The prompt that was put into the line."""
 
 
 class Rewind:
+    """Escape: it stops a run, and a second time goes back to before the last prompt."""
+
     def __init__(
         self,
-        conversation: Callable[[], Conversation],
+        context: CommandContext,
         line: InputLine,
         shell: ShellCommands,
         waiting: PromptQueue,
         twice: DoublePress,
-        say: Callable[[str], None],
     ) -> None:
-        self._conversation = conversation
+        self._context = context
         self._line = line
         self._shell = shell
         self._waiting = waiting
         self._twice = twice
-        self._say = say
         self._first_at: tuple[str, int] = ("", 0)
         self._first_run = ""
-        """What an Escape that may be the first of two has stopped."""
+        """The run that the first of two Escapes stopped."""
         self._in_turn = asyncio.Lock()
-        self._left: _Left | None = None
+        self._rewound: _Left | None = None
 
     def escape(self) -> Coroutine[Any, Any, None]:
-        """What counts is what was there when the key was pressed. The second of two belongs to the first only
-        if nothing else has begun in between."""
-        session = self._conversation().session
+        """Decides by the state when the key is pressed. It is the second of two only if no new run or prompt
+        began in between."""
+        session = self._context.conversation.session
         at, run = (session.id, max(session.state.prompts, default=0)), session.state.run
         is_second = self._twice.is_second and at == self._first_at and (not run or run.id == self._first_run)
         if is_second:
-            self._say("")
+            self._context.show_notice("")
             return self._go()
         self._first_at, self._first_run = at, run.id if run else ""
         if not self._line.text and not self._shell and (run or session.state.prompts):
@@ -87,113 +95,116 @@ class Rewind:
         async with self._in_turn:
             if self._shell:
                 await self._shell.stop()
-            elif self._conversation().session.state.run is not None or await self._conversation().is_busy():
+            elif await self._is_working():
                 await self.stop()
             elif not is_empty:
-                self._say(CLEAR_FIRST)
+                self._context.show_notice(CLEAR_FIRST)
+
+    async def _is_working(self) -> bool:
+        conversation = self._context.conversation
+        return conversation.session.state.run is not None or await conversation.is_busy()
 
     async def _go(self) -> None:
         async with self._in_turn:
             await self.go()
 
     async def stop(self) -> None:
-        """Ends the run under way, and one that is about to begin."""
-        conversation = self._conversation()
+        """Stops the run, or one that is about to start."""
+        conversation = self._context.conversation
         await conversation.stop()
         is_ours = conversation.session.state.run is None and not conversation.is_elsewhere
         if is_ours and await conversation.is_busy():
             conversation.session.cancel()
 
     async def go(self) -> None:
-        """The session goes on from before the last prompt, which is in the line to be changed."""
-        conversation = self._conversation()
+        """Goes back to before the last prompt, and puts it into the line."""
+        conversation = self._context.conversation
         session = conversation.session
         await _at_rest(conversation)
         if self._line.text:
-            self._say(CLEAR_FIRST)
+            self._context.show_notice(CLEAR_FIRST)
         if not session.state.prompts or self._line.text:
             return
         leaf, number = session.state.leaf, max(session.state.prompts)
         fact = (await conversation.store.read(session.id, number - 1, 1))[0]
         to, prompt = fact.parent or 0, fact.event
         assert isinstance(prompt, UserMessage)
-        came = await conversation.ask(lambda id: Navigate(id=id, by="tui", entry=to))
-        if isinstance(came, RequestRefused):
+        outcome = await conversation.ask(lambda id: Navigate(id=id, by="tui", entry=to))
+        if isinstance(outcome, RequestRefused):
             return
         typed = self._waiting.typed_for(prompt.request, prompt.content)
         self._line.put_back(typed)
-        self._left = _Left(session.id, leaf, to, typed.text)
-        self._say("back before your last prompt; ctrl+c leads to where you were, and files stay as they are")
+        self._rewound = _Left(session.id, leaf, to, typed.text)
+        self._context.show_notice(
+            "went back to before your last prompt; ctrl+c undoes this; files do not change"
+        )
 
     async def return_(self, cleared: str) -> str:
-        """Whoever clears what was put into the line did not want to go back. Returns what came of it."""
-        left, self._left = self._left, None
-        conversation = self._conversation()
+        """Undoes `go` when the person clears the prompt in the line. Returns a message, or nothing."""
+        left, self._rewound = self._rewound, None
+        conversation = self._context.conversation
         session = conversation.session
         if left is None or (session.id, session.state.leaf, cleared) != (left.session, left.to, left.text):
             return ""
-        came = await conversation.ask(lambda id: Navigate(id=id, by="tui", entry=left.leaf))
-        return "" if isinstance(came, RequestRefused) else "the conversation goes on from where it was"
+        outcome = await conversation.ask(lambda id: Navigate(id=id, by="tui", entry=left.leaf))
+        return "" if isinstance(outcome, RequestRefused) else "the conversation continues from where it was"
 
 
 async def _at_rest(conversation: Conversation) -> None:
-    came = asyncio.Event()
-    stop = conversation.observe(lambda batch: came.set())
+    changed = asyncio.Event()
+    stop = conversation.observe(lambda batch: changed.set())
     try:
         while conversation.session.state.run is not None or await conversation.is_busy():
-            came.clear()
-            await came.wait()
+            changed.clear()
+            await changed.wait()
     finally:
         stop()
 
 
 class Composer:
-    """Between the keys and the conversation."""
+    """Connects the keys, the input line and the conversation."""
 
     def __init__(self, tui: TerminalUI, cwd: Path) -> None:
         self._tui = tui
+        self._cwd = cwd
+        """Where mentioned paths begin."""
         self.line = InputLine(PromptHistory())
         self.line.on_typed = self._typed
-        draw, panels = tui.rows, tui.panels
-
-        def changed() -> None:
-            tui.app.refresh()
-
-        self.popup = CompletionPopup(
-            self.line,
-            panels,
-            draw,
-            cwd=cwd,
-            commands=lambda: tui.commands.entries(),
-            complete_arguments=lambda name, typed: tui.commands.complete(name, typed),
-            submit=self.enter,
-        )
-        self.search = HistorySearch(self.line, panels, draw)
-        self.shell = ShellCommands(
-            lambda: tui.conversation, draw, changed, lambda block: tui.printing.take([block])
-        )
-        self.waiting = PromptQueue(lambda: tui.conversation, self.line, draw, changed)
-        self.back = Rewind(
-            lambda: tui.conversation,
-            self.line,
-            self.shell,
-            self.waiting,
-            DoublePress(tui, "esc again goes back to your last prompt"),
-            self._notice,
-        )
-        self.thinking = ThinkingLevel(lambda: tui.conversation, self._notice)
-        self.chords = KeyChords(panels, draw)
+        self.search = HistorySearch(self.line, tui.panels, tui.rows)
+        self.shell = ShellCommands(tui)
+        self.waiting = PromptQueue(tui, self.line)
+        twice = DoublePress(tui, "press esc again to go back to your last prompt")
+        self.back = Rewind(tui, self.line, self.shell, self.waiting, twice)
+        self.thinking = ThinkingLevel(tui)
+        self.chords = KeyChords(tui.panels, tui.rows)
         self.chords.chords = {
-            "e": Chord("edits in your editor", lambda: self.soon(self._edit_outside())),
-            "s": Chord("steers with it", self.steer),
-            "t": Chord("thoughts", lambda: tui.show_thoughts()),
+            "e": Chord("edit in $EDITOR", lambda: self.soon(self._edit_outside())),
+            "s": Chord("steer", self.steer),
+            "t": Chord("reasoning", tui.show_thoughts),
             "m": Chord("messages", lambda: self.soon(history_viewer.HistoryViewer(tui).choose())),
         }
         self._typed_at = -TYPING_SECONDS
         self.has_typed = False
-        """Something was typed in this terminal."""
+        """A person has typed in this terminal."""
         self._in_turn = asyncio.Lock()
         self._tasks: set[asyncio.Future[None]] = set()
+
+    @cached_property
+    def popup(self) -> CompletionPopup:
+        """Loaded when the first command or path is typed."""
+        return completion.CompletionPopup(
+            self.line,
+            self._tui.panels,
+            self._tui.rows,
+            cwd=self._cwd,
+            commands=self._tui.commands.entries,
+            complete_arguments=self._tui.commands.complete,
+            submit=self.enter,
+        )
+
+    @property
+    def _has_popup(self) -> bool:
+        return "popup" in self.__dict__
 
     def soon(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -206,11 +217,12 @@ class Composer:
             return
         if not isinstance(error, OstlerError):
             raise error
-        self._notice(error.message)
+        self._tui.show_notice(error.message)
 
     async def close(self) -> None:
-        """Before the conversation is left."""
-        self.popup.close()
+        """Called before the conversation is closed."""
+        if self._has_popup:
+            self.popup.close()
         self.waiting.close()
         await self.shell.stop()
         for task in self._tasks:
@@ -227,20 +239,17 @@ class Composer:
         self._typed_at = time.monotonic()
         self.has_typed = True
         self._tui.notice = ""
-        self.popup.look()
+        if self._has_popup or "/" in self.line.text or "@" in self.line.text:
+            self.popup.look()
 
-    def _notice(self, text: str) -> None:
-        self._tui.notice = text
-        self._tui.app.refresh()
-
-    # --- sending --------------------------------------------------------------------------------------
+    # --- sending ----------------------------------------------------------------------------------------
 
     def enter(self) -> None:
-        """An answer, a command, a prompt now or in its turn."""
+        """Sends the line: a command, or a prompt now or queued."""
         self._send(steers=False)
 
     def steer(self) -> None:
-        """The model is told between two steps."""
+        """Sends the line as a steer."""
         self._send(steers=True)
 
     def _send(self, *, steers: bool) -> None:
@@ -268,20 +277,20 @@ class Composer:
             await self._say(typed, steers=steers)
 
     async def _remember(self, typed: PromptDraft) -> None:
-        """That it cannot be remembered is the least of what a full disk has to say."""
+        """Adds it to the history. If that fails, another notice is more important."""
         try:
             await self.line.remember(typed)
         except OstlerError as error:
             if not self._tui.notice:
-                self._notice(error.message)
+                self._tui.show_notice(error.message)
 
     async def _say(self, typed: PromptDraft, *, steers: bool) -> None:
-        """What cannot be said, or not be kept, is in the line again."""
+        """Sends a prompt; on an error it is in the line again."""
         try:
             await self._tell(typed, steers=steers)
         except OstlerError as error:
             self.line.put_back(typed)
-            self._notice(error.message)
+            self._tui.show_notice(error.message)
 
     async def _tell(self, typed: PromptDraft, *, steers: bool) -> None:
         conversation = self._tui.conversation
@@ -289,20 +298,16 @@ class Composer:
         names = [one.name for one in self._tui.commands.entries()] if typed.text.startswith("/") else []
         async with self._in_turn:
             if isinstance(conversation.store, RemoteSessions):
-                content = PromptContent(as_typed(typed))
+                prompt = Expansion(as_typed(typed))
             else:
-                content = await asyncio.to_thread(prompt_content, typed, harness, names)
-            if content.digests:
-                from ostler.tools.files import remember
-
-                for path, digest in content.digests.items():
-                    remember(conversation.session.memory, Path(path), digest)
-            if content.notices:
-                self._notice("; ".join(content.notices))
+                prompt = await asyncio.to_thread(expand_draft, typed, harness, names)
+            record_read_files(conversation.session.memory, prompt)
+            if prompt.notices:
+                self._tui.show_notice("; ".join(prompt.notices))
             if steers and conversation.is_working:
-                self.waiting.sent(await conversation.steer(content.blocks), typed, content.blocks)
+                self.waiting.sent(await conversation.steer(prompt.blocks), typed, prompt.blocks)
             else:
-                self.waiting.sent(await conversation.prompt(content.blocks), typed)
+                self.waiting.sent(await conversation.prompt(prompt.blocks), typed)
 
     async def submit_text(self, text: str) -> None:
         await self.submit(PromptDraft(text, Chips()))
@@ -310,8 +315,7 @@ class Composer:
     # --- other ways to write ----------------------------------------------------------------------------
 
     def up(self) -> None:
-        """To the line above; from the first one to what was typed before. An empty line takes back what
-        waits."""
+        """Moves up a row; from the first row to the history. In an empty line, takes back a queued prompt."""
         buffer = self.line.buffer
         if buffer.document.cursor_position_row > 0:
             buffer.cursor_up()
@@ -335,7 +339,7 @@ class Composer:
             self.line.newer()
 
     def paste(self, pasted: str) -> None:
-        """Into the panel that is typed in; never into one where a letter decides something."""
+        """Pastes into a panel that takes text, never into one where a letter decides."""
         panels = self._tui.panels
         if panels.takes_pastes:
             for letter in pasted.replace("\r\n", "\n").replace("\r", "\n"):
@@ -345,21 +349,40 @@ class Composer:
             self.line.paste(pasted, self._tui.conversation.harness.cwd)
 
     async def paste_clipboard(self) -> None:
-        from ostler.tui.editor.paste import clipboard
-
         chips = self.line.chips
-        found = await asyncio.to_thread(clipboard)
-        if isinstance(found, str):
-            self.paste(found)
+        content = await asyncio.to_thread(paste.clipboard)
+        if isinstance(content, str):
+            self.paste(content)
         else:
-            self.line.insert(chips.add_picture(found) + " ")
+            self.line.insert(chips.add_picture(content) + " ")
 
     async def _edit_outside(self) -> None:
-        from ostler.tui.editor.input_line import edited, editor_command, interrupts_for_editor
-
         command = editor_command()
         text, chips, cwd = self.line.text, self.line.chips, self._tui.conversation.harness.cwd
         async with self._tui.face.suspended():
             with interrupts_for_editor():
                 written = await asyncio.to_thread(edited, text, command, cwd)
         self.line.put(PromptDraft(written, chips))
+
+
+def expand_draft(draft: PromptDraft, harness: Harness, commands: Collection[str]) -> Expansion:
+    """Expands slash commands and mentioned files, as `ostler -p` does. What was pasted is data: nothing in it
+    is a command or a mention.
+
+    Raises `UsageError` for an unknown command, which `commands` may resemble. Reads files: not for the event
+    loop.
+    """
+    written = without_escape(draft.text).strip()
+    full = draft.chips.text_with_chips(written)
+    text, mentioned_in = full.text, written
+    if written.startswith("/"):
+        command = command_text((full.text,), harness, commands)
+        text = command.text
+        # A project must not attach what its user did not name, and neither must a paste.
+        if command.is_own:
+            mentioned_in = command_text((written,), harness, commands).text
+    if "@" not in mentioned_in:
+        return Expansion(as_content((text, *full.images)))
+    files = mentions.with_mentions(text, harness.cwd, mentioned_in=mentioned_in)
+    blocks = as_content((files.text, *full.images, *files.blocks))
+    return Expansion(blocks, files.notices, files.digests)

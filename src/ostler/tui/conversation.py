@@ -1,6 +1,4 @@
-"""The session that the terminal shows: driven here or elsewhere, and asked through its inbox."""
-# MERGED: How somebody who leaves a session comes back to it, from the shell.
-# MERGED: While another process drives the session: what happens there is seen here, and answered from here.
+"""The session that the terminal shows: it runs here, or is followed while another process runs it."""
 
 from __future__ import annotations
 
@@ -13,6 +11,8 @@ from typing import TYPE_CHECKING
 from ostler.app.console import print_to_stdout
 from ostler.app.remote_sessions import Relayed, RemoteSessions
 from ostler.core.harness import Harness
+from ostler.core.lazy import lazy_module
+from ostler.core.questions import OpenQuestion
 from ostler.core.store import Store
 from ostler.extensions.idle_host import active_host
 from ostler.schema import events
@@ -23,16 +23,19 @@ from ostler.schema.messages import PlainBlock
 from ostler.schema.requests import Answer, AnyRequest, Cancel, Continue, Prompt, ReleasePrompts, Steer
 from ostler.sessions.lease import hold_lease
 from ostler.sessions.live_socket import Batch, DeltaFilter, Relay
-from ostler.sessions.run_tree import OpenQuestion, open_questions
+from ostler.sessions.run_tree import open_questions
 from ostler.sessions.session import NOTHING_TO_CONTINUE, RunOutcome, Session
 from ostler.tui.child_questions import ChildQuestions
 
 if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
+    from ostler.store import memory
+else:
+    memory = lazy_module("ostler.store.memory")
 
 
 def resume_command_line(session: Session, cwd: str | None = None) -> str:
-    """The command; with the folder, where one was named."""
+    """The command that resumes the session, with `--cwd` if it was given."""
     store = session.journal.store
     if isinstance(store, RemoteSessions):
         return shlex.join(["ostler", "attach", store.host, "--session", session.id])
@@ -40,17 +43,15 @@ def resume_command_line(session: Session, cwd: str | None = None) -> str:
 
 
 def print_resume_hint(conversation: Conversation, cwd: str | None = None) -> None:
-    """Where something was said that is kept. What cannot go on has said so itself."""
-    from ostler.store.memory import MemoryStore
-
-    if conversation.problem is not None or isinstance(conversation.store, MemoryStore):
+    """Prints how to resume a stored session with messages, unless it has reported a problem."""
+    if conversation.problem is not None or isinstance(conversation.store, memory.MemoryStore):
         return
     if conversation.session.state.transcript:
-        print_to_stdout(f"to go on with this session: {resume_command_line(conversation.session, cwd)}")
+        print_to_stdout(f"to resume this session: {resume_command_line(conversation.session, cwd)}")
 
 
 COMING_TO_REST = 2.0
-"""Seconds."""
+"""Seconds to wait for a run that is ending."""
 
 
 Content = tuple[PlainBlock, ...]
@@ -61,31 +62,31 @@ See = Callable[[Sequence[Fact | Event]], None]
 
 
 class Conversation:
-    """Drives a session as long as it is open: whatever arrives in its inbox is taken up.
+    """Runs a session while it is open: it handles every request in its inbox.
 
-    - Prompts that are typed here wait in the same inbox as those from elsewhere, so both have their turn.
-    - When another process has the session, that one takes them up, and what it does is seen here.
+    - Prompts that are typed here wait in the same inbox as those of other processes.
+    - While another process holds the session, that process handles them, and this one follows it.
     """
 
     def __init__(self, session: Session, host: ExtensionHost | None, see: See) -> None:
         self.session = session
         self._host = host
         self.problem: OstlerError | None = None
-        """Why it cannot be driven any more."""
+        """Why the session cannot continue here."""
         self._watching: list[See] = []
         self._stop_seeing = self.observe(see)
         self._driving: asyncio.Task[None] | None = None
         self.beside: set[asyncio.Future[None]] = set()
-        """What is asked beside its runs; it ends when the session is left."""
+        """Side questions, which are cancelled when the session is closed."""
         self._arrived = -1
-        """How much of the inbox was seen."""
+        """How much of the inbox has been read."""
         self._rests = asyncio.Event()
         self._continues = ""
-        """The request for a run on the transcript as it is, which goes before all that waits."""
+        """A request to continue on the transcript as it is; it goes before all prompts."""
 
     @property
     def host(self) -> ExtensionHost | None:
-        """The first extension may have come only now."""
+        """The host of extensions; it may appear only after the first extension is loaded."""
         return self._host or active_host(self.session.harness)
 
     @property
@@ -98,17 +99,17 @@ class Conversation:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Another process has the session."""
+        """Another process holds the session."""
         return self.session.journal.is_detached
 
     @property
     def is_working(self) -> bool:
-        """A run is under way, here or elsewhere."""
+        """A run is in progress, here or in another process."""
         run = self.session.state.run
         return self.session.is_running or (self.is_elsewhere and run is not None and run.waiting is None)
 
     def observe(self, see: See) -> Callable[[], None]:
-        """Shows what happens in the session, whoever drives it. Returns how to end it."""
+        """Calls `see` with everything that happens in the session; returns a function that stops it."""
         stop = self.session.subscribe(see)
         self._watching.append(see)
 
@@ -119,7 +120,7 @@ class Conversation:
         return end
 
     def _see(self, batch: Sequence[Fact | Event]) -> None:
-        """What was written elsewhere: extensions see it where it happens."""
+        """Takes what another process wrote; extensions see it in that process."""
         for see in tuple(self._watching):
             see(batch)
 
@@ -133,12 +134,12 @@ class Conversation:
                     await self._work()
                     if not await self._until_arrival():
                         await self._follow()
-                except SessionHeld:  # of those who saw the same request, one drives
+                except SessionHeld:  # another process handles the request
                     await self._follow()
         except (OstlerError, StoreError) as error:
             self.problem = error
-            how = f"leave, and `{resume_command_line(self.session)}` opens it again"
-            text = f"the session cannot go on here: {error.message}; {how}"
+            how = f"quit, and reopen it with `{resume_command_line(self.session)}`"
+            text = f"the session cannot continue here: {error.message}; {how}"
             self.session.journal.publish([Warned(text, about="store")])
 
     async def _next(self) -> RunOutcome:
@@ -150,7 +151,7 @@ class Conversation:
         return await self.session.advance()
 
     async def _hold(self) -> None:
-        """What others did since we had the session is shown, before anything new is done."""
+        """Shows what other processes did since we held the session."""
         journal = self.session.journal
         seen, lease = journal.committed_seq, journal.lease
         await hold_lease(journal)
@@ -160,17 +161,17 @@ class Conversation:
             self._keep_model()
 
     def _keep_model(self) -> None:
-        """Others may have given the session another one."""
-        harness, kept = self.session.harness, self.session.state.settings
-        if not kept.model or harness.make_model is None or kept.model == harness.model.name:
+        """Another process may have changed the model."""
+        harness, stored = self.session.harness, self.session.state.settings
+        if not stored.model or harness.make_model is None or stored.model == harness.model.name:
             return
         try:
-            harness.set_model(kept.model, kept.reasoning)
+            harness.set_model(stored.model, stored.reasoning)
         except OstlerError as error:
-            self._see([Warned(f"{kept.model} cannot answer here: {error.message}")])
+            self._see([Warned(f"{stored.model} cannot answer here: {error.message}")])
 
     async def _work(self) -> None:
-        """All that can be done now. A session that others had is left to them if there is nothing."""
+        """Works off the inbox. If there is nothing to do, a session of another process stays there."""
         quiet: RunOutcome = None
         while not self.is_elsewhere or isinstance(quiet, RunEnded) or await self._has_work():
             self._rests.clear()
@@ -189,7 +190,7 @@ class Conversation:
         await SessionFollower(self.session, self._see).run()
 
     async def _until_arrival(self) -> bool:
-        """A request arrives; False when somebody else goes on with the session."""
+        """Waits for a request; False when another process continues the session."""
         arriving = asyncio.ensure_future(self.store.arrivals(self.session.id, self._arrived))
         moving = asyncio.ensure_future(self._until_moved_elsewhere())
         try:
@@ -211,78 +212,79 @@ class Conversation:
                 if facts[-1].seq > journal.state.last_seq:
                     return
 
-    # --- what a person asks ---------------------------------------------------------------------------
+    # --- what a person asks -----------------------------------------------------------------------------
 
     async def prompt(self, content: Content) -> str:
-        """A prompt: it starts a run, or waits for its turn."""
+        """Submits a prompt, which starts a run or is queued."""
         await self.release()
         return await self._ask(Prompt(id=self._new_id(), by="tui", content=content))
 
     async def release(self) -> None:
-        """Prompts that are held have their turn now."""
+        """Releases held prompts."""
         state = self.session.state
-        if state.held and state.run is None:  # also while the run that was stopped is still being left
+        if state.held and state.run is None:  # also while a stopped run is ending
             await self._ask(ReleasePrompts(id=self._new_id(), by="tui"))
 
     async def steer(self, content: Content) -> str:
-        """Something for the model to be told between two steps; a prompt, if nothing is under way."""
+        """Submits a steer; without a run, it is a prompt."""
         if not self.is_working:
             return await self.prompt(content)
         return await self._ask(Steer(id=self._new_id(), by="tui", content=content))
 
     async def stop(self) -> None:
-        """Ends the run under way."""
+        """Stops the run."""
         if self.session.is_running:
             self.session.cancel("cancelled")
         elif self.session.state.run is not None:
             await self._ask(Cancel(id=self._new_id(), by="tui"))
 
     async def continue_run(self) -> None:
-        """A run on the transcript as it is: nothing that was done is repeated."""
+        """Starts a run on the transcript as it is; no tool call is repeated."""
         if not len(self.session.state.transcript):
             raise UsageError(NOTHING_TO_CONTINUE)
         self._continues = self._new_id()
         await self._ask(Continue(id=self._continues, by="tui"))
 
     async def is_busy(self) -> bool:
-        """A run is under way, or about to begin. One that has just ended is waited for: extensions may still
-        be at work on its end."""
+        """Whether a run is in progress or about to start. Waits for one that is ending, since extensions may
+        still handle its end."""
         if self.session.is_running and self.session.state.run is None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._rests.wait(), COMING_TO_REST)
         return self.is_working or (not self.session.state.held and bool(await self.waiting()))
 
     async def waiting(self) -> list[Prompt]:
-        """The prompts that have not had their turn."""
+        """The queued prompts."""
         return [one for one in await self.store.pending(self.session.id) if isinstance(one, Prompt)]
 
     async def ask(self, make: Callable[[str], AnyRequest]) -> AnyEvent:
-        """Asks for something by a request with that id, and waits for what comes of it: a fact, which may be
-        `request_refused`. That one is shown by itself.
+        """Submits a request and waits for its outcome: a fact, which may be `request_refused` and is shown
+        anyway.
 
-        When it returns, the state of the session here includes that fact. Where another process drives the
-        session, the store may know the outcome before it has reached this process."""
-        session, came = self.session, asyncio.Event()
-        stop = self.observe(lambda batch: came.set())
+        When it returns, the state of the session here includes that fact. If another process runs the
+        session, the store may have the outcome before it reaches this process.
+        """
+        session, changed = self.session, asyncio.Event()
+        stop = self.observe(lambda batch: changed.set())
         try:
             request = await self._ask(make(self._new_id()))
             seq: int | None = None
             while True:
-                came.clear()
+                changed.clear()
                 seq = seq or await self.store.settled(session.id, request)
                 if seq is not None and session.state.last_seq >= seq:
                     break
                 if self.problem is not None:
                     raise self.problem
-                await came.wait()
+                await changed.wait()
         finally:
             stop()
-        if session.journal.is_moved:  # the fact is applied, but the state is still that of the old leaf
+        if session.journal.is_moved:  # the fact is applied, but the state is of the old leaf
             await session.journal.reload()
         return (await self.store.read(session.id, seq - 1, 1))[0].event
 
     async def _ask(self, request: AnyRequest) -> str:
-        if self.problem is not None:  # nobody would take it up
+        if self.problem is not None:  # nobody would handle it
             raise self.problem
         if self.host is not None:
             self.host.own_requests.add(request.id)
@@ -293,7 +295,7 @@ class Conversation:
         return self.session.journal.world.new_id("req")
 
     async def close(self) -> None:
-        """Stops driving, ends what runs, and gives the session back."""
+        """Stops the run and releases the session."""
         for task in self.beside:
             task.cancel()
         if self.beside:
@@ -310,15 +312,15 @@ class Conversation:
 
 
 LOOK_AGAIN = 1.0
-"""Seconds of silence after which it is looked whether somebody still has the session."""
+"""Seconds of silence after which we check whether another process still holds the session."""
 
 _ABOUT_QUESTIONS = (events.QuestionAsked, events.QuestionAnswered)
 
-ASKS_FOR_SECRET = "it is asked for a secret, which can only be typed where the run is driven"
+ASKS_FOR_SECRET = "the run asks for a secret: answer it in the terminal that drives the run"
 
 
 class SessionFollower:
-    """Keeps the session's state up to date with what its owner writes, until nobody has it."""
+    """Keeps the session's state up to date with what its owner writes, until it has none."""
 
     def __init__(self, session: Session, see: See) -> None:
         self._session = session
@@ -366,13 +368,13 @@ class SessionFollower:
             await journal.reload()
         self._keep_model(batch)
         self._see(batch)
-        told = self._children.among(batch)
-        if any(isinstance(one.event if isinstance(one, Fact) else one, _ABOUT_QUESTIONS) for one in told):
+        inner = self._children.among(batch)
+        if any(isinstance(one.event if isinstance(one, Fact) else one, _ABOUT_QUESTIONS) for one in inner):
             await self._ask_what_is_open()
 
     def _keep_model(self, batch: Batch) -> None:
-        """Shows here which model answers there. On the same machine only a model that the session was given:
-        this process may drive the session next, and then answers with its own."""
+        """Shows the model of a remote run. On the same machine only the session's stored model counts: this
+        process may run the session next, with its own."""
         is_far = isinstance(self._session.journal.store, RemoteSessions)
         for one in batch:
             match one.event if isinstance(one, Fact) else one:
@@ -393,12 +395,12 @@ class SessionFollower:
     def _say_incomplete(self, problem: str) -> None:
         if not self._is_told:
             self._is_told = True
-            self._see([Warned(f"{problem}: what it says is seen when it is whole", about="store")])
+            self._see([Warned(f"{problem}: messages appear once they are complete", about="store")])
 
-    # --- what it asks ---------------------------------------------------------------------------------
+    # --- questions --------------------------------------------------------------------------------------
 
     async def _ask_what_is_open(self) -> None:
-        """Each question is asked here as well; the first answer counts."""
+        """Asks each open question here, too; the first answer wins."""
         session = self._session
         open_now = {one.asked.id: one for one in await open_questions(session.journal.store, session.state)}
         for gone in self._asking.keys() - open_now.keys():
@@ -424,4 +426,4 @@ class SessionFollower:
         try:
             await journal.store.submit(one.session, request)
         except OstlerError as error:
-            self._see([Warned(f"the answer was not taken: {error.message}", about="store")])
+            self._see([Warned(f"the answer was not accepted: {error.message}", about="store")])

@@ -1,5 +1,4 @@
-"""Keys that extensions take: their shortcuts, and what is typed while one of them has the editor."""
-# MERGED: Keys with several modifiers, such as ctrl+shift+t, from terminals that are set to tell them.
+"""Keys of extensions: shortcuts, keys for an editor of their own, and keys with several modifiers."""
 
 from __future__ import annotations
 
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
 
 
 _MODIFIERS = {6: ("ctrl", "shift"), 7: ("ctrl", "alt"), 8: ("ctrl", "alt", "shift")}
-"""By the number that a terminal gives them."""
+"""Modifiers by the number that terminals use."""
 
 _TOLD = re.compile(r"\x1b\[(?:(?P<code>\d+);(?P<mark>\d)u|27;(?P<number>\d);(?P<letter>\d+)~)")
 
 
 def know_modified_keys() -> None:
-    """In both ways in which terminals tell them. The toolkit has no names for them, and ignores them."""
+    """Keys with several modifiers in both encodings of terminals, which prompt_toolkit ignores."""
     for mark in _MODIFIERS:
         for letter in ascii_lowercase + digits:
             for code in {ord(letter), ord(letter.upper())}:
@@ -37,12 +36,12 @@ def know_modified_keys() -> None:
                 ANSI_SEQUENCES[f"\x1b[27;{mark};{code}~"] = Keys.Ignore
 
 
-def name_of_modified(told: str) -> str:
-    """`ctrl+shift+t`; empty for what is none."""
-    found = _TOLD.fullmatch(told)
-    if found is None:
+def name_of_modified(sequence: str) -> str:
+    """The name of a sequence, such as `ctrl+shift+t`; empty if it is none."""
+    match = _TOLD.fullmatch(sequence)
+    if match is None:
         return ""
-    code, mark = int(found["code"] or found["letter"]), int(found["mark"] or found["number"])
+    code, mark = int(match["code"] or match["letter"]), int(match["mark"] or match["number"])
     return normalised_key("+".join([*_MODIFIERS.get(mark, ()), chr(code).lower()]))
 
 
@@ -60,19 +59,19 @@ _NAMES = {
 _PARTS = {"c": "ctrl", "s": "shift"}
 
 _NEVER = frozenset({"ctrl+c", "ctrl+d", ""})
-"""What an editor is not asked about: keys that end something, and what is no key."""
+"""Never passed to an editor: keys that end something, and what is no key."""
 
 
 _AGAIN = frozenset({"ctrl+c", "esc", ""})
-"""What may be pressed a second time, and is said to be: what is said stays. Any other key takes it away."""
+"""Keys that keep a notice, since they may be pressed twice. Any other key clears it."""
 
 
 Stroke = tuple[KeyPress, ...]
-"""One key, or Escape and the key that was pressed with Alt."""
+"""One key, or Escape and a key for Alt."""
 
 
 def name_of(stroke: Stroke) -> str:
-    """`ctrl+s`, `alt+enter`, `A`; empty for what is no key, as a paste."""
+    """The name, such as `ctrl+s`, `alt+enter` or `A`; empty for what is no key, such as a paste."""
     if len(stroke) > 1:
         name = name_of(stroke[1:])
         return f"alt+{name}" if name else ""
@@ -90,7 +89,7 @@ def name_of(stroke: Stroke) -> str:
 
 
 def press_of(name: str) -> Stroke:
-    """The stroke with that name; none, if it is no key of a terminal."""
+    """The stroke with a name; None if terminals have no such key."""
     name = normalised_key(name)
     if name.startswith("alt+"):
         rest = press_of(name.removeprefix("alt+"))
@@ -105,7 +104,7 @@ def press_of(name: str) -> Stroke:
 
 
 def strokes_of(presses: list[KeyPress]) -> list[Stroke]:
-    """What is read at once: an Escape right before another key is Alt."""
+    """Groups keys that are read at once: Escape right before another key is Alt."""
     strokes: list[Stroke] = []
     rest = deque(presses)
     while rest:
@@ -116,11 +115,11 @@ def strokes_of(presses: list[KeyPress]) -> list[Stroke]:
 
 
 class ExtensionKeys(KeyProcessor):
-    """Sees all keys first, and lets through what nobody wants, in the order in which it was typed.
+    """Gets all keys first, and passes on those that no extension handles, in order.
 
-    - A shortcut runs beside everything else: it may ask something, and the answer is typed.
-    - While an extension has the editor, each key waits for what becomes of it, and those behind it too.
-    - A panel takes keys before both.
+    - A shortcut runs concurrently: it may ask a question, whose answer is typed.
+    - While an extension has the editor, each key waits until the one before is handled.
+    - A panel gets keys before both.
     """
 
     def __init__(self, before: KeyProcessor, tui: TerminalUI) -> None:
@@ -131,7 +130,7 @@ class ExtensionKeys(KeyProcessor):
         self._beside: set[asyncio.Future[object]] = set()
 
     def feed_multiple(self, key_presses: list[KeyPress], first: bool = False) -> None:
-        if first:  # fed by the toolkit itself: nobody has typed them now
+        if first:  # fed by the toolkit itself, not typed
             super().feed_multiple(key_presses, first)
             return
         for stroke in strokes_of(key_presses):
@@ -146,12 +145,12 @@ class ExtensionKeys(KeyProcessor):
 
     def _feed(self, stroke: Stroke) -> None:
         if len(stroke) > 1:
-            self.process_keys()  # what was typed before it
+            self.process_keys()  # earlier keys first
             if alt(self._tui, name_of(stroke)):
                 return
         super().feed_multiple(list(stroke))
 
-    # --- at once --------------------------------------------------------------------------------------
+    # --- at once ----------------------------------------------------------------------------------------
 
     def _is_taken(self, stroke: Stroke) -> bool:
         name, host, panel = name_of(stroke), self._tui.conversation.host, self._tui.panels.present
@@ -214,7 +213,7 @@ class ExtensionKeys(KeyProcessor):
 
 
 def give_keys_to_extensions(tui: TerminalUI) -> None:
-    """From now on they see keys before the face does, and hear of its size."""
+    """Lets extensions handle keys before the terminal, and tells them its size."""
     know_modified_keys()
     application = tui.app.application
     application.key_processor = ExtensionKeys(application.key_processor, tui)

@@ -1,7 +1,4 @@
-"""What extensions show in a session: around the line to type in, in the status, and in panels."""
-# MERGED: What extensions give to be shown, as rows: no more of it than can be seen, and drawn once.
-# MERGED: Lines that extensions draw, for a face that cannot wait for them.
-# MERGED: A panel of an extension in another language: it draws the lines, and gets the keys.
+"""What extensions show: widgets around the input line, status, panels and their own renderings."""
 
 from __future__ import annotations
 
@@ -20,7 +17,6 @@ from ostler.schema.facts import Fact
 from ostler.schema.text import cut, one_line, printable
 from ostler.sessions.session import Session
 from ostler.tui.front_end import TuiFrontEnd
-from ostler.tui.panels.panel import Panels
 from ostler.tui.plain.items import plain
 from ostler.tui.render.boxes import barred, framed, inside
 from ostler.tui.render.items import CallRendering, ItemRenderer, PrintableItem
@@ -31,23 +27,24 @@ from ostler.tui.render.terminal_text import terminal_rows
 if TYPE_CHECKING:
     from ostler.extensions.extension import ToolRenderer
     from ostler.extensions.host import ExtensionHost
+    from ostler.tui.command_context import CommandContext
 
 
 MOST_ROWS = 1000
-"""Of what can be scrolled."""
+"""Rows of content that scrolls, at most."""
 
 _CONTENT_KEPT = 32
 
 
 class ContentRows:
-    """Each frame asks for the same again. A text of any length costs as much as the rows that are wanted."""
+    """Caches rows, since each frame needs the same ones. A long text costs only the rows that are visible."""
 
     def __init__(self, colors: Callable[[], ThemeColors | None]) -> None:
         self._colors = colors
         self._drawn: dict[tuple[object, ...], list[str]] = {}
 
     def text(self, text: str, width: int, most: int) -> list[str]:
-        """Lines, with their own colours."""
+        """Lines of text with their own colours."""
         return fitted(self._once(_text_rows, _beginning(text, most, width), width), width)[:most]
 
     def markdown(self, text: str, width: int, most: int) -> list[str]:
@@ -65,14 +62,14 @@ class ContentRows:
         return self._drawn[key]
 
     def shortened(self, rows: list[str], most: int) -> list[str]:
-        """As many as there is room for; the last one says that there are more."""
+        """The rows that fit; the last one says that there are more."""
         if len(rows) <= most or most < 2:
             return rows[:most]
         return [*rows[: most - 1], drawn([Piece("…", sgr(self._colors(), "muted") or DIM)])]
 
 
 def shares(wanted: Sequence[int], room: int) -> list[int]:
-    """Rows for each, so that one that wants many leaves room for the others."""
+    """Divides the rows, so that a large one leaves room for the others."""
     given = [0] * len(wanted)
     while room > 0 and given != [*wanted]:
         for place, want in enumerate(wanted):
@@ -83,7 +80,7 @@ def shares(wanted: Sequence[int], room: int) -> list[int]:
 
 
 def _beginning(text: str, lines: int, width: int) -> str:
-    """A little more than that, so that it is seen whether there is more."""
+    """The beginning of a text, a little more than fits."""
     longest = lines * max(1, width) * 2
     return "\n".join(text[: 4 * longest].split("\n", lines + 1)[: lines + 1])[:longest]
 
@@ -98,10 +95,8 @@ _RENDERINGS_KEPT = 64
 
 
 class Renderings:
-    """What was drawn last is shown, and drawn anew behind it, as often as it is meant to be.
-
-    Nothing is asked that nobody looks at: each look at a text brings about the next.
-    """
+    """Shows the last rendering while the next is made, at its own rate. Only what is looked at is rendered
+    again."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -112,7 +107,7 @@ class Renderings:
     def look(
         self, key: Hashable, ask: Callable[[], Awaitable[str | None]], hz: float = 0.0
     ) -> tuple[bool, str | None]:
-        """Whether it was drawn, and what came of it."""
+        """Whether it has been rendered, and the result."""
         loop = asyncio.get_running_loop()
         made = self._made.get(key)
         is_old = made is None or (hz > 0 and loop.time() - made[1] >= 1 / hz)
@@ -156,26 +151,27 @@ _KNOWN = frozenset(
 
 
 class ExtensionPanel:
-    """`press` gets each key by the name that the protocol has for it."""
+    """A panel of an extension process, which draws the lines. `press` gets each key by its name in the
+    protocol."""
 
     takes_text = True
 
-    def __init__(self, shown: dict[str, Any], draw: ItemRenderer, press: Callable[[str, str], None]) -> None:
-        self.shown = shown
-        """The live value: `title`, `lines` and `footer`."""
+    def __init__(self, view: dict[str, Any], draw: ItemRenderer, press: Callable[[str, str], None]) -> None:
+        self.view = view
+        """The live value with `title`, `lines` and `footer`."""
         self._draw = draw
         self._press = press
 
     def rows(self, width: int, most: int) -> list[str]:
         colors, room = self._draw.colors, inside(width)
-        rows = [row for line in self.shown["lines"] for row in terminal_rows(line, room, colors) or [""]]
+        rows = [row for line in self.view["lines"] for row in terminal_rows(line, room, colors) or [""]]
         rows = fitted(rows, room)
-        footer = self._draw.note(self.shown["footer"], room) if self.shown["footer"] else []
+        footer = self._draw.note(self.view["footer"], room) if self.view["footer"] else []
         return framed(
             [*rows[: max(1, most - 2 - len(footer))], *footer],
             width,
             colors,
-            title=self.shown["title"],
+            title=self.view["title"],
             slot="accent",
         )[:most]
 
@@ -193,40 +189,35 @@ class ExtensionPanel:
 PROMPT = "> "
 
 _LONGEST_NOTE = 40
-"""Cells: a longer one would never find room in the status."""
+"""Cells of a status note, at most."""
 
 
 class ExtensionViews:
-    """Follows the live values of the session that is shown, and draws every region that is theirs.
+    """Follows the live values of the session, and draws the regions of extensions.
 
-    Code of extensions is never waited for: what is late is shown when it is there.
+    It never waits for their code: late results appear when they arrive.
     """
 
-    def __init__(
-        self,
-        session: Callable[[], Session],
-        face: TuiFrontEnd,
-        draw: ItemRenderer,
-        panels: Panels,
-        changed: Callable[[], None],
-    ) -> None:
-        self._shown = session
+    def __init__(self, context: CommandContext, face: TuiFrontEnd) -> None:
+        self._context = context
         self._face = face
-        self._draw = draw
-        self._panels = panels
-        self._changed = changed
+        self._draw = draw = context.rows
+        self._panels = context.panels
         self._values: dict[str, Any] = {}
         self._open: dict[str, ExtensionPanel] = {}
         self._size = (0, 0)
         self._line: str | None = None
-        """How the line to type in was drawn last: it is seen until the next one is there."""
-        self.renderings = Renderings(changed)
+        """The last rendering of the input line, until the next one arrives."""
+        self.renderings = Renderings(self._changed)
         self._content = ContentRows(lambda: draw.colors)
         draw.open_dress = self.open_dress
 
     @property
     def _session(self) -> Session:
-        return self._shown()
+        return self._context.conversation.session
+
+    def _changed(self) -> None:
+        self._context.app.refresh()
 
     @property
     def host(self) -> ExtensionHost | None:
@@ -236,7 +227,7 @@ class ExtensionViews:
         return host
 
     def begin(self) -> None:
-        """With what is shown already: at first, and whenever another session is shown."""
+        """Takes the present live values, at the start and for another session."""
         for name in tuple(self._values):
             self._take(name, None)
         if self.host is not None:
@@ -263,7 +254,7 @@ class ExtensionViews:
             if panel is not None:
                 self._panels.close(self._open.pop(name))
         elif panel is not None:
-            panel.shown = value
+            panel.view = value
         else:
             panel = ExtensionPanel(value, self._draw, lambda key, text: self._press(name, key, text))
             self._open[name] = panel
@@ -274,7 +265,7 @@ class ExtensionViews:
             self._take(panel, None)  # its extension is gone
 
     def look_at_size(self) -> None:
-        """Before each frame: whether the terminal has another size now."""
+        """Called before each frame: reports a new size of the terminal."""
         size = self._face.size()
         if size != self._size and self._size != (0, 0) and self.host is not None:
             self.host.ui.resized(*size)
@@ -283,7 +274,7 @@ class ExtensionViews:
     def stop(self) -> None:
         self.renderings.stop()
 
-    # --- around the line ------------------------------------------------------------------------------
+    # --- around the line --------------------------------------------------------------------------------
 
     def header(self, width: int, most: int) -> list[str]:
         return self._bar("header", width, most)
@@ -303,14 +294,14 @@ class ExtensionViews:
         return self._framed([msgspec.convert(self._values[name], BarView)], width, max(1, most // 2))
 
     def _widgets(self, placement: str, width: int, most: int) -> list[str]:
-        shown = [msgspec.convert(self._values[name], WidgetView) for name in self._named("widget:")]
+        views = [msgspec.convert(self._values[name], WidgetView) for name in self._named("widget:")]
         chosen = sorted(
-            (one for one in shown if one.placement == placement), key=lambda one: (one.priority, one.order)
+            (one for one in views if one.placement == placement), key=lambda one: (one.priority, one.order)
         )
         return self._framed(chosen, width, max(1, most // 2))
 
-    def _framed(self, shown: Sequence[BarView], width: int, most: int) -> list[str]:
-        """One below the other; none of them takes the room of all."""
+    def _framed(self, views: Sequence[BarView], width: int, most: int) -> list[str]:
+        """Widgets, one below the other; each leaves room for the others."""
         drawn = [
             self.content_rows(
                 one.text,
@@ -319,26 +310,26 @@ class ExtensionViews:
                 width if one.style.borderless else inside(width),
                 most + 1,
             )
-            for one in shown
+            for one in views
         ]
         given = shares([len(rows) for rows in drawn], most)
         return [
             row
-            for one, rows, room in zip(shown, drawn, given, strict=True)
+            for one, rows, room in zip(views, drawn, given, strict=True)
             for row in self._bordered(one, self._content.shortened(rows, room), width)
         ]
 
-    def _bordered(self, shown: BarView, rows: list[str], width: int) -> list[str]:
-        if shown.style.borderless:
+    def _bordered(self, view: BarView, rows: list[str], width: int) -> list[str]:
+        if view.style.borderless:
             return rows
         colors = self._draw.colors
-        border = styled(shown.style.border) if colors and colors.name else ""
+        border = styled(view.style.border) if colors and colors.name else ""
         return barred(rows, width, border or sgr(colors, "border"))
 
     def content_rows(
         self, text: str, markdown: str, render: Rendering | None, width: int, most: int = MOST_ROWS
     ) -> list[str]:
-        """Of a widget or an overlay, at a width."""
+        """The rows of a widget or an overlay."""
         lines = self._rendered(render, width) if render is not None else None
         if lines is not None:
             return self._content.text(lines, width, most)
@@ -355,9 +346,9 @@ class ExtensionViews:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """For the status, in their order."""
-        shown = [msgspec.convert(self._values[name], StatusView) for name in self._named("status:")]
-        texts = (one.text for one in sorted(shown, key=lambda one: (one.priority, one.order)))
+        """Notes for the status row, in order."""
+        views = [msgspec.convert(self._values[name], StatusView) for name in self._named("status:")]
+        texts = (one.text for one in sorted(views, key=lambda one: (one.priority, one.order)))
         return tuple(cut(words, _LONGEST_NOTE) for text in texts if (words := one_line(plain(text))))
 
     @property
@@ -367,10 +358,10 @@ class ExtensionViews:
     def _named(self, prefix: str) -> list[str]:
         return [name for name in self._values if name.startswith(prefix)]
 
-    # --- the line itself ------------------------------------------------------------------------------
+    # --- the line itself --------------------------------------------------------------------------------
 
     def line(self, width: int, most: int) -> list[str]:
-        """How an extension draws the line to type in; nothing, if none does, or not yet."""
+        """The input line as an extension draws it; empty if none does, or not yet."""
         host, editor = self.host, self._face.editor
         if host is None or editor is None or editor.render is None:
             return []
@@ -382,7 +373,7 @@ class ExtensionViews:
             self._line = made if made != default else None
         return terminal_rows(self._line, width, self._draw.colors)[:most] if self._line else []
 
-    # --- calls ----------------------------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------------------------------
 
     def renderer(self, block: PrintableItem) -> ToolRenderer | None:
         if self.host is None or not isinstance(block, CallItem):
@@ -390,7 +381,7 @@ class ExtensionViews:
         return self.host.ui.tool_renderer(block.name)
 
     def open_dress(self, block: CallItem, width: int) -> CallRendering | None:
-        """How an open call looks."""
+        """An extension's rendering of a running call."""
         host, renderer = self.host, self.renderer(block)
         if host is None or renderer is None:
             return None
@@ -404,7 +395,7 @@ class ExtensionViews:
         return CallRendering(renderer.title, renderer.color, renderer.background, renderer.markdown, header)
 
     async def dress(self, block: CallItem, width: int) -> CallRendering | None:
-        """How a call with a result looks."""
+        """An extension's rendering of a finished call."""
         host, renderer = self.host, self.renderer(block)
         if host is None or renderer is None:
             return None

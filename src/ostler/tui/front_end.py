@@ -1,6 +1,4 @@
-"""The terminal as a face of extensions."""
-# MERGED: What others write to standard output and error while the terminal is drawn: told of, not on the
-# MERGED: screen.
+"""`TuiFrontEnd`, the terminal as extensions use it; and output that others write while it is drawn."""
 
 from __future__ import annotations
 
@@ -11,11 +9,13 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ostler.app.console import real_stdout
+from ostler.app.question_queue import QuestionQueue
 from ostler.extensions.ui.themes import DEFAULT, DEFAULT_THEME, Theme, ThemeRegistry
 from ostler.schema.errors import UsageError
+from ostler.schema.events import QuestionAsked
 from ostler.tui.inline_app import InlineApp
 from ostler.tui.render.items import ItemRenderer
 from ostler.tui.themes import colors_of
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 BEAT_SECONDS = 0.05
 
 AT_ONCE = 100
-"""Lines that are told in a beat; of the others, how many there were."""
+"""Lines that are printed per beat; of the rest only the number."""
 
 
 _LONGEST = 2000
-"""Characters of a line that are told."""
+"""Characters of a line, at most."""
 
 _READ = 1 << 16
 
 _LAST_SECONDS = 0.2
-"""How long the last lines are waited for. A process that goes on writing is not."""
+"""Seconds to wait for the last lines; a process that keeps writing is not waited for."""
 
 
 class StrayOutput:
-    """Takes lines from both streams, whoever writes: extensions, their processes, libraries.
+    """Captures stdout and stderr of extensions, their processes and libraries, and reports the lines.
 
-    A thread reads them: whoever writes on the event loop itself would wait for ever for a reader there. It
-    never waits for the loop, either, and keeps no more than is told.
+    A thread reads them, since code that writes on the event loop would block a reader there. It never waits
+    for the loop, and keeps no more lines than are reported.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -58,7 +58,7 @@ class StrayOutput:
 
     @contextmanager
     def captured(self) -> Iterator[None]:
-        """A standard error that leads to a file stays where it is."""
+        """Captures inside the block. A stderr that leads to a file stays."""
         if not os.isatty(2):
             yield
             return
@@ -81,7 +81,7 @@ class StrayOutput:
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Inside, both are the terminal's."""
+        """Both streams lead to the terminal inside the block."""
         if self._pipe == -1:
             yield
             return
@@ -98,7 +98,7 @@ class StrayOutput:
         for number in self._streams:
             os.dup2(descriptor, number)
 
-    # --- in the thread --------------------------------------------------------------------------------
+    # --- in the thread ----------------------------------------------------------------------------------
 
     def _read(self, descriptor: int, loop: asyncio.AbstractEventLoop) -> None:
         rest = b""
@@ -118,10 +118,10 @@ class StrayOutput:
             self._lines += lines[:room]
             self._left_out += len(lines[room:])
         if is_first and lines:
-            with suppress(RuntimeError):  # the loop is closed: there is nobody to tell any more
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._tell_soon)
 
-    # --- on the loop ----------------------------------------------------------------------------------
+    # --- on the loop ------------------------------------------------------------------------------------
 
     def _tell_soon(self) -> None:
         if self._beat is None:
@@ -135,33 +135,35 @@ class StrayOutput:
         for line in lines:
             self.tell(line.decode(errors="replace").rstrip()[:_LONGEST])
         if left_out:
-            self.tell(f"{left_out} more lines were written")
+            self.tell(f"{left_out} more lines")
 
 
 def _say_again(text: str) -> None:
-    """What comes when the terminal is nobody's any more."""
+    """Prints what comes after the terminal UI has ended."""
     print(text, file=sys.stderr)
 
 
 class TuiFrontEnd:
-    """What extensions may do with the terminal: see its size, type, change its colours, borrow it, leave.
+    """What extensions can do with the terminal: read its size, edit the input line, set themes, borrow it,
+    quit.
 
-    It is there before there is anything to see, because extensions are loaded before; `show` says what is.
+    It exists before the UI, because extensions load first; `show` connects both.
     """
 
     name = "tui"
     interactive = True
 
     def __init__(self) -> None:
+        self.questions = QuestionQueue()
         self.is_dark = True
         self.switch_to: Callable[[str, str], Awaitable[str]] | None = None
-        """How another session is shown, once one is."""
+        """Switches to another session, once one is shown."""
         self.book = ThemeRegistry()
-        """The themes that can be chosen: the host's, once there is one."""
+        """The available themes; the registry of the host, once there is one."""
         self.stray: StrayOutput | None = None
-        """What has taken the other streams; they are given back with the terminal."""
+        """The capture of stdout and stderr, released while another program has the terminal."""
         self.unwatched: Callable[[], AbstractContextManager[None]] = nullcontext
-        """For as long as another program has the terminal, which does not report its focus then."""
+        """Stops focus reports while another program has the terminal."""
         self._brought: Mapping[str, Theme] = {DEFAULT: DEFAULT_THEME}
         self.editor: Editor | None = None
         self.app: InlineApp | None = None
@@ -169,13 +171,16 @@ class TuiFrontEnd:
         self._theme = DEFAULT
         self._is_left = False
 
+    async def ask(self, asked: QuestionAsked) -> Any:
+        return await self.questions.ask(asked)
+
     def show(self, app: InlineApp, draw: ItemRenderer) -> None:
         self.app, self._draw = app, draw
         self._recolor()
         if self._is_left:
             app.exit()
 
-    # --- the terminal ---------------------------------------------------------------------------------
+    # --- the terminal -----------------------------------------------------------------------------------
 
     def size(self) -> tuple[int, int]:
         if self.app is None:
@@ -199,14 +204,13 @@ class TuiFrontEnd:
         self.app.refresh()
 
     def _to_a_new_row(self, app: InlineApp) -> None:
-        """Unless the cursor is at the beginning of one: as many blanks as fit into a row lead into the next
-        one from anywhere else."""
+        """Moves to a new row unless the cursor starts one: a row of spaces wraps only from another column."""
         output = app.application.output
         output.write_raw(" " * (app.size.columns - 1) + "\r")
         output.flush()
 
     async def stop_for_shell(self) -> None:
-        """As Ctrl+Z does elsewhere, until the shell lets it go on. The whole group, as a terminal would."""
+        """Suspends the whole process group, as Ctrl+Z does in a terminal, until the shell resumes it."""
         async with self.suspended():
             os.kill(0, signal.SIGTSTP)
 
@@ -217,10 +221,10 @@ class TuiFrontEnd:
 
     async def switch(self, session: str, prompt: str) -> str:
         if self.switch_to is None:
-            raise UsageError("there is nothing to leave for another session yet")
+            raise UsageError("no session is shown yet")
         return await self.switch_to(session, prompt)
 
-    # --- the line to type in --------------------------------------------------------------------------
+    # --- the input line ---------------------------------------------------------------------------------
 
     def editor_text(self) -> str:
         return self.app.editor.text if self.app else ""
@@ -236,15 +240,15 @@ class TuiFrontEnd:
         if self.app:
             self.app.refresh()
 
-    # --- colours --------------------------------------------------------------------------------------
+    # --- colours ----------------------------------------------------------------------------------------
 
     def bring_along(self, themes: Mapping[str, Theme]) -> None:
-        """The themes of the face itself."""
+        """Sets the themes of the terminal itself."""
         self._brought = themes
         self.book.bring_along(themes)
 
     def take_book(self, book: ThemeRegistry) -> None:
-        """Of the host, where extensions register theirs."""
+        """Uses the registry of the host, where extensions add themes."""
         if book is not self.book:
             self.book = book
             book.bring_along(self._brought)
@@ -252,22 +256,22 @@ class TuiFrontEnd:
             self._recolor()
 
     def begin_with(self, theme: str) -> None:
-        """Empty where there are no colours. One that nobody has brought yet is shown once somebody does."""
+        """Sets the first theme; empty without colours. An extension may add the theme later."""
         self._theme = theme
         self._recolor()
 
     def see_background(self, *, dark: bool) -> None:
-        """The terminal has said, late, what is behind its text."""
+        """Takes a late answer about the terminal's background."""
         if dark is not self.is_dark:
             self.is_dark = dark
             self._recolor()
 
     def theme(self) -> str:
-        """A theme that its extension took along comes back with it: when it is loaded anew, for example."""
+        """The theme in use. If its extension is unloaded, the default theme until it is back."""
         return self._theme if not self._theme or self._theme in self.book else DEFAULT
 
     def set_theme(self, name: str) -> None:
-        """From the next frame on. Where there are no colours, there are none after it."""
+        """Sets the theme from the next frame on; without colours nothing changes."""
         if self._theme:
             self._theme = name
             self._recolor()

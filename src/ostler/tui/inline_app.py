@@ -1,14 +1,8 @@
-"""The lower part of the terminal: the open tail, what is asked, the line to type in, and the status.
+"""The prompt_toolkit application below the scrollback: open items, panels, input line and status.
 
-What is closed is printed above it, once, into the terminal's own scrollback. Nothing up there is ever
-touched again.
+Closed items are printed once, above it, into the terminal's own scrollback, and never touched again. The rest
+of this module keeps that true when the terminal is resized, and gives panels an alternate screen.
 """
-# MERGED: Rows of the open tail that a terminal has pushed above when it became lower.
-# MERGED: Where what was drawn stands after a terminal got narrower: it has broken the rows that are too
-# MERGED: wide now.
-# MERGED: A screen beside the one with the conversation, as terminals have it: the other one stays as it is.
-# MERGED: Rows in the colours that a terminal has: those of a theme are of all there are.
-# MERGED: The terminal as something is drawn into that shares it with what stands above.
 
 from __future__ import annotations
 
@@ -54,9 +48,10 @@ from ostler.tui.render.spans import fitted
 
 
 class PushedRows:
-    """They stand there for good: what they belong to goes on below them when it is printed.
+    """Rows of the open tail that the terminal pushed into the scrollback when it became lower.
 
-    Only what is the same, row by row, counts as being there already. So at worst something is seen twice.
+    They stay there, and the rest is printed below them. Only identical rows count as already there, so at
+    worst something appears twice.
     """
 
     def __init__(self) -> None:
@@ -69,12 +64,12 @@ class PushedRows:
         self._rows += drawn
 
     def below(self, rows: Sequence[str]) -> Sequence[str]:
-        """What is left to show of rows that may begin up there."""
+        """The rows to draw, without those pushed up."""
         same = self._same(rows)
         return rows[same:] if same == len(self) else rows
 
     def print(self, rows: Sequence[str]) -> Sequence[str]:
-        """What is left to print of rows that are final now."""
+        """The rows to print, without those pushed up."""
         same = self._same(rows)
         self._rows = self._rows[same:] if same == len(rows) else []
         return rows[same:]
@@ -82,18 +77,18 @@ class PushedRows:
     def _same(self, rows: Sequence[str]) -> int:
         pairs = zip(self._rows, rows, strict=False)
         same = next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(self), len(rows)))
-        return same if any(rows[:same]) else 0  # a blank row alone belongs to anything
+        return same if any(rows[:same]) else 0  # blank rows match anything
 
 
 def breaks_rows(environment: Mapping[str, str]) -> bool:
-    """Terminals do, but for a few old ones, which cut."""
+    """Whether the terminal rewraps rows that are too wide; a few old ones cut them."""
     term = environment.get("TERM", "")
     is_old_screen = term.startswith("screen") and not environment.get("TMUX")
     return not environment.get("XTERM_VERSION") and not is_old_screen and not term.startswith(("linux", "vt"))
 
 
 def cursor_after(screen: Screen, cursor: Point, columns: int) -> Point:
-    """Where the cursor is now, from the first row that was drawn."""
+    """The row of the cursor after a resize, from the first row that was drawn."""
     more = sum(_rows(screen.data_buffer[row], columns) - 1 for row in range(cursor.y))
     return Point(cursor.x % columns, cursor.y + more + cursor.x // columns)
 
@@ -106,7 +101,7 @@ def _rows(row: Mapping[int, Char], columns: int) -> int:
 
 
 class AlternateScreen:
-    """Keeps, while it is seen, what the toolkit knows of the other one."""
+    """The alternate screen, which keeps the renderer's state of the main screen."""
 
     def __init__(self) -> None:
         self.is_seen = False
@@ -134,7 +129,7 @@ _EXACT = re.compile(r"([34])8;2;(\d+);(\d+);(\d+)")
 
 
 def with_depth(text: str, depth: ColorDepth) -> str:
-    """The nearest colours of 256 or of 16, where there are no more."""
+    """Reduces colours to the nearest of 256 or 16."""
     if depth is ColorDepth.TRUE_COLOR:
         return text
     return _STYLE.sub(lambda style: _reduced(style[0], depth), text)
@@ -142,7 +137,7 @@ def with_depth(text: str, depth: ColorDepth) -> str:
 
 @lru_cache(1024)
 def _reduced(style: str, depth: ColorDepth) -> str:
-    return _EXACT.sub(lambda found: _nearest(found[1], found[2], found[3], found[4], depth), style)
+    return _EXACT.sub(lambda match: _nearest(match[1], match[2], match[3], match[4], depth), style)
 
 
 def _nearest(layer: str, red: str, green: str, blue: str, depth: ColorDepth) -> str:
@@ -156,31 +151,31 @@ def _nearest(layer: str, red: str, green: str, blue: str, depth: ColorDepth) -> 
 
 
 FRAMES = 15
-"""A second, at most."""
+"""Frames per second, at most."""
 
 SMALLEST_HALF = 10
-"""Rows that a region may take in any case: a question needs them."""
+"""Rows that a region may always take: a question needs them."""
 
 ESCAPE_SECONDS = 0.05
-"""After which Escape was pressed by itself."""
+"""Seconds after which Escape is a key of its own."""
 
 
 Editing = Literal["emacs", "vi"]
 
 
 Rows = Callable[[int, int], Sequence[str]]
-"""What a region shows, given the columns and the most rows it may take: rows with their styles."""
+"""Draws a region, given the columns and the most rows it may take."""
 
 
 _SHIFT_ENTER = {"\x1b[13;2u": Keys.ControlJ, "\x1b[27;2;13~": Keys.ControlJ}
-"""As terminals tell it that tell it at all: the same as Ctrl+J, which begins a new line."""
+"""Shift+Enter, in terminals that report it: the same as Ctrl+J, a new line."""
 
 
 _BEGIN_FRAME, _END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
 
 
 class _InlineApplication(Application[None]):
-    """Is told of a new size before it draws: `erase` takes away what stands elsewhere now."""
+    """A renderer that handles a new size before it draws: `erase` clears rows that have moved."""
 
     def __init__(self, erase: Callable[[], None], **how: Any) -> None:
         super().__init__(**how)
@@ -191,15 +186,15 @@ class _InlineApplication(Application[None]):
         super()._on_resize()
 
     def _create_merged_style(self, include_default_pygments_style: object) -> BaseStyle:
-        """Of the toolkit's own styles those of a line to type in: reading all takes longer than a frame."""
+        """Only prompt_toolkit's styles for an input line: loading all takes longer than a frame."""
         return merge_styles([Style(PROMPT_TOOLKIT_STYLE), self.style or DummyStyle()])
 
 
 class InlineApp:
-    """Regions of rows around one line to type in. It knows nothing of sessions.
+    """Regions of rows around one input line. It knows nothing of sessions.
 
-    Where `instead` has rows, those are seen in place of the line. Regions in `first` have room before all
-    others, in that order: what there is none left for is not seen.
+    Rows of `instead` replace the input line. Regions in `first` get room before all others, in that order; a
+    region without room is hidden.
     """
 
     def __init__(
@@ -221,18 +216,17 @@ class InlineApp:
         self.editor = editor
         self._waiting: list[str] = []
         self.is_whole: Callable[[Rows], bool] = lambda region: False
-        """Whether a region has all the room now, on a screen of its own: when it is gone, everything is as it
-        was."""
+        """Whether a region takes the whole alternate screen; afterwards the main screen is as before."""
         self._own_screen = AlternateScreen()
         self._above = above
         self.pushed = PushedRows()
         self.ends_blank = False
-        """The last row that was printed is a blank one."""
+        """The last printed row is blank."""
         self._frame: asyncio.TimerHandle | None = None
         self._last_frame = 0.0
         self._is_left = False
         self.is_seen = asyncio.Event()
-        """There was a frame: what nobody sees in the first one can wait for it."""
+        """Set after the first frame, for work that can wait for it."""
         window = Window(
             BufferControl(editor, input_processors=list(highlights)),
             wrap_lines=True,
@@ -240,7 +234,7 @@ class InlineApp:
             dont_extend_height=True,
             get_line_prefix=lambda line, wrapped: prompt() if line == 0 and wrapped == 0 else "  ",
         )
-        self._shown: dict[Rows, Sequence[str]] = {}
+        self._region_rows: dict[Rows, Sequence[str]] = {}
         self._shared_at = -1
         self._in_need = sorted(
             (instead, *above, *below), key=lambda one: first.index(one) if one in first else len(first)
@@ -265,7 +259,7 @@ class InlineApp:
             after_render=self._end_frame,
         )
         self.application.ttimeoutlen = ESCAPE_SECONDS
-        if editing == "emacs":  # in which only Escape begins something longer
+        if editing == "emacs":  # where only Escape begins a longer sequence
             self.application.timeoutlen = ESCAPE_SECONDS
         ANSI_SEQUENCES.update(_SHIFT_ENTER)
 
@@ -275,23 +269,22 @@ class InlineApp:
 
     @property
     def _most_lines(self) -> int:
-        """Of the line to type in."""
+        """The height of the input line."""
         return max(1, min(8, self.size.rows // 3))
 
     def _region(self, rows: Rows) -> ConditionalContainer:
-        def shown() -> Sequence[str]:
+        def rows_now() -> Sequence[str]:
             return self._share()[rows]
 
         window = Window(
-            FormattedTextControl(lambda: ANSI("\n".join(shown())), focusable=False, show_cursor=False),
-            height=lambda: Dimension.exact(len(shown())),
+            FormattedTextControl(lambda: ANSI("\n".join(rows_now())), focusable=False, show_cursor=False),
+            height=lambda: Dimension.exact(len(rows_now())),
             wrap_lines=False,
         )
-        return ConditionalContainer(window, Condition(lambda: bool(shown())))
+        return ConditionalContainer(window, Condition(lambda: bool(rows_now())))
 
     def _share(self) -> dict[Rows, Sequence[str]]:
-        """What each region shows, so that all of it fits. The toolkit asks several times for each frame, and
-        what is shown takes its time to draw."""
+        """The rows of each region, so that all fit. Cached per frame: the toolkit asks several times."""
         if self._shared_at != self.application.render_counter:
             self._shared_at = self.application.render_counter
             size = self.size
@@ -299,25 +292,25 @@ class InlineApp:
             for region in self._in_need:
                 most = left - 1 if self.is_whole(region) else min(max(SMALLEST_HALF, size.rows // 2), left)
                 rows = fitted(region(size.columns, most), size.columns) if most > 0 else ()
-                self._shown[region] = rows[:most]
-                left -= len(self._shown[region])
-        return self._shown
+                self._region_rows[region] = rows[:most]
+                left -= len(self._region_rows[region])
+        return self._region_rows
 
     def _line_rows(self, columns: int) -> int:
         lines = self.editor.text.split("\n")[: self._most_lines]
         return min(self._most_lines, sum(1 + (len(line) + 2) // max(1, columns) for line in lines))
 
-    # --- what is printed for good ---------------------------------------------------------------------
+    # --- what is printed for good -----------------------------------------------------------------------
 
     def print(self, rows: Sequence[str]) -> None:
-        """Puts rows above, with the next frame. The terminal wraps a row that is wider than itself."""
+        """Prints rows above with the next frame. The terminal wraps rows that are too wide."""
         self._waiting += rows
         if rows:
             self.ends_blank = not rows[-1]
         self.refresh()
 
     def refresh(self) -> None:
-        """Something has changed: it is seen with the next frame."""
+        """Draws a new frame soon."""
         if self._frame is not None or not self.application.is_running:
             return
         loop = asyncio.get_running_loop()
@@ -328,12 +321,12 @@ class InlineApp:
         self._frame = None
         application = self.application
         if not application.is_running or application._running_in_terminal:
-            return  # or somebody else has it for a while, and asks for a frame when it is given back
+            return  # or another program has the terminal, and a frame follows
         self._last_frame = asyncio.get_running_loop().time()
         application._redraw()
 
     def _begin_frame(self, _: object) -> None:
-        """Before anything is drawn, also because of a key: what has left the tail stands above it at once."""
+        """Prints pending rows before a frame, so that what leaves the tail appears above at once."""
         application = self.application
         application.output.write_raw(_BEGIN_FRAME)
         self._own_screen.set(
@@ -357,21 +350,21 @@ class InlineApp:
         self._erase_after_resize()
 
     def _erase_after_resize(self) -> None:
-        """All of what was drawn, also where the terminal has broken its rows meanwhile."""
+        """Erases what was drawn, also where the terminal has rewrapped it."""
         renderer, columns = self.application.renderer, self.size.columns
         screen, size = renderer.last_rendered_screen, renderer._last_size
         if screen is None or size is None:
             return
-        pushed = renderer._cursor_pos.y + 1 - self.size.rows  # at least: some push what is below it as well
+        pushed = renderer._cursor_pos.y + 1 - self.size.rows  # at least: some also push the rows below it
         if pushed > 0 and columns >= size.columns and not self._own_screen.is_seen:
-            self.pushed.push([row for region in self._above for row in self._shown[region]][:pushed])
+            self.pushed.push([row for region in self._above for row in self._region_rows[region]][:pushed])
         if columns == size.columns:
             return
         if columns < size.columns and breaks_rows(os.environ) and not self._own_screen.is_seen:
             renderer._cursor_pos = cursor_after(screen, renderer._cursor_pos, columns)
         has_left = renderer._cursor_pos.y >= self.size.rows
         renderer.erase(leave_alternate_screen=False)
-        if has_left:  # the first row on the screen may go on with one that has left it
+        if has_left:  # the first row on the screen may continue one above it
             self.application.output.write_raw("\r\n")
 
     def _end_frame(self, _: object) -> None:
@@ -388,13 +381,13 @@ class InlineApp:
                 await self.application.run_async(pre_run=begin, handle_sigint=False)
 
     def finish(self) -> None:
-        """Prints what came while it was leaving."""
+        """Prints what arrived during the exit."""
         for row in self._take_waiting():
             self.application.output.write_raw(with_depth(f"{row}\r\n", self.application.color_depth))
         self.application.output.flush()
 
     def exit(self) -> None:
-        """Also before it runs: then it does not begin."""
+        """Exits; if it does not run yet, it will not start."""
         if self.application.is_running and not self._is_left:
             self.application.exit()
         self._is_left = True
@@ -402,7 +395,7 @@ class InlineApp:
 
 @contextmanager
 def _interrupts(application: Application[None]) -> Iterator[None]:
-    """An interrupt from elsewhere is a key. The toolkit would load `ctypes` for it, before a frame."""
+    """Turns SIGINT into a key. The toolkit would load `ctypes` for that, before the first frame."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -416,9 +409,9 @@ def _interrupts(application: Application[None]) -> Iterator[None]:
 
 
 class InlineOutput(Vt100_Output):
-    """Erases so that nothing is kept of what is erased."""
+    """Erases without leaving anything in the scrollback."""
 
     def erase_down(self) -> None:
-        """From the beginning of a row, where the toolkit stands. tmux takes erasing from its first cell
-        for clearing the screen, and puts what was there into its history: so not from that cell."""
+        """Erases from the start of a row. tmux treats an erase from its first cell as clearing the screen,
+        and saves that to its history: so it begins one cell later."""
         self.write_raw("\x1b[K\x1b[C\x1b[J\x1b[D")

@@ -1,7 +1,4 @@
-"""What keys do."""
-# MERGED: A key that does more when it is pressed again: the first time says so, and it holds while that is
-# MERGED: seen.
-# MERGED: Ctrl+X and then a letter: a panel that says which there are.
+"""Key bindings: double presses, chords after Ctrl+X, and which keys go to a panel."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ SECONDS = 2.0
 
 
 class DoublePress:
-    """Whatever takes the words away ends it: time, something typed, something else that is said."""
+    """A key that acts when pressed twice, while the notice of the first press is shown."""
 
     def __init__(self, tui: TerminalUI, words: str) -> None:
         self._tui = tui
@@ -48,7 +45,7 @@ class DoublePress:
         return self._tui.notice.endswith(self._words)
 
     def first(self, before: str = "") -> None:
-        """Says what a second time does, behind what else is to be said."""
+        """Shows what a second press does, after another notice."""
         self._tui.notice = f"{before}; {self._words}" if before else self._words
         self._tui.app.refresh()
         if self._ending is not None:
@@ -78,7 +75,7 @@ PANEL_KEYS = {
     "delete": "delete",
     **{f"c-{letter}": f"ctrl+{letter}" for letter in "adeklnoprstuvwxy"},
 }
-"""How the toolkit and how we call the keys that a panel may take."""
+"""Keys of panels: prompt_toolkit's names and ours."""
 
 
 def key_bindings(tui: TerminalUI) -> KeyBindings:
@@ -101,7 +98,7 @@ def _bind_panels(tui: TerminalUI, keys: KeyBindings) -> None:
 
     @keys.add(Keys.Any, filter=Condition(lambda: tui.panels.takes_text), eager=True)
     def letter(event: KeyPressEvent) -> None:
-        """A key without a letter comes as a sequence."""
+        """A key without a letter arrives as an escape sequence."""
         for one in "" if event.data.startswith("\x1b") else event.data:
             if not vi_navigation_mode() and tui.panels.leaves(one):
                 event.current_buffer.insert_text(one)
@@ -115,14 +112,14 @@ def _bind_line(tui: TerminalUI, keys: KeyBindings) -> None:
     def free(name: str) -> Condition:
         return Condition(lambda: not tui.panels.takes(name))
 
-    # With a filter, so that Escape alone is seen at once where it has a meaning of its own. What is pressed
-    # with Alt while one inserts with the keys of vi, `alt_in_vi` does.
+    # With a filter, so that Escape alone acts at once where it has a meaning of its own. `alt_in_vi` handles
+    # keys with Alt in vi's insert mode.
     with_alt = emacs_mode
 
     @keys.add("enter")
     def submit(event: KeyPressEvent) -> None:
         writing.enter()
-        event.app.vi_state.input_mode = InputMode.INSERT  # with the keys of vi, a new line begins with it
+        event.app.vi_state.input_mode = InputMode.INSERT  # in vi mode, a new line begins in insert mode
 
     @keys.add("escape", "enter", filter=with_alt)
     @keys.add("c-j")
@@ -160,7 +157,7 @@ def _bind_line(tui: TerminalUI, keys: KeyBindings) -> None:
     def search(event: KeyPressEvent) -> None:
         writing.search.open()
 
-    # Eager, so that they are no letters for a panel that has no use for them.
+    # Eager, so that a panel does not get them as letters.
     @keys.add("c-x", filter=free("ctrl+x"), eager=True)
     def chord(event: KeyPressEvent) -> None:
         writing.chords.open()
@@ -183,15 +180,14 @@ def _bind_line(tui: TerminalUI, keys: KeyBindings) -> None:
 
     @keys.add("c-l", filter=free("ctrl+l"), eager=True)
     def repaint(event: KeyPressEvent) -> None:
-        """Not the screen: what was printed above stays."""
+        """Redraws our part of the screen; what is printed above stays."""
         event.app.renderer.erase()
         event.app.invalidate()
 
 
 def alt(tui: TerminalUI, name: str) -> bool:
-    """Whether a key that was pressed with Alt is dealt with. The toolkit cannot tell that one from Escape and
-    the same key after it, which mean something else to those who use vi, and to a panel: nothing is declined
-    by it."""
+    """Whether a key with Alt is handled. The toolkit cannot tell Alt from Escape before the key, which means
+    something else in vi mode and to a panel: Alt must not decline a question."""
     is_for_line = not tui.panels.takes_text
     if not (vi_insert_mode() or tui.panels.takes("esc")) or not (is_for_line or tui.is_asked):
         return False
@@ -207,7 +203,7 @@ def alt(tui: TerminalUI, name: str) -> bool:
 
 def _bind_ends(tui: TerminalUI, keys: KeyBindings) -> None:
     writing, line = tui.writing, tui.writing.line
-    leaving = DoublePress(tui, "ctrl+c again leaves")
+    leaving = DoublePress(tui, "press ctrl+c again to quit")
     in_empty_line = Condition(lambda: not line.text)
 
     @keys.add("escape", filter=emacs_mode | vi_navigation_mode | (vi_insert_mode & in_empty_line))
@@ -218,7 +214,7 @@ def _bind_ends(tui: TerminalUI, keys: KeyBindings) -> None:
     @keys.add("c-c", eager=True)
     @keys.add(Keys.SIGINT, eager=True)
     def interrupt(event: KeyPressEvent) -> None:
-        """Clears the line, closes a panel, ends what the shell runs; twice in a row it leaves."""
+        """Clears the line, closes a panel or stops shell commands; twice in a row it quits."""
         if leaving.is_second:
             tui.quit()
             return
@@ -233,10 +229,10 @@ def _bind_ends(tui: TerminalUI, keys: KeyBindings) -> None:
         writing.soon(return_(cleared))
 
     async def return_(cleared: str) -> None:
-        if came := await writing.back.return_(cleared):
-            leaving.first(came)
+        if message := await writing.back.return_(cleared):
+            leaving.first(message)
 
-    # Not from a screen of its own: what the shell says would be gone with it.
+    # Not on the alternate screen: the output of the shell would vanish with it.
     @keys.add("c-z", filter=Condition(lambda: not tui.panels.is_tall), eager=True)
     def suspend(event: KeyPressEvent) -> None:
         writing.soon(tui.face.stop_for_shell())
@@ -252,7 +248,7 @@ class Chord(msgspec.Struct, frozen=True):
 
 
 class KeyChords:
-    """By their letter, which may be pressed together with Ctrl as well."""
+    """The chords by letter, with or without Ctrl."""
 
     takes_text = True
     takes_pastes = False
@@ -266,8 +262,8 @@ class KeyChords:
         self._panels.open(self)
 
     def rows(self, width: int, most: int) -> list[str]:
-        said = " · ".join(f"{letter} {chord.about}" for letter, chord in self.chords.items())
-        return self._draw.note(f"ctrl+x: {said}", width)[:most]
+        legend = " · ".join(f"{letter} {chord.about}" for letter, chord in self.chords.items())
+        return self._draw.note(f"ctrl+x: {legend}", width)[:most]
 
     def takes(self, key: str) -> bool:
         return True

@@ -1,8 +1,4 @@
-"""What the first answer needs and the first frame does not: it is loaded while the person reads, or types."""
-# MERGED: `ostler` in a terminal: from options to a conversation that a person has.
-# MERGED: What a new session begins with, in a line: instruction files, skills and extensions that were
-# MERGED: found.
-# MERGED: A session of a server in the terminal's own face: seen live, asked and answered from here.
+"""Starts the terminal UI: full, as plain lines, or attached to a server's session; and its welcome line."""
 
 from __future__ import annotations
 
@@ -23,160 +19,193 @@ from ostler.app.session_choice import check_combination, enable_gc, store_model,
 from ostler.app.settings import Settings, working_directory
 from ostler.app.stores import find_session, newest_session, open_store
 from ostler.core.harness import Harness
+from ostler.core.lazy import lazy_module
 from ostler.core.store import Store
 from ostler.schema.text import plural
 from ostler.sessions.session import Session, create_session, open_or_follow
 from ostler.store.paths import below_home
+from ostler.tui import terminal_input
 from ostler.tui.conversation import print_resume_hint
-from ostler.tui.terminal_input import keep_early_typing, take_early_typing
 
 if TYPE_CHECKING:
     from prompt_toolkit.output import Output
 
+    from ostler.context import instructions
+    from ostler.extensions.host import ExtensionHost
+    from ostler.tui import first_run, front_end, inline_app, terminal_ui, themes
+    from ostler.tui.front_end import TuiFrontEnd
+    from ostler.tui.plain import conversation as plain
+    from ostler.tui.render import images
     from ostler.tui.terminal_ui import TerminalUI
+else:  # the terminal keeps what is typed before it loads any of these
+    first_run = lazy_module("ostler.tui.first_run")
+    front_end = lazy_module("ostler.tui.front_end")
+    images = lazy_module("ostler.tui.render.images")
+    inline_app = lazy_module("ostler.tui.inline_app")
+    instructions = lazy_module("ostler.context.instructions")
+    plain = lazy_module("ostler.tui.plain.conversation")
+    terminal_ui = lazy_module("ostler.tui.terminal_ui")
+    themes = lazy_module("ostler.tui.themes")
 
 
-WHERE_SOMEBODY_CAN_BE_ASKED = {"permissions": "ask"}
-"""What holds here, where nobody has set it. Who is not there to be asked begins with `read-only`."""
+INTERACTIVE_DEFAULTS = {"permissions": "ask"}
+"""Settings where nobody has chosen them. Without a person to ask, permissions begin with `read-only`."""
 
 
 def run_tui(options: RunOptions) -> int:
     cwd = working_directory(options.cwd)
-    named = settings_for(options, cwd, WHERE_SOMEBODY_CAN_BE_ASKED)
+    configured = settings_for(options, cwd, INTERACTIVE_DEFAULTS)
     check_combination(options)
-    kept = ""
-    if not named.model and (options.continue_ or options.session is not None):
-        kept = asyncio.run(stored_model(options, named, cwd))
-    settings, harness = prepare_harness(named, cwd, kept, options, announces_demo=False)  # the first steps do
-    is_kept = not options.no_session
-    nobody_asked = settings.model == "demo" and "demo" not in (named.model, kept)
-    if nobody_asked:
-        options.no_session = True  # for the demo: it must not become somebody's conversation
+    session_model = ""
+    if not configured.model and (options.continue_ or options.session is not None):
+        session_model = asyncio.run(stored_model(options, configured, cwd))
+    # The first run says itself that the demo answers.
+    settings, harness = prepare_harness(configured, cwd, session_model, options, announces_demo=False)
+    is_stored = not options.no_session
+    needs_model = settings.model == "demo" and "demo" not in (configured.model, session_model)
+    if needs_model:
+        options.no_session = True  # the demo must not become somebody's conversation
     if options.plain or settings.screen_reader or os.environ.get("TERM") == "dumb":
-        return asyncio.run(_run_plain(options, settings, harness, needs_model=nobody_asked, is_kept=is_kept))
-    with keep_early_typing(sys.stdin):
-        return asyncio.run(_run(options, settings, harness, needs_model=nobody_asked, is_kept=is_kept))
+        return asyncio.run(
+            _run_plain(options, settings, harness, needs_model=needs_model, is_stored=is_stored)
+        )
+    with terminal_input.keep_early_typing(sys.stdin):
+        return asyncio.run(_run(options, settings, harness, needs_model=needs_model, is_stored=is_stored))
 
 
 async def _run(
-    options: RunOptions, settings: Settings, harness: Harness, *, needs_model: bool, is_kept: bool
+    options: RunOptions, settings: Settings, harness: Harness, *, needs_model: bool, is_stored: bool
 ) -> int:
-    from ostler.app.question_queue import QuestionQueue
-    from ostler.tui.front_end import StrayOutput, TuiFrontEnd
-    from ostler.tui.render.images import way_to_draw
-    from ostler.tui.terminal_input import TerminalInput, detected_dark, is_dark
-    from ostler.tui.terminal_ui import TerminalUI
-    from ostler.tui.themes import chosen_theme, missing_theme, themes_for
-
-    face, questions = TuiFrontEnd(), QuestionQueue()
-    harness.asker = questions.ask
-    face.bring_along(themes_for(harness.cwd, print_stderr))
+    face = front_end.TuiFrontEnd()
+    harness.asker = face.ask
+    face.bring_along(themes.themes_for(harness.cwd, print_stderr))
     host = await load_extensions(options, settings, harness, lambda: face)
     if host is not None:
         face.take_book(host.ui.themes)
-    theme = chosen_theme(settings.theme, os.environ)
-    face.begin_with(theme)
+    face.begin_with(themes.chosen_theme(settings.theme, os.environ))
     store = open_store(settings, in_memory=options.no_session)
     session = await _session(options, store, harness)
-    enable_gc()
     store_model(options, session)
-    reader = TerminalInput(sys.stdin)
-    with reader.raw_mode():
-        take_early_typing(reader, real_stdout())
-        face.is_dark = await detected_dark(settings.appearance, reader, real_stdout(), os.environ)
-    tui = TerminalUI(
-        session,
-        host,
-        face,
-        questions,
-        input=reader,
-        output=terminal_output(),
-        notify=settings.notify,
-        editing=settings.editing,
-        pictures=way_to_draw(settings.images, os.environ),
+    prompt = " ".join(options.words)
+
+    def begin(tui: TerminalUI) -> None:
+        if needs_model:
+            tui.writing.soon(set_up(tui))
+        elif not session.state.leaf and not prompt:
+            tui.writing.soon(print_welcome(tui, settings))
+
+    async def set_up(tui: TerminalUI) -> None:
+        """The prompt of the command line is for the model that answers then."""
+        await first_run.set_up_model(tui, partial(open_store, settings) if is_stored else None)
+        if prompt:
+            await tui.submit(prompt)
+
+    tui, signal_number = await run_terminal(
+        session, face, settings, host=host, prompt="" if needs_model else prompt, begin=begin
     )
-    if settings.appearance == "auto":
-        reader.answers.came = lambda color: face.see_background(dark=is_dark("auto", color, os.environ))
-    face.stray = StrayOutput(tui.say)
-
-    async def look_for_theme() -> None:
-        if notice := await missing_theme(theme, face.book, host, session.id):
-            tui.say(notice, "warning")
-
-    tui.writing.soon(look_for_theme())
-    if not session.state.leaf and not options.words and not needs_model:
-        tui.writing.soon(print_welcome(tui, settings))
-    if needs_model:
-        from ostler.tui.first_run import set_up_model
-
-        words, options.words = " ".join(options.words), []
-
-        async def begin() -> None:
-            """What was said on the command line is for whoever answers then."""
-            await set_up_model(tui, partial(open_store, settings) if is_kept else None)
-            if words:
-                await tui.submit(words)
-
-        tui.writing.soon(begin())
-    terminated = quit_on_signals(tui.quit)
-    with reader.raw_mode():
-        take_early_typing(reader, real_stdout())
-    reader.is_drawn_for = True
-    with face.stray.captured():
-        await tui.run(" ".join(options.words))
     await tui.conversation.store.checkpoint()
-    if terminated:
-        return 128 + terminated[0]
+    if signal_number:
+        return 128 + signal_number
     print_resume_hint(tui.conversation, options.cwd)
     return 0
 
 
+async def run_terminal(
+    session: Session,
+    face: TuiFrontEnd,
+    settings: Settings,
+    *,
+    host: ExtensionHost | None = None,
+    prompt: str = "",
+    begin: Callable[[TerminalUI], None] = lambda tui: None,
+) -> tuple[TerminalUI, int]:
+    """Shows a session in this terminal until the person leaves. `begin` is called before the first frame.
+
+    Returns the UI, which may show another session by then, and the number of the signal that ended it, or 0.
+    """
+    enable_gc()
+    reader = terminal_input.TerminalInput(sys.stdin)
+    with reader.raw_mode():
+        terminal_input.take_early_typing(reader, real_stdout())
+        face.is_dark = await terminal_input.detected_dark(
+            settings.appearance, reader, real_stdout(), os.environ
+        )
+    tui = terminal_ui.TerminalUI(
+        session,
+        host,
+        face,
+        input=reader,
+        output=terminal_output(),
+        notify=settings.notify,
+        editing=settings.editing,
+        pictures=images.way_to_draw(settings.images, os.environ),
+    )
+    if settings.appearance == "auto":
+        reader.answers.on_color = lambda color: face.see_background(
+            dark=terminal_input.is_dark("auto", color, os.environ)
+        )
+    face.stray = front_end.StrayOutput(tui.say)
+    tui.writing.soon(_report_missing_theme(tui, settings))
+    begin(tui)
+    signals = quit_on_signals(tui.quit)
+    with reader.raw_mode():
+        terminal_input.take_early_typing(reader, real_stdout())
+    reader.is_drawn_for = True
+    with face.stray.captured():
+        await tui.run(prompt)
+    return tui, signals[0] if signals else 0
+
+
+async def _report_missing_theme(tui: TerminalUI, settings: Settings) -> None:
+    theme, conversation = themes.chosen_theme(settings.theme, os.environ), tui.conversation
+    if notice := await themes.missing_theme(theme, tui.face.book, conversation.host, conversation.session.id):
+        tui.say(notice, "warning")
+
+
 def quit_on_signals(leave: Callable[[], None]) -> list[int]:
-    """As a person would, so that the terminal is left as it was. Returns where the signals will be."""
-    came: list[int] = []
+    """Leaves as a person would, so that the terminal is restored. Signals that come are added to the list."""
+    signals: list[int] = []
 
     def end(number: int) -> None:
-        came.append(number)
+        signals.append(number)
         leave()
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, end, number)
-    return came
+    return signals
 
 
 def terminal_output() -> Output:
-    """The terminal itself, whatever standard output leads to meanwhile."""
+    """The terminal itself, wherever standard output leads meanwhile."""
     from prompt_toolkit.output import ColorDepth
-
-    from ostler.tui.inline_app import InlineOutput
 
     has_all = os.environ.get("COLORTERM") in ("truecolor", "24bit")
     depth = ColorDepth.TRUE_COLOR if has_all and not os.environ.get("NO_COLOR") else None
-    output = InlineOutput.from_pty(real_stdout(), term=os.environ.get("TERM"), default_color_depth=depth)
-    # Nobody asks where the cursor is: by the time of the answer, a conversation that goes on stands above it,
-    # and the toolkit would scroll that away to make room below.
+    output = inline_app.InlineOutput.from_pty(
+        real_stdout(), term=os.environ.get("TERM"), default_color_depth=depth
+    )
+    # We never ask for the cursor position: when the answer comes, a conversation that goes on stands above
+    # the cursor, and the toolkit would scroll it away to make room below.
     output.enable_cpr = False
     return output
 
 
 async def _run_plain(
-    options: RunOptions, settings: Settings, harness: Harness, *, needs_model: bool, is_kept: bool
+    options: RunOptions, settings: Settings, harness: Harness, *, needs_model: bool, is_stored: bool
 ) -> int:
-    from ostler.tui.plain.conversation import PlainConversation, PlainFrontEnd
-
-    face = PlainFrontEnd()
+    face = plain.PlainFrontEnd()
     harness.asker = face.ask
     await load_extensions(options, settings, harness, lambda: face)
     store = open_store(settings, in_memory=options.no_session)
     session = await _session(options, store, harness)
     enable_gc()
     store_model(options, session)
-    ways = partial(open_store, settings) if needs_model and is_kept else needs_model
-    conversation = PlainConversation(session, face)
-    await conversation.run(" ".join(options.words), needs_model=ways)
-    await conversation.desk.conversation.store.checkpoint()
+    set_up = partial(open_store, settings) if needs_model and is_stored else needs_model
+    conversation = plain.PlainConversation(session, face)
+    await conversation.run(" ".join(options.words), needs_model=set_up)
+    await conversation.context.conversation.store.checkpoint()
     if not conversation.is_terminated:
-        print_resume_hint(conversation.desk.conversation, options.cwd)
+        print_resume_hint(conversation.context.conversation, options.cwd)
     return 0
 
 
@@ -186,39 +215,37 @@ async def _session(options: RunOptions, store: Store, harness: Harness) -> Sessi
     if options.continue_:
         if newest := await newest_session(store, harness.cwd):
             return await open_or_follow(store, newest, harness)
-        print_stderr(f"there is no session of {harness.cwd} yet: a new one begins")
+        print_stderr(f"there is no session in {harness.cwd} yet: starting a new one")
     return await create_session(store, harness)
 
 
 async def print_welcome(tui: TerminalUI, settings: Settings) -> None:
-    """Nothing, where nothing was. The first frame does not wait for it."""
+    """Lists the instruction files, skills and extensions that a new session begins with, after the first
+    frame."""
     await tui.app.is_seen.wait()
     conversation = tui.conversation
     if conversation.host is not None and (session := conversation.host.sessions.get(conversation.session.id)):
-        await session.drain()  # one of them may not want it to be seen
+        await session.drain()  # an extension may hide it
     if tui.extensions.visibility.hide_startup:
         return
-    found = await asyncio.to_thread(_found, conversation.harness.cwd, settings.instructions)
+    parts = await asyncio.to_thread(_instruction_sources, conversation.harness.cwd, settings.instructions)
     if settings.system:
-        found.insert(0, "your own system prompt")
+        parts.insert(0, "your own system prompt")
     if conversation.host is not None and (loaded := [one.name for one in conversation.host.loaded]):
-        found.append(f"{plural(len(loaded), 'extension')}: {', '.join(loaded)}")
-    if found:
-        tui.say(f"with {' · '.join(found)}")
+        parts.append(f"{plural(len(loaded), 'extension')}: {', '.join(loaded)}")
+    if parts:
+        tui.say(f"with {' · '.join(parts)}")
 
 
-def _found(cwd: Path, instructions: bool) -> list[str]:
-    from ostler.context.instructions import instructions_in, skills_in
-
-    sources = instructions_in(cwd).sources if instructions else ()
-    found = [_place(Path(one.path), cwd.resolve()) for one in sources]
-    if skills := len(skills_in(cwd).found):
-        found.append(plural(skills, "skill"))
-    return found
+def _instruction_sources(cwd: Path, has_instructions: bool) -> list[str]:
+    files = instructions.instructions_in(cwd).sources if has_instructions else ()
+    parts = [_short_path(Path(one.path), cwd.resolve()) for one in files]
+    if skills := len(instructions.skills_in(cwd).found):
+        parts.append(plural(skills, "skill"))
+    return parts
 
 
-def _place(path: Path, cwd: Path) -> str:
-    """As short as it can be said."""
+def _short_path(path: Path, cwd: Path) -> str:
     if path.is_relative_to(cwd):
         return str(path.relative_to(cwd))
     return below_home(path) or os.path.relpath(path, cwd)

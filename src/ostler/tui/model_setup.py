@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from inspect import unwrap
 from typing import TYPE_CHECKING, get_args
 
@@ -14,21 +13,22 @@ from ostler.models.factory import ModelFactory
 from ostler.schema.errors import ERRORS, Failure, ModelError, OstlerError
 from ostler.schema.events import RunEnded, SettingsChanged
 from ostler.schema.requests import SetModel
-from ostler.tui.conversation import Conversation
 
 if TYPE_CHECKING:
+    from ostler.app import default_model
     from ostler.app.default_model import Candidate
     from ostler.tui.command_context import CommandContext
     from ostler.tui.commands import models
     from ostler.tui.panels import picker
     from ostler.tui.panels.picker import Choice
 else:
+    default_model = lazy_module("ostler.app.default_model")
     models = lazy_module("ostler.tui.commands.models")
     picker = lazy_module("ostler.tui.panels.picker")
 
 
 NOT_THE_VENDORS = ("context_overflow", "invalid_answer", "interrupted")
-"""Failures with which another model would not be better off."""
+"""Failures that another model would have, too."""
 
 NO_ANSWER_WITH_KEY = ("authentication_failed", "permission_denied")
 
@@ -36,11 +36,10 @@ KEY = "key"
 
 
 class ModelFallback:
-    """Offers the models that can answer now. The one that is chosen continues the run: what the tools have
-    done is not done again."""
+    """Offers other models when one has failed. The chosen one continues the run; no tool call is repeated."""
 
-    def __init__(self, desk: CommandContext) -> None:
-        self._desk = desk
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
         self._offering: asyncio.Task[None] | None = None
 
     def take(self, event: object) -> None:
@@ -55,34 +54,33 @@ class ModelFallback:
             self._offering.cancel()
 
     async def _offer(self, failure: Failure) -> None:
-        from ostler.app.default_model import fallback_candidates
-
-        desk, conversation = self._desk, self._desk.conversation
+        context, conversation = self._context, self._context.conversation
         try:
-            found = await models.model_candidates(conversation.store, conversation.harness.cwd)
+            all_models = await models.model_candidates(conversation.store, conversation.harness.cwd)
             failed = conversation.harness.model.name
-            choices = fallback_choices(fallback_candidates(found, failed, failure.kind), failed, failure.kind)
+            others = default_model.fallback_candidates(all_models, failed, failure.kind)
+            choices = fallback_choices(others, failed, failure.kind)
             panel = picker.Picker(
-                "another model goes on", choices, desk.colors, keys={"esc": "leaves it as it is"}
+                "continue with another model", choices, context.colors, keys={"esc": "cancel"}
             )
-            picked = await panel.ask(desk.panels)
-            is_there = conversation is desk.conversation and conversation.session.state.run is None
+            picked = await panel.ask(context.panels)
+            is_there = conversation is context.conversation and conversation.session.state.run is None
             if picked is None or not is_there:
                 return
             name = getattr(picked.choice.value, "name", picked.choice.value)
             if picked.choice.value == KEY:
                 name = conversation.harness.model.name
-                if not await models.ask_for_key(desk, name.partition("/")[0]):
+                if not await models.ask_for_key(context, name.partition("/")[0]):
                     return
-            if await models.set_model(desk, name):
+            if await models.set_model(context, name):
                 await conversation.continue_run()
         except OstlerError as error:
-            desk.say(error.message, "error")
+            context.say(error.message, "error")
 
 
 def fallback_choices(others: list[Candidate], failed: str, kind: str) -> list[Choice]:
-    """Other vendors' models, the one that failed, then its vendor's others: what keeps it from answering will
-    mostly keep those, too."""
+    """Models of other providers, the one that failed, then others of its provider, which mostly fail for the
+    same reason."""
     owner = failed.partition("/")[0]
     elsewhere = [models.model_choice(one, "") for one in others if one.provider != owner]
     beside = [models.model_choice(one, "") for one in others if one.provider == owner]
@@ -90,13 +88,13 @@ def fallback_choices(others: list[Candidate], failed: str, kind: str) -> list[Ch
 
 
 def _same_model(name: str, kind: str) -> list[Choice]:
-    """It may be better off after a while, or with another key."""
+    """The failed model again: later, or with another key."""
     if kind not in NO_ANSWER_WITH_KEY:
-        return [picker.Choice(f"{name} once more", name, about="it is asked again; nothing is repeated")]
+        return [picker.Choice(f"{name} again", name, about="calls it again; tools are not run again")]
     provider = name.partition("/")[0]
     return [
         picker.Choice(
-            f"{name} with another key", KEY, about=f"asks you for a key of {provider}, and keeps it"
+            f"{name} with another key", KEY, about=f"asks you for a key for {provider}, and stores it"
         )
     ]
 
@@ -110,30 +108,31 @@ LEVELS: tuple[str, ...] = get_args(ReasoningLevel)
 
 
 class ThinkingLevel:
-    """Several presses go as many levels on."""
+    """Switches to the next thinking level with each press."""
 
-    def __init__(self, conversation: Callable[[], Conversation], say: Callable[[str], None]) -> None:
-        self._conversation = conversation
-        self._say = say
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
         self._in_turn = asyncio.Lock()
 
     async def next(self) -> None:
         async with self._in_turn:
-            conversation = self._conversation()
+            conversation = self._context.conversation
             harness = conversation.harness
             name, levels = harness.model.name, await asyncio.to_thread(levels_of, harness)
             if not levels:
-                self._say(f"{name} does not think")
+                self._context.show_notice(f"{name} has no thinking levels")
                 return
             place = levels.index(harness.reasoning) + 1 if harness.reasoning in levels else 0
             level = levels[place % len(levels)]
-            came = await conversation.ask(lambda id: SetModel(id=id, by="tui", model=name, reasoning=level))
-            if isinstance(came, SettingsChanged):
-                self._say(f"thinking: {came.reasoning}")
+            outcome = await conversation.ask(
+                lambda id: SetModel(id=id, by="tui", model=name, reasoning=level)
+            )
+            if isinstance(outcome, SettingsChanged):
+                self._context.show_notice(f"thinking: {outcome.reasoning}")
 
 
 def levels_of(harness: Harness) -> list[str]:
-    """Those of its model; all of them where nobody knows. Reads the catalogue: not for the event loop."""
+    """The levels of the model; all of them if unknown. Reads the catalogue: not for the event loop."""
 
     maker = unwrap(harness.make_model) if harness.make_model else None
     if not isinstance(maker, ModelFactory):

@@ -1,7 +1,7 @@
-"""Calling a person who looks elsewhere: a notification or a bell, and what the terminal's title says.
+"""Notifies a person who looks elsewhere: by a notification or the bell, and in the terminal's title.
 
-Terminals differ: some show the text of OSC 9 or OSC 777, the others ring. In tmux and screen only the bell
-reaches the terminal outside.
+Some terminals show the text of OSC 9 or OSC 777, the others ring. In tmux and screen only the bell reaches
+the outer terminal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Notify = Literal["auto", "bell", "off"]
 
 
 LONG_RUN = 10.0
-"""Seconds after which nobody is expected to be watching, where the terminal does not say if someone is."""
+"""Seconds of a run after which we notify if the terminal does not report its focus."""
 
 
 _SAVE_TITLE, _RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"
@@ -34,7 +34,7 @@ _WATCH_FOCUS, _UNWATCH_FOCUS = "\x1b[?1004h", "\x1b[?1004l"
 _BELL = "\x07"
 
 _FOCUS_IN, _FOCUS_OUT = Keys.F23, Keys.F24
-"""The toolkit has no keys for the two reports, and no keyboard has these keys."""
+"""Keys for the focus reports, which prompt_toolkit lacks; no keyboard has these."""
 
 _WITH_OSC_9 = {"iTerm.app", "WezTerm", "ghostty"}
 
@@ -44,7 +44,7 @@ _WITHOUT_TITLE = ("dumb", "linux", "eterm")
 
 
 class Notifier:
-    """Writes to the terminal beside what is drawn; nothing of it moves the cursor."""
+    """Writes notifications and the title, which do not move the cursor."""
 
     def __init__(
         self, write: Callable[[str], None], project: str, environment: Mapping[str, str], notify: Notify
@@ -55,7 +55,7 @@ class Notifier:
         self._has_title = not environment.get("TERM", "").startswith(_WITHOUT_TITLE)
         self._title = ""
         self.is_focused: bool | None = None
-        """Whether the terminal has the keyboard; None where it has not said so."""
+        """Whether the terminal has the focus; None if it does not report it."""
 
     def begin(self) -> None:
         if self._has_title:
@@ -68,7 +68,7 @@ class Notifier:
 
     @contextmanager
     def unwatched(self) -> Iterator[None]:
-        """While another program has the terminal: it would take the reports of the focus for keys."""
+        """Turns focus reports off while another program has the terminal, which would read them as keys."""
         if not self._has_title:
             yield
             return
@@ -79,20 +79,20 @@ class Notifier:
             self._write(_WATCH_FOCUS)
 
     def entitle(self, state: str) -> None:
-        """Says in the title what is going on: `my-project: needs you`."""
+        """Sets the title, such as `my-project: needs you`."""
         title = f"{self._project}: {one_line(state)}" if state else self._project
         if self._has_title and title != self._title:
             self._title = title
             self._write(f"\x1b]2;{title[:120]}{_BELL}")
 
     def call(self, text: str, seconds: float, *, is_needed: bool = False) -> None:
-        """Calls a person who looks elsewhere, or may: the run took so many seconds, or needs them."""
+        """Notifies a person who may look elsewhere."""
         is_away = not self.is_focused if self.is_focused is not None else is_needed or seconds >= LONG_RUN
         if is_away and self._call is not None:
             self._write(self._call(one_line(f"{self._project}: {text}")[:200]))
 
     def take(self, event: object, seconds: float) -> None:
-        """What happened, so many seconds after the run began."""
+        """Takes an event, and the seconds since the run started."""
         match event:
             case events.RunStarted() | events.RunResumed() | events.QuestionAnswered():
                 self.entitle("working")
@@ -107,7 +107,7 @@ class Notifier:
                     self.call(status, seconds)
 
     def bind(self, keys: KeyBindings) -> None:
-        """Takes the terminal's reports of its focus out of what is typed."""
+        """Binds the focus reports of the terminal."""
         ANSI_SEQUENCES["\x1b[I"], ANSI_SEQUENCES["\x1b[O"] = _FOCUS_IN, _FOCUS_OUT
 
         @keys.add(_FOCUS_IN, eager=True)

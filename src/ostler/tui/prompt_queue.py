@@ -1,10 +1,9 @@
-"""What was said while a run is under way: prompts that wait for their turn, and steers."""
-# MERGED: What waits for its turn, or for the next step: to change one, or to drop it.
+"""Prompts and steers that wait while a run works, and /queue to change or drop them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ostler.core.lazy import lazy_module
@@ -17,9 +16,8 @@ from ostler.schema.requests import Prompt, ReleasePrompts, Steer, TakeBack
 from ostler.schema.text import cut, one_line
 from ostler.sessions.inbox import TAKEN_BACK
 from ostler.tui.commands.registry import Command
-from ostler.tui.conversation import Content, Conversation
+from ostler.tui.conversation import Content
 from ostler.tui.editor.chips import Chips, PromptDraft
-from ostler.tui.render.items import ItemRenderer
 
 if TYPE_CHECKING:
     from ostler.tui.command_context import CommandContext
@@ -31,10 +29,10 @@ else:
 
 MOST_ROWS = 3
 
-HELD = "enter in the empty line sends what is held, up takes it back"
+HELD = "enter in the empty line sends held prompts, up takes one back"
 
 MOST_KEPT = 50
-"""Lines that can come back as they were typed."""
+"""Drafts that can be restored as they were typed."""
 
 _CHANGING = (
     events.RunStarted,
@@ -46,7 +44,7 @@ _CHANGING = (
 
 
 class Line(Protocol):
-    """Where what is taken back can be changed."""
+    """The input line, where a prompt can be edited."""
 
     @property
     def text(self) -> str: ...
@@ -57,25 +55,17 @@ class Line(Protocol):
 
 
 class PromptQueue:
-    """Shows the inbox as it is, also what others have put there. What was typed here can be taken back."""
+    """Shows prompts and steers in the inbox, also of other processes. Those typed here can be taken back."""
 
-    def __init__(
-        self,
-        conversation: Callable[[], Conversation],
-        line: Line,
-        draw: ItemRenderer,
-        changed: Callable[[], None],
-    ) -> None:
-        self._conversation = conversation
+    def __init__(self, context: CommandContext, line: Line) -> None:
+        self._context = context
         self._line = line
-        self._draw = draw
-        self._changed = changed
         self._waiting: list[Prompt | Steer] = []
         self._session = ""
         self._typed: dict[str, PromptDraft] = {}
-        """By request."""
+        """Drafts by request."""
         self._steers: dict[str, Content] = {}
-        """What was typed here for the run under way, by request, until the model is told."""
+        """Steers that were typed here, by request, until the model has read them."""
         self._tasks: set[asyncio.Future[None]] = set()
 
     def __len__(self) -> int:
@@ -83,14 +73,14 @@ class PromptQueue:
 
     @property
     def _queue(self) -> list[Prompt | Steer]:
-        """Where no run is under way, and none is held, the next one begins at once."""
-        state = self._conversation().session.state
+        """Without a run and held prompts it is empty, since the next prompt starts at once."""
+        state = self._context.conversation.session.state
         if state.run is None:
             return self._waiting if state.held else []
         return [one for one in self._waiting if one.id != state.run.started.request]
 
     def sent(self, request: str, typed: PromptDraft, steer: Content = ()) -> None:
-        """A prompt, or a steer that says this."""
+        """Remembers the draft of a prompt, or of a steer with this content."""
         self._typed[request] = typed
         if steer:
             self._steers[request] = steer
@@ -99,20 +89,20 @@ class PromptQueue:
         self._soon(self.look())
 
     def typed_for(self, request: str, content: Content) -> PromptDraft:
-        """How a prompt was typed; if that was elsewhere, what it says."""
+        """The draft of a prompt; its text, if it was typed elsewhere."""
         if request in self._typed:
             return self._typed[request]
         first = next((block.text for block in content if isinstance(block, Text)), "")
         return PromptDraft(first, Chips())
 
     def take(self, batch: Sequence[Fact | Event]) -> list[Fact | Event]:
-        """Facts that may change it; returns those that a person should still see."""
+        """Takes facts that may change it; returns those that the person should see."""
         seen = []
         for one in batch:
             event = one.event if isinstance(one, Fact) else one
             match event:
                 case events.RequestRefused(request=request, reason=reason) if reason == TAKEN_BACK:
-                    self._steers.pop(request, None)  # perhaps by another face
+                    self._steers.pop(request, None)  # perhaps by another front end
                 case events.RequestRefused(request=request) if request in self._steers:
                     self._soon(self._say_late(request, self._steers.pop(request)))
                     continue
@@ -124,39 +114,40 @@ class PromptQueue:
         return seen
 
     async def _say_late(self, request: str, content: Content) -> None:
-        """The run ended before the model could be told: it is a prompt then. Whoever stopped the run gets it
-        back into the line."""
-        conversation, typed = self._conversation(), self.typed_for(request, content)
+        """The run ended before the model could read it, so it becomes a prompt. If the person stopped the
+        run, it goes back into the line."""
+        conversation, typed = self._context.conversation, self.typed_for(request, content)
         if not conversation.session.state.held or not self._line.put_back(typed):
             self.sent(await conversation.prompt(content), typed)
         await self.look()
 
     async def look(self) -> None:
-        conversation = self._conversation()
+        conversation = self._context.conversation
         pending = await conversation.store.pending(conversation.session.id)
         self._waiting = [one for one in pending if isinstance(one, Prompt | Steer)]
-        self._changed()
+        self._context.app.refresh()
 
     async def mine(self) -> list[Prompt | Steer]:
-        """What was typed here and may still be taken back."""
+        """Prompts and steers that were typed here and can be taken back."""
         return [one for _, one in await self.all() if one.by == "tui"]
 
     async def all(self) -> list[tuple[str, Prompt | Steer]]:
-        """What waits, and as what."""
+        """Everything queued, with its kind."""
         await self.look()
         return [(self._kind(one), one) for one in self._queue]
 
     async def held(self) -> list[str]:
-        """What waits for a word of the person's, as it is said."""
-        return [self._said(one) for kind, one in await self.all() if kind == "held"]
+        """The held prompts as text."""
+        return [self._text(one) for kind, one in await self.all() if kind == "held"]
 
     async def take_back(self, request: Prompt | Steer, *, edits: bool) -> bool:
-        """Out of the inbox; with `edits`, into the line, which must be empty. False if it is too late."""
+        """Removes it from the inbox; with `edits`, puts it into the line, which must be empty. False if too
+        late."""
         waiting = [one.id for _, one in await self.all()]
-        session = self._conversation().session
+        session = self._context.conversation.session
         if request.id not in waiting or (edits and self._line.text):
             return False
-        if self._conversation().is_elsewhere:
+        if self._context.conversation.is_elsewhere:
             return await self._take_back_elsewhere(request, edits=edits)
         if isinstance(request, Steer) and not session.withdraw(request.id):
             return False
@@ -169,10 +160,10 @@ class PromptQueue:
         return True
 
     async def _take_back_elsewhere(self, request: Prompt | Steer, *, edits: bool) -> bool:
-        conversation = self._conversation()
+        conversation = self._context.conversation
         steer = self._steers.pop(request.id, ())
-        came = await conversation.ask(lambda id: TakeBack(id=id, by="tui", request=request.id))
-        if isinstance(came, events.RequestRefused):
+        outcome = await conversation.ask(lambda id: TakeBack(id=id, by="tui", request=request.id))
+        if isinstance(outcome, events.RequestRefused):
             if steer:
                 self._steers[request.id] = steer
             return False
@@ -182,25 +173,24 @@ class PromptQueue:
         return True
 
     def rows(self, width: int, most: int) -> list[str]:
-        session = self._conversation().session.id
+        session = self._context.conversation.session.id
         if session != self._session:
             self._session, self._waiting = session, []
             self._soon(self.look())
-        queue = self._queue
-        shown = queue[-MOST_ROWS:]
-        rows = [row for one in shown for row in self._draw.note(cut(self._said(one), width - 2), width)]
-        if len(queue) > len(shown):
-            more = f"{len(queue) - len(shown)} more before them"
-            rows = [*self._draw.note(more, width), *rows]
-        if rows and self._conversation().session.state.run is None:
-            rows += self._draw.note(cut(HELD, width - 2), width)
+        queue, renderer = self._queue, self._context.rows
+        last = queue[-MOST_ROWS:]
+        rows = [row for one in last for row in renderer.note(cut(self._text(one), width - 2), width)]
+        if len(queue) > len(last):
+            rows = [*renderer.note(f"{len(queue) - len(last)} more before these", width), *rows]
+        if rows and self._context.conversation.session.state.run is None:
+            rows += renderer.note(cut(HELD, width - 2), width)
         return rows
 
     def _kind(self, request: Prompt | Steer) -> str:
-        is_held = self._conversation().session.state.run is None
+        is_held = self._context.conversation.session.state.run is None
         return "steering" if isinstance(request, Steer) else "held" if is_held else "queued"
 
-    def _said(self, request: Prompt | Steer) -> str:
+    def _text(self, request: Prompt | Steer) -> str:
         return f"{self._kind(request)}: {one_line(self.typed_for(request.id, request.content).text)}"
 
     def _soon(self, work: Coroutine[None, None, None]) -> None:
@@ -212,7 +202,7 @@ class PromptQueue:
         self._tasks.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
             return
-        if not isinstance(error, OstlerError):  # of a store that cannot be read, whoever drives it tells
+        if not isinstance(error, OstlerError):  # the driver reports a store that cannot be read
             raise error
 
     def close(self) -> None:
@@ -220,57 +210,57 @@ class PromptQueue:
             task.cancel()
 
 
-NOTHING = "no prompt waits"
+NOTHING = "no prompt is queued"
 
-ABOUT = "takes it back into the line"
+ABOUT = "takes it back into the line, to edit it"
 
 
-def queue_commands(desk: CommandContext) -> list[Command]:
-    group = _Queue(desk)
+def queue_commands(context: CommandContext) -> list[Command]:
+    group = _Queue(context)
     return [
-        Command("queue", "prompts that wait, to change or drop one", group.queue, (), "[drop]"),
-        Command("clear-queue", "forget the prompts that wait", group.clear, ("cq",)),
+        Command("queue", "list queued prompts, to edit or drop one", group.queue, (), "[drop]"),
+        Command("clear-queue", "drop all queued prompts", group.clear, ("cq",)),
     ]
 
 
 class _Queue:
-    def __init__(self, desk: CommandContext) -> None:
-        self._desk = desk
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
 
     async def queue(self, arguments: str) -> None:
         if arguments == "drop":
             await self.clear("")
             return
         if arguments:
-            raise UsageError("say /queue, or /queue drop to forget the prompts that wait")
+            raise UsageError("use /queue, or /queue drop to drop all queued prompts")
         if not await self._choices():
-            self._desk.say(NOTHING)
+            self._context.say(NOTHING)
         while choices := await self._choices():
-            title = "held, because the last run did not complete" if self._is_held else "waiting"
-            panel = picker.Picker(title, choices, self._desk.colors, keys={"ctrl+d": "drops it"})
-            picked = await panel.ask(self._desk.panels)
+            title = "held, because the last run did not complete" if self._is_held else "queued"
+            panel = picker.Picker(title, choices, self._context.colors, keys={"ctrl+d": "drop"})
+            picked = await panel.ask(self._context.panels)
             if picked is None:
                 return
             edits = picked.key == "enter"
-            if not await self._desk.writing.waiting.take_back(picked.choice.value, edits=edits):
-                self._desk.say("it is too late for that: it waits no longer", "warning")
+            if not await self._context.writing.waiting.take_back(picked.choice.value, edits=edits):
+                self._context.say("too late: it is no longer queued", "warning")
             if edits:
                 return
 
     @property
     def _is_held(self) -> bool:
-        state = self._desk.conversation.session.state
+        state = self._context.conversation.session.state
         return state.held and state.run is None
 
     async def _choices(self) -> list[Choice]:
-        waiting = self._desk.writing.waiting
+        waiting = self._context.writing.waiting
         return [
             picker.Choice(one_line(waiting.typed_for(one.id, one.content).text), one, (what,), about=ABOUT)
             for what, one in await waiting.all()
         ]
 
     async def clear(self, arguments: str) -> None:
-        waiting = await self._desk.conversation.waiting()
-        await self._desk.conversation.ask(lambda id: ReleasePrompts(id=id, by="tui", drop=True))
+        waiting = await self._context.conversation.waiting()
+        await self._context.conversation.ask(lambda id: ReleasePrompts(id=id, by="tui", drop=True))
         if not waiting:
-            self._desk.say(NOTHING)
+            self._context.say(NOTHING)

@@ -1,4 +1,7 @@
-"""`!command` and `!!command`: shell commands with live output; the model receives only the first kind."""
+"""`!command` runs in the shell and the model reads its output; `!!command` keeps it from the model.
+
+A prompt that begins with `\\!` begins with a plain `!`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import asyncio
 import codecs
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,19 +22,21 @@ from ostler.sessions.lease import hold_lease, renew_lease
 from ostler.sessions.session import Session
 from ostler.tools.child_process import ChildProcess, keep_in_background
 from ostler.tools.truncation import Tail, without_surrogates
-from ostler.tui.conversation import Conversation
-from ostler.tui.render.items import ItemRenderer, OpenCallView
+from ostler.tui.render.items import OpenCallView
+
+if TYPE_CHECKING:
+    from ostler.tui.command_context import CommandContext
 
 
 class ShellLine(msgspec.Struct, frozen=True):
     command: str
-    """Empty as long as nothing is typed behind the mark."""
+    """Empty until something follows the mark."""
     is_told: bool
-    """Whether the model is told the command and its output."""
+    """Whether the model gets the command and its output."""
 
 
 def shell_line(typed: str) -> ShellLine | None:
-    """None if it is a prompt."""
+    """The shell command of a line; None for a prompt."""
     text = typed.strip()
     if text.startswith("!!"):
         return ShellLine(text[2:].lstrip(), is_told=False)
@@ -41,7 +46,7 @@ def shell_line(typed: str) -> ShellLine | None:
 
 
 def without_escape(typed: str) -> str:
-    """A prompt that begins with `!`."""
+    """The text of a prompt without the backslash before `!`."""
     return typed.replace("\\!", "!", 1) if typed.lstrip().startswith("\\!") else typed
 
 
@@ -49,47 +54,38 @@ TICK = 0.5
 
 
 class ShellCommands:
-    """The running commands. They have no time limit: `stop` ends them, and so does leaving."""
+    """The running shell commands. They have no time limit: `stop` ends them, and so does quitting."""
 
-    def __init__(
-        self,
-        conversation: Callable[[], Conversation],
-        draw: ItemRenderer,
-        changed: Callable[[], None],
-        closed: Callable[[CallItem], None],
-    ) -> None:
-        self._conversation = conversation
-        self._draw = draw
-        self._changed = changed
-        self._closed = closed
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
         self._running: dict[asyncio.Task[Any], OpenCallView] = {}
 
     def __bool__(self) -> bool:
         return bool(self._running)
 
     async def run(self, line: ShellLine) -> None:
-        """Runs a command to its end; cancelling only ends the command."""
+        """Runs a command to its end. Cancelling it stops the command."""
         task = asyncio.current_task()
         assert task is not None
         name, arguments = "!" if line.is_told else "!!", {"command": line.command}
-        item = CallItem("", name=name, stage="running", arguments=arguments, tool_kind="execute")
-        self._running[task] = shown = OpenCallView(item, time.monotonic())
+        call = CallItem("", name=name, stage="running", arguments=arguments, tool_kind="execute")
+        self._running[task] = item = OpenCallView(call, time.monotonic())
         ticking = asyncio.ensure_future(self._tick())
         try:
-            await self._run(line, shown)
+            await self._run(line, item)
         finally:
             ticking.cancel()
             del self._running[task]
-            self._changed()
+            self._context.app.refresh()
 
     async def _tick(self) -> None:
-        """Draws the elapsed time."""
+        """Refreshes the elapsed time."""
         while True:
-            self._changed()
+            self._context.app.refresh()
             await asyncio.sleep(TICK)
 
     async def stop(self) -> None:
-        """Ends all of them, with what they printed so far."""
+        """Stops all of them; their output so far is kept."""
         tasks = list(self._running)
         for task in tasks:
             task.cancel()
@@ -99,33 +95,33 @@ class ShellCommands:
     def rows(self, width: int, most: int) -> list[str]:
         now = time.monotonic()
         rows: list[str] = []
-        for shown in self._running.values():
-            shown.seconds = now - shown.since
-            rows += self._draw.opened(shown, width, most)
+        for item in self._running.values():
+            item.seconds = now - item.since
+            rows += self._context.rows.opened(item, width, most)
         return rows[-most:]
 
-    async def _run(self, line: ShellLine, shown: OpenCallView) -> None:
-        session = self._conversation().session
+    async def _run(self, line: ShellLine, item: OpenCallView) -> None:
+        session = self._context.conversation.session
         tail = Tail()
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
         def take(piece: bytes) -> None:
             text = decoder.decode(piece)
             tail.feed(text)
-            shown.output.feed(text)
-            self._changed()
+            item.output.feed(text)
+            self._context.app.refresh()
 
         if not session.is_running:
             await hold_lease(session.journal)
         async with renew_lease(session.journal):
             note = await _run_shell(session, line.command, take)
             tail.feed(decoder.decode(b"", final=True))
-            kept = tail.truncated()
-            output = without_surrogates(kept.text).replace("\0", "\ufffd").rstrip("\n")
-            if kept.truncated:
-                output = f"[the last {kept.lines} of {kept.total_lines} lines]\n{output}"
+            tail_end = tail.truncated()
+            output = without_surrogates(tail_end.text).replace("\0", "\ufffd").rstrip("\n")
+            if tail_end.truncated:
+                output = f"[the last {tail_end.lines} of {tail_end.total_lines} lines]\n{output}"
             text = "\n".join(filter(None, (output, note))) or "(no output)"
-            seconds = time.monotonic() - shown.since
+            seconds = time.monotonic() - item.since
             if line.is_told:
                 entry = shell_entry(line.command, text, failed=bool(note), seconds=seconds)
                 session.journal.record(entry)
@@ -133,11 +129,12 @@ class ShellCommands:
                 return
             result = CallResult(content=(Text(text),), duration_ms=round(seconds * 1000))
             stage: CallStage = "failed" if note else "done"
-            self._closed(msgspec.structs.replace(shown.item, stage=stage, result=result))
+            self._context.print_item(msgspec.structs.replace(item.item, stage=stage, result=result))
 
 
 async def _run_shell(session: Session, command: str, take: Callable[[bytes], None]) -> str:
-    """How it ended, unless it ended well. Cancelled, the whole group has ended before it returns."""
+    """Runs a command; returns how it ended, unless it succeeded. When cancelled, it returns after the whole
+    process group has ended."""
     journal, harness = session.journal, session.harness
     call = journal.world.new_id("call")
     shell = [find_program("bash") or "sh", "-c", command]

@@ -1,4 +1,4 @@
-"""The status row: what the session does, with which model, at what cost, and how full its context is."""
+"""The status row: activity, model, cost, context and limits of a session."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from ostler.store.paths import below_home
 if TYPE_CHECKING:
     from ostler.tui.transcript import TranscriptView
 
-_BESIDE = {"compaction": "compacting", "summary": "compacting", "title": "finding a title"}
+_BESIDE = {"compaction": "compacting", "summary": "compacting", "title": "choosing a title"}
 
 _WAITS = {"question": "waiting for you", "pending": "waiting for a result", "paused": "paused"}
 
 
 class Activity:
-    """What the open run does, in a few words; empty while no run is open."""
+    """The activity of a session, from its events; empty without a run."""
 
     def __init__(self, transcript: TranscriptView, now: Callable[[], float] = time.monotonic) -> None:
         self._transcript = transcript
         self._now = now
         self._words = ""
         self._before = ""
-        """What was said before a call beside the steps."""
+        """The words before a side call."""
         self._retry_at: float | None = None
         self._asked: set[str] = set()
         self._stage_since = self._run_since = now()
@@ -49,7 +49,7 @@ class Activity:
 
     @property
     def seconds(self) -> float:
-        """Of the present stage."""
+        """Seconds since the present stage began."""
         return self._now() - self._stage_since
 
     @property
@@ -66,7 +66,7 @@ class Activity:
         return self._words and (self._at_work() or self._words)
 
     def _at_work(self) -> str:
-        """What the calls do that are written or running."""
+        """The calls that are written or running."""
         calls = self._transcript.calls
         running = [call for call in calls if call.state == "running"]
         if len(running) > 1:
@@ -79,7 +79,7 @@ class Activity:
         return ""
 
     def join(self, run: RunState, seconds: float, asked: Iterable[str]) -> None:
-        """A run is under way since then, whose beginning was not seen here."""
+        """Joins a run that has been going for so many seconds."""
         self._run_since = self._now() - seconds
         self._asked = set(asked)
         self._begin(_WAITS[run.waiting.reason] if run.waiting else "working")
@@ -101,7 +101,7 @@ class Activity:
                     self._before = self._words
                     self._begin(_BESIDE[purpose])
             case events.UsageReported(purpose=purpose) if purpose in _BESIDE:
-                self._begin(self._before)  # which is nothing, if it was done in between two runs
+                self._begin(self._before)  # empty between two runs
             case events.ToolInputStarted() | events.ToolStarted():
                 self._begin("working")
             case events.ModelFailed(retry_in=float(seconds)):
@@ -116,7 +116,7 @@ class Activity:
             case events.RunWaiting(reason=reason):
                 self._begin(_WAITS[reason])
             case events.RunResumed():
-                self._begin("going on")
+                self._begin("continuing")
             case events.RunEnded():
                 self._asked.clear()
                 self._begin("")
@@ -139,11 +139,11 @@ SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 _FULL, _NEARLY_FULL = 0.9, 0.7
 
-_UNUSUAL = {"read-only": "only reads", "edit": "edits unasked", "full": "asks nothing"}
-"""Profiles that are told; to ask is what is expected."""
+_UNUSUAL = {"read-only": "only reads", "edit": "edits without asking", "full": "asks nothing"}
+"""Profiles that are shown; `ask` is the default."""
 
 _LONG_PLACE = 30
-"""Cells, from which on only the end of it is shown."""
+"""Cells of a path, at most; of a longer one the end is shown."""
 
 
 class Meters(msgspec.Struct, frozen=True):
@@ -154,35 +154,35 @@ class Meters(msgspec.Struct, frozen=True):
     branch: str = ""
     reasoning: str = ""
     activity: str = ""
-    """What is happening; empty while nothing is."""
+    """The activity; empty when idle."""
     seconds: float = 0.0
-    """Since when."""
+    """Seconds since it began."""
     run_seconds: float = 0.0
     run_cost: float = 0.0
-    """Of the run under way, its children included."""
+    """Cost of the run, with its children."""
     tokens: int = 0
-    """Of the session and its children, both ways."""
+    """Tokens of the session and its children, input and output."""
     cost: float | None = 0.0
     context: int = 0
-    """Tokens that the model was told at last."""
+    """Tokens of the last context."""
     window: int = 0
-    """How many it can be told; 0 if nobody knows."""
+    """The context window; 0 if unknown."""
     budget: str = ""
-    """What is left of it."""
+    """What is left of the nearest limit."""
     waiting: int = 0
-    """Prompts that wait for their turn."""
+    """Queued prompts."""
     notes: tuple[str, ...] = ()
-    """Of extensions."""
+    """Notes of extensions."""
     permissions: str = ""
-    """The profile; empty where another process decides."""
+    """The permission profile; empty if another process decides."""
 
 
 class Part(msgspec.Struct, frozen=True):
     text: str
     slot: str = "muted"
-    """Of the theme."""
+    """A slot of the theme."""
     give_way: int = 0
-    """Where there is no room, those with the highest number go first."""
+    """Without room, parts with the highest number are dropped first."""
 
 
 def short(tokens: int) -> str:
@@ -205,7 +205,7 @@ def elapsed(seconds: float) -> str:
 
 
 def activity_parts(meters: Meters, frame: int, hint: str = "") -> list[Part]:
-    """The row above the line to type in, while something is under way."""
+    """The row above the input line during a run."""
     if not meters.activity:
         return []
     turning = SPINNER[frame % len(SPINNER)]
@@ -218,7 +218,7 @@ def activity_parts(meters: Meters, frame: int, hint: str = "") -> list[Part]:
 
 
 def status_parts(meters: Meters) -> list[Part]:
-    """The last row, from left to right."""
+    """The status row, from left to right."""
     parts = [Part(_place(meters.cwd), "muted", 3)]
     if meters.branch:
         parts.append(Part(meters.branch, "muted", 5))
@@ -242,13 +242,13 @@ def status_parts(meters: Meters) -> list[Part]:
 
 
 def fitting(parts: list[Part], width: int, between: str = "  ") -> list[Part]:
-    """As many as there is room for; the last that is left is cut."""
-    kept = list(parts)
-    while len(kept) > 1 and _width(kept, between) > width:
-        kept.remove(max(reversed(kept), key=lambda part: part.give_way))
-    if kept and _width(kept, between) > width:
-        kept[0] = msgspec.structs.replace(kept[0], text=_cut(kept[0].text, width))
-    return kept
+    """The parts that fit; the last one is cut."""
+    fitting_parts = list(parts)
+    while len(fitting_parts) > 1 and _width(fitting_parts, between) > width:
+        fitting_parts.remove(max(reversed(fitting_parts), key=lambda part: part.give_way))
+    if fitting_parts and _width(fitting_parts, between) > width:
+        fitting_parts[0] = msgspec.structs.replace(fitting_parts[0], text=_cut(fitting_parts[0].text, width))
+    return fitting_parts
 
 
 def _width(parts: list[Part], between: str) -> int:
@@ -267,26 +267,26 @@ def _place(cwd: Path) -> str:
 
 
 BRANCH_SECONDS = 2.0
-"""How long a branch is believed before its file is looked at again."""
+"""Seconds before the git branch is read again."""
 
 PAGE = 500
-"""Facts that are looked at together."""
+"""Facts that are read at once."""
 
 
 class MeterReader:
-    """For one session. What it costs to look is small: it is read for each frame."""
+    """Reads the meters of a session; cheap, since every frame does."""
 
     def __init__(self, session: Session, activity: Activity) -> None:
         self._session = session
         self._activity = activity
         self._by_children = Totals()
-        """What those used that have ended, and what other vendors' agents told."""
+        """Usage of finished children and of driven agents."""
         self._branch = BranchName(session.harness.cwd)
         self._windows: dict[str, int] = {}
         self._opened_at = session.state.last_seq
 
     async def look_back(self) -> None:
-        """Counts the children of earlier runs: their use is in no state but in the facts alone."""
+        """Counts the usage of children of earlier runs, which only the facts have."""
         store, after = self._session.journal.store, 0
         while after < self._opened_at:
             facts = await store.read(self._session.id, after, min(PAGE, self._opened_at - after))
@@ -314,7 +314,7 @@ class MeterReader:
         if run is not None and session.budget is not None:
             used, counted = session.budget.used(), run.used()
             run_cost = used.cost
-            tokens += used.tokens - counted.tokens  # of children that are at work
+            tokens += used.tokens - counted.tokens  # of running children
             cost = None if cost is None else cost + used.cost - counted.cost
             seconds = self._activity.run_seconds - run.still_ms / 1000
             budget = _left(run.started.limits, used.steps, used.tokens, used.cost, seconds)
@@ -345,10 +345,10 @@ class MeterReader:
 
 
 def _left(limits: Limits, steps: int, tokens: int, cost: float, seconds: float) -> str:
-    """Of the limit that is nearest."""
+    """What is left of the nearest limit."""
     shares = [
-        (used / limit, said(max(0, limit - used)))
-        for limit, used, said in (
+        (used / limit, describe(max(0, limit - used)))
+        for limit, used, describe in (
             (limits.steps, steps, lambda left: f"{left:.0f} step{'' if left == 1 else 's'}"),
             (limits.tokens, tokens, lambda left: f"{short(int(left))} tokens"),
             (limits.cost, cost, dollars),
@@ -360,7 +360,7 @@ def _left(limits: Limits, steps: int, tokens: int, cost: float, seconds: float) 
 
 
 class BranchName:
-    """The branch that is checked out, from git's own file: no process is started."""
+    """The checked-out branch, read from git's HEAD file."""
 
     def __init__(self, cwd: Path) -> None:
         self._cwd = cwd
@@ -375,7 +375,7 @@ class BranchName:
 
 
 def branch_of(cwd: Path) -> str:
-    """The branch, or the beginning of the commit where there is none; empty outside of a repository."""
+    """The branch, or the short commit; empty outside a repository."""
     for folder in (cwd, *cwd.parents):
         git = folder / ".git"
         try:

@@ -1,9 +1,4 @@
-"""Asking the terminal for its background, and keeping the answer out of what is typed."""
-# MERGED: Whether the terminal is light or dark: by its own answer, by `COLORFGBG`, or because somebody said
-# MERGED: so.
-# MERGED: Pastes in a terminal that does not mark them: many letters at once, or an Enter with more behind
-# MERGED: it.
-# MERGED: What is typed before the line is there: kept for it, and not shown where it does not belong.
+"""Terminal input: typing before the first frame, unmarked pastes, and the terminal's background colour."""
 
 from __future__ import annotations
 
@@ -36,26 +31,26 @@ _XTERM = re.compile(r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1
 _HEX = re.compile(r"#([0-9a-fA-F]{2})([0-9a-fA-F]{2})([0-9a-fA-F]{2})")
 
 _DARK = frozenset({0, 1, 2, 3, 4, 5, 6, 8})
-"""Of the sixteen colours of a terminal."""
+"""Dark ones of the sixteen colours."""
 
 
 def color_of(answer: str) -> Rgb | None:
-    """The colour in the answer to OSC 11, such as `rgb:1e1e/1e1e/2e2e`; None if it is none."""
-    found = _XTERM.fullmatch(answer) or _HEX.fullmatch(answer)
-    if not found:
+    """Parses the answer to OSC 11, such as `rgb:1e1e/1e1e/2e2e`; None if it is no colour."""
+    match = _XTERM.fullmatch(answer) or _HEX.fullmatch(answer)
+    if not match:
         return None
-    red, green, blue = (int(digits, 16) / (16 ** len(digits) - 1) for digits in found.groups())
+    red, green, blue = (int(digits, 16) / (16 ** len(digits) - 1) for digits in match.groups())
     return red, green, blue
 
 
 def luma(color: Rgb) -> float:
-    """How bright a colour looks, from 0 to 1."""
+    """The perceived brightness, from 0 to 1."""
     red, green, blue = color
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def dark_by_variable(colorfgbg: str) -> bool | None:
-    """What `COLORFGBG` says, such as `15;0` or `0;default;15`; None if it says nothing."""
+    """Parses `COLORFGBG`, such as `15;0` or `0;default;15`; None if it is unset."""
     background = colorfgbg.rpartition(";")[2]
     if ";" not in colorfgbg or not re.fullmatch(r"1[0-5]|[0-9]", background):
         return None
@@ -63,7 +58,7 @@ def dark_by_variable(colorfgbg: str) -> bool | None:
 
 
 def is_dark(appearance: Appearance, answered: Rgb | None, environment: Mapping[str, str]) -> bool:
-    """The setting decides, then the terminal, then the variable; where nobody knows, it is dark."""
+    """The setting decides, then the terminal, then the variable; by default it is dark."""
     if appearance != "auto":
         return appearance == "dark"
     if answered is not None:
@@ -73,10 +68,10 @@ def is_dark(appearance: Appearance, answered: Rgb | None, environment: Mapping[s
 
 
 QUIET_SECONDS = 0.01
-"""After which nothing more of it comes."""
+"""Seconds after which a paste has ended."""
 
 MANY = 256
-"""Letters that nobody types before the first of them has been read."""
+"""So many letters at once are a paste, not typing."""
 
 _BEGIN, _END = "\x1b[200~", "\x1b[201~"
 
@@ -86,8 +81,8 @@ _LINES = re.compile(r"[^\r\n]*[\r\n]+[^\r\n]")
 
 
 def marked(text: str, read: Callable[[], str], descriptor: int) -> str:
-    """What was read, with the rest of it, as a terminal that marks pastes would have sent it; as it is, if it
-    is none. No line of it is sent by itself; an Enter behind a single one is the key."""
+    """Marks a paste as a bracketed one, with the rest of it; other input stays. No line of a paste is sent by
+    itself; Enter after a single line is the key."""
     begun = _text(text)
     if len(begun) < MANY and not _LINES.match(begun):
         return text
@@ -100,18 +95,18 @@ def marked(text: str, read: Callable[[], str], descriptor: int) -> str:
 
 
 def _text(text: str) -> str:
-    found = _TEXT.match(text)
-    assert found is not None
-    return found[0]
+    match = _TEXT.match(text)
+    assert match is not None
+    return match[0]
 
 
 SECONDS = 0.08
-"""A terminal that knows the question answers in a few milliseconds, over a slow line a little later."""
+"""Seconds to wait for an answer: most terminals need a few milliseconds, more over a slow line."""
 
 QUESTION = "\x1b]11;?\x1b\\"
 
 _DEAF = frozenset({"dumb", "linux"})
-"""Terminals that have no answer."""
+"""Terminals that do not answer."""
 
 _ANSWER_END = "\x07\x1b\x9c\udc9c"
 
@@ -123,19 +118,18 @@ _SURE = "\x1b]11;"
 
 
 class AnswerFilter:
-    """Takes the answer out of what is read, whenever it comes, and in however many pieces.
+    """Removes the terminal's answer from the input, whenever it comes and in any number of pieces.
 
-    What may be the beginning of one is held back until more is read, or until `flush`: it may be the Escape
-    key as well.
+    A possible beginning is held back until more arrives, or until `flush`: it may be the Escape key.
     """
 
     def __init__(self) -> None:
         self.color: Rgb | None = None
-        self.came: Callable[[Rgb], None] = lambda color: None
-        """Called with it, also when nobody waits for it any more."""
+        self.on_color: Callable[[Rgb], None] = lambda color: None
+        """Called with the colour, also when it comes late."""
         self._held = ""
         self._let_go = 0
-        """How much of what is held was typed after all; the rest of an answer may still follow it."""
+        """How much of the held input is typed; the rest of an answer may follow."""
 
     def feed(self, text: str) -> str:
         whole, let_go = self._held + text, self._let_go
@@ -149,7 +143,7 @@ class AnswerFilter:
         return whole[let_go:start]
 
     def flush(self) -> str:
-        """What was held back and is typed: nothing more came for a while."""
+        """Releases held input after a pause."""
         if self._held.startswith(_SURE):
             return ""
         typed = self._held[self._let_go :]
@@ -159,18 +153,18 @@ class AnswerFilter:
     def _take(self, answer: re.Match[str]) -> str:
         if (color := color_of(answer[1])) is not None:
             self.color = color
-            self.came(color)
+            self.on_color(color)
         return ""
 
 
 class TerminalInput(Vt100Input):
-    """The keyboard, without what the terminal answers."""
+    """The keyboard without the terminal's answers."""
 
     def __init__(self, stdin: TextIO) -> None:
         super().__init__(stdin)
         self.answers = AnswerFilter()
         self.is_drawn_for = False
-        """Whether one sees what one types: else several lines at once were typed one after the other."""
+        """The UI is drawn. Before, several lines at once were typed one after the other."""
         self._typed = _Typed(self.fileno(), self.answers, stdin.encoding)
         self.stdin_reader = self._typed
 
@@ -179,7 +173,7 @@ class TerminalInput(Vt100Input):
         return super().read_keys()
 
     def read_early(self) -> list[KeyPress]:
-        """What was typed while the terminal still made whole lines of it."""
+        """Reads what was typed before raw mode."""
         self.vt100_parser.feed(self._typed.read_plain().replace("\n", "\r"))
         keys, self._buffer = self._buffer, []
         return keys
@@ -194,7 +188,7 @@ class _Typed(PosixStdinReader):
         super().__init__(descriptor, encoding=encoding)
         self._answers = answers
         self.may_be_pasted = False
-        """Several lines at once, which the terminal has not marked."""
+        """Handles several lines at once that the terminal has not marked as a paste."""
 
     def read(self, count: int = 1024) -> str:
         text = self.read_plain()
@@ -205,10 +199,10 @@ class _Typed(PosixStdinReader):
 
 
 async def ask_background(reader: TerminalInput, writer: TextIO, seconds: float = SECONDS) -> Rgb | None:
-    """The background's colour; None if the terminal has not said it in time.
+    """The colour of the background; None if the terminal does not answer in time.
 
-    What is typed meanwhile is kept for the application that reads from the same input. Until that runs, the
-    caller stays in `reader.raw_mode()`: else the terminal would show an answer that comes late.
+    Typed keys are kept for the application that reads the same input. Until it runs, the caller stays in
+    `reader.raw_mode()`: else the terminal would show a late answer.
     """
     done = asyncio.Event()
     typed: list[KeyPress] = []
@@ -231,7 +225,7 @@ async def ask_background(reader: TerminalInput, writer: TextIO, seconds: float =
 async def detected_dark(
     appearance: Appearance, reader: TerminalInput, writer: TextIO, environment: Mapping[str, str]
 ) -> bool:
-    """Whether dark colours are shown. The terminal is asked only where its answer would decide."""
+    """Whether the background is dark. Asks the terminal only if its answer decides."""
     is_terminal = reader.stdin.isatty() and writer.isatty() and environment.get("TERM") not in _DEAF
     asks = appearance == "auto" and is_terminal
     answered = await ask_background(reader, writer) if asks else None
@@ -243,21 +237,21 @@ _CLEAR_ROW = "\r\x1b[K"
 
 @contextmanager
 def keep_early_typing(stdin: TextIO) -> Iterator[None]:
-    """The terminal shows nothing of it and leaves Enter as it is; Ctrl+C still ends us. At the end all is as
-    it was, also when we are told to end before anybody listens."""
+    """Keeps keys that are typed before the first frame: no echo, and Enter stays Enter; Ctrl+C still quits.
+    Restores the terminal at the end, also after an early signal."""
     if sys.platform == "win32" or not stdin.isatty():
         yield
         return
     import termios
 
     before = termios.tcgetattr(stdin)
-    kept = termios.tcgetattr(stdin)
-    kept[0] &= ~termios.ICRNL
-    kept[3] &= ~termios.ECHO
+    changed = termios.tcgetattr(stdin)
+    changed[0] &= ~termios.ICRNL
+    changed[3] &= ~termios.ECHO
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     try:
-        termios.tcsetattr(stdin, termios.TCSANOW, kept)
+        termios.tcsetattr(stdin, termios.TCSANOW, changed)
         yield
     finally:
         with suppress(termios.error):  # the terminal itself may be gone
@@ -269,7 +263,7 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def take_early_typing(reader: TerminalInput, writer: TextIO) -> None:
-    """For the application that will read from this input. In raw mode."""
+    """Hands early keys to the application that will read this input. In raw mode."""
     from prompt_toolkit.input.typeahead import store_typeahead
 
     if typed := reader.read_early():

@@ -1,4 +1,4 @@
-"""The terminal face as a whole: one conversation, what is drawn of it, and what a person does."""
+"""`TerminalUI`: one conversation, how it is drawn, and what a person does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -14,11 +13,11 @@ import msgspec
 from prompt_toolkit.input import Input
 from prompt_toolkit.output import Output
 
-from ostler.app.question_queue import QuestionQueue
+from ostler.core.lazy import lazy_module
 from ostler.extensions.ui.themes import ThemeColors
-from ostler.history.items import Level
+from ostler.history.items import Item, Level
 from ostler.models.factory import LazyModel
-from ostler.schema.events import Event, QuestionAsked
+from ostler.schema.events import Event
 from ostler.schema.facts import Fact
 from ostler.sessions.session import Session
 from ostler.tools import LazyTool
@@ -35,8 +34,7 @@ from ostler.tui.inline_app import Editing, InlineApp
 from ostler.tui.keys import key_bindings
 from ostler.tui.model_setup import ModelFallback
 from ostler.tui.notifications import Notifier, Notify
-from ostler.tui.panels.panel import Panel, Panels
-from ostler.tui.panels.question import AskedPanel
+from ostler.tui.panels.panel import Panels
 from ostler.tui.render.items import ItemRenderer, notice
 from ostler.tui.render.spans import apart
 from ostler.tui.status import Activity, MeterReader, Meters, activity_parts, fitting, status_parts
@@ -45,14 +43,18 @@ from ostler.tui.transcript import TranscriptPrinter, TranscriptView, last_rows, 
 if TYPE_CHECKING:
     from ostler.core.harness import Harness
     from ostler.extensions.host import ExtensionHost
+    from ostler.tui.panels import question
+    from ostler.tui.panels.question import QuestionPanel
     from ostler.tui.render.images import Way
+else:
+    question = lazy_module("ostler.tui.panels.question")
 
 
 TICK = 0.12
-"""Seconds between two pictures of the spinner."""
+"""Seconds between two frames of the spinner."""
 
 EARLIER = 40
-"""Blocks of an earlier conversation that are shown when it is opened, at most."""
+"""Items of an earlier conversation that are printed when it is opened, at most."""
 
 
 LATER = (
@@ -65,7 +67,7 @@ LATER = (
 
 
 async def load_later(harness: Harness) -> None:
-    """Piece by piece: a key that is pressed meanwhile waits for one of them at most."""
+    """Loads modules one by one, so that a key waits for one of them at most."""
     for name in LATER:
         import_module(name)
         await asyncio.sleep(0)
@@ -79,7 +81,8 @@ async def load_later(harness: Harness) -> None:
 
 
 class TerminalUI:
-    """Made for one session; `switch` leaves it for another. For commands it is the `CommandContext`."""
+    """The terminal UI of a session, which `SessionSwitch` can replace. It is the `CommandContext` of all its
+    parts."""
 
     app: InlineApp
     commands: Commands
@@ -92,7 +95,6 @@ class TerminalUI:
         session: Session,
         host: ExtensionHost | None,
         face: TuiFrontEnd,
-        questions: QuestionQueue,
         *,
         input: Input | None = None,
         output: Output | None = None,
@@ -101,31 +103,22 @@ class TerminalUI:
         pictures: Way = "",
     ) -> None:
         self.face = face
-        self.questions = questions
+        self.questions = face.questions
         self.panels = Panels(lambda: self.app.refresh())
         self.transcript = TranscriptView(cwd=session.harness.cwd)
         self.rows = ItemRenderer()
         self.commands = Commands(self)
-        self.extensions = ExtensionViews(
-            lambda: self.conversation.session, face, self.rows, self.panels, lambda: self.app.refresh()
-        )
+        self.extensions = ExtensionViews(self, face)
         self.children = ChildQuestions()
-        asked = AskedPanel(
-            questions,
-            self._panel_for,
-            self.rows,
-            self.extensions.content_rows,
-            lambda: self.writing.is_typing,
-            lambda: bool(self.writing.line.text),
-        )
-        questions.opened = lambda: self.panels.open(asked)
-        questions.closed = lambda: self.panels.close(asked)
+        self._question_panel: QuestionPanel | None = None
+        self.questions.opened = self._open_question
+        self.questions.closed = self._close_question
         self.conversation = Conversation(session, host, self.see)
         self.switching = SessionSwitch(self)
         self.rescue = ModelFallback(self)
         face.switch_to = self.switching.to
         self.notice = ""
-        """What is said in place of the activity until the next key."""
+        """A message in place of the activity, until the next key."""
         self.activity = Activity(self.transcript)
         self.meter = MeterReader(session, self.activity)
         self.notifier = Notifier(self.write, session.harness.cwd.name, os.environ, notify)
@@ -181,7 +174,7 @@ class TerminalUI:
         give_keys_to_extensions(self)
 
     async def run(self, first: str = "") -> None:
-        """Until the person leaves."""
+        """Runs until the person quits."""
         await self._print_earlier()
         self.extensions.begin()
         self.conversation.begin()
@@ -208,17 +201,17 @@ class TerminalUI:
         await load_later(self.conversation.harness)
         await self.meter.look_back()
 
-    # --- what happens ---------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
-        told = self.children.among(batch)
-        for one in told:
+        events = self.children.among(batch)
+        for one in events:
             event = one.event if isinstance(one, Fact) else one
             self.activity.take(event)
             self.meter.take(event)
             self.rescue.take(event)
             self.notifier.take(event, self.activity.run_seconds)
-        closed = self.transcript.take(self.writing.waiting.take(batch))
+        closed = self.transcript.take(self.writing.waiting.take(events))
         self.extensions.see(batch)
         if closed:
             self.printing.take(closed)
@@ -226,7 +219,7 @@ class TerminalUI:
         self._tick()
 
     def _tick(self) -> None:
-        """The spinner turns, and the time goes on, while something is under way."""
+        """Animates the spinner and the elapsed time during a run."""
         if self._ticking is None and self.activity.words:
             self._ticking = asyncio.get_running_loop().call_later(TICK, self._tock)
 
@@ -235,21 +228,23 @@ class TerminalUI:
         self.app.refresh()
         self._tick()
 
-    def _panel_for(self, asked: QuestionAsked) -> Panel:
-        from ostler.tui.panels.question import panel_for
-        from ostler.tui.panels.question_forms import Asked
+    def _open_question(self) -> None:
+        if self._question_panel is None:
+            self._question_panel = question.QuestionPanel(self)
+        self.panels.open(self._question_panel)
 
-        cwd, who = self.conversation.harness.cwd, partial(self.children.who, asked.id)
-        return panel_for(Asked(self.questions, asked, self.rows, cwd, who))
+    def _close_question(self) -> None:
+        if self._question_panel is not None:
+            self.panels.close(self._question_panel)
 
     async def show(self, conversation: Conversation) -> None:
-        """Another session in place of the one that was left."""
+        """Shows another session in place of the present one."""
         self.conversation = conversation
         self.transcript = TranscriptView(cwd=conversation.harness.cwd)
         self.activity = Activity(self.transcript)
         self.meter = MeterReader(conversation.session, self.activity)
         state = conversation.session.state
-        self.say(f"session {state.id} {state.title}".rstrip() if state.leaf else "a new session begins")
+        self.say(f"session {state.id} {state.title}".rstrip() if state.leaf else "started a new session")
         await self._print_earlier()
         self.extensions.begin()
         conversation.begin()
@@ -257,7 +252,7 @@ class TerminalUI:
         await self.meter.look_back()
 
     async def _print_earlier(self) -> None:
-        """The end of the conversation, about two screens of it."""
+        """Prints the end of the conversation, about two screens."""
         columns, rows = self.app.size.columns, self.app.size.rows
         facts, has_more = await restored_facts(self.conversation.session.journal, min(EARLIER, rows))
         blocks = self.transcript.take(facts)
@@ -265,29 +260,29 @@ class TerminalUI:
             blocks[-EARLIER:], lambda block: self.rows.closed(block, columns), 2 * rows, columns
         )
         if has_more or len(blocks) > EARLIER:
-            self.app.print(self.rows.note("what came before is not shown", columns))
+            self.app.print(self.rows.note("earlier messages are not shown", columns))
         self.app.print(drawn)
         if self.conversation.is_elsewhere:
             self._join()
 
     def _join(self) -> None:
-        """A run that another process drives."""
+        """Shows the activity of a run of another process."""
         session = self.conversation.session
         if (run := session.state.run) is not None:
             seconds = (session.journal.world.now_ms() - run.time_ms) / 1000
             self.activity.join(run, seconds, session.state.questions)
             self._tick()
 
-    # --- what is seen ---------------------------------------------------------------------------------
+    # --- drawing ----------------------------------------------------------------------------------------
 
     def _is_new(self) -> bool:
-        """Nothing was typed yet, and nothing else is to be seen."""
+        """Nothing is typed yet, and nothing else is shown."""
         return not self.writing.has_typed and not self.activity.words and self.panels.present is None
 
     @property
     def is_asked(self) -> bool:
-        """What is pressed is for a question."""
-        return isinstance(self.panels.taking, AskedPanel)
+        """Keys go to a question."""
+        return self._question_panel is not None and self.panels.taking is self._question_panel
 
     def _tail(self, width: int, most: int) -> Sequence[str]:
         if self.panels.is_tall:
@@ -321,30 +316,37 @@ class TerminalUI:
         return msgspec.structs.replace(read, permissions=self.conversation.harness.permission_profile)
 
     def write(self, text: str) -> None:
-        """What is for the terminal itself, and not seen in it."""
+        """Writes control sequences for the terminal itself."""
         self.app.application.output.write_raw(text)
         self.app.application.output.flush()
 
-    # --- what a person does ---------------------------------------------------------------------------
+    # --- actions ----------------------------------------------------------------------------------------
 
     async def submit(self, text: str) -> None:
-        """As if it had been typed, and Enter pressed."""
+        """Sends a text as if a person had typed it."""
         await self.writing.submit_text(text)
 
     async def stop(self) -> None:
         await self.writing.back.stop()
 
     def say(self, text: str, level: Level = "info") -> None:
-        """Something that a command has to tell."""
+        """Prints a message of a command."""
         self.app.print(self.rows.closed(notice(text, level), self.app.size.columns))
 
+    def show_notice(self, text: str) -> None:
+        self.notice = text
+        self.app.refresh()
+
+    def print_item(self, item: Item) -> None:
+        self.printing.take([item])
+
     def show_thoughts(self) -> None:
-        """What the model thought last, which was folded."""
+        """Prints the last reasoning, which was folded."""
         if thoughts := self.transcript.last_reasoning:
             rows = self.rows.thoughts(thoughts, self.app.size.columns)
             self.app.print(apart([rows], after_blank=self.app.ends_blank))
         else:
-            self.say("there is nothing that the model has thought")
+            self.say("there is no reasoning to show")
 
     def colors(self) -> ThemeColors | None:
         return self.rows.colors

@@ -1,6 +1,4 @@
-"""Which theme is shown."""
-# MERGED: What a theme file says. A mistake in it costs its own line, never the theme.
-# MERGED: The themes of a terminal by name, each read from its file when somebody wants to see it.
+"""Themes by name, read from their files when they are needed, and the chosen one."""
 
 from __future__ import annotations
 
@@ -31,27 +29,26 @@ if TYPE_CHECKING:
 
 
 def has_colors(environment: Mapping[str, str]) -> bool:
-    """Not if `NO_COLOR` is set to anything, nor on a dumb terminal."""
+    """Whether to use colours: not with `NO_COLOR`, nor on a dumb terminal."""
     return not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
 
 
 def chosen_theme(wanted: str, environment: Mapping[str, str]) -> str:
-    """The name of the theme to show first; empty where there are no colours."""
+    """The name of the first theme; empty without colours."""
     return (wanted or DEFAULT) if has_colors(environment) else ""
 
 
 async def missing_theme(wanted: str, book: ThemeRegistry, host: ExtensionHost | None, session: str) -> str:
-    """What to say of a theme that there is not; empty if it is there. An extension may bring it when it hears
-    that the session is open."""
+    """A message about a missing theme; empty if it exists. An extension may add it when the session opens."""
     if not wanted or wanted in book:
         return ""
     if host is not None and (attending := host.sessions.get(session)) is not None:
         await attending.drain()
-    return "" if wanted in book else f"there is no theme {wanted!r:.60}; /theme shows those there are"
+    return "" if wanted in book else f"there is no theme {wanted!r:.60}; /theme lists the themes"
 
 
 def colors_of(book: ThemeRegistry, name: str, *, dark: bool) -> ThemeColors:
-    """Every slot as it is seen; all are empty where there are no colours."""
+    """The colours of all slots; empty without colours."""
     return book.resolved(name, dark=dark) if name else ThemeColors(dark=dark)
 
 
@@ -61,17 +58,17 @@ SIDES = ("light", "dark")
 
 
 class ThemeFile(msgspec.Struct, frozen=True):
-    """A file as it was read: what it leaves out is that of the theme it inherits."""
+    """A theme file; what it leaves out comes from the theme that it inherits."""
 
     theme: Theme = Theme()
     description: str = ""
     inherits: str = ""
     problems: tuple[str, ...] = ()
-    """A line each."""
+    """Problems, one line each."""
 
 
 def parse_theme(values: Mapping[str, Any]) -> ThemeFile:
-    """What a file in TOML says, and what in it could not be used."""
+    """Parses a TOML theme. A mistake costs its own line, never the theme."""
     problems: list[str] = []
     colors: dict[str, ThemeColor] = {}
     words: dict[str, str] = {}
@@ -79,16 +76,16 @@ def parse_theme(values: Mapping[str, Any]) -> ThemeFile:
         if name in SLOTS:
             colors[name] = _color(name, value, problems)
         elif name not in WORDS:
-            problems.append(f"there is no {name!r:.60}{_near(name)}")
+            problems.append(f"unknown name {name!r:.60}{_near(name)}")
         elif isinstance(value, str):
             words[name] = " ".join(value.split())
         else:
-            problems.append(f"{name} is a text, not {value!r:.60}")
+            problems.append(f"{name} must be a text, not {value!r:.60}")
     return ThemeFile(Theme(**colors), **words, problems=tuple(problems))
 
 
 def laid_over(theme: Theme, below: Theme) -> Theme:
-    """The theme, with the colours of another where it has none: each slot, light and dark by themselves."""
+    """Fills missing colours from another theme, for each slot, light and dark separately."""
     return Theme(*map(_laid_over, _colors(theme), _colors(below)))
 
 
@@ -105,14 +102,14 @@ def _color(slot: str, value: object, problems: list[str]) -> ThemeColor:
     if not isinstance(value, dict):
         both = _hex(slot, value, problems)
         return ThemeColor(both, both)
-    problems += [f"{slot} has light and dark, and no {name!r:.60}" for name in value if name not in SIDES]
+    problems += [f"{slot} has light and dark, but no {name!r:.60}" for name in value if name not in SIDES]
     return ThemeColor(**{side: _hex(slot, value[side], problems) for side in SIDES if side in value})
 
 
 def _hex(slot: str, value: object, problems: list[str]) -> str:
     if isinstance(value, str) and (color := full_hex(value)):
         return color
-    problems.append(f"{slot} is no colour like #rrggbb: {value!r:.60}")
+    problems.append(f"{slot} must be a colour like #rrggbb, not {value!r:.60}")
     return ""
 
 
@@ -120,13 +117,13 @@ def _near(name: str) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name, (*SLOTS, *WORDS), n=1)
-    return f"; did you mean {near[0]}?" if near else "; docs/themes.md lists what there is"
+    return f"; did you mean {near[0]}?" if near else "; docs/themes.md lists all names"
 
 
 BUILT_IN = Path(__file__).with_name("theme_files")
 
 PROJECT_FOLDER = Path(".ostler") / "themes"
-"""In a project's folders. Themes are only colours, so nobody has to trust them."""
+"""In a project's folders. Themes are only colours, so they need no trust."""
 
 LARGEST_FILE = 64 * 1024
 
@@ -134,11 +131,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A folder of themes, or a file of one."""
+    """A folder of themes, or one theme file."""
 
     path: Path
     project: Path | None = None
-    """What it must not lead out of."""
+    """The folder that links must not leave."""
 
 
 _DEFAULT = Place(BUILT_IN / f"{DEFAULT}.toml")
@@ -147,7 +144,7 @@ _DEFAULT_FILE = ThemeFile(DEFAULT_THEME, "Clear colours on white or near black")
 
 
 def themes_for(cwd: Path, say: Callable[[str], None]) -> ThemeList:
-    """Built-in themes, the user's, and those of the project from its root down to `cwd`."""
+    """Themes: built-in, of the user, and of the project from its root to `cwd`."""
     cwd = cwd.resolve()
     root = project_folder(cwd)
     projects = (Place(folder / PROJECT_FOLDER, root) for folder in reversed(folders_up_to(root, cwd)))
@@ -155,17 +152,17 @@ def themes_for(cwd: Path, say: Callable[[str], None]) -> ThemeList:
 
 
 class ThemeList(Mapping[str, Theme]):
-    """Built-in themes and those of some places: the last one of a name counts.
+    """Built-in themes and those of some places; the last one of a name wins.
 
     - A theme that inherits its own name inherits the one it replaces.
-    - What is wrong with a file is said when it is read, in lines that begin with its path, each of them once.
+    - Problems of a file are reported once, when it is read, in lines that begin with its path.
     """
 
     def __init__(self, places: Sequence[Place], say: Callable[[str], None]) -> None:
         self._places = (Place(BUILT_IN), *places)
         self._say = say
-        self._said: set[str] = set()
-        # The one theme without a file of its own: extensions have it in any face.
+        self._reported: set[str] = set()
+        # The one theme without a file: extensions have it in every front end.
         self._files = {_DEFAULT.path: _DEFAULT_FILE}
 
     def __getitem__(self, name: str) -> Theme:
@@ -178,17 +175,17 @@ class ThemeList(Mapping[str, Theme]):
         return len(self._sources)
 
     def description(self, name: str) -> str:
-        """A line about a theme; empty if it says nothing of itself."""
+        """The description of a theme, or empty."""
         return self._file(self._sources[name][-1]).description
 
     @cached_property
     def _sources(self) -> dict[str, tuple[Place, ...]]:
-        """By name; the last one counts."""
-        found: dict[str, tuple[Place, ...]] = {DEFAULT: (_DEFAULT,)}
+        """Sources by name; the last one wins."""
+        by_name: dict[str, tuple[Place, ...]] = {DEFAULT: (_DEFAULT,)}
         for place in self._places:
             for path in self._paths_in(place.path):
-                found[path.stem] = (*found.get(path.stem, ()), Place(path, place.project))
-        return found
+                by_name[path.stem] = (*by_name.get(path.stem, ()), Place(path, place.project))
+        return by_name
 
     def _paths_in(self, folder: Path) -> Iterator[Path]:
         try:
@@ -200,19 +197,19 @@ class ThemeList(Mapping[str, Theme]):
             if _NAME.fullmatch(path.stem):
                 yield path
             else:
-                self._tell(path, "the name of a theme has letters, digits, - and _, and no others")
+                self._tell(path, "the name of a theme may only have letters, digits, . - and _")
 
     def _theme(self, name: str, sources: tuple[Place, ...], heirs: tuple[Path, ...]) -> Theme:
-        """What the last of the sources says, over what it inherits."""
+        """The theme of the last source, with what it inherits."""
         path, file = sources[-1].path, self._file(sources[-1])
         below = sources[:-1] if file.inherits == name else self._sources.get(file.inherits, ())
         if not file.inherits:
             return file.theme
         if not below:
-            self._tell(path, f"it inherits {file.inherits!r:.60}, and there is no such theme")
+            self._tell(path, f"it inherits {file.inherits!r:.60}, which does not exist")
             return file.theme
         if below[-1].path in (*heirs, path):
-            self._tell(path, f"it inherits {file.inherits!r:.60}, which inherits it")
+            self._tell(path, f"it inherits {file.inherits!r:.60}, which inherits it back")
             return file.theme
         return laid_over(file.theme, self._theme(file.inherits, below, (*heirs, path)))
 
@@ -231,8 +228,8 @@ class ThemeList(Mapping[str, Theme]):
 
     def _tell(self, path: Path, problem: str) -> None:
         line = f"{printable_path(path)}: {problem}"
-        if line not in self._said:
-            self._said.add(line)
+        if line not in self._reported:
+            self._reported.add(line)
             self._say(line)
 
 
@@ -241,7 +238,7 @@ def _values(source: Place) -> dict[str, object]:
 
     beginning = read_head(source.path, source.project, LARGEST_FILE)
     if beginning is None:
-        raise Unusable("it is a link to nothing")
+        raise Unusable("it is a broken link")
     if beginning.size > LARGEST_FILE:
         raise Unusable(f"it is larger than {LARGEST_FILE // 1024} KiB")
     try:

@@ -22,9 +22,7 @@ def test_where_nobody_listens_it_says_so(attach: Attach) -> None:
 def test_without_a_terminal_it_says_so(ostler: Ostler) -> None:
     ran = ostler("attach", "localhost:1")
     assert (ran.code, ran.out) == (2, "")
-    assert (
-        ran.err == "ostler: attach needs a terminal to show it in; `ostler follow` prints a run without one\n"
-    )
+    assert ran.err == "ostler: attach needs a terminal; `ostler follow` prints a run without one\n"
 
 
 @pytest.mark.parametrize(
@@ -33,8 +31,8 @@ def test_without_a_terminal_it_says_so(ostler: Ostler) -> None:
         (("http://",), "that is not the address of a server"),
         (("ftp://example.com",), "that is not the address of a server"),
         (("user:secret@example.com",), "that is not the address of a server"),
-        (("localhost:3284", "--detach-key", "x"), "'x' is no key to detach with"),
-        (("localhost:3284", "--detach-key", "ctrl+m"), "'ctrl+m' is no key to detach with"),
+        (("localhost:3284", "--detach-key", "x"), "'x' is not a key to detach with"),
+        (("localhost:3284", "--detach-key", "ctrl+m"), "'ctrl+m' is not a key to detach with"),
     ],
 )
 def test_what_is_mistyped_is_said_in_a_line(ostler: Ostler, arguments: tuple[str, ...], problem: str) -> None:

@@ -28,7 +28,7 @@ def test_it_is_told_and_answered_in_its_conversation(attach: Attach, ostler: Ost
         assert "/chat/embed" in without.screen().replace("\n", "")
         assert "--token" in without.screen().replace("\n", "")
         terminal = attach(served.url, OSTLER_TOKEN=token)
-        terminal.wait_for("goes on when you leave")
+        terminal.wait_for("continues when you leave")
         enter(terminal, "hello")
         terminal.wait_for("you said: hello")
         enter(terminal, "run ls")

@@ -44,7 +44,7 @@ def test_leaving_lets_the_agent_go_on_and_the_terminal_be_as_it_was(attach: Atta
         terminal.type("\x1d")
         assert terminal.wait_for_end() == 0
         screen = terminal.screen()
-        assert screen == "ostler: detached; the agent goes on"
+        assert screen == "ostler: detached; the agent continues"
         assert not terminal._emulator.mode(2004)
         assert not terminal._emulator.mode(1049)
         assert termios.tcgetattr(terminal._ours)[3] & termios.ECHO
@@ -81,7 +81,7 @@ def test_several_watch_the_same_and_one_may_only_watch(attach: Attach, tmp_path:
         for terminal in (first, second):
             terminal.wait_for("you said: heard")
             assert "unheard" not in terminal.screen()
-        assert "only watching" in last_row(second)
+        assert "read-only" in last_row(second)
 
 
 def test_a_window_that_is_smaller_shows_the_end_and_scrolls_back(attach: Attach, tmp_path: Path) -> None:
@@ -124,9 +124,9 @@ def test_it_connects_again_when_the_server_was_away(attach: Attach, tmp_path: Pa
         terminal.type("before\r")
         terminal.wait_for("you said: before")
         server.end(signal.SIGKILL)
-        terminal.wait_for("trying again")
+        terminal.wait_for("reconnecting")
         with standing_in(tmp_path, port=server.port):
-            terminal.wait_for("trying again", gone=True)
+            terminal.wait_for("reconnecting", gone=True)
             terminal.wait_for("you said: before", gone=True)
             terminal.type("after\r")
             terminal.wait_for("you said: after")

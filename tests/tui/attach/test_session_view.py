@@ -47,7 +47,7 @@ def test_a_prompt_is_answered_there_and_seen_here_as_it_comes(
     server = served(serve(turn("the first answer"), silent_after("the beginning ", "of another")))
     session = new_session(server)
     terminal = attach(f"{server.base_url}/s/{session}", OSTLER_TOKEN=server.token)
-    terminal.wait_for("goes on when you leave")
+    terminal.wait_for("continues when you leave")
     enter(terminal, "go")
     terminal.wait_for("the first answer")
     terminal.wait_for("completed")
@@ -87,7 +87,7 @@ def test_a_child_is_seen_at_work_there_and_asks_here(
 
     server = served(serve(by=by))
     terminal = attach(f"{server.base_url}/s/{new_session(server)}", OSTLER_TOKEN=server.token)
-    terminal.wait_for("goes on when you leave")
+    terminal.wait_for("continues when you leave")
     enter(terminal, "go")
     screen = terminal.wait_for("❯ 1. yes, this once")
     assert "permission · child the errand" in screen
@@ -140,7 +140,7 @@ def test_the_link_that_the_server_prints_lets_one_in_once(
             said += process.stderr.readline().decode()
         link = next(word for word in said.split() if "#token=" in word)
         terminal = attach(link)
-        terminal.wait_for("goes on when you leave")
+        terminal.wait_for("continues when you leave")
         enter(terminal, "hello")
         terminal.wait_for("hello from there")
         again = attach(link)
@@ -158,11 +158,11 @@ def test_models_are_those_of_the_server(attach: Attach, served: Served, serve: S
     terminal = attach(server.base_url, "--session", session, OSTLER_TOKEN=server.token)
     terminal.wait_for("openai/fake")
     enter(terminal, "/model openai/other")
-    terminal.wait_for("openai/other answers from now on")
+    terminal.wait_for("the model is now openai/other")
     enter(terminal, "/new")
-    terminal.wait_for("a new session begins")
+    terminal.wait_for("started a new session")
     enter(terminal, "/rename Elsewhere")
-    terminal.wait_for("called 'Elsewhere' now")
+    terminal.wait_for("now called 'Elsewhere'")
     enter(terminal, "go")
     terminal.wait_for("the answer")
     assert [request.json["model"] for request in vendor.requests] == ["other"]
@@ -175,7 +175,7 @@ def test_a_server_that_was_away_is_found_again_and_nothing_is_missing(
     with serve_process(ostler, *use(vendor)) as server:
         session = new_session(server)
         terminal = attach(server.base_url, "--session", session, OSTLER_TOKEN=server.token)
-        terminal.wait_for("goes on when you leave")
+        terminal.wait_for("continues when you leave")
         enter(terminal, "one")
         terminal.wait_for("the first answer")
         server.end()
@@ -197,9 +197,9 @@ def test_a_session_that_is_deleted_says_so(attach: Attach, served: Served, serve
     server = served(serve())
     session = new_session(server)
     terminal = attach(server.base_url, "--session", session, OSTLER_TOKEN=server.token)
-    terminal.wait_for("goes on when you leave")
+    terminal.wait_for("continues when you leave")
     path = f"{server.base_url}/api/v1/sessions/{session}"
     assert httpx2.delete(path, headers=server.headers, timeout=60).status_code == 204
-    terminal.wait_for("the session cannot go on here")
+    terminal.wait_for("the session cannot continue here")
     terminal.press("ctrl+d")
     assert terminal.wait_for_end() == 0

@@ -73,10 +73,11 @@ class Lines(PlainFrontEnd):
 class FromAfar:
     def __init__(self, plain: PlainConversation, face: Lines, store: LateStore) -> None:
         self.plain = plain
-        self.conversation = plain.desk.conversation
+        self.context = plain.context
+        self.conversation = plain.context.conversation
         self.said = face.said
         self.store = store
-        self.commands = Commands(plain.desk)
+        self.commands = Commands(plain.context)
 
     async def late(self, work: asyncio.Future[object]) -> None:
         """The work ends; its outcome is known before the stream tells it."""
@@ -106,21 +107,21 @@ async def seen_late(served: Served, session: str) -> AsyncIterator[FromAfar]:
     harness = Harness(RemoteModel("openai/fake"), cwd=served.work, make_model=RemoteModel)
     face = Lines()
     plain = PlainConversation(await follow_session(store, session, harness), face)
-    plain.desk.conversation.begin()
+    plain.context.conversation.begin()
     try:
         yield FromAfar(plain, face, store)
     finally:
-        await plain.desk.close()
-        await plain.desk.conversation.close()
+        await plain.context.close()
+        await plain.context.conversation.close()
         await remote.aclose()
 
 
 @pytest.mark.parametrize(
     ("typed", "confirmed"),
     [
-        ("/model openai/other", "openai/other answers from now on"),
-        ("/thinking high", "openai/fake answers from now on, thinking: high"),
-        ("/rename Rare birds", "this session is called 'Rare birds' now"),
+        ("/model openai/other", "the model is now openai/other"),
+        ("/thinking high", "the model is now openai/fake, thinking: high"),
+        ("/rename Rare birds", "this session is now called 'Rare birds'"),
     ],
 )
 async def test_a_confirmation_names_what_was_set_though_the_stream_is_late(
@@ -133,7 +134,7 @@ async def test_a_confirmation_names_what_was_set_though_the_stream_is_late(
         await afar.late(asyncio.ensure_future(afar.commands.run(typed)))
         assert afar.said == [f"note: {confirmed}"]
         state, harness = afar.conversation.session.state, afar.conversation.harness
-        is_so = (f"{harness.model.name} answers", f"this session is called {state.title!r}")
+        is_so = (f"the model is now {harness.model.name}", f"this session is now called {state.title!r}")
         assert confirmed.startswith(is_so)
         assert harness.reasoning == ("high" if "thinking" in confirmed else None)
 
@@ -143,11 +144,11 @@ async def test_a_key_that_is_pressed_twice_goes_two_levels_on(tmp_path: Path) ->
         serving(tmp_path, change=_names) as served,
         seen_late(served, await served.new_session()) as afar,
     ):
-        level = ThinkingLevel(lambda: afar.conversation, afar.said.append)
+        level = ThinkingLevel(afar.context)
         presses = [asyncio.ensure_future(level.next()) for _ in range(2)]
         for press in presses:
             await afar.late(press)
-        assert afar.said == ["thinking: off", "thinking: minimal"]
+        assert afar.said == ["note: thinking: off", "note: thinking: minimal"]
 
 
 async def test_what_is_asked_of_the_tree_is_so_when_it_is_confirmed(tmp_path: Path) -> None:
@@ -175,7 +176,7 @@ async def test_a_new_session_at_the_server_goes_on_with_the_model_that_was_chose
         await afar.late(asyncio.ensure_future(afar.commands.run("/model openai/other")))
         afar.store.may_tell.set()
         await afar.commands.run("/new")
-        there = afar.plain.desk.conversation
+        there = afar.plain.context.conversation
         assert there.session.id != afar.conversation.session.id
         assert there.harness.model.name == there.session.state.settings.model == "openai/other"
         stored = await served.store.read(there.session.id)

@@ -124,7 +124,7 @@ def test_sessions_are_left_and_opened_again_in_the_same_terminal(
     say(terminal, "which colour?")
     terminal.wait_for("completed")
     say(terminal, "/rename the colour")
-    terminal.wait_for("is called 'the colour' now")
+    terminal.wait_for("is now called 'the colour'")
     say(terminal, "/new which number?")
     terminal.wait_for_answer("It is seven.")
     assert "colour" not in said_to(vendor, 1)
@@ -157,7 +157,7 @@ def test_a_prompt_is_taken_back_and_the_session_can_branch(
     say(terminal, "two")
     terminal.wait_for_answer("second answer")
     say(terminal, "/undo")
-    terminal.wait_for("files stay as they are")
+    terminal.wait_for("files do not change")
     terminal.wait_for("> two")
     terminal.type(", three")
     terminal.press("enter")
@@ -218,7 +218,7 @@ def test_a_command_that_cannot_be_now_says_so_and_the_run_goes_on(open_tui: Open
     say(terminal, "work")
     terminal.wait_for("running bash")
     say(terminal, "/new")
-    terminal.wait_for("/new has to wait")
+    terminal.wait_for("/new must wait")
     terminal.wait_for("> /new")
     terminal.press("ctrl+c")
     say(terminal, "/cost")
@@ -239,7 +239,7 @@ def test_another_model_goes_on_where_one_has_failed(
     terminal = open_tui(vendor, "--yes", rows=30)
     terminal.wait_for(">")
     say(terminal, "work")
-    terminal.wait_for("another model goes on")
+    terminal.wait_for("continue with another model")
     terminal.wait_for("❯ spare/best")
     terminal.press("enter")
     terminal.wait_for("I went on.")
@@ -263,13 +263,13 @@ def test_the_same_model_is_asked_once_more_and_escape_leaves_it_as_it_was(
     terminal = open_tui(vendor, "--yes", rows=30)
     terminal.wait_for(">")
     say(terminal, "work")
-    terminal.wait_for("❯ openai/fake once more")
+    terminal.wait_for("❯ openai/fake again")
     terminal.press("esc")
-    terminal.wait_for("once more", gone=True)
+    terminal.wait_for("openai/fake again", gone=True)
     told = "".join(terminal.screen().split())
     assert "checkthemodel'snameandthebaseURL" in told, "what to do is not cut off"
     say(terminal, "/retry")
-    terminal.wait_for("❯ openai/fake once more")
+    terminal.wait_for("❯ openai/fake again")
     terminal.press("enter")
     terminal.wait_for("It is there now.")
     terminal.wait_for("completed")
@@ -285,11 +285,11 @@ def test_with_no_model_at_all_it_opens_and_offers_the_ways_in(
     command = [Path(sys.executable).parent / "ostler", "say", "hello"]
     environment = ostler.environment({"LANG": "C.UTF-8"})
     with Terminal(command, environment=environment, cwd=ostler.work, columns=90, rows=40) as terminal:
-        terminal.wait_for("how shall it answer?")
-        screen = terminal.wait_for_ever("this was looked for")
+        terminal.wait_for("how do you want to set up a model?")
+        screen = terminal.wait_for_ever("ostler searched for")
         assert "a model file: none: put a file into" in screen
-        assert screen.count("can answer") == 1
-        for way in ("give a vendor's key", "local server", "model file", "the demo"):
+        assert screen.count("no model is set up yet") == 1
+        for way in ("add an API key", "local server", "model file", "the demo"):
             assert way in terminal.wait_for(way), screen
         terminal.type("model file")
         terminal.wait_for("❯ run a model file")
@@ -298,11 +298,11 @@ def test_with_no_model_at_all_it_opens_and_offers_the_ways_in(
         terminal.type("nowhere.gguf")
         terminal.press("enter")
         terminal.wait_for("there is no file")
-        tried = {"sk-wrong-canary": "the key is not kept", "sk-right-canary-012345": "At last."}
+        tried = {"sk-wrong-canary": "the key is not stored", "sk-right-canary-012345": "At last."}
         for key, comes in tried.items():
-            terminal.wait_for("╭─ how shall it answer?")
+            terminal.wait_for("╭─ how do you want to set up a model?")
             terminal.press("enter")
-            terminal.wait_for("╭─ whose key?")
+            terminal.wait_for("╭─ which provider?")
             terminal.type("anthropic")
             terminal.wait_for("❯ anthropic")
             terminal.press("enter")
@@ -327,14 +327,14 @@ def test_a_local_server_that_is_started_meanwhile_is_found_and_used_from_then_on
     command = [Path(sys.executable).parent / "ostler"]
     environment = ostler.environment({"LANG": "C.UTF-8"})
     with Terminal(command, environment=environment, cwd=ostler.work, columns=90, rows=40) as terminal:
-        terminal.wait_for("how shall it answer?")
+        terminal.wait_for("how do you want to set up a model?")
         serve(turn("From this machine."), models=["tiny"], port=port)
         terminal.type("again")
-        terminal.wait_for("❯ look again")
+        terminal.wait_for("❯ search again")
         terminal.press("enter")
         terminal.wait_for("❯ use ollama/tiny")
         terminal.press("enter")
-        terminal.wait_for("a new session begins")
+        terminal.wait_for("started a new session")
         say(terminal, "hello")
         terminal.wait_for("From this machine.")
     with Terminal(command, environment=environment, cwd=ostler.work, columns=90, rows=40) as terminal:
@@ -348,7 +348,7 @@ def test_what_there_is_can_be_looked_at(open_tui: Open, serve: Serve, ostler: Os
     say(terminal, "hello")
     terminal.wait_for("completed")
     for command, expected in {
-        "/help": "what can be said and pressed",
+        "/help": "show commands and keys",
         "/tools": "Runs a shell command",
         "/cost": "MODEL",
         "/context": "step 1 of 1",
@@ -356,12 +356,12 @@ def test_what_there_is_can_be_looked_at(open_tui: Open, serve: Serve, ostler: Os
         "/agents": "there are no agents",
         "/skills": "there are no skills",
         "/extensions": "no extension is loaded",
-        "/queue": "no prompt waits",
+        "/queue": "no prompt is queued",
         "/session": "messages  2",
         "/settings": "api_key: (set)",
         "/key": fingerprint("sk-hidden-0123"),
         "/doctor": "servers on this machine",
-        "/copy": "9 characters are in the clipboard",
+        "/copy": "9 characters, if the terminal",
         "/thinking enormous": "there is no level 'enormous'",
         "/thinking high": "thinking: high",
         "/model nowhere/nothing": "nowhere",
@@ -374,7 +374,7 @@ def test_what_there_is_can_be_looked_at(open_tui: Open, serve: Serve, ostler: Os
     say(terminal, "/theme")
     terminal.wait_for("╭─ theme")
     terminal.press("down", "enter")
-    terminal.wait_for("from here on")
+    terminal.wait_for("in your settings to keep it")
     say(terminal, "/quit")
     assert terminal.wait_for_end() == 0
 
@@ -426,7 +426,7 @@ def test_an_extension_may_keep_a_session_open_and_begin_a_new_one(
     terminal.wait_for("not before it is tidy")
     say(terminal, "/leave")
     terminal.wait_for("here I am")
-    terminal.wait_for_ever("a new session begins")
+    terminal.wait_for_ever("started a new session")
     assert len(sessions_of(ostler)) == 2
 
 
@@ -533,7 +533,7 @@ async def test_a_side_question_that_is_put_away_ends_its_call_and_leaving_ends_i
             face.press(leave)
             await face.miss("─ btw")
             await face.until(lambda session=session: not session.journal.side_calls)
-        await face.see("a new session begins")
+        await face.see("started a new session")
         assert face.tui.conversation.session is not session
         facts = await session.journal.history()
         failed = [fact.event for fact in facts if isinstance(fact.event, ModelFailed)]

@@ -174,7 +174,7 @@ def test_sessions_are_searched_narrowed_and_deleted_in_the_terminal(
     terminal.press("enter")
     terminal.wait_for("session ses_kept")
     say(terminal, "/sessions")
-    terminal.wait_for("this one")
+    terminal.wait_for("this session")
     terminal.press("ctrl+d")
     terminal.wait_for_ever("this session is open here")
     assert {one["id"] for one in ostler("sessions", "--json").lines} == {"ses_kept", "ses_named"}

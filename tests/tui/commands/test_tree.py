@@ -45,7 +45,7 @@ BRANCHED = facts_of(
 @pytest.mark.parametrize(
     ("filter", "entries", "marked"),
     [
-        ("what was said", [2, 3, 6, 7, 8, 10, 11], 11),
+        ("messages", [2, 3, 6, 7, 8, 10, 11], 11),
         ("no tools", [2, 6, 7, 8, 10, 11], 11),
         ("your prompts", [2, 7, 10], 10),
         ("labelled", [7], None),
@@ -63,7 +63,7 @@ def test_a_filter_leaves_entries_out_and_marks_where_the_session_stands(
 def test_what_hung_on_an_entry_that_is_left_out_hangs_on_the_one_before() -> None:
     rows = [one.text for one in tree_choices(BRANCHED, "your prompts")]
     assert rows == ["#2 you: one", "├─ #7 you: two  [a dead end]", "└─ #10 you: three"]
-    assert next(iter(FILTERS)) == "what was said"
+    assert next(iter(FILTERS)) == "messages"
 
 
 async def test_a_label_is_given_in_the_tree_and_finds_its_place_again() -> None:
@@ -73,7 +73,7 @@ async def test_a_label_is_given_in_the_tree_and_finds_its_place_again() -> None:
             await face.see(answer)
             await face.until(lambda: not face.tui.conversation.is_working)
         face.press("/tree", "enter")
-        await face.see("tree, what was said", "← leaf")
+        await face.see("tree, messages", "← leaf")
         face.press("up", "up", "ctrl+l")
         await face.see("label of #")
         face.press("good", "enter")
@@ -83,13 +83,13 @@ async def test_a_label_is_given_in_the_tree_and_finds_its_place_again() -> None:
             await face.see(f"tree, {name}")
         await face.see("❯ #", "[good]")
         face.press("enter")
-        await face.see("what you say next follows #", "first; files stay as they are")
+        await face.see("your next prompt follows #", "first; files do not change")
         state = face.tui.conversation.session.state
         assert list(state.labels.values()) == ["good"] and state.leaf in state.labels
         face.press("/jump two", "enter")
-        await face.see("you said nothing of that")
+        await face.see("no prompt matches")
         face.press("esc")
         await face.miss("go back to before")
         face.press("/jump one", "enter")
-        await face.see("what you say next is the beginning")
+        await face.see("your next prompt starts from the beginning")
         await face.until(lambda: face.face.editor_text() == "one")

@@ -17,7 +17,7 @@ from tests.tui.in_process import shown
 
 COMMANDS = (
     CommandEntry("model", "choose a model", "[name]", ("m",)),
-    CommandEntry("help", "what can be said", aliases=("h", "?")),
+    CommandEntry("help", "show commands", aliases=("h", "?")),
     CommandEntry("compact", "make room", "[what matters]"),
     CommandEntry("new", "a new session"),
     CommandEntry("skill:review", "review a change"),
@@ -125,7 +125,7 @@ async def test_an_alias_leads_to_its_command() -> None:
     assert (await completions_at("/m", 2, COMMANDS[:1], arguments, files)) == Completions(
         Wanted("command", "m", 0, 2), (Completion("/model ", "/model [name]", (1,), "choose a model", 7),)
     )
-    assert (item.text, item.shown, [item.shown[at] for at in item.positions]) == (
+    assert (item.text, item.label, [item.label[at] for at in item.positions]) == (
         "/help",
         "/help (/?)",
         ["?"],
@@ -179,10 +179,10 @@ def test_the_range_holds_the_cursor_and_begins_with_its_mark(text: str, data: st
 async def test_what_is_said_of_commands_stands_in_one_column() -> None:
     async with shown() as at:
         at.press("/")
-        screen = await at.see("begin anew", "open another session")
-        (clear,) = (row for row in screen.splitlines() if "begin anew" in row)
+        screen = await at.see("start a new session with an empty context", "open another session")
+        (clear,) = (row for row in screen.splitlines() if "empty context" in row)
         (resume,) = (row for row in screen.splitlines() if "open another session" in row)
-        assert clear.index("begin anew") == resume.index("open another session")
+        assert clear.index("start a new session with") == resume.index("open another session")
 
 
 async def test_a_popup_says_that_it_has_more_than_is_seen() -> None:

@@ -10,10 +10,10 @@ from ostler.core.harness import Harness
 from ostler.models.scripted import ScriptedModel
 from ostler.schema.errors import UsageError
 from ostler.schema.messages import text_of
+from ostler.tui.composer import expand_draft
 from ostler.tui.editor.chips import Chips, PromptDraft
 from ostler.tui.editor.input_line import InputLine
 from ostler.tui.editor.prompt_history import PromptHistory
-from ostler.tui.prompt_content import prompt_content
 
 LONG = "\n".join(f"line {number} @notes.md" for number in range(20))
 
@@ -86,9 +86,9 @@ async def test_what_is_typed_while_a_drop_is_looked_at_stands_behind_it(
 def test_a_mention_is_attached_and_one_in_a_paste_is_not(harness: Harness) -> None:
     chips = Chips()
     typed = PromptDraft(f"read {chips.paste(LONG)}", chips)
-    pasted = prompt_content(typed, harness, ())
+    pasted = expand_draft(typed, harness, ())
     assert text_of(pasted.blocks) == f"read {LONG}"
-    mentioned = prompt_content(PromptDraft("read @notes.md and \\@this", Chips()), harness, ())
+    mentioned = expand_draft(PromptDraft("read @notes.md and \\@this", Chips()), harness, ())
     assert "the notes say 42" in text_of(mentioned.blocks)
     assert "read @notes.md and @this" in text_of(mentioned.blocks)
     assert list(mentioned.digests) == [str(harness.cwd / "notes.md")]
@@ -97,13 +97,13 @@ def test_a_mention_is_attached_and_one_in_a_paste_is_not(harness: Harness) -> No
 def test_own_templates_attach_files_and_those_of_a_project_do_not(harness: Harness, tmp_path: Path) -> None:
     prompt(tmp_path / "home" / "prompts", "mine", "Look at @notes.md for $1.")
     prompt(harness.cwd / ".ostler" / "prompts", "theirs", "Look at @notes.md for $1.")
-    mine = prompt_content(PromptDraft("/mine Ada", Chips()), harness, ())
-    theirs = prompt_content(PromptDraft("/theirs Ada", Chips()), harness, ())
+    mine = expand_draft(PromptDraft("/mine Ada", Chips()), harness, ())
+    theirs = expand_draft(PromptDraft("/theirs Ada", Chips()), harness, ())
     assert "the notes say 42" in text_of(mine.blocks)
     assert text_of(theirs.blocks) == "Look at @notes.md for Ada."
 
 
 def test_a_command_that_nobody_has_names_those_that_may_be_meant(harness: Harness) -> None:
     with pytest.raises(UsageError, match="perhaps you mean /model"):
-        prompt_content(PromptDraft("/modl x", Chips()), harness, ["model"])
-    assert text_of(prompt_content(PromptDraft("\\!bash", Chips()), harness, ()).blocks) == "!bash"
+        expand_draft(PromptDraft("/modl x", Chips()), harness, ["model"])
+    assert text_of(expand_draft(PromptDraft("\\!bash", Chips()), harness, ()).blocks) == "!bash"

@@ -181,7 +181,7 @@ def test_of_a_huge_file_only_the_end_is_read(path: Path) -> None:
         file.write(b'\n{"text":"older"}\n{"text":"newer"}\n')
     history = PromptHistory(path)
     assert texts(history) == ["newer", "older"]
-    assert [hit.kept.text for hit in history.search("old")] == ["older"]
+    assert [hit.entry.text for hit in history.search("old")] == ["older"]
     history.add(SavedChips("newest"))
     assert texts(PromptHistory(path)) == ["newest", "newer", "older"]
     assert path.stat().st_size < 1000
@@ -216,7 +216,7 @@ def test_whatever_was_said_comes_back(
 
 
 def found(history: PromptHistory, query: str) -> list[str]:
-    return [hit.kept.text for hit in history.search(query)]
+    return [hit.entry.text for hit in history.search(query)]
 
 
 def test_what_has_the_query_comes_first_newest_first_then_what_has_its_letters(path: Path) -> None:

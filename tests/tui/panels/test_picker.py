@@ -259,7 +259,7 @@ def test_a_model_that_failed_is_not_offered_and_a_refused_key_keeps_its_provider
 def test_the_model_that_failed_stands_before_the_others_of_its_vendor() -> None:
     others = [Candidate("b/best", "b"), Candidate("a/oldest", "a")]
     offered = [one.text for one in fallback_choices(others, "a/one", "connection_failed")]
-    assert offered == ["b/best", "a/one once more", "a/oldest"]
+    assert offered == ["b/best", "a/one again", "a/oldest"]
 
 
 def test_a_model_without_a_key_says_how_to_give_one() -> None:

@@ -137,7 +137,7 @@ async def test_a_change_is_asked_about_as_a_diff_of_the_file(tmp_path: Path) -> 
         await at.see("May it write a.py?", "2 - x1 = 1")
         at.press("n")
         await at.see("May it write new/b.py?", "1 y = 1", "yes, and for this session: any change below new/")
-        assert "all of the file" not in at.screen.text()
+        assert "the whole existing file" not in at.screen.text()
         at.press("n")
         await at.see("ok")
 
@@ -255,7 +255,7 @@ async def test_keys_that_are_not_for_a_question_mean_there_what_they_mean_elsewh
     async with shown(answers=answers, tools={"inquire": inquiring(question)}, rows=30) as at:
         await begin(at)
         at.press("\x1by", "ctrl+c")  # with Alt nothing is declined
-        await at.see("ctrl+c again leaves", "Which?")
+        await at.see("ctrl+c again to quit", "Which?")
         at.press("ctrl+o")
         await at.see(READING)
         at.press("\x1b[200~q\x1b[201~", "/", "x")

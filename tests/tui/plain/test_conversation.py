@@ -47,7 +47,7 @@ def test_a_conversation_in_plain_lines(open_tui: Open, serve: Serve, ostler: Ost
     written = {"path": "made.txt", "content": "one\n"}
     vendor = serve(turn("# Hello\n\nIt is **fine**."), turn(call("write", written)), turn("done so"))
     terminal = open_tui(vendor, "--plain", "--permissions", "ask")
-    terminal.wait_for("/help says what can be typed.")
+    terminal.wait_for("/help lists commands.")
     _say(terminal, "hello")
     screen = terminal.wait_for("completed")
     assert "It is **fine**." in screen
@@ -75,13 +75,13 @@ def test_a_run_is_stopped_and_the_session_goes_on_where_it_was(
     _say(terminal, "wait")
     terminal.wait_for("calling bash: sleep 60")
     _say(terminal, "and later")
-    terminal.wait_for("it waits for its turn")
+    terminal.wait_for("queued; /steer TEXT")
     _say(terminal, "/queue")
     terminal.wait_for("choose: ")
     _say(terminal, "/cancel")
     terminal.process.send_signal(signal.SIGINT)  # as ctrl+c does in the terminal of a person
     terminal.wait_for("cancelled")
-    terminal.wait_for("held: and later\nan empty line sends what is held")
+    terminal.wait_for("held: and later\nan empty line sends held prompts")
     _say(terminal, "/quit")
     assert terminal.wait_for_end() == 0
 
@@ -105,7 +105,7 @@ def test_an_extension_asks_and_prints_in_plain_lines(open_tui: Open, serve: Serv
     terminal.wait_for(">")
     _say(terminal, "/garden")
     asked = terminal.wait_for("answer:")
-    assert "2. weed, not chosen" in asked
+    assert "2. weed, not selected" in asked
     _say(terminal, "2")
     screen = terminal.wait_for("that is all")
     assert "garden: done: weed" in screen

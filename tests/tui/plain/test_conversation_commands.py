@@ -48,8 +48,8 @@ def test_a_choice_has_numbers_and_the_run_can_be_steered_and_stopped(
     _say(terminal, "begin")
     terminal.wait_for("calling bash")
     _say(terminal, "/steer be brief", "and then this", "/model x/y")
-    terminal.wait_for("the model is told at its next step")
-    terminal.wait_for("it waits for its turn")
+    terminal.wait_for("the model reads it before its next step")
+    terminal.wait_for("queued; /steer TEXT")
     (ostler.work / "go").touch()
     terminal.wait_for("You: be brief")
     terminal.wait_for_answer("second")
@@ -70,18 +70,18 @@ def test_without_a_model_the_ways_in_have_numbers(configure: Configure, ostler: 
     command = [Path(sys.executable).parent / "ostler"]
     environment = ostler.environment({"LANG": "C.UTF-8"})
     with Terminal(command, environment=environment, cwd=ostler.work, columns=100, rows=12) as terminal:
-        terminal.wait_for("choose: how shall it answer?")
-        assert "nothing can answer yet" in terminal.everything()
+        terminal.wait_for("choose: how do you want to set up a model?")
+        assert "no model is set up yet" in terminal.everything()
         terminal.wait_for("answer:")
-        _say(terminal, "give a vendor's key")
-        terminal.wait_for_ever("choose: whose key?")
+        _say(terminal, "add an API key")
+        terminal.wait_for_ever("choose: which provider?")
         terminal.wait_for("11.")
         _say(terminal, "openai")
         terminal.wait_for("key for openai:")
         _say(terminal, "/cancel")
         terminal.wait_for("the demo,")
         _say(terminal, "the demo")
-        terminal.wait_for("answers from now on")
+        terminal.wait_for("the model is now")
         assert not DRAWN & set(terminal.everything())
 
 
@@ -110,28 +110,28 @@ async def _conversation(*answers: Any, cwd: Path) -> AsyncIterator[tuple[PlainCo
     face = _Said()
     harness = Harness(model=ScriptedModel(list(answers)), asker=face.ask, cwd=cwd)
     lines = PlainConversation(await create_session(MemoryStore(), harness), face)
-    lines.desk.conversation.begin()
+    lines.context.conversation.begin()
     try:
         yield lines, face
     finally:
-        await lines.desk.close()
-        await lines.desk.conversation.close()
+        await lines.context.close()
+        await lines.context.conversation.close()
 
 
 async def test_every_command_works_in_plain_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The desk stands in for the terminal: a command that wants more of it fails here."""
+    """The context stands in for the terminal: a command that wants more of it fails here."""
     monkeypatch.setenv("OSTLER_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("EDITOR", "true")
     async with _conversation("hello", "again", "aside", "more", cwd=tmp_path) as (lines, face):
         await lines.obey("say hello")
         await face.hear("completed")
-        names = [one.name for one in lines.desk.commands.own if one.name != "quit"]
+        names = [one.name for one in lines.context.commands.own if one.name != "quit"]
         for name in names:
             running = asyncio.ensure_future(lines.obey(f"/{name}"))
             async with asyncio.timeout(60):
                 while not running.done():
                     await asyncio.wait({running}, timeout=0.02)
-                    if lines.desk.panels.present is not None:
+                    if lines.context.panels.present is not None:
                         await lines.obey("/cancel")
             assert running.exception() is None, name
         for name in ("btw what is it", "edit a.txt", "rename it", "export s.md", "cost model", "jump 99"):
@@ -167,7 +167,7 @@ async def test_a_list_is_chosen_from_by_number_or_by_words(
         Picker("number", choices, lambda: None, keys={"tab": "others"}).ask(panels)
     )
     await asyncio.sleep(0)
-    assert said[:4] == ["choose: number", "1. one, a, the first", "2. two, the present one", "3. three"]
+    assert said[:4] == ["choose: number", "1. one, a, the first", "2. two, current", "3. three"]
     for line in typed:
         panels.take(line)
     picked = await asking
@@ -180,7 +180,7 @@ async def test_a_long_list_is_read_out_in_pieces() -> None:
     choices = [Choice(f"number {at}", at) for at in range(1, 51)]
     asking = asyncio.ensure_future(Picker("many", choices, lambda: None).ask(panels))
     await asyncio.sleep(0)
-    assert "and 30 more: an empty line goes on" in said
+    assert "and 30 more: press enter for the next" in said
     assert len([line for line in said if re.match(r"\d+\. ", line)]) == 20
     panels.take("")
     assert "21. number 21" in said
@@ -205,5 +205,5 @@ async def test_a_call_and_a_steer_are_said_in_words(tmp_path: Path) -> None:
         await lines.obey("/steer")
         await lines.obey("begin")
         await face.hear("completed")
-    assert face.said[0] == "error: say what the model is to be told: /steer WORDS"
+    assert face.said[0] == "error: add a text: /steer TEXT"
     assert "calling nothing:" in " ".join(face.said)

@@ -91,7 +91,7 @@ def test_a_long_change_is_folded_in_the_middle() -> None:
 
 def test_a_change_that_the_log_has_only_in_part_says_so() -> None:
     rows = plain(change_rows({**details("a\n", "b\n"), "diff_truncated": True}, 60, None))
-    assert rows[-1] == "not all of the change is shown"
+    assert rows[-1] == "the rest of the change is not shown"
 
 
 def test_a_new_file_is_shown_as_code() -> None:

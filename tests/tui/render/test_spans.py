@@ -295,13 +295,13 @@ def test_plain_lines_and_the_way_back_are_not_broken(open_tui: Open, serve: Serv
     assert terminal.wait_for_end() == 0
     everything = terminal.everything()
     assert LONG_URL in everything and path_of(120) in everything
-    assert re.search(r"to go on with this session: ostler --session \S+$", everything)
+    assert re.search(r"to resume this session: ostler --session \S+$", everything)
 
 
 def test_over_attach_a_path_is_not_broken_either(serve: Serve, ostler: Ostler) -> None:
     with serve_process(ostler, *use(serve(turn(ANSWER)))) as server, attaching(ostler) as attach:
         terminal: Terminal = attach(server.base_url, columns=47, OSTLER_TOKEN=server.token)
-        terminal.wait_for("goes on when you leave")
+        terminal.wait_for("a run there continues")
         terminal.type("go")
         terminal.wait_for("> go")
         terminal.press("enter")

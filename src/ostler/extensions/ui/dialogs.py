@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ostler.core.cancellation import running_stopwatch
-from ostler.core.questions import as_stored, run_of
+from ostler.core.questions import answer_problem, as_stored, run_of
 from ostler.extensions.ui.types import (
     ConfirmDialog,
     ConfirmResult,
@@ -155,7 +155,7 @@ class Dialogs:
             answer = await task
         finally:
             del self._open[asked.id]
-        return _fitting(asked.question, answer.answer) if answer.outcome == "answered" else None
+        return _normalize(asked.question, answer.answer) if answer.outcome == "answered" else None
 
     async def _answer(self, asked: QuestionAsked) -> QuestionAnswered:
         session, journal = self._context.session, self._context.journal
@@ -189,7 +189,7 @@ class Dialogs:
         asker = self._context.session.harness.asker
         if asker is None:
             return await asyncio.get_running_loop().create_future()  # somebody elsewhere answers
-        answer = _fitting(asked.question, await asker(asked))
+        answer = _normalize(asked.question, await asker(asked))
         if answer is None:
             raise CallRefused("nothing was chosen")
         return answer
@@ -214,14 +214,12 @@ def _options(options: Sequence[str]) -> tuple[str, ...]:
     return tuple(options)
 
 
-def _fitting(question: Question, answer: Any) -> Any:
-    """The answer in its stored form; None if it is invalid, as it may come from any client."""
-    if question.kind == "form":
-        known = (question.form or {})["items"]["enum"]
-        is_list = isinstance(answer, list | tuple)
-        return list(answer) if is_list and all(one in known for one in answer) else None
+def _normalize(question: Question, answer: Any) -> Any:
+    """The answer as the log has it; None if it does not fit. An asker may be somebody else's code."""
     if question.kind == "text":
         return answer if isinstance(answer, str) else None
-    if isinstance(answer, bool):
+    if isinstance(answer, tuple):
+        answer = list(answer)
+    elif isinstance(answer, bool):
         answer = YES if answer else NO
-    return answer if answer in question.choices else None
+    return None if answer_problem(question, answer) else answer

@@ -9,6 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ostler.core.questions import OpenQuestion
 from ostler.schema.errors import NotFound
 from ostler.schema.facts import Fact
 from ostler.schema.ids import NewId
@@ -18,7 +19,7 @@ from ostler.server.operations import FactLine, Operations, json_response
 from ostler.server.problems import ServerBusy
 from ostler.server.state import ServerState
 from ostler.server.submit import Meant, expand_sent, fact_of, submit, submit_quietly, wait_for_settlement
-from ostler.sessions.run_tree import OPEN, OpenQuestion, load_state, open_questions
+from ostler.sessions.run_tree import OPEN, load_state, open_questions
 
 operations = Operations("requests")
 

@@ -1,22 +1,27 @@
-"""What fits what is found at an address: a screen, or a conversation."""
-# MERGED: `ostler attach`: a session of a server in this terminal.
+"""`ostler attach`: opens what a server has at an address, the screen of an agent or a session."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ostler.app.console import print_stderr
 from ostler.app.options import Parser
-from ostler.remote.client import API, Address, Remote
+from ostler.core.lazy import lazy_module
+from ostler.remote.client import API, Address, Remote, address_of
 from ostler.remote.live_screen import AgentStatus, LiveScreen, ScreenOfAgent, ScreenOfSession, status_of
 from ostler.schema.errors import NotFound, UsageError
 from ostler.tui.attach.screen_view import ScreenView, own_terminal
 from ostler.tui.attach.viewport import control_key
+
+if TYPE_CHECKING:
+    from ostler.tui.attach import session_view
+else:
+    session_view = lazy_module("ostler.tui.attach.session_view")
 
 
 def attach(address: Address, token: str, options: argparse.Namespace) -> int:
@@ -37,16 +42,15 @@ async def _attach(address: Address, token: str, options: argparse.Namespace) -> 
             named = await _session_of_agent(remote) if token or address.code else ""
             if not named:
                 raise UsageError(
-                    f"the agent has no screen, it speaks {status.transport}: open {address.base}/chat/embed "
-                    "in a browser, or give a token of that server with OSTLER_TOKEN or --token"
+                    f"the agent has no screen, its transport is {status.transport}: "
+                    f"open {address.base}/chat/embed in a browser, or pass a token of that server with "
+                    "OSTLER_TOKEN or --token"
                 )
         session = await _session(remote, named)
         view = await remote.get(f"{API}/sessions/{session}")
         if (view.get("agent") or {}).get("transport") == "pty":
             return await _show(ScreenOfSession(remote, session), options, detach)
-        from ostler.tui.attach.session_view import show_conversation
-
-        return await show_conversation(remote, session, view, options)
+        return await session_view.show_conversation(remote, session, view, options)
     finally:
         await remote.aclose()
 
@@ -61,41 +65,41 @@ async def _show(source: LiveScreen, options: argparse.Namespace, detach: bytes) 
 
 
 async def _agent_at_root(remote: Remote) -> AgentStatus | None:
-    """Of the agent that the server is for, as agentapi's clients find it."""
+    """The status of the agent that the server runs, as agentapi's clients get it."""
     try:
         return status_of(await remote.get("/status"))
-    except (NotFound, msgspec.ValidationError):  # of a page, the answer to any address is the page
+    except (NotFound, msgspec.ValidationError):  # a web UI answers any address with its page
         return None
 
 
 async def _session_of_agent(remote: Remote) -> str:
-    """Of those without a screen that the server drives, the first that was begun: it is there as long as the
-    server is. Empty where there is none, as at agentapi's own."""
+    """The first session of an agent without a screen, which lives as long as the server. Empty if there is
+    none, as in agentapi itself."""
     try:
-        found = (await remote.get(f"{API}/sessions", limit=1000))["sessions"]
+        sessions = (await remote.get(f"{API}/sessions", limit=1000))["sessions"]
     except NotFound:
         return ""
     begun = {
         one["created_ms"]: str(one["id"])
-        for one in found
+        for one in sessions
         if (one.get("agent") or {}).get("transport") in ("acp", "stream-json")
     }
     return begun[min(begun)] if begun else ""
 
 
 async def _session(remote: Remote, named: str) -> str:
-    """The one whose id begins so; where none is named, the newest, and if there is none a new one."""
-    found: list[dict[str, Any]] = (await remote.get(f"{API}/sessions", limit=1000, children="true"))[
+    """The session whose id begins with `named`; without a name the newest, or a new one."""
+    sessions: list[dict[str, Any]] = (await remote.get(f"{API}/sessions", limit=1000, children="true"))[
         "sessions"
     ]
     if not named:
-        newest = [one["id"] for one in found if not one.get("child_of")]
+        newest = [one["id"] for one in sessions if not one.get("child_of")]
         return str(newest[0] if newest else (await remote.ask("POST", f"{API}/sessions", {}))["id"])
-    ids = [one["id"] for one in found if one["id"].startswith(named)]
+    ids = [one["id"] for one in sessions if one["id"].startswith(named)]
     if named in ids or not ids:
         return named
     if len(ids) > 1:
-        raise UsageError(f"several sessions begin with {named!r}; say more of the id")
+        raise UsageError(f"several sessions begin with {named!r}; use more of the id")
     return str(ids[0])
 
 
@@ -104,8 +108,6 @@ DEFAULT = "localhost:3284"
 
 def attach_command(arguments: list[str]) -> int:
     options = _attach_parser().parse_args(arguments)
-    from ostler.remote.client import address_of
-
     address = address_of(options.named or options.url)
     return attach(address, options.token or os.environ.get("OSTLER_TOKEN", ""), options)
 
@@ -113,18 +115,29 @@ def attach_command(arguments: list[str]) -> int:
 def _attach_parser() -> Parser:
     parser = Parser(
         prog="ostler attach",
-        description="Opens what a server has in this terminal: the live screen of a terminal agent, which "
-        "keys go through to, or the conversation of a session.",
+        description="Attaches this terminal to a server: to the live screen of a terminal agent, where "
+        "keys reach the agent, or to the conversation of a session.",
         allow_abbrev=False,
     )
     parser.add_argument(
-        "url", metavar="URL", nargs="?", default=DEFAULT, help=f"of a server, or of a session ({DEFAULT})"
+        "url",
+        metavar="URL",
+        nargs="?",
+        default=DEFAULT,
+        help=f"address of a server or a session (default: {DEFAULT})",
     )
-    parser.add_argument("-u", "--url", dest="named", metavar="URL", help="the same")
-    parser.add_argument("--session", metavar="ID", help="its id; a unique beginning will do (the newest)")
-    parser.add_argument("--token", help="of the server; better set OSTLER_TOKEN: others can see arguments")
+    parser.add_argument("-u", "--url", dest="named", metavar="URL", help="same as URL")
     parser.add_argument(
-        "--detach-key", metavar="KEY", default="ctrl+]", help="leaves the agent to itself (ctrl+])"
+        "--session", metavar="ID", help="id of the session, or a unique prefix (default: the newest)"
     )
-    parser.add_argument("--read-only", action="store_true", help="no key goes through")
+    parser.add_argument(
+        "--token", help="token of the server; OSTLER_TOKEN is safer, since others can see arguments"
+    )
+    parser.add_argument(
+        "--detach-key",
+        metavar="KEY",
+        default="ctrl+]",
+        help="detaches; the agent continues (default: ctrl+])",
+    )
+    parser.add_argument("--read-only", action="store_true", help="only watch: send no keys")
     return parser

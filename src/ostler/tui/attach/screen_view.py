@@ -1,5 +1,4 @@
-"""A terminal agent's screen in this terminal: it is seen live, and keys go through."""
-# MERGED: The terminal that this process runs in: its own screen in it, and all as it was at the end.
+"""The live screen of a terminal agent in this terminal: keys go through to the agent."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ class OwnTerminal:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Keys come as they are pressed, all of them; what is drawn is gone at the end."""
+        """The terminal in raw mode, on its alternate screen."""
         before = termios.tcgetattr(self.keys)
         try:
             tty.setraw(self.keys)
@@ -58,25 +57,25 @@ class OwnTerminal:
 
 
 def own_terminal() -> OwnTerminal:
-    """Raises `UsageError` where there is none."""
+    """Raises `UsageError` without a terminal."""
     if sys.stdin is None or not sys.stdin.isatty() or not sys.stdout.isatty():
-        raise UsageError("attach needs a terminal to show it in; `ostler follow` prints a run without one")
+        raise UsageError("attach needs a terminal; `ostler follow` prints a run without one")
     return OwnTerminal(sys.stdin.fileno(), sys.stdout.fileno())
 
 
 FRAME = 1 / 30
-"""Seconds between two pictures, at least."""
+"""Seconds between two frames, at least."""
 
 HALF_DRAWN = 0.3
-"""Seconds that an update which the agent has begun may take before it is shown as it is."""
+"""Seconds after which an unfinished update of the agent is drawn anyway."""
 
 HELD = 0.03
-"""Seconds in which the rest of a key arrives."""
+"""Seconds to wait for the rest of a key."""
 
 ASK_STATUS = 1.0
 
 STATUS_SETTLES = 15.0
-"""Seconds after the last change of the screen in which the status may still change."""
+"""Seconds after the last change of the screen while the status may still change."""
 
 GIVE_UP = 30.0
 """Seconds without a connection."""
@@ -85,14 +84,14 @@ TRY_AGAIN = (0.1, 0.3, 1.0, 2.0)
 
 
 class ViewEnd(msgspec.Struct, frozen=True):
-    """Why it is over."""
+    """Why the view ended."""
 
     words: str
     exit_code: int = 0
 
 
 class ScreenView:
-    """Until the person detaches, the agent ends, or the server stays away."""
+    """Shows the screen until the person detaches, the agent ends, or the server stays away."""
 
     def __init__(
         self, source: LiveScreen, terminal: OwnTerminal, status: AgentStatus, *, detach: bytes, named: str
@@ -101,13 +100,13 @@ class ScreenView:
         self._terminal = terminal
         self._status = status
         self._named = named
-        """The key that detaches, in words."""
+        """The name of the key that detaches."""
         self.read_only = False
         self._keyboard = Keyboard(detach)
         self._screen: Screen | None = None
         self._painter = Painter()
         self._top: int | None = None
-        """The first row that is seen; None while the end is followed."""
+        """The first visible row; None while the view follows the end."""
         self._part = Part((), 0, 80)
         self._problem = ""
         self._notice = ""
@@ -121,7 +120,7 @@ class ScreenView:
         self._over: asyncio.Future[ViewEnd] = self._loop.create_future()
 
     async def run(self) -> ViewEnd:
-        open_screen(80, 24).close()  # it is said before the terminal is taken that there is no emulator
+        open_screen(80, 24).close()  # fails here without an emulator, before we take the terminal
         with self._terminal.taken():
             tasks = [asyncio.ensure_future(one) for one in (self._follow(), self._send(), self._look())]
             for task in tasks:
@@ -149,7 +148,7 @@ class ScreenView:
 
     @asynccontextmanager
     async def _listening(self) -> AsyncIterator[None]:
-        """To keys, and to what the system tells."""
+        """Listens to keys and signals."""
         ending = (signal.SIGTERM, signal.SIGHUP)
         for number in ending:
             self._loop.add_signal_handler(number, self._end, "", 128 + number)
@@ -162,15 +161,15 @@ class ScreenView:
             for number in (*ending, signal.SIGWINCH):
                 self._loop.remove_signal_handler(number)
 
-    # --- what is seen ---------------------------------------------------------------------------------
+    # --- drawing ----------------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
-        """Connects, and again when that breaks."""
+        """Connects, and reconnects."""
         lost_at, attempt = 0.0, 0
         while True:
             try:
-                async with aclosing(self._source.follow()) as shown:
-                    async for one in shown:
+                async with aclosing(self._source.follow()) as frames:
+                    async for one in frames:
                         lost_at, attempt = 0.0, 0
                         self._show(one)
                         if isinstance(one, Ended):
@@ -181,9 +180,9 @@ class ScreenView:
                 reason = error.message
             lost_at = lost_at or self._loop.time()
             if self._loop.time() - lost_at > GIVE_UP:
-                self._end(f"given up after {GIVE_UP:.0f} s: {reason}", 1)
+                self._end(f"gave up after {GIVE_UP:.0f} s: {reason}", 1)
                 return
-            self._problem = f"trying again, and what is typed is lost: {reason}"
+            self._problem = f"reconnecting, what you type is lost: {reason}"
             self._refresh()
             await asyncio.sleep(TRY_AGAIN[min(attempt, len(TRY_AGAIN) - 1)])
             attempt += 1
@@ -196,7 +195,7 @@ class ScreenView:
                 self._screen.close()
             self._screen, self._top = open_screen(one.columns, one.rows), None
         elif isinstance(one, bytes) and self._screen is not None:
-            self._screen.feed(one)  # what it asks is answered by the terminal it runs in
+            self._screen.feed(one)  # the agent's own terminal answers its queries
         self._refresh()
 
     def _refresh(self) -> None:
@@ -222,13 +221,13 @@ class ScreenView:
 
     def _words(self) -> str:
         about = " ".join(filter(None, [self._status.agent_type, self._status.status]))
-        back = "scrolled back, shift+PgDn goes on" if self._top is not None else ""
-        said = [about, self._problem or self._notice or back, f"{self._named} detaches"]
+        back = "scrolled back, shift+PgDn scrolls down" if self._top is not None else ""
+        parts = [about, self._problem or self._notice or back, f"{self._named} detaches"]
         if self.read_only:
-            said.append("only watching")
+            parts.append("read-only")
         if self._screen is not None:
-            said.append(self._part.words(self._screen))
-        return f" {' · '.join(filter(None, said))} "
+            parts.append(self._part.words(self._screen))
+        return f" {' · '.join(filter(None, parts))} "
 
     def _resized(self) -> None:
         self._painter.forget()
@@ -236,16 +235,16 @@ class ScreenView:
         self._refresh()
 
     async def _look(self) -> None:
-        """How the agent is, as long as that may change."""
+        """Updates the status of the agent while it may change."""
         while True:
             await asyncio.sleep(ASK_STATUS)
             if self._problem or self._loop.time() - self._changed_at > STATUS_SETTLES:
                 continue
-            with suppress(ServerUnreachable):  # whoever follows notices
+            with suppress(ServerUnreachable):  # the follower notices
                 self._status = await self._source.status()
                 self._refresh()
 
-    # --- what is typed --------------------------------------------------------------------------------
+    # --- what is typed ----------------------------------------------------------------------------------
 
     def _read(self) -> None:
         try:
@@ -272,7 +271,7 @@ class ScreenView:
 
     def _obey(self, wish: Wish) -> None:
         if wish == "detach":
-            self._end("detached; the agent goes on")
+            self._end("detached; the agent continues")
             return
         if self._screen is None:
             return
@@ -297,7 +296,7 @@ class ScreenView:
         self._has_typed.set()
 
     async def _send(self) -> None:
-        """One after the other; what is typed meanwhile goes together."""
+        """Sends keys in order; what is typed meanwhile is sent together."""
         while True:
             await self._has_typed.wait()
             self._has_typed.clear()
@@ -306,6 +305,6 @@ class ScreenView:
                 try:
                     await self._source.press(keys[start : start + LONGEST_MESSAGE])
                 except OstlerError as error:
-                    self._notice = f"what was typed did not arrive: {error.message}"
+                    self._notice = f"your input did not arrive: {error.message}"
                     self._refresh()
                     break

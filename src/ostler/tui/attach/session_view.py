@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ostler.app.console import print_stderr, real_stdout
+from ostler.app.console import print_stderr
 from ostler.app.session_choice import enable_gc
 from ostler.app.settings import Settings, load_settings
 from ostler.core.harness import Harness
 from ostler.core.model import AbsentModel
 from ostler.remote.client import API, Remote
 from ostler.remote.store import RemoteStore
-from ostler.sessions.session import Session, follow_session
+from ostler.sessions.session import follow_session
+from ostler.tui.front_end import TuiFrontEnd
+from ostler.tui.main import run_terminal
+from ostler.tui.plain.conversation import PlainConversation, PlainFrontEnd
+from ostler.tui.themes import chosen_theme, themes_for
 
 if TYPE_CHECKING:
-    pass
-from ostler.tui.main import quit_on_signals, terminal_output
+    from ostler.tui.terminal_ui import TerminalUI
 
 
 class RemoteModel(AbsentModel):
-    """Answers at the server, and has only its name here."""
+    """The server calls it; here it has only a name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__("it answers at the server")
+        super().__init__("the server calls the model")
         self.name = name
 
 
@@ -44,60 +46,32 @@ async def show_conversation(
         reasoning=view["reasoning"] or None,
     )
     if settings.screen_reader or os.environ.get("TERM") == "dumb":
-        return await _show_plainly(store, session, harness, options)
+        return await _show_plain(store, session, harness, options)
     return await _show(store, session, harness, settings, options)
 
 
 async def _show(
     store: RemoteStore, session: str, harness: Harness, settings: Settings, options: argparse.Namespace
 ) -> int:
-    from ostler.app.question_queue import QuestionQueue
-    from ostler.tui.front_end import TuiFrontEnd
-    from ostler.tui.render.images import way_to_draw
-    from ostler.tui.terminal_input import TerminalInput, detected_dark
-    from ostler.tui.terminal_ui import TerminalUI
-    from ostler.tui.themes import chosen_theme, themes_for
-
-    face, questions = TuiFrontEnd(), QuestionQueue()
+    face = TuiFrontEnd()
     if not options.read_only:
-        harness.asker = questions.ask
+        harness.asker = face.ask
     face.bring_along(themes_for(Path.cwd(), print_stderr))
     face.begin_with(chosen_theme(settings.theme, os.environ))
-    opened = await _opened(store, session, harness)
-    reader = TerminalInput(sys.stdin)
-    with reader.raw_mode():
-        face.is_dark = await detected_dark(settings.appearance, reader, real_stdout(), os.environ)
-    tui = TerminalUI(
-        opened,
-        None,
-        face,
-        questions,
-        input=reader,
-        output=terminal_output(),
-        notify=settings.notify,
-        editing=settings.editing,
-        pictures=way_to_draw(settings.images, os.environ),
-    )
-    tui.say(f"at {store.host}; what is under way there goes on when you leave")
-    terminated = quit_on_signals(tui.quit)
-    reader.is_drawn_for = True
-    await tui.run()
-    return 128 + terminated[0] if terminated else 0
+
+    def begin(tui: TerminalUI) -> None:
+        tui.say(f"at {store.host}; a run there continues when you leave")
+
+    followed = await follow_session(store, session, harness)
+    _, signal_number = await run_terminal(followed, face, settings, begin=begin)
+    return 128 + signal_number if signal_number else 0
 
 
-async def _show_plainly(
-    store: RemoteStore, session: str, harness: Harness, options: argparse.Namespace
-) -> int:
-    from ostler.tui.plain.conversation import PlainConversation, PlainFrontEnd
-
+async def _show_plain(store: RemoteStore, session: str, harness: Harness, options: argparse.Namespace) -> int:
     face = PlainFrontEnd()
     if not options.read_only:
         harness.asker = face.ask
-    await PlainConversation(await _opened(store, session, harness), face).run()
-    return 0
-
-
-async def _opened(store: RemoteStore, session: str, harness: Harness) -> Session:
-    opened = await follow_session(store, session, harness)
+    followed = await follow_session(store, session, harness)
     enable_gc()
-    return opened
+    await PlainConversation(followed, face).run()
+    return 0

@@ -1,6 +1,4 @@
-"""The part of a screen that fits into a window, and what has to be written so that it is seen there."""
-# MERGED: What a person types, and what of it is not for the agent: the key that detaches, and those that
-# MERGED: scroll.
+"""The part of an agent's screen that fits this window, and the keys that scroll it or detach."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ _STYLE = r"(\x1b\[[0-9;:]*m)"
 _OBEYED = r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|.)?|[\x00-\x1f\x7f-\x9f]"
 
 _MOST_EMPTY = 3
-"""Empty rows in a row that are seen of a screen which does not fit."""
+"""Consecutive empty rows that are shown of a screen that does not fit."""
 
 _LEFT_OUT = "\x1b[2m⋯"
 
@@ -31,19 +29,17 @@ _PARTS = re.compile(rf"{_STYLE}|{_OBEYED}|([^\x00-\x1f\x7f-\x9f]+)")
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Of a screen: the numbers of the rows that are seen, counted from 0; those before are below 0.
-
-    A row of which there is no number stands for many empty ones.
-    """
+    """The visible rows of a screen by number, from 0; rows of the scrollback are below 0. A row without a
+    number stands for many empty ones."""
 
     rows: tuple[int | None, ...]
     left: int
     columns: int
     top: int = 0
-    """The first of them, counted without those that are left out."""
+    """The first of them, not counting rows that are left out."""
 
     def words(self, screen: Screen) -> str:
-        """What is not all of it says so."""
+        """Describes the part if it is not the whole screen."""
         seen = []
         rows = [row for row in self.rows if row is not None and row < screen.rows]
         if rows and (len(rows) < screen.rows or rows[0] < 0):
@@ -55,7 +51,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def part_of(screen: Screen, columns: int, rows: int, top: int | None = None) -> Part:
-    """With the cursor in it, and as much before the end of what is drawn as fits; or from a row on."""
+    """The part with the cursor and as much above the end as fits; or the part from a row on."""
     cursor = screen.cursor()
     lines = screen.lines()
     numbers: list[int | None] = list(range(screen.rows))
@@ -76,10 +72,10 @@ def part_of(screen: Screen, columns: int, rows: int, top: int | None = None) -> 
     return Part((*before, *numbers[max(0, top) : top + rows]), left, columns, top)
 
 
-def _squeezed(lines: Sequence[str], kept: int) -> list[int | None]:
-    """Some agents write at both ends of a screen, and a screen may have a thousand rows."""
+def _squeezed(lines: Sequence[str], cursor_row: int) -> list[int | None]:
+    """Leaves empty rows out: some agents write at both ends of a screen with a thousand rows."""
     numbers: list[int | None] = []
-    for is_gap, run in groupby(range(len(lines)), lambda row: not lines[row] and row != kept):
+    for is_gap, run in groupby(range(len(lines)), lambda row: not lines[row] and row != cursor_row):
         rows = list(run)
         numbers += [None] if is_gap and len(rows) > _MOST_EMPTY else rows
     return numbers
@@ -92,12 +88,12 @@ def _spans(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def cut_row(row: str, left: int, columns: int) -> str:
-    """The cells from `left` on, with their colours; nothing else that a terminal would obey."""
-    kept: list[str] = []
+    """The cells from `left` on with their colours, and no other control sequences."""
+    pieces: list[str] = []
     column = 0
     for style, text in _PARTS.findall(row):
         if style:
-            kept.append(style)
+            pieces.append(style)
             continue
         if not text:
             continue
@@ -109,23 +105,23 @@ def cut_row(row: str, left: int, columns: int) -> str:
         start = max(column, left)
         column += width
         if start < left + columns:
-            kept.append(split_at(inside, left + columns - start)[0] if column > left else "")
-    return "".join(kept)
+            pieces.append(split_at(inside, left + columns - start)[0] if column > left else "")
+    return "".join(pieces)
 
 
 class Painter:
-    """Knows what the window shows, and writes only what is another now."""
+    """Remembers what the window shows, and writes only what has changed."""
 
     def __init__(self) -> None:
-        self._shown: list[str] = []
+        self._rows: list[str] = []
         self._modes = (False, False)
 
     def forget(self) -> None:
-        """What the window shows is not known any more."""
-        self._shown = []
+        """Forgets what the window shows."""
+        self._rows = []
 
     def painted(self, screen: Screen | None, part: Part, height: int, status: str) -> bytes:
-        """`status` is the last row of `height` ones."""
+        """Draws a part; `status` is the last of `height` rows."""
         drawn: dict[int | None, str] = {None: _LEFT_OUT}
         if screen is not None:
             for first, last in _spans([row for row in part.rows if row is not None]):
@@ -137,9 +133,9 @@ class Painter:
         changed = [
             f"\x1b[{number + 1};1H\x1b[0m\x1b[2K{row}"
             for number, row in enumerate(rows)
-            if number >= len(self._shown) or self._shown[number] != row
+            if number >= len(self._rows) or self._rows[number] != row
         ]
-        self._shown = rows
+        self._rows = rows
         return "".join([_BEGIN, *changed, *self._followed(screen), self._cursor(screen, part), _END]).encode(
             "utf-8", "replace"
         )
@@ -153,7 +149,7 @@ class Painter:
         return f"\x1b[0m\x1b[{part.rows.index(cursor.row) + 1};{column + 1}H\x1b[?25h"
 
     def _followed(self, screen: Screen | None) -> list[str]:
-        """What the agent wants of its keyboard is wanted of this one."""
+        """Applies the agent's keyboard and mouse modes to this terminal."""
         modes = screen.modes() if screen else None
         wanted = (modes.bracketed_paste, modes.cursor_keys) if modes else (False, False)
         if wanted == self._modes:
@@ -176,10 +172,8 @@ _SCROLLING: dict[bytes, Wish] = {
 
 
 class Keyboard:
-    """Splits what the terminal sends. In a paste nothing is a wish.
-
-    What may be the beginning of one is held: `flush` says that nothing more came.
-    """
+    """Splits input into keys for the agent and wishes for the view. A paste has no wishes. What may begin a
+    wish is held back until `flush`."""
 
     def __init__(self, detach: bytes) -> None:
         self._wishes: dict[bytes, Wish] = {detach: "detach", **_SCROLLING}
@@ -193,24 +187,24 @@ class Keyboard:
         return bool(self._held)
 
     def feed(self, data: bytes) -> list[tuple[Wish | None, str]]:
-        """Each a wish, or keys for the agent."""
+        """Wishes, and keys for the agent."""
         data, self._held = self._held + data, b""
-        found: list[tuple[Wish | None, str]] = []
+        parts: list[tuple[Wish | None, str]] = []
         while data:
             end = self._end_of_paste(data) if self._is_paste else self._sought.search(data)
             if end is None:
                 rest = self._unfinished(data)
-                found.append((None, self._decode(data[: len(data) - rest])))
+                parts.append((None, self._decode(data[: len(data) - rest])))
                 self._held = data[len(data) - rest :]
                 break
             wish = self._wishes.get(end[0]) if not self._is_paste else None
             if wish:
-                found += [(None, self._decode(data[: end.start()])), (wish, "")]
+                parts += [(None, self._decode(data[: end.start()])), (wish, "")]
             else:
                 self._is_paste = end[0] == _PASTE
-                found.append((None, self._decode(data[: end.end()])))
+                parts.append((None, self._decode(data[: end.end()])))
             data = data[end.end() :]
-        return [(wish, keys) for wish, keys in found if wish or keys]
+        return [(wish, keys) for wish, keys in parts if wish or keys]
 
     def flush(self) -> str:
         held, self._held = self._held, b""
@@ -220,7 +214,7 @@ class Keyboard:
         return re.search(re.escape(_PASTED), data)
 
     def _unfinished(self, data: bytes) -> int:
-        """How many bytes at the end may be the beginning of what is looked for."""
+        """How many bytes at the end may begin one of the sequences."""
         sought = (_PASTED,) if self._is_paste else (*self._wishes, _PASTE)
         longest = max(map(len, sought)) - 1
         for size in range(min(longest, len(data)), 0, -1):
@@ -231,8 +225,8 @@ class Keyboard:
 
 def control_key(named: str) -> bytes:
     """`ctrl+]` or `^]` as a terminal sends it. Raises `UsageError`."""
-    found = re.fullmatch(r"(?:ctrl[+-]|\^)([a-z\[\]\\^_@])", named.strip().lower())
-    key = bytes([ord(found[1].upper()) & 0x1F]) if found else b""
+    match = re.fullmatch(r"(?:ctrl[+-]|\^)([a-z\[\]\\^_@])", named.strip().lower())
+    key = bytes([ord(match[1].upper()) & 0x1F]) if match else b""
     if not key or key in b"\x1b\r\n\t":
-        raise UsageError(f"{named!r:.20} is no key to detach with: say it like ctrl+] or ctrl+q")
+        raise UsageError(f"{named!r:.20} is not a key to detach with: use one like ctrl+] or ctrl+q")
     return key

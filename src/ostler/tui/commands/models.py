@@ -1,5 +1,4 @@
-"""Which model answers, how much it thinks, and the keys that are needed for it."""
-# MERGED: Models as rows: those that can answer now first, with what they hold and cost.
+"""/model, /thinking, /key, /login and /logout, and the rows of models to choose from."""
 
 from __future__ import annotations
 
@@ -8,13 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from ostler.app.default_model import Candidate, ModelProbe, known_models
+from ostler.app.provider_keys import list_keys, provider_named, remove_key, store_provider_key
 from ostler.app.remote_sessions import RemoteSessions
 from ostler.app.reports import UNKNOWN, window_and_prices
 from ostler.app.settings import Settings, load_settings
 from ostler.core.model import ReasoningLevel
+from ostler.models.credentials import read_key_file
+from ostler.models.providers import configured_providers
 from ostler.schema.errors import UsageError
 from ostler.schema.events import SettingsChanged
 from ostler.schema.requests import SetModel
+from ostler.store.paths import key_file
 from ostler.tui.commands.registry import Command, Complete, print_lines
 from ostler.tui.panels.panel import TextLine
 from ostler.tui.panels.picker import Choice, Picker
@@ -26,20 +29,20 @@ if TYPE_CHECKING:
 
 
 def candidates(cwd: Path) -> list[Candidate]:
-    """All that are known here, those first that can answer now. It looks around: not on the event loop."""
+    """All known models, usable ones first. Probes servers and files: not for the event loop."""
     return known_models(ModelProbe(load_settings(cwd, {}).settings), set_key="/key set")
 
 
 def model_choice(one: Candidate, present: str) -> Choice:
     if one.info is None or not one.info.known:
-        cells, known = ("", ""), "its window and its price are not known"
+        cells, known = ("", ""), "its context window and price are unknown"
     else:
         window, given, answered = window_and_prices(one.info)
         has_price = UNKNOWN not in (given, answered)
         cells = (window, f"${given} → ${answered}" if has_price else "")
-        price = f"a million cost ${given} in and ${answered} out" if has_price else "its price is not known"
-        known = f"it holds {window} tokens; {price}"
-    about = one.to_do or f"answers from the next step on; {known}"
+        price = f"${given} in and ${answered} out per million tokens" if has_price else "its price is unknown"
+        known = f"{window} tokens of context; {price}"
+    about = one.to_do or f"used from the next step on; {known}"
     return Choice(
         one.name,
         one,
@@ -53,23 +56,25 @@ def model_choice(one: Candidate, present: str) -> Choice:
 LEVELS: tuple[str, ...] = get_args(ReasoningLevel)
 
 
-def model_commands(desk: CommandContext) -> list[Command]:
-    group = _Models(desk)
+def model_commands(context: CommandContext) -> list[Command]:
+    group = _Models(context)
     return [
-        Command("model", "which model answers", group.model, ("m",), "[name]", complete=group.names),
-        Command("thinking", "how much it thinks", group.thinking, ("think",), "[level]", complete=_levels),
+        Command("model", "choose the model", group.model, ("m",), "[name]", complete=group.names),
+        Command(
+            "thinking", "set the thinking level", group.thinking, ("think",), "[level]", complete=_levels
+        ),
         Command(
             "key",
-            "where keys are found; keep or forget one",
+            "list API keys; store or remove one",
             group.key,
             (),
             "[set|remove provider]",
             complete=group.providers,
         ),
         Command(
-            "login", "keep a provider's key", group.login, (), "[provider]", complete=group.all_providers
+            "login", "store a provider's API key", group.login, (), "[provider]", complete=group.all_providers
         ),
-        Command("logout", "forget a key that is kept", group.logout, (), "[provider]", complete=_kept_keys),
+        Command("logout", "remove a stored API key", group.logout, (), "[provider]", complete=_stored_keys),
     ]
 
 
@@ -78,26 +83,23 @@ async def _levels(typed: str) -> list[str]:
 
 
 def _about_level(level: str) -> str:
-    does = "it does not think" if level == "off" else f"its effort is {level}"
-    return f"{does} from the next step on; a model without that level takes the nearest"
+    effort = "no thinking" if level == "off" else f"effort {level}"
+    return f"{effort} from the next step on; a model without this level uses the nearest"
 
 
-async def _kept_keys(typed: str) -> list[str]:
-    from ostler.models.credentials import read_key_file
-    from ostler.store.paths import key_file
-
+async def _stored_keys(typed: str) -> list[str]:
     return list(read_key_file(key_file()))
 
 
 class _Models:
-    def __init__(self, desk: CommandContext) -> None:
-        self._desk = desk
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
         self._ready: asyncio.Future[list[Candidate]] | None = None
 
     async def names(self, typed: str) -> list[str]:
-        """Looked for once while they are typed: it takes a moment."""
+        """Searches once for each argument, since it takes a moment."""
         if self._ready is None or not typed:
-            conversation = self._desk.conversation
+            conversation = self._context.conversation
             self._ready = asyncio.ensure_future(
                 model_candidates(conversation.store, conversation.harness.cwd)
             )
@@ -105,40 +107,38 @@ class _Models:
 
     async def model(self, arguments: str) -> None:
         if arguments:
-            await set_model(self._desk, arguments)
+            await set_model(self._context, arguments)
             return
-        harness = self._desk.conversation.harness
-        found = await model_candidates(self._desk.conversation.store, harness.cwd)
+        harness = self._context.conversation.harness
+        all_models = await model_candidates(self._context.conversation.store, harness.cwd)
         present = harness.model.name
-        if all(one.name != present for one in found):
-            found.insert(0, Candidate(present, present.partition("/")[0]))
-        choices = [model_choice(one, present) for one in found]
-        picked = await Picker("model", choices, self._desk.colors).ask(self._desk.panels)
+        if all(one.name != present for one in all_models):
+            all_models.insert(0, Candidate(present, present.partition("/")[0]))
+        choices = [model_choice(one, present) for one in all_models]
+        picked = await Picker("model", choices, self._context.colors).ask(self._context.panels)
         if picked is None:
             return
         chosen: Candidate = picked.choice.value
-        if not chosen.to_do or await ask_for_key(self._desk, chosen.provider):
-            await set_model(self._desk, chosen.name)
+        if not chosen.to_do or await ask_for_key(self._context, chosen.provider):
+            await set_model(self._context, chosen.name)
 
     async def thinking(self, arguments: str) -> None:
-        harness = self._desk.conversation.harness
+        harness = self._context.conversation.harness
         level = arguments
         if not level:
             choices = [
                 Choice(one, one, about=_about_level(one), is_present=one == harness.reasoning)
                 for one in LEVELS
             ]
-            picked = await Picker("thinking", choices, self._desk.colors).ask(self._desk.panels)
+            picked = await Picker("thinking", choices, self._context.colors).ask(self._context.panels)
             if picked is None:
                 return
             level = picked.choice.value
         if level not in LEVELS:
             raise UsageError(f"there is no level {level!r:.40}; the levels are: {', '.join(LEVELS)}")
-        await set_model(self._desk, harness.model.name, level)
+        await set_model(self._context, harness.model.name, level)
 
     async def all_providers(self, typed: str) -> list[str]:
-        from ostler.models.providers import configured_providers
-
         configured = self._settings().providers
         known = configured_providers(configured)
         return [name for name, one in known.items() if one.key_variables or name in configured]
@@ -147,77 +147,71 @@ class _Models:
         words = typed.split(" ")
         if len(words) < 2:
             return ["set", "remove"]
-        names = await (_kept_keys(typed) if words[0] == "remove" else self.all_providers(typed))
+        names = await (_stored_keys(typed) if words[0] == "remove" else self.all_providers(typed))
         return [f"{words[0]} {name}" for name in names]
 
     async def key(self, arguments: str) -> None:
-        from ostler.app.provider_keys import list_keys
-
         verb, _, name = arguments.partition(" ")
         if verb == "set":
             await self.login(name)
         elif verb == "remove":
             await self.logout(name)
         elif verb:
-            raise UsageError(
-                "say /key, /key set PROVIDER, or /key remove PROVIDER; a key is never typed here"
-            )
+            raise UsageError("use /key, /key set PROVIDER or /key remove PROVIDER; never type a key here")
         elif lines := list_keys(self._settings()):
-            print_lines(self._desk, lines)
+            print_lines(self._context, lines)
         else:
-            self._desk.say("there are no keys; /key set PROVIDER keeps one")
+            self._context.say("there are no keys; /key set PROVIDER stores one")
 
     async def login(self, arguments: str) -> None:
         if " " in arguments:
-            raise UsageError("say only the provider; its key is typed unseen, in a line of its own")
-        name = arguments or await self._choose("whose key?", "keeps a key of {}", self.all_providers)
+            raise UsageError("name only the provider; you then type its key in a hidden line")
+        name = arguments or await self._choose("which provider?", "stores a key for {}", self.all_providers)
         if name:
-            await ask_for_key(self._desk, name)
+            await ask_for_key(self._context, name)
 
     async def logout(self, arguments: str) -> None:
-        from ostler.app.provider_keys import provider_named, remove_key
-
-        name = arguments or await self._choose("forget whose key?", "forgets the key of {}", _kept_keys)
+        name = arguments or await self._choose("remove which key?", "removes the key for {}", _stored_keys)
         if name:
             remove_key(provider_named(name, self._settings()))
-            self._desk.say(f"the key for {name} is forgotten")
+            self._context.say(f"the key for {name} is removed")
 
     async def _choose(self, title: str, about: str, names: Complete) -> str:
         choices = [Choice(name, name, about=about.format(name)) for name in await names("")]
-        picker = Picker(title, choices, self._desk.colors, empty="no key is kept")
-        picked = await picker.ask(self._desk.panels)
+        picker = Picker(title, choices, self._context.colors, empty="no key is stored")
+        picked = await picker.ask(self._context.panels)
         return picked.choice.value if picked is not None else ""
 
     def _settings(self) -> Settings:
-        return load_settings(self._desk.conversation.harness.cwd, {}).settings
+        return load_settings(self._context.conversation.harness.cwd, {}).settings
 
 
-async def set_model(desk: CommandContext, name: str, level: str = "") -> bool:
-    """From the next step on that model answers; False if it cannot."""
-    came = await desk.conversation.ask(lambda id: SetModel(id=id, by="tui", model=name, reasoning=level))
-    if not isinstance(came, SettingsChanged):
+async def set_model(context: CommandContext, name: str, level: str = "") -> bool:
+    """Sets the model from the next step on; False if it was refused."""
+    outcome = await context.conversation.ask(
+        lambda id: SetModel(id=id, by="tui", model=name, reasoning=level)
+    )
+    if not isinstance(outcome, SettingsChanged):
         return False
-    thinks = f", thinking: {came.reasoning}" if came.reasoning else ""
-    desk.say(f"{came.model} answers from now on{thinks}")
+    thinking = f", thinking: {outcome.reasoning}" if outcome.reasoning else ""
+    context.say(f"the model is now {outcome.model}{thinking}")
     return True
 
 
-async def ask_for_key(desk: CommandContext, provider: str) -> bool:
-    """Keeps the key of a provider, which is typed unseen; False if none was given."""
-    from ostler.app.provider_keys import provider_named, store_provider_key
-
-    known = provider_named(provider, load_settings(desk.conversation.harness.cwd, {}).settings)
-    hint = "enter keeps it, esc goes back; it is not shown"
-    line = TextLine(f"key for {provider}", desk.colors, is_secret=True, hint=hint)
-    given = await line.ask(desk.panels)
+async def ask_for_key(context: CommandContext, provider: str) -> bool:
+    """Asks for a provider's key in a hidden line and stores it; False if the person cancels."""
+    known = provider_named(provider, load_settings(context.conversation.harness.cwd, {}).settings)
+    hint = "enter stores it, esc cancels; the key stays hidden"
+    line = TextLine(f"key for {provider}", context.colors, is_secret=True, hint=hint)
+    given = await line.ask(context.panels)
     if not given:
         return False
-    desk.say(f"the key for {provider} is kept in {quoted(store_provider_key(known, given))}")
+    context.say(f"the key for {provider} is stored in {quoted(store_provider_key(known, given))}")
     return True
 
 
 async def model_candidates(store: Store, cwd: Path) -> list[Candidate]:
-    """All that somebody may choose from, those first that can answer now."""
+    """All models to choose from, usable ones first."""
     if isinstance(store, RemoteSessions):
         return await store.candidates()
 

@@ -1,6 +1,4 @@
-"""All commands: those of the face itself, then those of extensions. Anything else is a prompt."""
-# MERGED: A command as data.
-# MERGED: Lines of a command, as rows of the terminal.
+"""The slash commands: those of the terminal, then those of extensions. Any other text is a prompt."""
 
 from __future__ import annotations
 
@@ -11,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ostler.app.completion import CommandEntry, expanding_in, provided_by
 from ostler.app.remote_sessions import refusal
+from ostler.core.lazy import load
 from ostler.schema.errors import OstlerError
 from ostler.schema.text import cells, printable
 from ostler.sessions.lease import hold_lease, renew_lease
@@ -19,63 +19,55 @@ from ostler.tui.command_context import BUSY
 from ostler.tui.render.spans import BOLD, Piece, Row, after, apart, drawn, is_path, quoted, sgr, wrapped
 
 if TYPE_CHECKING:
-    from ostler.app.completion import CommandEntry
     from ostler.tui.command_context import CommandContext
 
 
-class Commands:
-    """They are loaded when one is first typed: nothing is seen of them before."""
+COMMAND_GROUPS = (
+    "ostler.tui.commands.sessions:session_commands",
+    "ostler.tui.commands.tree:tree_commands",
+    "ostler.tui.commands.models:model_commands",
+    "ostler.tui.prompt_queue:queue_commands",
+    "ostler.tui.commands.reports:permission_commands",
+    "ostler.tui.commands.reports:report_commands",
+    "ostler.tui.commands.side_question:side_question_commands",
+    "ostler.tui.commands.interface:interface_commands",
+)
+"""Functions that make the commands for a `CommandContext`, in the order of `/help`."""
 
-    def __init__(self, desk: CommandContext) -> None:
-        self._desk = desk
+
+class Commands:
+    """The slash commands of a terminal, which are loaded when the first one is typed."""
+
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
 
     @cached_property
     def own(self) -> list[Command]:
-        from ostler.tui.commands.interface import interface_commands
-        from ostler.tui.commands.models import model_commands
-        from ostler.tui.commands.reports import permission_commands, report_commands
-        from ostler.tui.commands.sessions import session_commands
-        from ostler.tui.commands.side_question import side_question_commands
-        from ostler.tui.commands.tree import tree_commands
-        from ostler.tui.prompt_queue import queue_commands
-
-        groups = (
-            session_commands,
-            tree_commands,
-            model_commands,
-            queue_commands,
-            permission_commands,
-            report_commands,
-            side_question_commands,
-            interface_commands,
-        )
-        return [command for commands in groups for command in commands(self._desk)]
+        return [command for group in COMMAND_GROUPS for command in load(group)(self._context)]
 
     @cached_property
     def _named(self) -> dict[str, Command]:
         return {name: one for one in self.own for name in (one.name, *one.aliases)}
 
     def entries(self) -> list[CommandEntry]:
-        """What can be completed: the commands, then templates and skills."""
-        from ostler.app.completion import CommandEntry, expanding_in, provided_by
-
+        """Everything that can be completed: commands, then prompt templates and skills."""
         own = [CommandEntry(one.name, one.about, one.arguments, one.aliases) for one in self.own]
-        conversation = self._desk.conversation
-        brought = provided_by(conversation.host, self._named)
-        taken = {*self._named, *(one.name for one in brought)}
-        return [*own, *brought, *expanding_in(conversation.harness.cwd, taken)]
+        conversation = self._context.conversation
+        extension_commands = provided_by(conversation.host, self._named)
+        taken = {*self._named, *(one.name for one in extension_commands)}
+        return [*own, *extension_commands, *expanding_in(conversation.harness.cwd, taken)]
 
     async def complete(self, name: str, typed: str) -> Sequence[str]:
-        """What could stand behind a command."""
+        """Completions for the arguments of a command."""
         if command := self._named.get(name):
             return await command.complete(typed) if command.complete else ()
-        conversation = self._desk.conversation
+        conversation = self._context.conversation
         if conversation.host is None:
             return ()
         return await conversation.host.ui.completions(conversation.session.id, name, typed)
 
     async def run(self, text: str) -> bool:
-        """Whether it was a command."""
+        """Runs a command; False if the text is none."""
         if not text.startswith("/"):
             return False
         name, arguments = (*text[1:].split(maxsplit=1), "", "")[:2]
@@ -85,79 +77,77 @@ class Commands:
                 return True
             return await self._run_of_extension(name, arguments.strip())
         except OstlerError as error:
-            self._desk.say(error.message, "error")
+            self._context.say(error.message, "error")
         except OSError as error:
-            self._desk.say(f"{quoted(error.filename or name)}: {error.strerror}", "error")
+            self._context.say(f"{quoted(error.filename or name)}: {error.strerror}", "error")
         return True
 
     async def _run(self, command: Command, arguments: str, text: str) -> None:
-        if reason := refusal(self._desk.conversation.store, command.name):
-            self._desk.say(reason, "warning")
-        elif command.at_rest and (self._desk.writing.shell or await self._desk.conversation.is_busy()):
-            self._desk.say(f"/{command.name} has to wait: {BUSY}", "warning")
+        if reason := refusal(self._context.conversation.store, command.name):
+            self._context.say(reason, "warning")
+        elif command.at_rest and (self._context.writing.shell or await self._context.conversation.is_busy()):
+            self._context.say(f"/{command.name} must wait: {BUSY}", "warning")
             self._put_back(text)
         elif arguments and not command.arguments:
-            self._desk.say(
-                f"/{command.name} takes nothing behind it; /{text} says it to the model", "warning"
-            )
+            self._context.say(f"/{command.name} takes no arguments; /{text} sends it to the model", "warning")
             self._put_back(text)
         else:
             await command.run(arguments)
 
     def _put_back(self, text: str) -> None:
-        if not self._desk.face.editor_text():
-            self._desk.face.set_editor_text(text)
+        if not self._context.face.editor_text():
+            self._context.face.set_editor_text(text)
 
     async def _run_of_extension(self, name: str, arguments: str) -> bool:
-        conversation = self._desk.conversation
+        conversation = self._context.conversation
         host, session = conversation.host, conversation.session
         if host is None or host.command_named(name) is None:
             return False
         if not session.is_running:
             await hold_lease(session.journal)
         async with renew_lease(session.journal):
-            said = await host.run_command(session, name, arguments)
-        if said:
-            self._desk.say(said)
+            message = await host.run_command(session, name, arguments)
+        if message:
+            self._context.say(message)
         return True
 
 
 Complete = Callable[[str], Awaitable[Sequence[str]]]
-"""All of what could stand behind the command, after what is typed there."""
+"""Completions for the arguments of a command, after what is typed."""
 
 
 class Command(msgspec.Struct, frozen=True):
     name: str
     about: str
     run: Callable[[str], Awaitable[None]]
-    """Is given what was typed behind it."""
+    """Gets the arguments."""
     aliases: tuple[str, ...] = ()
     arguments: str = ""
     """A hint such as `[name]`."""
     at_rest: bool = False
-    """Not while a run is under way."""
+    """Refused while a run is in progress."""
     complete: Complete | None = None
 
 
 _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 
 _CELLS = re.compile(r" {2,}|(?:(?! {2}).)+")
-"""Columns, and what stands between them. A column may be a path with blanks."""
+"""Columns and the gaps between them. A column may be a path with spaces."""
 
 
-def print_lines(desk: CommandContext, lines: Sequence[str], *, has_heading: bool = False) -> None:
-    """All of it: what does not fit goes on below, in its column."""
-    width, heading = desk.app.size.columns, sgr(desk.colors(), "secondary", BOLD)
+def print_lines(context: CommandContext, lines: Sequence[str], *, has_heading: bool = False) -> None:
+    """Prints lines in full: what does not fit continues below, in its column."""
+    width, heading = context.app.size.columns, sgr(context.colors(), "secondary", BOLD)
     rows = [
         drawn(row)
         for at, line in enumerate(lines)
         for row in _rows(printable(line.expandtabs(4)), heading if has_heading and not at else "", width)
     ]
-    desk.app.print(apart([["", *rows, ""]], after_blank=desk.app.ends_blank))
+    context.app.print(apart([["", *rows, ""]], after_blank=context.app.ends_blank))
 
 
 def _rows(line: str, style: str, width: int) -> list[Row]:
-    """Where the last column has less than half of the width, it has the rows below for itself."""
+    """Where the last column has less than half of the width, it gets the rows below."""
     if cells(line) <= width:
         return [[Piece(line, style)]]
     indent = max((gap.end() for gap in _GAP.finditer(line)), default=0)

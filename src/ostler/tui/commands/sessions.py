@@ -1,5 +1,4 @@
-"""Sessions: beginning, opening, naming, copying and sharing them."""
-# MERGED: Sessions as rows, read page by page from the store's index.
+"""Commands that open, name, export and import sessions, and the rows of sessions to choose from."""
 
 from __future__ import annotations
 
@@ -9,19 +8,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ostler.app.console import aligned
+from ostler.app.stores import find_session
+from ostler.core.lazy import lazy_module
 from ostler.core.store import SessionSummary, Store
 from ostler.schema.errors import NotFound, OstlerError, UsageError
 from ostler.schema.events import SessionRenamed
 from ostler.schema.requests import Rename
 from ostler.schema.text import age, one_line
 from ostler.sessions.run_tree import current_status
+from ostler.sessions.session import delete_session
 from ostler.store.paths import expand_home
+from ostler.store.portable import import_session
 from ostler.tui.commands.registry import Command, print_lines
 from ostler.tui.panels.picker import NOTHING, Choice, Picker
 from ostler.tui.render.spans import quoted
 
 if TYPE_CHECKING:
+    from ostler.history import export as exports
     from ostler.tui.command_context import CommandContext
+else:
+    exports = lazy_module("ostler.history.export")
 
 
 PAGE = 200
@@ -30,7 +36,7 @@ MOST_HITS = 60
 
 
 class SessionPages:
-    """Newest first, without children's and those in which nothing was said."""
+    """Sessions with a prompt, newest first, without those of children."""
 
     def __init__(self, store: Store, cwd: str | None, present: str, *, is_titled: bool = False) -> None:
         self._store = store
@@ -42,29 +48,29 @@ class SessionPages:
         self._seen: dict[str, SessionSummary] = {}
 
     async def more(self) -> list[Choice]:
-        """The next page; nothing when there are no more. Pages get longer: few people go far."""
-        shown: list[SessionSummary] = []
-        while not shown and self._limit:
-            found = await self._store.sessions(cwd=self._cwd, limit=self._limit)
-            new = [one for one in found[self._read :] if one.id not in self._seen]
+        """The next page; empty at the end. Pages get longer: few people scroll far."""
+        page: list[SessionSummary] = []
+        while not page and self._limit:
+            summaries = await self._store.sessions(cwd=self._cwd, limit=self._limit)
+            new = [one for one in summaries[self._read :] if one.id not in self._seen]
             self._seen.update((one.id, one) for one in new)
-            shown = [one for one in new if self._is_meant(one)]
-            self._read = len(found)
-            self._limit = self._limit * 4 if len(found) == self._limit else 0
-        return [await self._choice(one) for one in shown]
+            page = [one for one in new if self._is_meant(one)]
+            self._read = len(summaries)
+            self._limit = self._limit * 4 if len(summaries) == self._limit else 0
+        return [await self._choice(one) for one in page]
 
     async def saying(self, query: str) -> list[Choice]:
-        """Those in which somebody said all the words of a query. One or two letters begin a word in every
-        message there is: to look for them takes long, and finds nothing."""
+        """Sessions with all words of a query in their messages. Words of one or two letters match almost
+        everywhere, so they are skipped."""
         words = [word for word in query.split() if len(word) > 2 or not word.isascii()]
-        found: dict[str, Choice] = {}
+        choices: dict[str, Choice] = {}
         for hit in await self._store.search(" ".join(words), limit=MOST_HITS) if words else ():
-            if hit.session in found:
+            if hit.session in choices:
                 continue
             summary = self._seen.get(hit.session) or await self._summary(hit.session)
             if summary and self._is_meant(summary) and self._cwd in (None, summary.cwd):
-                found[hit.session] = await self._choice(summary, f"#{hit.seq} says: {hit.snippet}")
-        return list(found.values())
+                choices[hit.session] = await self._choice(summary, f"#{hit.seq} says: {hit.snippet}")
+        return list(choices.values())
 
     async def _summary(self, session: str) -> SessionSummary | None:
         try:
@@ -73,8 +79,8 @@ class SessionPages:
             return None
 
     def _is_meant(self, one: SessionSummary) -> bool:
-        said = one.title if self._is_titled else one.preview or one.title or one.status
-        return bool(said) and not one.child_of
+        text = one.title if self._is_titled else one.preview or one.title or one.status
+        return bool(text) and not one.child_of
 
     async def _choice(self, one: SessionSummary, about: str = "") -> Choice:
         text = one.title or one.preview or "(no prompt)"
@@ -83,85 +89,88 @@ class SessionPages:
         if self._cwd is None:
             cells.append(Path(one.cwd).name)
         is_present = one.id == self._present
-        about = about or ("this one" if is_present else f"opens {one.id}, of {one.cwd}")
+        about = about or ("this session" if is_present else f"opens {one.id} in {one.cwd}")
         return Choice(text, one.id, tuple(cells), f"{one.id} {one.cwd}", about, is_present)
 
 
 _SHOWN = 40
 
 
-def session_commands(desk: CommandContext) -> list[Command]:
-    group = _Sessions(desk)
+def session_commands(context: CommandContext) -> list[Command]:
+    group = _Sessions(context)
     return [
-        Command("new", "begin a new session", group.new, ("n",), "[prompt]", at_rest=True),
+        Command("new", "start a new session", group.new, ("n",), "[prompt]", at_rest=True),
         Command(
-            "clear", "begin anew, with nothing told to the model", group.clear, ("c", "cls"), at_rest=True
+            "clear", "start a new session with an empty context", group.clear, ("c", "cls"), at_rest=True
         ),
         Command("resume", "open another session", group.resume, ("r",), "[id]", at_rest=True),
         Command(
-            "sessions", "all sessions, to open or delete one", group.sessions, (), "[words]", at_rest=True
+            "sessions",
+            "list all sessions, to open or delete one",
+            group.sessions,
+            (),
+            "[words]",
+            at_rest=True,
         ),
-        Command("session", "which session this is", group.session, (), "[export|import|fork|tree]"),
-        Command("rename", "give this session a title", group.rename, ("name",), "title"),
-        Command("export", "write this session to a file", group.export, (), "[file.jsonl|.md|.html]"),
-        Command("share", "write this session as an HTML page to read", group.share, (), "[file]"),
-        Command("import", "open a session from a file", group.import_, (), "file", at_rest=True),
+        Command("session", "show details of this session", group.session, (), "[export|import|fork|tree]"),
+        Command("rename", "rename this session", group.rename, ("name",), "title"),
+        Command("export", "export this session to a file", group.export, (), "[file.jsonl|.md|.html]"),
+        Command("share", "export this session as an HTML page", group.share, (), "[file]"),
+        Command("import", "import a session from a file", group.import_, (), "file", at_rest=True),
     ]
 
 
 class _Sessions:
-    def __init__(self, desk: CommandContext) -> None:
-        self._desk = desk
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
 
     async def new(self, arguments: str) -> None:
-        await self._desk.switching.wish("new", prompt=arguments)
+        await self._context.switching.wish("new", prompt=arguments)
 
     async def clear(self, arguments: str) -> None:
-        await self._desk.switching.wish("clear")
+        await self._context.switching.wish("clear")
 
     async def resume(self, arguments: str) -> None:
         if not arguments:
             await self._choose(only_here=True)
             return
-        from ostler.app.stores import find_session
-
         try:
-            found = await find_session(self._desk.conversation.store, arguments)
+            session = await find_session(self._context.conversation.store, arguments)
         except NotFound:
-            raise NotFound(f"no session {arguments!r}; /sessions lists those there are") from None
-        await self._desk.switching.wish("open", found)
+            raise NotFound(f"no session {arguments!r}; /sessions lists all sessions") from None
+        await self._context.switching.wish("open", session)
 
     async def sessions(self, arguments: str) -> None:
         await self._choose(only_here=False, query=arguments)
 
     async def _choose(self, *, only_here: bool, query: str = "") -> None:
-        desk = self._desk
+        context = self._context
         is_titled, place = False, None
         while True:
-            conversation = desk.conversation
+            conversation = context.conversation
             cwd = str(conversation.harness.cwd) if only_here else None
             pages = SessionPages(conversation.store, cwd, conversation.session.id, is_titled=is_titled)
             picker = Picker(
                 "sessions here" if only_here else "sessions",
                 await pages.more(),
-                desk.colors,
+                context.colors,
                 query=query,
                 keys={
-                    "tab": "those of all folders" if only_here else "those of this folder",
-                    "ctrl+t": "those without a title too" if is_titled else "only those with a title",
+                    "tab": "sessions of all folders" if only_here else "sessions of this folder",
+                    "ctrl+t": "also those without a title" if is_titled else "only those with a title",
                     "ctrl+d": "deletes",
                 },
                 more=pages.more,
                 elsewhere=pages.saying,
                 place=place,
-                empty="there is no such session",
+                empty="no session matches",
             )
-            picked = await picker.ask(desk.panels)
+            picked = await picker.ask(context.panels)
             if picked is None:
                 return
             query, place = picked.query, None
             if picked.key == "enter":
-                await desk.switching.wish("open", picked.choice.value)
+                await context.switching.wish("open", picked.choice.value)
                 return
             if picked.key == "tab":
                 only_here = not only_here
@@ -172,88 +181,79 @@ class _Sessions:
                 await self._delete(picked.choice)
 
     async def _delete(self, chosen: Choice) -> None:
-        from ostler.sessions.session import delete_session
-
-        conversation = self._desk.conversation
+        conversation = self._context.conversation
         if chosen.value == conversation.session.id:
-            self._desk.say("this session is open here: leave it before it can be deleted", "error")
+            self._context.say("this session is open here: open another one before you delete it", "error")
             return
         title = one_line(chosen.text)[:_SHOWN]
         sure = [
-            Choice("no, keep it", about="nothing happens"),
-            Choice("yes, delete it", "yes", about="for good, with all that was said and done in it"),
+            Choice("no, keep it", about="keeps the session"),
+            Choice("yes, delete it", "yes", about="deletes it permanently, with its whole history"),
         ]
-        picked = await Picker(f"delete {title!r}?", sure, self._desk.colors).ask(self._desk.panels)
+        picked = await Picker(f"delete {title!r}?", sure, self._context.colors).ask(self._context.panels)
         if picked is None or not picked.choice.value:
             return
         try:
             await delete_session(conversation.store, chosen.value)
         except OstlerError as error:
-            self._desk.say(error.message, "error")
+            self._context.say(error.message, "error")
         else:
-            self._desk.say(f"{title!r} is deleted")
+            self._context.say(f"{title!r} is deleted")
 
     async def session(self, arguments: str) -> None:
         if arguments:
             verb = arguments.split()[0]
             if verb not in ("export", "import", "fork", "tree"):
-                raise UsageError("say /session, or what to do with it: export, import, fork or tree")
-            await self._desk.commands.run(f"/{arguments}")
+                raise UsageError("use /session, or /session export, import, fork or tree")
+            await self._context.commands.run(f"/{arguments}")
             return
-        conversation = self._desk.conversation
+        conversation = self._context.conversation
         state = conversation.session.state
         summary = await conversation.store.summary(conversation.session.id)
-        begun = datetime.fromtimestamp(summary.created_ms / 1000).strftime("%Y-%m-%d %H:%M")
+        created = datetime.fromtimestamp(summary.created_ms / 1000).strftime("%Y-%m-%d %H:%M")
         rows = [
             ("session", summary.id),
             ("title", summary.title or summary.preview or "(no prompt)"),
             ("folder", summary.cwd),
-            ("begun", begun),
+            ("created", created),
             ("messages", str(len(state.transcript))),
-            ("facts", str(summary.last_seq)),
+            ("events", str(summary.last_seq)),
             *([("forked from", summary.forked_from)] if summary.forked_from else ()),
         ]
-        print_lines(self._desk, list(aligned(rows)))
+        print_lines(self._context, list(aligned(rows)))
 
     async def rename(self, arguments: str) -> None:
         title = " ".join(arguments.split())
         if not title:
-            raise UsageError("say the title behind it: /rename TITLE")
-        came = await self._desk.conversation.ask(lambda id: Rename(id=id, by="tui", title=title))
-        if isinstance(came, SessionRenamed):
-            self._desk.say(f"this session is called {came.title!r} now")
+            raise UsageError("add a title: /rename TITLE")
+        outcome = await self._context.conversation.ask(lambda id: Rename(id=id, by="tui", title=title))
+        if isinstance(outcome, SessionRenamed):
+            self._context.say(f"this session is now called {outcome.title!r}")
 
     async def export(self, arguments: str) -> None:
-        from ostler.history.export import format_of
-
-        await self._write(arguments, format_of(arguments))
+        await self._write(arguments, exports.format_of(arguments))
 
     async def share(self, arguments: str) -> None:
         await self._write(arguments, "html")
 
     async def _write(self, name: str, wanted: str) -> None:
-        from ostler.history.export import write_export
-
-        conversation = self._desk.conversation
+        conversation = self._context.conversation
         target = self._path(name or ".")
-        file = await write_export(conversation.store, conversation.session.id, target, wanted)
-        self._desk.say(f"written to {quoted(file)}")
+        file = await exports.write_export(conversation.store, conversation.session.id, target, wanted)
+        self._context.say(f"written to {quoted(file)}")
 
     async def import_(self, arguments: str) -> None:
-        from ostler.history.export import read_export_file
-        from ostler.store.portable import import_session
-
         if not arguments:
-            raise UsageError("say which file: /import FILE")
-        conversation = self._desk.conversation
+            raise UsageError("name a file: /import FILE")
+        conversation = self._context.conversation
         world = conversation.session.journal.world
         file = self._path(arguments)
-        with read_export_file(str(file)) as lines:
+        with exports.read_export_file(str(file)) as lines:
             try:
                 made = await import_session(conversation.store, lines, str(conversation.harness.cwd), world)
             except UsageError as error:
                 raise UsageError(f"{quoted(file)}: {error.message}") from None
-        await self._desk.switching.wish("import", made)
+        await self._context.switching.wish("import", made)
 
     def _path(self, name: str) -> Path:
-        return self._desk.conversation.harness.cwd / expand_home(name)
+        return self._context.conversation.harness.cwd / expand_home(name)

@@ -1,5 +1,4 @@
-"""The tree of a session: going back, branching off, and asking anew. What was done to files stays."""
-# MERGED: The tree of a session as rows: all of it, or only what somebody looks for.
+"""/tree, /undo, /retry and /fork, and the rows of a session's tree. Files stay as they are."""
 
 from __future__ import annotations
 
@@ -39,21 +38,22 @@ def _is_own(node: Node, fact: Fact) -> bool:
 
 
 FILTERS: dict[str, Callable[[Node, Fact], bool] | None] = {
-    "what was said": None,
+    "messages": None,
     "no tools": _has_words,
     "your prompts": _is_own,
     "labelled": lambda node, fact: bool(node.label),
     "everything": lambda node, fact: True,
 }
-"""What may be shown, one after the other. The first leaves calls and their results out where nothing hangs
-on them."""
+"""The filters, in the order of the key. The first leaves out tool calls and results without branches."""
 
 
-def tree_choices(facts: Sequence[Fact], shown: str) -> list[Choice]:
-    """The entries with their numbers. Where the session stands is marked, or the nearest one before it."""
+def tree_choices(facts: Sequence[Fact], filter_name: str) -> list[Choice]:
+    """The entries with their numbers. The leaf is marked, or the nearest entry before it."""
     nodes = SessionTree(facts).nodes
-    is_wanted = FILTERS[shown]
-    rows = list(placed(nodes) if is_wanted is None else placed(_kept(nodes, facts, is_wanted), is_whole=True))
+    is_wanted = FILTERS[filter_name]
+    rows = list(
+        placed(nodes) if is_wanted is None else placed(_filtered(nodes, facts, is_wanted), is_whole=True)
+    )
     present = max((node.seq for node, _ in rows if node.on_path), default=0)
     return [
         Choice(
@@ -63,73 +63,71 @@ def tree_choices(facts: Sequence[Fact], shown: str) -> list[Choice]:
     ]
 
 
-def _kept(
+def _filtered(
     nodes: Sequence[Node], facts: Sequence[Fact], is_wanted: Callable[[Node, Fact], bool]
 ) -> list[Node]:
-    """The wanted ones. What hung on one that is left out hangs on the one before it."""
+    """The matching nodes. Children of a node that is left out move to its parent."""
     by_number = {fact.seq: fact for fact in facts}
     above = {0: 0}
-    """For each entry the nearest that is kept, itself included."""
-    kept = []
+    """For each entry the nearest one that stays, itself included."""
+    nodes_left = []
     for node in nodes:
         parent = above[node.parent]
         if is_wanted(node, by_number[node.seq]):
-            kept.append(msgspec.structs.replace(node, parent=parent))
+            nodes_left.append(msgspec.structs.replace(node, parent=parent))
             parent = node.seq
         above[node.seq] = parent
-    return kept
+    return nodes_left
 
 
 def aim(entry: int, is_prompt: bool) -> str:
     """What choosing an entry does."""
     if is_prompt:
-        return f"goes back to before #{entry}, and lets you say it anew"
-    return f"goes to #{entry}: what you say next follows it"
+        return f"goes back to before #{entry}, with its text in the line"
+    return f"goes to #{entry}: your next prompt follows it"
 
 
 _SHOWN = 60
 
 
-def tree_commands(desk: CommandContext) -> list[Command]:
-    group = _Trees(desk)
+def tree_commands(context: CommandContext) -> list[Command]:
+    group = _Trees(context)
     return [
-        Command("tree", "all branches of this session, to go to one", group.tree, at_rest=True),
+        Command("tree", "browse the branches of this session", group.tree, at_rest=True),
         Command(
             "jump", "go back to before one of your prompts", group.jump, (), "[entry|words]", at_rest=True
         ),
-        Command(
-            "undo", "take back your last prompt; files stay as they are", group.undo, ("un",), at_rest=True
-        ),
+        Command("undo", "undo your last prompt; files do not change", group.undo, ("un",), at_rest=True),
         Command(
             "retry",
-            "go on after a failure, or let the answer be given anew",
+            "continue after a failure, or answer again",
             group.retry,
             ("rt",),
             at_rest=True,
         ),
-        Command("fork", "a new session with a copy of this one", group.fork, (), "[entry]", at_rest=True),
+        Command("fork", "copy this session into a new one", group.fork, (), "[entry]", at_rest=True),
     ]
 
 
 class _Trees:
-    def __init__(self, desk: CommandContext) -> None:
-        self._desk = desk
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
 
     async def tree(self, arguments: str) -> None:
-        desk, shown, query, place = self._desk, next(iter(FILTERS)), "", None
+        context, filter_name, query, place = self._context, next(iter(FILTERS)), "", None
         while True:
             facts = await self._facts()
-            after = _after(shown)
+            after = _after(filter_name)
             picker = Picker(
-                f"tree, {shown}",
-                tree_choices(facts, shown),
-                desk.colors,
+                f"tree, {filter_name}",
+                tree_choices(facts, filter_name),
+                context.colors,
                 query=query,
                 keys={"ctrl+o": f"shows {after}", "ctrl+l": "labels it"},
                 place=place,
-                empty="there is nothing of that in this session",
+                empty="nothing in this session matches",
             )
-            picked = await picker.ask(desk.panels)
+            picked = await picker.ask(context.panels)
             if picked is None:
                 return
             query, place = picked.query, None
@@ -137,18 +135,20 @@ class _Trees:
                 await self._go(picked.choice.value, facts)
                 return
             if picked.key == "ctrl+o":
-                shown = after
+                filter_name = after
             elif picked.choice is not NOTHING:
                 place = picker.place
                 await self._label(picked.choice.value)
 
     async def _label(self, entry: int) -> None:
-        desk = self._desk
-        known = desk.conversation.session.state.labels.get(entry, "")
-        hint = "enter keeps it, an empty one is taken away, esc goes back"
-        label = await TextLine(f"label of #{entry}", desk.colors, typed=known, hint=hint).ask(desk.panels)
+        context = self._context
+        known = context.conversation.session.state.labels.get(entry, "")
+        hint = "enter saves it, an empty label is removed, esc cancels"
+        label = await TextLine(f"label of #{entry}", context.colors, typed=known, hint=hint).ask(
+            context.panels
+        )
         if label is not None and label != known:
-            await desk.conversation.ask(lambda id: Label(id=id, by="tui", entry=entry, label=label))
+            await context.conversation.ask(lambda id: Label(id=id, by="tui", entry=entry, label=label))
 
     async def jump(self, arguments: str) -> None:
         facts = await self._facts()
@@ -164,18 +164,18 @@ class _Trees:
         facts = await self._facts()
         prompts = _prompts(facts)
         if not prompts:
-            raise UsageError("there is no prompt to take back")
+            raise UsageError("there is no prompt to undo")
         await self._go(prompts[-1].seq, facts)
 
     async def retry(self, arguments: str) -> None:
-        conversation = self._desk.conversation
+        conversation = self._context.conversation
         if conversation.session.state.last_status == "completed":
             prompts = _prompts(await self._facts())
             if not prompts:
-                raise UsageError("there is no prompt that could be answered anew")
+                raise UsageError("there is no prompt to retry")
             entry = prompts[-1].seq
-            came = await conversation.ask(lambda id: Navigate(id=id, by="tui", entry=entry))
-            if isinstance(came, RequestRefused):
+            outcome = await conversation.ask(lambda id: Navigate(id=id, by="tui", entry=entry))
+            if isinstance(outcome, RequestRefused):
                 return
         await conversation.continue_run()
 
@@ -186,11 +186,11 @@ class _Trees:
             return
         prompts = _prompts(facts)
         if not prompts:
-            raise UsageError("there is nothing to fork yet; /new begins a new session")
-        leaf = self._desk.conversation.session.state.leaf
-        whole = Choice("all of it", leaf, (f"#{leaf}",), about="a new session that goes on from here")
+            raise UsageError("there is nothing to fork yet; /new starts a new session")
+        leaf = self._context.conversation.session.state.leaf
+        whole = Choice("all of it", leaf, (f"#{leaf}",), about="a new session that continues from here")
         choices = [whole, *(_choice(one, "a new session that ends before it") for one in reversed(prompts))]
-        picked = await Picker("fork", choices, self._desk.colors).ask(self._desk.panels)
+        picked = await Picker("fork", choices, self._context.colors).ask(self._context.panels)
         if picked is None:
             return
         if picked.choice is whole:
@@ -201,44 +201,44 @@ class _Trees:
         self._type(_text(prompt))
 
     async def _fork(self, entry: int) -> None:
-        desk = self._desk
+        context = self._context
         if entry == 0:
-            await desk.switching.wish("fork")
+            await context.switching.wish("fork")
             return
-        came = await desk.conversation.ask(lambda id: Fork(id=id, by="tui", entry=entry))
-        if isinstance(came, Audited) and came.details:
-            await desk.switching.wish("fork", came.details["session"])
+        outcome = await context.conversation.ask(lambda id: Fork(id=id, by="tui", entry=entry))
+        if isinstance(outcome, Audited) and outcome.details:
+            await context.switching.wish("fork", outcome.details["session"])
 
     async def _go(self, entry: int, facts: Sequence[Fact]) -> None:
-        """To an entry; of a prompt to the one before it, and the prompt can be changed and said again."""
+        """Goes to an entry; for a prompt to the one before it, with the prompt in the line."""
         chosen = next((fact for fact in facts if fact.seq == entry and fact.parent is not None), None)
         is_prompt = chosen is not None and isinstance(chosen.event, UserMessage)
         to = (chosen.parent or 0) if chosen is not None and is_prompt else entry
-        came = await self._desk.conversation.ask(lambda id: Navigate(id=id, by="tui", entry=to))
-        if isinstance(came, RequestRefused):
+        outcome = await self._context.conversation.ask(lambda id: Navigate(id=id, by="tui", entry=to))
+        if isinstance(outcome, RequestRefused):
             return
-        self._desk.say(f"what you say next {_place(to, facts)}; files stay as they are")
+        self._context.say(f"your next prompt {_place(to, facts)}; files do not change")
         if chosen is not None and is_prompt:
             self._type(_text(chosen))
 
     async def _choose_prompt(self, facts: Sequence[Fact], query: str) -> Fact | None:
         prompts = _prompts(facts)
         choices = [_choice(one, aim(one.seq, is_prompt=True)) for one in reversed(prompts)]
-        empty = "you said nothing of that" if prompts else "nothing was said in this session yet"
-        picker = Picker("go back to before", choices, self._desk.colors, query=query, empty=empty)
-        picked = await picker.ask(self._desk.panels)
+        empty = "no prompt matches" if prompts else "this session has no prompts yet"
+        picker = Picker("go back to before", choices, self._context.colors, query=query, empty=empty)
+        picked = await picker.ask(self._context.panels)
         return picked.choice.value if picked is not None else None
 
     async def _facts(self) -> list[Fact]:
-        return await self._desk.conversation.session.journal.history()
+        return await self._context.conversation.session.journal.history()
 
     def _type(self, text: str) -> None:
-        if not self._desk.face.editor_text():
-            self._desk.face.set_editor_text(text)
+        if not self._context.face.editor_text():
+            self._context.face.set_editor_text(text)
 
 
 def _prompts(facts: Sequence[Fact]) -> list[Fact]:
-    """What the person said, where the session stands."""
+    """The prompts on the path to the leaf."""
     path = path_of(facts)
     return [
         fact
@@ -262,18 +262,18 @@ def _text(prompt: Fact) -> str:
 
 def _place(entry: int, facts: Sequence[Fact]) -> str:
     if not entry:
-        return "is the beginning"
+        return "starts from the beginning"
     text = next((node.text for node in SessionTree(facts).nodes if node.seq == entry), "")
     return f"follows #{entry}{', ' if text else ''}{cut(text, _SHOWN)}"
 
 
-def _after(shown: str) -> str:
+def _after(filter_name: str) -> str:
     names = list(FILTERS)
-    return names[(names.index(shown) + 1) % len(names)]
+    return names[(names.index(filter_name) + 1) % len(names)]
 
 
 def _number(text: str) -> int:
     number = text.removeprefix("#")
     if not number.isdecimal():
-        raise UsageError(f"{text!r:.40} is not the number of an entry; /tree shows them")
+        raise UsageError(f"{text!r:.40} is not the number of an entry; /tree lists the entries")
     return int(number)

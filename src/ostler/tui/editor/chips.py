@@ -1,9 +1,8 @@
-"""Chips: a long paste or a picture stands in the line as a few words, and is put back when it is sent.
+"""Chips: a long paste or a picture appears in the input line as a few words.
 
     [pasted text #1 +40 lines]  [pasted text #2 1500 chars]  [image #1 PNG 640x480]
 
-A chip is its exact text, wherever it stands. Once a person has changed a letter of it, it is ordinary text
-and nothing is put in its place.
+A chip is its exact text, wherever it stands. Once a person changes a letter of it, it is ordinary text.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ MOST_LINES = 10
 
 
 MOST_BYTES = 1000
-"""What is longer than either becomes a chip."""
+"""A longer paste becomes a chip."""
 
 
 MOST_KEPT = 64 * 1024
-"""Bytes of the pastes that a history keeps along with a line."""
+"""Bytes of pastes that the history stores with a prompt."""
 
 
 _NUMBERED = re.compile(r"#\d+ ")
@@ -33,39 +32,39 @@ _NUMBERED = re.compile(r"#\d+ ")
 class Picture(msgspec.Struct, frozen=True):
     block: Image
     about: str
-    """`PNG 640x480`: the format and the size of what a person gave."""
+    """`PNG 640x480`: format and size of the original."""
 
 
 class ChipText(msgspec.Struct, frozen=True):
-    """What is sent for a line with chips."""
+    """The content of a line with chips."""
 
     text: str
-    """With what was pasted; pictures are still named in it, so that one can speak about them."""
+    """With pasted texts in place. Pictures keep their names, so that a prompt can refer to them."""
     images: tuple[Image, ...] = ()
 
 
 class SavedChips(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line as a history keeps it."""
+    """A prompt as the history stores it."""
 
     text: str
     pasted: dict[str, str] = {}
-    """What the chips in the text stand for."""
+    """The texts of its chips."""
 
 
 class Chips:
-    """Those of one line. They stay known until `clear`, so that a chip that was deleted can come back."""
+    """The chips of one line. They stay known until `clear`, so that a deleted chip can come back."""
 
     def __init__(self) -> None:
         self._pasted: dict[str, str] = {}
         self._pictures: dict[str, Image] = {}
 
     def clear(self) -> None:
-        """The line is empty: the next chips are numbered from 1."""
+        """Forgets all chips: the next ones are numbered from 1."""
         self._pasted.clear()
         self._pictures.clear()
 
     def paste(self, text: str) -> str:
-        """What stands in the line for a paste: the text itself, with plain line ends, or a chip."""
+        """Adds a paste; returns its text with plain line ends, or a chip."""
         text = without_surrogates(text.replace("\r\n", "\n").replace("\r", "\n"))
         lines = _count_lines(text)
         if lines > MOST_LINES:
@@ -80,20 +79,20 @@ class Chips:
         return label
 
     def spans(self, typed: str) -> Iterator[tuple[int, int]]:
-        """Where chips stand in a line, as begin and end."""
+        """The chips in a line, as begin and end."""
         if labels := [*self._pasted, *self._pictures]:
-            yield from (found.span() for found in _any_of(labels).finditer(typed))
+            yield from (match.span() for match in _any_of(labels).finditer(typed))
 
     def text_with_chips(self, typed: str) -> ChipText:
-        """What is sent. A chip that stands there twice is put in twice; a picture is sent once."""
+        """The text and images to send. A chip may occur twice; an image is sent once."""
         images = dict.fromkeys(
             label for begin, end in self.spans(typed) if (label := typed[begin:end]) in self._pictures
         )
         return ChipText(_replaced(typed, self._pasted), tuple(self._pictures[label] for label in images))
 
     def to_save(self, typed: str) -> SavedChips:
-        """For a history. What is not kept along, pictures and very long pastes, loses its number in the text:
-        it is no chip any more."""
+        """The line for the history. Pictures and very long pastes are not stored: they lose their number, and
+        are no chips any more."""
         pasted = {label: text for label, text in self._pasted.items() if label in typed}
         dropped = [label for label in self._pictures if label in typed]
         if sum(map(byte_length, pasted.values())) > MOST_KEPT:
@@ -101,9 +100,9 @@ class Chips:
             pasted = {}
         return SavedChips(_replaced(typed, {label: _NUMBERED.sub("", label, 1) for label in dropped}), pasted)
 
-    def restored(self, kept: SavedChips) -> str:
-        """A line from a history; its chips get numbers that are free here."""
-        return _replaced(kept.text, {label: self._again(text) for label, text in kept.pasted.items()})
+    def restored(self, entry: SavedChips) -> str:
+        """Restores a line from the history; its chips get free numbers."""
+        return _replaced(entry.text, {label: self._again(text) for label, text in entry.pasted.items()})
 
     def _again(self, text: str) -> str:
         return next((one for one, pasted in self._pasted.items() if pasted == text), None) or self.paste(text)
@@ -115,7 +114,7 @@ class Chips:
 
 
 def _count_lines(text: str) -> int:
-    """As people count: a line end at the very end begins no further line."""
+    """The number of lines; a newline at the end does not begin another."""
     return text.removesuffix("\n").count("\n") + 1
 
 
@@ -124,18 +123,17 @@ def _any_of(labels: list[str]) -> re.Pattern[str]:
 
 
 def _replaced(text: str, by: Mapping[str, str]) -> str:
-    """In one pass: what is put in may itself look like a chip. Then it can be stored: keys may have had bytes
-    that are no text."""
-    return without_surrogates(_any_of([*by]).sub(lambda found: by[found[0]], text) if by else text)
+    """Replaces chips in one pass, since a paste may look like a chip. Removes bytes that are no text."""
+    return without_surrogates(_any_of([*by]).sub(lambda match: by[match[0]], text) if by else text)
 
 
 class PromptDraft(msgspec.Struct, frozen=True):
-    """A line as it was typed, whole: it can be put back."""
+    """A line as it was typed, which can be restored."""
 
     text: str
     chips: Chips
 
     @property
     def pasted_in(self) -> str:
-        """With what was pasted in place of its chips."""
+        """The text with pastes in place of chips."""
         return self.chips.text_with_chips(self.text).text

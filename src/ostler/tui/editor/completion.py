@@ -1,6 +1,4 @@
-"""The popup above the line: commands, what comes behind them, and paths, while they are typed."""
-# MERGED: What can be completed where the cursor stands: a command, what comes behind it, or a mentioned
-# MERGED: path.
+"""The completion popup above the input line: commands, their arguments, and paths."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ import msgspec
 from ostler.app import completion
 from ostler.app.completion import CommandEntry, mention_of
 from ostler.context.markdown import outside_code
+from ostler.core.lazy import lazy_module
 from ostler.schema.text import cells, cut, one_line
 from ostler.tui.editor.input_line import InputLine
 from ostler.tui.panels.panel import Panels
@@ -23,7 +22,10 @@ from ostler.tui.render.spans import BOLD, DIM, Piece, drawn, sgr
 from ostler.tui.shell import shell_line
 
 if TYPE_CHECKING:
+    from ostler.app import project_files
     from ostler.app.project_files import FileMatch, ProjectFiles
+else:
+    project_files = lazy_module("ostler.app.project_files")
 
 
 MOST_ROWS = 8
@@ -34,8 +36,8 @@ _MOVES = {"up": -1, "ctrl+p": -1, "shift+tab": -1, "down": 1, "ctrl+n": 1}
 
 
 class CompletionPopup:
-    """Looks again whenever something was typed. `tab` completes; `enter` does too, and sends a command that
-    nothing comes behind. What is complete already is left to the line."""
+    """Updates on every key. `tab` completes; so does `enter`, which also sends a command without arguments. A
+    complete word is left to the line."""
 
     takes_text = False
 
@@ -61,15 +63,15 @@ class CompletionPopup:
         self._files: ProjectFiles | None = None
         self._looking: asyncio.Future[None] | None = None
         self._has_more = False
-        """More files were found while the popup was looking."""
+        """More files arrived during the search."""
         self._completes_when_found = False
-        self._found: Completions | None = None
-        self._found_for = ("", 0)
+        self._completions: Completions | None = None
+        self._completed_at = ("", 0)
         self._marked = 0
         self._dismissed: int | None = None
-        """Where the word begins that nothing is offered for any more."""
+        """The start of the word for which the popup was closed."""
 
-    # --- looking --------------------------------------------------------------------------------------
+    # --- searching --------------------------------------------------------------------------------------
 
     def look(self) -> None:
         self._completes_when_found = False
@@ -86,27 +88,29 @@ class CompletionPopup:
     async def _look(self) -> None:
 
         text, cursor = self._present()
-        if text.lstrip().startswith("/") and (self._found is None or self._found.wanted.kind != "command"):
+        if text.lstrip().startswith("/") and (
+            self._completions is None or self._completions.wanted.kind != "command"
+        ):
             self._entries = await asyncio.to_thread(self._commands)
-        found = await completions_at(
+        completions = await completions_at(
             text, cursor, self._entries, self._complete_arguments, self._search_files
         )
         self._looking = None
         if self._has_more:
             self._look_on()
         is_in_the_way = self._panels.present not in (None, self)
-        if found is None or is_in_the_way or (text, cursor) != self._present():
+        if completions is None or is_in_the_way or (text, cursor) != self._present():
             self._hide()
             return
-        is_the_same = self._found is not None and self._found.items == found.items
-        self._found, self._found_for = found, (text, cursor)
+        is_the_same = self._completions is not None and self._completions.items == completions.items
+        self._completions, self._completed_at = completions, (text, cursor)
         self._marked = self._marked if is_the_same else 0
         self._panels.open(self)
         if self._completes_when_found and self._looking is None:
             self._accept()
 
     def complete_when_found(self) -> None:
-        """Somebody is faster than we are."""
+        """Completes when the search ends: the person was faster."""
         self._completes_when_found = self._looking is not None
 
     def _present(self) -> tuple[str, int]:
@@ -121,18 +125,16 @@ class CompletionPopup:
 
     async def _search_files(self, query: str) -> Sequence[FileMatch]:
         if self._files is None:
-            from ostler.app.project_files import ProjectFiles
-
             loop = asyncio.get_running_loop()
 
             def on_more() -> None:
                 loop.call_soon_threadsafe(self._look_on)
 
-            self._files = ProjectFiles(self._cwd, on_more)
+            self._files = project_files.ProjectFiles(self._cwd, on_more)
         return await asyncio.to_thread(self._files.search, query)
 
     def _look_on(self) -> None:
-        """There are more files than there were."""
+        """Searches again, since more files arrived."""
         self._has_more = self._looking is not None
         wanted = self._wanted()
         if wanted is not None and wanted.kind == "path" and not self._has_more:
@@ -141,52 +143,52 @@ class CompletionPopup:
             self._completes_when_found = completes
 
     def close(self) -> None:
-        """Before the loop ends."""
+        """Called before the event loop ends."""
         if self._looking is not None:
             self._looking.cancel()
         if self._files is not None:
             self._files.close()
 
     def _hide(self) -> None:
-        if self._found is not None:
-            self._found = None
+        if self._completions is not None:
+            self._completions = None
             self._panels.close(self)
 
-    # --- keys -----------------------------------------------------------------------------------------
+    # --- keys -------------------------------------------------------------------------------------------
 
     def takes(self, key: str) -> bool:
-        if key not in _KEYS or self._found is None or self._found_for != self._present():
+        if key not in _KEYS or self._completions is None or self._completed_at != self._present():
             return False
         return key != "enter" or not self._is_complete()
 
     def _is_complete(self) -> bool:
-        """Enter would change nothing, or something else than the command whose name stands there."""
-        assert self._found is not None
-        wanted = self._found.wanted
+        """Enter would change nothing, or replace a command that is typed in full."""
+        assert self._completions is not None
+        wanted = self._completions.wanted
         if wanted.kind == "command" and self._line.text[wanted.begin + 1 : wanted.end] in {
             name for one in self._entries for name in (one.name, *one.aliases)
         }:
             return True
         typed = self._line.text[wanted.begin : wanted.end]
-        return self._found.items[self._marked].text.rstrip() == typed
+        return self._completions.items[self._marked].text.rstrip() == typed
 
     def key(self, key: str) -> None:
-        assert self._found is not None
+        assert self._completions is not None
         if key in _MOVES:
-            self._marked = (self._marked + _MOVES[key]) % len(self._found.items)
+            self._marked = (self._marked + _MOVES[key]) % len(self._completions.items)
         elif key == "esc":
-            self._dismissed = self._found.wanted.begin
+            self._dismissed = self._completions.wanted.begin
             self._hide()
         else:
-            wanted, item = self._found.wanted, self._found.items[self._marked]
+            wanted, item = self._completions.wanted, self._completions.items[self._marked]
             is_all = wanted.kind == "command" and wanted.end == len(self._line.text)
             self._accept()
             if key == "enter" and is_all and not item.text.endswith(" "):
                 self._submit()
 
     def _accept(self) -> None:
-        assert self._found is not None
-        wanted, item = self._found.wanted, self._found.items[self._marked]
+        assert self._completions is not None
+        wanted, item = self._completions.wanted, self._completions.items[self._marked]
         self._line.replace(wanted.begin, wanted.end, item.text, wanted.begin + item.cursor)
         following = self._wanted()
         if following is not None and following.kind == "command":
@@ -194,16 +196,16 @@ class CompletionPopup:
             self.look()
             self._hide()
 
-    # --- what is seen ---------------------------------------------------------------------------------
+    # --- drawing ----------------------------------------------------------------------------------------
 
     def rows(self, width: int, most: int) -> list[str]:
-        if self._found is None or (self._found_for != self._present() and self._looking is None):
+        if self._completions is None or (self._completed_at != self._present() and self._looking is None):
             return []
-        items = self._found.items
+        items = self._completions.items
         has_more = len(items) > min(MOST_ROWS, most)
         room = min(MOST_ROWS, max(1, most - has_more))
         first = max(0, min(self._marked - room // 2, len(items) - room))
-        wide = [cells(one_line(item.shown)) for item in items if item.description]
+        wide = [cells(one_line(item.label)) for item in items if item.description]
         column = max((one for one in wide if one <= width // 3), default=0)
         rows = [
             self._row(item, place == self._marked, width, column)
@@ -216,18 +218,18 @@ class CompletionPopup:
         return drawn([Piece(f"  {ways} more", sgr(self._draw.colors, "muted") or DIM)])
 
     def _row(self, item: Completion, is_marked: bool, width: int, column: int) -> str:
-        """What is said of it stands in one column with that of others, unless it is too long for that."""
+        """Descriptions are aligned in one column, unless a name is too long."""
         colors = self._draw.colors
         style = sgr(colors, "accent", BOLD) if is_marked else ""
         matched = sgr(colors, "accent", BOLD)
-        shown = cut(one_line(item.shown), width - 2)
+        label = cut(one_line(item.label), width - 2)
         pieces = [Piece("❯ " if is_marked else "  ", style)]
         positions = frozenset(item.positions)
         pieces += [
-            Piece(letter, matched if place in positions else style) for place, letter in enumerate(shown)
+            Piece(letter, matched if place in positions else style) for place, letter in enumerate(label)
         ]
-        blank = max(0, column - cells(shown)) + 2
-        room = width - 2 - cells(shown) - blank
+        blank = max(0, column - cells(label)) + 2
+        room = width - 2 - cells(label) - blank
         if item.description and room > 8:
             about = cut(one_line(item.description), room)
             pieces += [Piece(" " * blank), Piece(about, sgr(colors, "muted") or DIM)]
@@ -242,39 +244,39 @@ _COMMAND = re.compile(r"\s*(/([A-Za-z0-9_.:?-]*))")
 _MENTION = re.compile(r'(?<![A-Za-z0-9_.+\-/@\\%=&])@(?:"((?:[^"\\\n]|\\["\\])*)|((?:[^\s"\\]|\\[^\n])*))\Z')
 
 _REST_OF_WORD = re.compile(r"""(?:[^\s"\\)\]}>,;!?']|\\[^\n])*""")
-"""What closes a bracket or a sentence is not a part of the path that is replaced."""
+"""A closing bracket or full stop is not part of the path."""
 
 _REST_OF_QUOTED = re.compile(r'(?:(?:[^"\\\n]|\\["\\])*")?')
 
 
 CompleteArguments = Callable[[str, str], Awaitable[Sequence[str]]]
-"""Given a command's name and what is typed behind it: all of what could stand there instead."""
+"""Returns completions for a command and its typed arguments."""
 
 SearchFiles = Callable[[str], Awaitable[Sequence["FileMatch"]]]
 """`ProjectFiles.search`, in a thread."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What stands at the cursor. `begin` to `end` is what a completion replaces."""
+    """What to complete at the cursor; a completion replaces `begin` to `end`."""
 
     kind: Literal["command", "argument", "path"]
     query: str
-    """What is typed of it, up to the cursor."""
+    """The typed text up to the cursor."""
     begin: int
     end: int
     command: str = ""
-    """Whose argument it is."""
+    """The command whose argument it is."""
 
 
 class Completion(msgspec.Struct, frozen=True):
     text: str
-    """What is put in place of the range."""
-    shown: str
+    """The text that replaces the range."""
+    label: str
     positions: tuple[int, ...] = ()
-    """The letters of `shown` that matched."""
+    """Positions of the letters of `label` that matched."""
     description: str = ""
     cursor: int = 0
-    """Where the cursor stands afterwards, counted from the beginning of the range."""
+    """The cursor afterwards, from the beginning of the range."""
 
 
 class Completions(msgspec.Struct, frozen=True):
@@ -283,7 +285,7 @@ class Completions(msgspec.Struct, frozen=True):
 
 
 def wanted_at(text: str, cursor: int) -> Wanted | None:
-    """None where there is nothing to complete: in a shell's line, in code, in plain words."""
+    """What to complete; None in a shell command, in code and in plain words."""
     if shell_line(text):
         return None
     return _mention_at(text, cursor) or _command_at(text, cursor)
@@ -296,7 +298,7 @@ async def completions_at(
     complete_arguments: CompleteArguments,
     search_files: SearchFiles,
 ) -> Completions | None:
-    """None where there is nothing to choose from."""
+    """The completions; None without any."""
     wanted = wanted_at(text, cursor)
     if wanted is None:
         return None
@@ -307,7 +309,7 @@ async def completions_at(
         case "argument":
             items = _arguments(wanted.query, await complete_arguments(wanted.command, wanted.query))
         case "path":
-            items = [_path(found, following) for found in await search_files(wanted.query)]
+            items = [_path(hit, following) for hit in await search_files(wanted.query)]
     return Completions(wanted, tuple(items)) if items else None
 
 
@@ -340,37 +342,37 @@ def _command_at(text: str, cursor: int) -> Wanted | None:
 
 
 def _commands(query: str, commands: Sequence[CommandEntry], following: str) -> list[Completion]:
-    """By name; one that is only found by an alias says so."""
+    """Commands by name; one that matches only by an alias names it."""
     names = [(one, name) for one in commands for name in (one.name, *one.aliases)]
     best: dict[str, Completion] = {}
-    for found in _in_order(query, [name for _, name in names]):
-        command, name = names[found.place]
+    for hit in _in_order(query, [name for _, name in names]):
+        command, name = names[hit.place]
         if name == command.name or command.name not in best:
-            best[command.name] = _command(command, name, found.match.positions, following)
+            best[command.name] = _command(command, name, hit.match.positions, following)
     return list(best.values())
 
 
 def _in_order(query: str, names: Sequence[str]) -> Sequence[completion.Ranked]:
-    """What begins with the query first, then what is like it; as they were given, when there is none."""
-    found = completion.best(query, names, len(names))
+    """Prefix matches first, then fuzzy ones; all in order without a query."""
+    hits = completion.best(query, names, len(names))
     if not query:
-        return sorted(found, key=lambda one: one.place)
-    return sorted(found, key=lambda one: not one.text.lower().startswith(query.lower()))
+        return sorted(hits, key=lambda one: one.place)
+    return sorted(hits, key=lambda one: not one.text.lower().startswith(query.lower()))
 
 
 def _command(command: CommandEntry, name: str, positions: tuple[int, ...], following: str) -> Completion:
     is_alias = name != command.name
     word = f"/{command.name}"
     text, cursor = _with_blank(word, following) if command.arguments else (word, len(word))
-    shown = f"{word} {command.arguments}".rstrip()
+    label = f"{word} {command.arguments}".rstrip()
     if is_alias:
-        shown += f" (/{name})"
-    shift = len(shown) - len(name) - 1 if is_alias else 1
-    return Completion(text, shown, tuple(place + shift for place in positions), command.description, cursor)
+        label += f" (/{name})"
+    shift = len(label) - len(name) - 1 if is_alias else 1
+    return Completion(text, label, tuple(place + shift for place in positions), command.description, cursor)
 
 
 def _with_blank(word: str, following: str) -> tuple[str, int]:
-    """The word so that one can type on, and where: behind a blank, which may be there already."""
+    """The word with a space after it, which may exist already, and the cursor behind it."""
     if following in ("", "\n"):
         return f"{word} ", len(word) + 1
     return word, len(word) + following.isspace()
@@ -378,16 +380,16 @@ def _with_blank(word: str, following: str) -> tuple[str, int]:
 
 def _arguments(query: str, offered: Sequence[str]) -> list[Completion]:
     return [
-        Completion(found.text, found.text, found.match.positions, cursor=len(found.text))
-        for found in _in_order(query, offered)[:MOST_ARGUMENTS]
-        if found.text != query
+        Completion(hit.text, hit.text, hit.match.positions, cursor=len(hit.text))
+        for hit in _in_order(query, offered)[:MOST_ARGUMENTS]
+        if hit.text != query
     ]
 
 
-def _path(found: FileMatch, following: str) -> Completion:
-    """A folder leaves the cursor where one types on into it."""
-    mention = mention_of(found.path)
-    if found.path.endswith("/"):
-        return Completion(mention, found.path, found.positions, cursor=len(mention) - mention.endswith('"'))
+def _path(hit: FileMatch, following: str) -> Completion:
+    """For a folder the cursor stays behind its slash."""
+    mention = mention_of(hit.path)
+    if hit.path.endswith("/"):
+        return Completion(mention, hit.path, hit.positions, cursor=len(mention) - mention.endswith('"'))
     text, cursor = _with_blank(mention, following)
-    return Completion(text, found.path, found.positions, cursor=cursor)
+    return Completion(text, hit.path, hit.positions, cursor=cursor)

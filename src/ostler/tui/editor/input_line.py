@@ -1,7 +1,4 @@
-"""The line to type in: its text, what its chips stand for, and the way back through what was typed before."""
-# MERGED: Writing a prompt in an editor of one's own: `$VISUAL`, then `$EDITOR`, then what there is.
-# MERGED: Chips stand out in the line.
-# MERGED: What can be typed, said in the empty line of a terminal that has just been opened.
+"""The input line: its text and chips, the prompt history, its hint while empty, and `$EDITOR`."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
@@ -22,16 +20,22 @@ from prompt_toolkit.formatted_text.utils import fragment_list_to_text
 from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 from prompt_toolkit.layout.utils import explode_text_fragments
 
+from ostler.core.lazy import lazy_module
 from ostler.core.processes import find_program
 from ostler.schema.errors import UsageError
 from ostler.tools.truncation import without_surrogates
 from ostler.tui.editor.chips import Chips, Picture, PromptDraft
 from ostler.tui.editor.prompt_history import PromptHistory
 
+if TYPE_CHECKING:
+    from ostler.tui.editor import paste
+else:
+    paste = lazy_module("ostler.tui.editor.paste")
+
 
 class InputLine:
-    """One line, of however many rows. `on_typed` is called when a person has changed it, and when it was
-    taken; not when something is put into it."""
+    """The input line, of any number of rows. `on_typed` is called when a person changes or sends it, not when
+    a program does."""
 
     def __init__(self, history: PromptHistory) -> None:
         self.buffer = Buffer(multiline=True)
@@ -39,9 +43,9 @@ class InputLine:
         self.history = history
         self.on_typed: Callable[[], None] = lambda: None
         self.pasting: asyncio.Future[int] | None = None
-        """A paste that is still looked at: it may be a file that was dropped here."""
+        """A paste that is being checked for dropped files."""
         self._number = -1
-        """Which of the history is shown; -1 is what is being typed."""
+        """The shown prompt of the history; -1 for the draft."""
         self._draft = PromptDraft("", self.chips)
         self._is_put = False
         self.buffer.on_text_changed += self._changed
@@ -52,7 +56,7 @@ class InputLine:
         return self.buffer.text
 
     def take(self) -> PromptDraft:
-        """What was typed. The line is empty then."""
+        """Takes the draft and clears the line."""
         typed = PromptDraft(self.text, self.chips)
         self.chips = Chips()
         self._number = -1
@@ -62,18 +66,18 @@ class InputLine:
         return typed
 
     def put(self, typed: PromptDraft) -> None:
-        """In place of what is there."""
+        """Replaces the line."""
         self.chips = typed.chips
         self._show(typed.text)
 
     def put_back(self, typed: PromptDraft) -> bool:
-        """Unless something else was typed meanwhile."""
+        """Restores a draft unless something else is typed; False then."""
         if not self.text:
             self.put(typed)
         return self.text == typed.text
 
     def replace(self, begin: int, end: int, text: str, cursor: int) -> None:
-        """A part of it, with the cursor behind."""
+        """Replaces a part, and sets the cursor."""
         self.buffer.save_to_undo_stack()
         whole = self.text[:begin] + text + self.text[end:]
         self.buffer.document = Document(whole, cursor)
@@ -83,19 +87,17 @@ class InputLine:
         self.buffer.insert_text(text)
 
     def delete_chip(self) -> bool:
-        """The whole of a chip that ends at the cursor; False where there is none."""
+        """Deletes a chip that ends at the cursor; False without one."""
         at = self.buffer.cursor_position
         begin = next((begin for begin, end in self.chips.spans(self.text) if end == at), None)
         if begin is not None:
             self.replace(begin, at, "", begin)
         return begin is not None
 
-    # --- pasting --------------------------------------------------------------------------------------
+    # --- pasting ----------------------------------------------------------------------------------------
 
     def paste(self, pasted: str, cwd: Path) -> None:
-        from ostler.tui.editor.paste import may_be_dropped
-
-        if may_be_dropped(pasted):
+        if paste.may_be_dropped(pasted):
             before = self.pasting if self.pasting is not None and not self.pasting.done() else None
             at = self.buffer.cursor_position
             self.pasting = asyncio.ensure_future(self._drop(pasted, at, before, cwd))
@@ -103,49 +105,47 @@ class InputLine:
             self.insert(self.chips.paste(pasted))
 
     async def _drop(self, pasted: str, at: int, before: asyncio.Future[int] | None, cwd: Path) -> int:
-        """Keys that are typed meanwhile stand behind it. Returns how many letters it and those before it
-        have brought."""
-        from ostler.tui.editor.paste import insertion
-
+        """Inserts a drop or paste before keys that are typed meanwhile. Returns how many letters it and
+        earlier pastes added."""
         chips = self.chips
-        brought = await before if before is not None else 0
-        at = min(at + brought, len(self.text))
-        pieces = await asyncio.to_thread(insertion, pasted, self.text[:at], cwd)
+        added = await before if before is not None else 0
+        at = min(at + added, len(self.text))
+        pieces = await asyncio.to_thread(paste.insertion, pasted, self.text[:at], cwd)
         text = "".join(chips.add_picture(one) if isinstance(one, Picture) else one for one in pieces)
         text = text or chips.paste(pasted)
         at = min(at, len(self.text))
         self.replace(at, at, text, self.buffer.cursor_position + len(text))
-        return brought + len(text)
+        return added + len(text)
 
-    # --- what was typed before ------------------------------------------------------------------------
+    # --- history ----------------------------------------------------------------------------------------
 
     def older(self) -> None:
-        """The prompt before the one that is shown."""
-        kept = self.history.get(self._number + 1)
-        if kept is None:
+        """Shows the previous prompt of the history."""
+        entry = self.history.get(self._number + 1)
+        if entry is None:
             return
         if self._number < 0:
             self._draft = PromptDraft(self.text, self.chips)
         number = self._number + 1
         self.chips = Chips()
-        self._show(self.chips.restored(kept))
+        self._show(self.chips.restored(entry))
         self._number = number
 
     def newer(self) -> None:
-        """The one after it; behind the last, what was being typed."""
+        """Shows the next prompt; after the newest, the draft."""
         number = self._number - 1
         if number < -1:
             return
-        kept = self.history.get(number) if number >= 0 else None
-        if kept is None:
+        entry = self.history.get(number) if number >= 0 else None
+        if entry is None:
             self.put(self._draft)
             return
         self.chips = Chips()
-        self._show(self.chips.restored(kept))
+        self._show(self.chips.restored(entry))
         self._number = number
 
     async def remember(self, typed: PromptDraft) -> None:
-        """Raises `ConfigurationError` when the history cannot be written."""
+        """Adds a prompt to the history. Raises `ConfigurationError` if it cannot be written."""
         await asyncio.to_thread(self.history.add, typed.chips.to_save(typed.text))
 
     def _show(self, text: str) -> None:
@@ -180,18 +180,16 @@ def editor_command() -> list[str]:
     try:
         words = shlex.split(named)
     except ValueError as error:
-        raise UsageError(f"the editor {named!r} cannot be understood: {error}") from None
+        raise UsageError(f"cannot parse the editor command {named!r}: {error}") from None
     words = words or [name for name in _USUAL if find_program(name)][:1]
     if not words:
-        raise UsageError("there is no editor: set VISUAL or EDITOR to one")
+        raise UsageError("no editor found: set VISUAL or EDITOR")
     return words
 
 
 def edited(text: str, command: list[str], cwd: Path) -> str:
-    """What the editor makes of a text. It has the terminal meanwhile: not for the event loop.
-
-    Raises `UsageError` when it cannot be started, or says that it failed.
-    """
+    """Edits a text in an editor, which has the terminal meanwhile: not for the event loop. Raises
+    `UsageError` if the editor cannot start, or fails."""
     with TemporaryDirectory(prefix="ostler-") as folder:
         file = Path(folder, "prompt.md")
         file.write_text(without_surrogates(text), encoding="utf-8")
@@ -199,15 +197,15 @@ def edited(text: str, command: list[str], cwd: Path) -> str:
             code = subprocess.run([*command, str(file)], cwd=cwd, check=False).returncode
             written = file.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
-            raise UsageError(f"{command[0]} cannot be used: {error.strerror}") from None
+            raise UsageError(f"cannot run {command[0]}: {error.strerror}") from None
     if code:
-        raise UsageError(f"{command[0]} ended with {code}: the line is as it was")
+        raise UsageError(f"{command[0]} exited with {code}: the prompt is unchanged")
     return written.removesuffix("\n")
 
 
 @contextmanager
 def interrupts_for_editor() -> Iterator[None]:
-    """Ctrl+C is the editor's affair while it runs: it reaches us too. Only in the main thread."""
+    """Ignores Ctrl+C, which also reaches us, while the editor runs. Only in the main thread."""
     before = signal.signal(signal.SIGINT, lambda number, frame: None)
     try:
         yield
@@ -228,15 +226,15 @@ class ChipStyle(Processor):
         return Transformation(fragments)
 
 
-HINT = ("say what to do", ", / for commands", ", @ for files")
+HINT = ("type a prompt", ", / for commands", ", @ for files")
 
 
 _PROMPT = 3
-"""Columns that the prompt takes, and the cursor."""
+"""Columns of the prompt and the cursor."""
 
 
 class EmptyHint(Processor):
-    """Behind the cursor, until something is typed."""
+    """A hint behind the cursor, until something is typed."""
 
     def __init__(self, is_due: Callable[[], bool]) -> None:
         self._is_due = is_due

@@ -1,7 +1,4 @@
-"""The clipboard, by the program that this desktop has for it."""
-# MERGED: Pictures for a prompt, from a file or the clipboard, made as small as vendors take them.
-# MERGED: Files that were dropped on the terminal: it pastes their paths, quoted in one of several ways.
-# MERGED: Giving a text to the clipboard, through the terminal: that also works over SSH.
+"""The clipboard in both directions, pictures for a prompt, and files dropped on the terminal."""
 
 from __future__ import annotations
 
@@ -16,8 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ostler.app.completion import can_be_mentioned, mention_of, name_below
+from ostler.context.tokenizers import picture_size
+from ostler.core.processes import OwnedGroup, find_program
 from ostler.schema.errors import ToolFailed, UsageError
 from ostler.schema.messages import Image
+from ostler.tools.media import SNIFFED, image_type, scaled_down
+from ostler.tools.read import MAX_IMAGE, MAX_SCALED_IMAGE
+from ostler.tools.truncation import size_text
 from ostler.tui.editor.chips import Picture
 
 if TYPE_CHECKING:
@@ -25,10 +27,8 @@ if TYPE_CHECKING:
 
 
 def picture_in(path: Path) -> Picture | None:
-    """A picture that models can see, judged by its bytes; None for everything else. Takes its time."""
-    from ostler.tools.media import SNIFFED, image_type
-    from ostler.tools.read import MAX_SCALED_IMAGE
-
+    """The picture in a file, judged by its bytes; None if models cannot read it. Slow: not for the event
+    loop."""
     try:
         if not path.is_file():  # opening a pipe or a device might block
             return None
@@ -43,18 +43,11 @@ def picture_in(path: Path) -> Picture | None:
 
 
 def picture_from(content: bytes) -> Picture:
-    """Raises `UsageError` when models cannot see it. May scale it down, which takes its time: not for the
-    event loop."""
-    from base64 import b64encode
-
-    from ostler.context.tokenizers import picture_size
-    from ostler.tools.media import image_type, scaled_down
-    from ostler.tools.read import MAX_IMAGE
-    from ostler.tools.truncation import size_text
-
+    """A picture, scaled down if needed. Raises `UsageError` if models cannot read it. Slow: not for the event
+    loop."""
     media_type = image_type(content)
     if media_type is None:
-        raise UsageError("this is no picture that models can see: use PNG, JPEG, GIF or WebP")
+        raise UsageError("models cannot read this image: use PNG, JPEG, GIF or WebP")
     about = media_type.removeprefix("image/").upper()
     if size := picture_size(content):
         about += f" {size[0]}x{size[1]}"
@@ -66,7 +59,7 @@ def picture_from(content: bytes) -> Picture:
         media_type, content = scaled.media_type, scaled.content
     if len(content) > MAX_IMAGE:
         raise UsageError(
-            f"the picture has {size_text(len(content))}, and vendors take {size_text(MAX_IMAGE)} at most: "
+            f"the image has {size_text(len(content))}, and providers accept at most {size_text(MAX_IMAGE)}: "
             "make a smaller copy"
         )
     return Picture(Image(media_type, data=b64encode(content).decode()), about)
@@ -80,12 +73,12 @@ _APPLE_PICTURE = re.compile(rb"PNGf([0-9A-Fa-f]+)")
 
 
 def clipboard() -> Picture | str:
-    """A picture, if there is one; else the text. Raises `UsageError` when there is neither, or nothing to
-    read it with. Starts programs: not for the event loop."""
+    """The picture or the text in the clipboard. Raises `UsageError` if there is neither, or no program to
+    read it. Starts programs: not for the event loop."""
     readers = _readers()
     if not readers:
         raise UsageError(
-            "nothing here can read the clipboard: install wl-clipboard or xclip, "
+            "no program can read the clipboard: install wl-clipboard or xclip, "
             "or use the terminal's own paste"
         )
     for read_picture, read_text in readers:
@@ -93,13 +86,11 @@ def clipboard() -> Picture | str:
             return picture_from(picture)
         if text := _output(read_text).decode(errors="replace"):
             return text
-    raise UsageError("there is neither a picture nor a text in the clipboard")
+    raise UsageError("the clipboard has neither an image nor text")
 
 
 def _readers() -> list[tuple[Sequence[str], Sequence[str]]]:
-    """The commands for a picture and for a text."""
-    from ostler.core.processes import find_program
-
+    """Commands that print a picture and a text."""
     known: list[tuple[bool, Sequence[str], Sequence[str]]] = [
         (
             "WAYLAND_DISPLAY" in os.environ,
@@ -120,36 +111,32 @@ def _picture(command: Sequence[str]) -> bytes:
     output = _output(command)
     if command[0] != "osascript":
         return output
-    found = _APPLE_PICTURE.search(output)
-    return bytes.fromhex(found[1].decode()) if found else b""
+    match = _APPLE_PICTURE.search(output)
+    return bytes.fromhex(match[1].decode()) if match else b""
 
 
 def _output(command: Sequence[str]) -> bytes:
-    """Nothing, if it has nothing of that kind."""
-    from subprocess import DEVNULL, TimeoutExpired
-
-    from ostler.core.processes import OwnedGroup
-
-    with OwnedGroup(command, cwd=Path("/"), stderr=DEVNULL) as process:
+    """The output of a command; empty if it fails."""
+    with OwnedGroup(command, cwd=Path("/"), stderr=subprocess.DEVNULL) as process:
         try:
             out, _ = process.communicate(timeout=SECONDS)
-        except TimeoutExpired:
+        except subprocess.TimeoutExpired:
             raise UsageError(f"{command[0]} took longer than {SECONDS:g} seconds") from None
     return out if process.returncode == 0 else b""
 
 
 MOST_LETTERS = 32 * 1024
-"""A longer paste is a text, whatever is in it."""
+"""A longer paste is never a drop."""
 
 
 _BEGINS = ("/", "~", "file://")
 
 _MEANS_SOMETHING = re.compile(r"[|&;<>$`*?\n]")
-"""To a shell: who pastes this does not mean a file."""
+"""Special to a shell: such a paste is no file."""
 
 _PIECE = re.compile(
     r"""
-      '([^']*)'                         # nothing has a meaning in here
+      '([^']*)'                         # no special characters in here
     | "((?:[^"\\$`]|\\.)*)"
     | \\(.)
     | ([^\s'"\\|&;<>()$`*?\[\]{}]+)
@@ -161,17 +148,17 @@ _ESCAPED_IN_QUOTES = re.compile(r'\\(["\\$`])')
 
 
 def may_be_dropped(pasted: str) -> bool:
-    """Whether it looks like a drop, as far as can be seen without looking at files."""
+    """Whether it looks like a drop, without reading files."""
     text = pasted.strip()
     return len(text) <= MOST_LETTERS and text.startswith((*_BEGINS, "'", '"', "\\"))
 
 
 def dropped_paths(pasted: str) -> tuple[Path, ...]:
-    """The files and folders that a paste names, if it names nothing else and all of them exist."""
+    """The paths of a paste, if it has nothing else and all of them exist."""
     if not may_be_dropped(pasted):
         return ()
     text = pasted.strip()
-    # As it stands, first: some terminals quote nothing, not even blanks.
+    # The whole text first: some terminals quote nothing, not even spaces.
     if not _MEANS_SOMETHING.search(text) and (path := _existing(text)):
         return (path,)
     words = _file_addresses(text) or _words(text)
@@ -180,10 +167,10 @@ def dropped_paths(pasted: str) -> tuple[Path, ...]:
 
 
 def insertion(pasted: str, before: str, cwd: Path) -> tuple[str | Picture, ...]:
-    """What a paste becomes behind `before` when it is a drop, piece by piece; empty when it is none.
+    """The pieces that a drop inserts after `before`; empty if it is none.
 
-    A picture is a chip, everything else a mention. In a line that begins with `!` or `/` they are paths,
-    as a shell or a command reads them. Reads files: not for the event loop.
+    A picture becomes a chip, any other file a mention. In a line that begins with `!` or `/` they are paths,
+    quoted for the shell or command. Reads files: not for the event loop.
     """
     paths = dropped_paths(pasted)
     if not paths:
@@ -227,12 +214,12 @@ def _existing(word: str) -> Path | None:
     try:
         path = Path(word).expanduser()
         return path if path.is_absolute() and path.exists() else None
-    except (OSError, RuntimeError):  # too long a name, or nobody's home
+    except (OSError, RuntimeError):  # the name is too long, or the home is unknown
         return None
 
 
 def _file_addresses(text: str) -> list[str]:
-    """The lines of what a file manager copies; nothing where one of them is something else."""
+    """The `file://` lines of a file manager; empty if a line is anything else."""
     lines = text.split()
     return lines if all(line.startswith("file://") for line in lines) else []
 
@@ -246,7 +233,7 @@ def _path_of_address(address: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a shell; nothing where one has a meaning beyond its letters."""
+    """The words of a shell line; empty if one has a special meaning."""
     if "\n" in text:
         return []
     words = []
@@ -279,21 +266,21 @@ def _pieces(text: str, at: int) -> Iterator[re.Match[str]]:
         at = piece.end()
 
 
-async def copy(desk: CommandContext, text: str) -> str:
-    """What can be said of it: no terminal tells whether it did."""
-    said = text.encode(errors="replace")
-    if not await asyncio.to_thread(_given_to_tmux, said):
-        desk.write(f"\x1b]52;c;{b64encode(said).decode()}\x07")
-    return f"{len(text)} characters are in the clipboard, if the terminal lets us"
+async def copy(context: CommandContext, text: str) -> str:
+    """Copies a text through the terminal, also over SSH. Returns a message; no terminal confirms."""
+    encoded = text.encode(errors="replace")
+    if not await asyncio.to_thread(_copy_to_tmux, encoded):
+        context.write(f"\x1b]52;c;{b64encode(encoded).decode()}\x07")
+    return f"copied {len(text)} characters, if the terminal allows it"
 
 
-def _given_to_tmux(said: bytes) -> bool:
-    """As it comes, tmux keeps from the terminal what a program in it has for the clipboard."""
+def _copy_to_tmux(encoded: bytes) -> bool:
+    """Copies through tmux, which by default hides clipboard sequences from the terminal."""
     if not os.environ.get("TMUX"):
         return False
     try:
         ended = subprocess.run(
-            ["tmux", "load-buffer", "-w", "-"], input=said, capture_output=True, timeout=2, check=False
+            ["tmux", "load-buffer", "-w", "-"], input=encoded, capture_output=True, timeout=2, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return False

@@ -1,8 +1,8 @@
-"""What was typed, across sessions: a file to which every process appends, read from its end.
+"""The prompt history across sessions, and the panel that searches it.
 
-A line that begins with a blank is kept nowhere. Neither is one that holds a key we know of.
+Every process appends to one file, which is read from its end. A prompt that begins with a space, or contains
+a known key, is not stored.
 """
-# MERGED: Searching what was typed before: a panel with the prompts that have what is typed now.
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ import msgspec
 
 from ostler.app import completion
 from ostler.core.files import write_atomically
+from ostler.core.lazy import lazy_module
 from ostler.schema.errors import ConfigurationError
 from ostler.schema.text import cells, cut, printable
 from ostler.store.paths import state_folder
@@ -30,28 +31,31 @@ from ostler.tui.render.items import ItemRenderer
 from ostler.tui.render.spans import BOLD, DIM, Piece, drawn, sgr
 
 if TYPE_CHECKING:
+    from ostler.models import credentials
     from ostler.tui.editor.input_line import InputLine
+else:
+    credentials = lazy_module("ostler.models.credentials")
 
 MOST_BYTES = 4 * 1024 * 1024
-"""Of the file: when there are more, the older half goes. Nothing further back is ever read."""
+"""Largest size of the file; then its older half is dropped."""
 
 MOST_OF_A_LINE = 256 * 1024
-"""A longer prompt is not kept; `Chips.kept` leaves large pastes out of it before."""
+"""A longer prompt is not stored; large pastes are left out before."""
 
 _READ_AT_ONCE = 64 * 1024
 
 _LOCK_SECONDS = 1.0
 
 _SEARCHED_LETTERS = 500
-"""Of each prompt, when letters are searched that need not be neighbours."""
+"""Characters of each prompt that a fuzzy search reads."""
 
 _MOST_BY_LETTERS = 100
 
 
 class Hit(msgspec.Struct, frozen=True):
-    kept: SavedChips
+    entry: SavedChips
     positions: tuple[int, ...]
-    """The letters of its text that were found."""
+    """Positions of the letters that matched."""
 
 
 def history_file() -> Path:
@@ -59,8 +63,7 @@ def history_file() -> Path:
 
 
 class PromptHistory:
-    """What the file held when it was first looked at, and what has been added here since: the newest is
-    number 0."""
+    """The prompts of the file at the first read, and those added here since; number 0 is the newest."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or history_file()
@@ -69,16 +72,14 @@ class PromptHistory:
         self._older = _lines_from_end(self._path)
         self._reading = threading.Lock()
 
-    def add(self, kept: SavedChips) -> None:
-        """Here at once, and then in the file; the same twice in a row is kept once.
-
-        Raises `ConfigurationError` when the file cannot be written. May wait a moment for other processes:
-        not for the event loop."""
-        if kept.text[:1].isspace() or not kept.text or _has_key(kept):
+    def add(self, entry: SavedChips) -> None:
+        """Adds a prompt, unless it repeats the last one. Raises `ConfigurationError` if the file cannot be
+        written. May wait for other processes: not for the event loop."""
+        if entry.text[:1].isspace() or not entry.text or _has_key(entry):
             return
-        if kept != self.get(0):
-            self._added.append(kept)
-        line = msgspec.json.encode(kept) + b"\n"
+        if entry != self.get(0):
+            self._added.append(entry)
+        line = msgspec.json.encode(entry) + b"\n"
         if len(line) > MOST_OF_A_LINE:
             return
         try:
@@ -90,7 +91,7 @@ class PromptHistory:
             raise ConfigurationError(f"{self._path} cannot be written: {error.strerror}") from None
 
     def get(self, number: int) -> SavedChips | None:
-        """None when there are not as many."""
+        """The prompt by number; None at the end."""
         if number < len(self._added):
             return self._added[-1 - number]
         number -= len(self._added)
@@ -101,55 +102,53 @@ class PromptHistory:
         return self._read[number]
 
     def search(self, query: str) -> Iterator[Hit]:
-        """Different ones that have the query in them, newest first; then those that only have its letters,
-        best first. Reads as it is asked for more."""
+        """Distinct prompts that contain the query, newest first; then fuzzy matches, best first. Reads
+        lazily."""
         seen: set[str] = set()
         folds = query == query.lower()
-        for kept in self._all():
-            if kept.text in seen:
+        for entry in self._all():
+            if entry.text in seen:
                 continue
-            at = (completion.folded(kept.text) if folds else kept.text).find(query)
+            at = (completion.folded(entry.text) if folds else entry.text).find(query)
             if at >= 0:
-                seen.add(kept.text)
-                yield Hit(kept, tuple(range(at, at + len(query))))
+                seen.add(entry.text)
+                yield Hit(entry, tuple(range(at, at + len(query))))
         rest: dict[str, SavedChips] = {}
-        for kept in self._all():
-            if kept.text not in seen:
-                rest.setdefault(kept.text, kept)
+        for entry in self._all():
+            if entry.text not in seen:
+                rest.setdefault(entry.text, entry)
         yield from _with_letters(query, list(rest.values()))
 
     def _all(self) -> Iterator[SavedChips]:
         number = 0
-        while kept := self.get(number):
-            yield kept
+        while entry := self.get(number):
+            yield entry
             number += 1
 
     def _read_one(self) -> bool:
         for line in self._older:
             try:
-                kept = msgspec.json.decode(line, type=SavedChips)
-            except (msgspec.DecodeError, UnicodeDecodeError):  # half of a line, or somebody edited it
+                entry = msgspec.json.decode(line, type=SavedChips)
+            except (msgspec.DecodeError, UnicodeDecodeError):  # an incomplete or edited line
                 continue
-            if not self._read or self._read[-1] != kept:
-                self._read.append(kept)
+            if not self._read or self._read[-1] != entry:
+                self._read.append(entry)
                 return True
         return False
 
 
 def _with_letters(query: str, older: Sequence[SavedChips]) -> Iterator[Hit]:
-    texts = [kept.text[:_SEARCHED_LETTERS] for kept in older]
-    for found in completion.best(query, texts, _MOST_BY_LETTERS):
-        yield Hit(older[found.place], found.match.positions)
+    texts = [entry.text[:_SEARCHED_LETTERS] for entry in older]
+    for hit in completion.best(query, texts, _MOST_BY_LETTERS):
+        yield Hit(older[hit.place], hit.match.positions)
 
 
-def _has_key(kept: SavedChips) -> bool:
-    from ostler.models.credentials import redact_keys
-
-    return any(redact_keys(text) != text for text in (kept.text, *kept.pasted.values()))
+def _has_key(entry: SavedChips) -> bool:
+    return any(credentials.redact_keys(text) != text for text in (entry.text, *entry.pasted.values()))
 
 
 def _lines_from_end(path: Path) -> Iterator[bytes]:
-    """The last whole lines, newest first, at most `MOST_BYTES` of them. The file is read piece by piece."""
+    """The last whole lines, newest first, at most `MOST_BYTES`; read in portions."""
     try:
         file = path.open("rb")
     except OSError:
@@ -171,7 +170,7 @@ def _lines_from_end(path: Path) -> Iterator[bytes]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Beside the file, which is replaced when it is shortened."""
+    """A lock file beside the history, which is replaced when it is shortened."""
     end = time.monotonic() + _LOCK_SECONDS
     with path.with_suffix(".lock").open("wb") as lock:
         while True:
@@ -189,7 +188,7 @@ def _append(path: Path, line: bytes) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "rb+", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
-        if size and os.pread(descriptor, 1, size - 1) != b"\n":  # somebody was cut off in his line
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":  # a process was interrupted in its line
             line = b"\n" + line
         file.write(line)
     if size + len(line) > MOST_BYTES:
@@ -197,14 +196,14 @@ def _append(path: Path, line: bytes) -> None:
 
 
 def _shorten(path: Path) -> None:
-    kept: list[bytes] = []
+    entry: list[bytes] = []
     size = 0
     for line in _lines_from_end(path):
         size += len(line) + 1
         if size > MOST_BYTES // 2:
             break
-        kept.append(line + b"\n")
-    write_atomically(path, b"".join(reversed(kept)), private=True)
+        entry.append(line + b"\n")
+    write_atomically(path, b"".join(reversed(entry)), private=True)
 
 
 MOST_ROWS = 8
@@ -217,7 +216,7 @@ _OLDER, _NEWER = frozenset({"up", "ctrl+r"}), frozenset({"down", "ctrl+s"})
 
 
 class HistorySearch:
-    """The newest stands at the bottom, next to the line."""
+    """Searches the history; the newest match is at the bottom, next to the line."""
 
     takes_text = True
 
@@ -241,8 +240,8 @@ class HistorySearch:
         self._looking = asyncio.ensure_future(self._search(self._query))
 
     async def _search(self, query: str) -> None:
-        found = await asyncio.to_thread(lambda: list(islice(self._line.history.search(query), MOST_HITS)))
-        self._hits, self._marked, self._looking = found, 0, None
+        hits = await asyncio.to_thread(lambda: list(islice(self._line.history.search(query), MOST_HITS)))
+        self._hits, self._marked, self._looking = hits, 0, None
         self._panels.refresh()
 
     def takes(self, key: str) -> bool:
@@ -262,11 +261,11 @@ class HistorySearch:
             self._look()
 
     def _choose(self) -> None:
-        if self._looking is not None:  # what is shown is not what was asked for
+        if self._looking is not None:  # the hits are of an earlier query
             return
         if self._hits:
             chips = Chips()
-            self._line.put(PromptDraft(chips.restored(self._hits[self._marked].kept), chips))
+            self._line.put(PromptDraft(chips.restored(self._hits[self._marked].entry), chips))
         self._close()
 
     def _close(self) -> None:
@@ -278,25 +277,25 @@ class HistorySearch:
     def rows(self, width: int, most: int) -> list[str]:
         room = max(1, min(MOST_ROWS, most - 1))
         first = max(0, min(self._marked - room // 2, len(self._hits) - room))
-        shown = list(enumerate(self._hits[first : first + room], first))
-        rows = [self._row(hit, place == self._marked, width) for place, hit in reversed(shown)]
-        count = f"{len(self._hits)} found" if self._hits else "nothing found"
-        hint = f"  {count} · enter takes it, ctrl+r goes on, esc closes"
+        visible = list(enumerate(self._hits[first : first + room], first))
+        rows = [self._row(hit, place == self._marked, width) for place, hit in reversed(visible)]
+        count = f"{len(self._hits)} found" if self._hits else "no match"
+        hint = f"  {count} · enter uses it, ctrl+r next, esc closes"
         asked = cut(f"search: {printable(self._query)}", width)
         about = Piece(cut(hint, width - cells(asked)), sgr(self._draw.colors, "muted") or DIM)
         return [*rows, drawn([Piece(asked, BOLD), about])]
 
     def _row(self, hit: Hit, is_marked: bool, width: int) -> str:
         colors = self._draw.colors
-        text = printable(hit.kept.text).replace("\n", "⏎").replace("\t", " ")
-        found = frozenset(hit.positions)
+        text = printable(hit.entry.text).replace("\n", "⏎").replace("\t", " ")
+        positions = frozenset(hit.positions)
         begin = max(0, min(hit.positions, default=0) - width // 2)
-        shown = cut(text[begin:], width - 2)
+        visible = cut(text[begin:], width - 2)
         style = sgr(colors, "accent", BOLD) if is_marked else ""
         pieces = [Piece("❯ " if is_marked else "  ", style)]
         pieces += [
-            Piece(letter, sgr(colors, "accent", BOLD) if place in found else style)
-            for place, letter in enumerate(shown, begin)
+            Piece(letter, sgr(colors, "accent", BOLD) if place in positions else style)
+            for place, letter in enumerate(visible, begin)
         ]
         return drawn(pieces)
 

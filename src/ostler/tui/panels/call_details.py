@@ -1,4 +1,4 @@
-"""What a call would do, all of it: the command, the change of a file, or whatever else a tool is given."""
+"""What a call would do, in full: the command, the diff, or the arguments."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from typing import Any
 import msgspec
 
 from ostler.extensions.ui.themes import ThemeColors
+from ostler.schema.errors import OstlerError
 from ostler.schema.text import cut, one_line, printable
+from ostler.tools.diff import diff_of_splices, diff_of_texts
+from ostler.tools.edit import Replacement, plan
+from ostler.tools.files import resolve
 from ostler.tui.render.code import code_rows
 from ostler.tui.render.diff import DiffLine, diff_lines, diff_rows
 from ostler.tui.render.spans import BOLD, DIM, Piece, drawn, sgr, wrapped
 
 MOST_COMPARED = 2 * 1024 * 1024
-"""Bytes of a file with which a change is compared."""
+"""Largest file in bytes that a diff is made of."""
 
 _TELLING = {"bash": "command", "write": "content", "edit": "edits"}
-"""What is shown in a way of its own; the other arguments stand above it, and a path in the question."""
+"""The argument that is drawn on its own; the others stand above it, and a path in the question."""
 
 
 class CallDetails:
-    """Looks at the files once, when it is made. Nothing is left out, however long it is, and nothing is
-    obeyed: what a terminal would not show is seen as a mark."""
+    """Reads files once, when it is made. Nothing is left out, and control characters appear as marks."""
 
     def __init__(self, details: dict[str, Any], cwd: Path) -> None:
         arguments = details.get("arguments")
@@ -34,7 +37,7 @@ class CallDetails:
 
     @property
     def path(self) -> str:
-        """Of the file that it changes."""
+        """The file that the call changes."""
         return str(self._arguments.get("path", "")) if self._tool in ("write", "edit") else ""
 
     def rows(self, width: int, colors: ThemeColors | None) -> list[str]:
@@ -45,7 +48,7 @@ class CallDetails:
         beside = {name: value for name, value in self._arguments.items() if name not in hidden}
         rows = _named(beside, width, colors)
         if self._replaces:
-            rows.append(drawn([Piece(cut("all of the file that is there is replaced with", width), BOLD)]))
+            rows.append(drawn([Piece(cut("replaces the whole existing file with", width), BOLD)]))
         match self._tool, self._arguments.get(telling):
             case "bash", str() as command:
                 return [*rows, *code_rows(command, width, colors, language="bash")]
@@ -61,7 +64,7 @@ class CallDetails:
                 return [*rows, *_named({telling: odd}, width, colors)]
 
     def _by_hook(self, width: int, colors: ThemeColors | None) -> list[str]:
-        """What a hook or an extension wants to be seen."""
+        """A diff or command that a hook or an extension provides."""
         if self._diff:
             return diff_rows(diff_lines(self._diff), width, colors)
         if command := self._details.get("command"):
@@ -70,7 +73,7 @@ class CallDetails:
 
 
 def _named(values: dict[str, Any], width: int, colors: ThemeColors | None) -> list[str]:
-    """A line or a few for each argument: `path: notes.txt`."""
+    """Each argument with its name: `path: notes.txt`."""
     style = sgr(colors, "muted") or DIM
     rows = []
     for name, value in values.items():
@@ -81,7 +84,7 @@ def _named(values: dict[str, Any], width: int, colors: ThemeColors | None) -> li
 
 
 def _replacements(edits: list[Any], width: int, colors: ThemeColors | None) -> list[str]:
-    """Those of an edit that does not fit the file as it is."""
+    """The replacements of an edit that does not match the file."""
     rows = []
     for number, edit in enumerate(edits, 1):
         if not isinstance(edit, dict):
@@ -95,15 +98,10 @@ def _replacements(edits: list[Any], width: int, colors: ThemeColors | None) -> l
 
 
 def _diff(tool: str, arguments: dict[str, Any], cwd: Path) -> str:
-    """How the file would change; empty if there is none yet, or if not all of the change could be shown."""
+    """The diff of the file; empty for a new file, or if the diff would be cut."""
     path = arguments.get("path")
     if tool not in ("write", "edit") or not isinstance(path, str):
         return ""
-    from ostler.schema.errors import OstlerError
-    from ostler.tools.diff import diff_of_splices, diff_of_texts
-    from ostler.tools.edit import Replacement, plan
-    from ostler.tools.files import resolve
-
     try:
         file = resolve(path, cwd)
         if not file.is_file() or file.stat().st_size > MOST_COMPARED:

@@ -1,6 +1,4 @@
-"""Panels: what takes the keys for a while, above the line to type in. Questions and pickers are panels."""
-# MERGED: A line of its own to type in: for a name, or unseen for a key.
-# MERGED: A text that is read and put away again: it leaves nothing behind in the terminal.
+"""Panels: they take keys for a while, above the input line. Also a line of input, and a text to read."""
 
 from __future__ import annotations
 
@@ -17,44 +15,44 @@ from ostler.tui.render.markdown import markdown_rows
 from ostler.tui.render.spans import DIM, Piece, drawn, fitted, sgr
 
 TYPING_SECONDS = 0.8
-"""After the last key somebody is taken to be still typing."""
+"""A person counts as typing for so many seconds after the last key."""
 
 
 class Panel(Protocol):
-    """The one that was opened last is seen, and sees keys first, by their names (`enter`, `ctrl+s`, `a`).
+    """The panel that was opened last is shown, and gets keys first, by name (`enter`, `ctrl+s`, `a`).
 
-    It stands right above the line to type in; one with an `anchor` may stand elsewhere. One that comes by
-    itself and is not yet noticed (`is_noticed`) leaves keys to the one below it.
+    It stands above the input line, or elsewhere with an `anchor`. A panel that opens by itself leaves keys to
+    the one below until it `is_noticed`.
     """
 
     @property
     def takes_text(self) -> bool:
-        """Whether what is typed is for it; else it goes into the line."""
+        """Whether typed text goes into the panel, not into the input line."""
         ...
 
     def rows(self, width: int, most: int) -> list[str]:
-        """What it shows; no more rows than that."""
+        """At most so many rows."""
         ...
 
     def takes(self, key: str) -> bool:
-        """Whether a key that types nothing is for it."""
+        """Whether it handles a key that types nothing."""
         ...
 
     def key(self, key: str) -> None:
-        """A key that it takes, or a letter."""
+        """Handles a key that it takes, or a letter."""
 
 
 @runtime_checkable
 class IgnoresLetters(Protocol):
-    """A panel in which only some letters mean something."""
+    """A panel that handles only some letters."""
 
     def leaves(self, letter: str) -> bool:
-        """Whether a letter is for the line: what is written there is written to its end first."""
+        """Whether a letter goes into the input line, and so do those that follow it."""
         ...
 
 
 class Panels:
-    """Those that are open."""
+    """The open panels."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -67,13 +65,13 @@ class Panels:
 
     @property
     def taking(self) -> Panel | None:
-        """The one that keys are for."""
+        """The panel that gets keys."""
         noticed = (one for one in reversed(self._open) if getattr(one, "is_noticed", True))
         return next(noticed, self.present)
 
     @property
     def is_used_below(self) -> bool:
-        """Somebody is typing in another one than the present."""
+        """A person is typing in a panel below the present one."""
         return len(self._open) > 1 and time.monotonic() - self._used_at < TYPING_SECONDS
 
     def open(self, panel: Panel) -> None:
@@ -90,11 +88,11 @@ class Panels:
         return self._rows_at("center", width, most)
 
     def top(self, width: int, most: int) -> list[str]:
-        """Above all that still changes."""
+        """The rows above all open items."""
         return self._rows_at("top", width, most)
 
     def bottom(self, width: int, most: int) -> list[str]:
-        """Below the line to type in."""
+        """The rows below the input line."""
         return self._rows_at("bottom", width, most)
 
     def _rows_at(self, anchor: Anchor, width: int, most: int) -> list[str]:
@@ -105,7 +103,7 @@ class Panels:
 
     @property
     def is_tall(self) -> bool:
-        """What is seen wants all the room that there is."""
+        """The panel wants the whole screen."""
         return getattr(self.present, "is_tall", False)
 
     def takes(self, key: str) -> bool:
@@ -117,7 +115,7 @@ class Panels:
 
     @property
     def takes_pastes(self) -> bool:
-        """Not where a letter decides something."""
+        """Whether pastes go into the panel: not where a letter decides."""
         return self.takes_text and getattr(self.taking, "takes_pastes", True)
 
     def leaves(self, letter: str) -> bool:
@@ -130,12 +128,12 @@ class Panels:
             self._changed()
 
     def refresh(self) -> None:
-        """What a panel shows has changed by itself."""
+        """Draws a panel that has changed by itself."""
         self._changed()
 
 
 class TextLine:
-    """A panel. `ask` returns what was typed; None if somebody went away from it."""
+    """A line of input, for a name or a hidden key. `ask` returns the text; None if the person cancels."""
 
     def __init__(
         self,
@@ -144,7 +142,7 @@ class TextLine:
         *,
         typed: str = "",
         is_secret: bool = False,
-        hint: str = "enter keeps it, esc goes back",
+        hint: str = "enter saves it, esc cancels",
     ) -> None:
         self.title = title
         self._colors = colors
@@ -170,9 +168,9 @@ class TextLine:
 
     def rows(self, width: int, most: int) -> list[str]:
         room, colors = inside(width), self._colors()
-        shown = "•" * len(self._typed) if self.is_secret else one_line(self._typed)
+        visible = "•" * len(self._typed) if self.is_secret else one_line(self._typed)
         rows = [
-            drawn([Piece(f"› {cut(shown, room - 4)}▏")]),
+            drawn([Piece(f"› {cut(visible, room - 4)}▏")]),
             drawn([Piece(cut(self._hint, room), sgr(colors, "muted") or DIM)]),
         ]
         slot = "warning" if self.is_secret else "accent"
@@ -197,7 +195,8 @@ _MOVES = ("up", "down", "pgup", "pgdown", "home", "end")
 
 
 class ReadingPanel:
-    """Markdown that may still grow. What is typed meanwhile goes into the line as ever."""
+    """Markdown that may still grow, and leaves nothing in the scrollback. Typed text goes into the input
+    line."""
 
     takes_text = False
 
@@ -230,12 +229,12 @@ class ReadingPanel:
         rows = self._rows(room, colors)
         self._page = max(1, most - 3)
         self._top = max(0, min(self._top, len(rows) - self._page))
-        shown = rows[self._top : self._top + self._page]
-        below = len(rows) - self._top - len(shown)
+        visible = rows[self._top : self._top + self._page]
+        below = len(rows) - self._top - len(visible)
         hint = f"esc closes · {below} more rows, ↓" if below else "esc closes"
         last = drawn([Piece(cut(hint, room), sgr(colors, "muted") or DIM)])
         return framed(
-            [*shown, last], width, colors, title=self._title, about=self._about, note=self.note, slot="info"
+            [*visible, last], width, colors, title=self._title, about=self._about, note=self.note, slot="info"
         )[:most]
 
     def _rows(self, width: int, colors: ThemeColors | None) -> list[str]:

@@ -1,7 +1,6 @@
-"""One list to choose from: typed letters narrow it, the marked row says what choosing it would do.
+"""A list to choose from: typing narrows it, and the selected row says what choosing it does.
 
-Only the rows that are seen are drawn, and further ones are fetched when somebody comes near the end, so the
-length of a list costs nothing.
+Only visible rows are drawn, and further ones are loaded near the end, so the length of a list costs nothing.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ NARROWEST_TEXT = 16
 BETWEEN = 2
 
 AHEAD = 50
-"""Rows before the end at which further ones are fetched."""
+"""Rows before the end at which more are loaded."""
 
 TYPING_SECONDS = 0.12
-"""Between two letters: nothing is looked for elsewhere before somebody stops."""
+"""Seconds without a key before `elsewhere` is searched."""
 
 
 _MOVES = {"up": -1, "ctrl+p": -1, "shift+tab": -1, "down": 1, "ctrl+n": 1}
@@ -38,28 +37,28 @@ _ONE_LINE = {ord(one): " " for one in "\r\n\t"}
 
 
 More = Callable[[], Awaitable[Sequence["Choice"]]]
-"""The next ones; nothing when there are no more."""
+"""Loads the next choices; empty at the end."""
 
 Elsewhere = Callable[[str], Awaitable[Sequence["Choice"]]]
-"""Those that have a query somewhere else than in their rows."""
+"""Finds choices by a query outside of their rows."""
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A row: its text, and columns beside it that give way where there is no room."""
+    """A row: its text, and columns that give way where there is no room."""
 
     text: str
     value: Any = None
     cells: tuple[str, ...] = ()
     searched: str = ""
-    """What finds it as well, besides text and cells."""
+    """Further text that a query matches."""
     about: str = ""
-    """What choosing it would do."""
+    """What choosing it does."""
     is_present: bool = False
-    """It is what holds now."""
+    """It is the current one."""
 
 
 NOTHING = Choice("")
-"""What a key of the picker's own chooses where nothing is listed."""
+"""What a key of the picker chooses in an empty list."""
 
 
 class Picked(msgspec.Struct, frozen=True):
@@ -72,12 +71,11 @@ Found = tuple[Choice, tuple[int, ...]]
 
 
 class Picker:
-    """A panel. `ask` opens it, and returns what was chosen: None if somebody went away from it.
+    """A list to choose from. `ask` returns the choice; None if the person cancels.
 
-    `keys` are further keys that choose, for something else than `enter` does, with a word for each. With
-    `elsewhere` the rows are sentences, in an order that means something: those that have the words of the
-    query in one piece keep it, then comes what was found elsewhere, then what has them in `searched`, and
-    letters here and there only count where there is nothing else.
+    `keys` are further keys that choose, with a word for each. With `elsewhere`, rows are sentences in an
+    order that matters: rows with the words of the query come first, then those found elsewhere, then matches
+    in `searched`; scattered letters count only without any other match.
     """
 
     def __init__(
@@ -92,7 +90,7 @@ class Picker:
         elsewhere: Elsewhere | None = None,
         place: int | None = None,
         moved: Callable[[Choice], None] | None = None,
-        empty: str = "there is nothing to choose from",
+        empty: str = "nothing to choose from",
     ) -> None:
         self.title = title
         self._choices = list(choices)
@@ -105,13 +103,13 @@ class Picker:
         self._elsewhere = elsewhere
         self._looking: asyncio.Task[None] | None = None
         self._beyond: list[Choice] = []
-        """What was found elsewhere."""
+        """Matches of `elsewhere`."""
         self._panels: Panels | None = None
         self._chosen: asyncio.Future[Picked | None] | None = None
         self._texts: list[str] = []
         self._folded: list[str] = []
-        self._found: list[Found] | None = None
-        """What the query finds, with the letters that matched; None without a query."""
+        self._matches: list[Found] | None = None
+        """Matches of the query with the positions of their letters; None without a query."""
         self._top = 0
         self._page = 1
         self.query = query
@@ -133,20 +131,20 @@ class Picker:
             for task in filter(None, (self._fetching, self._looking)):
                 task.cancel()
 
-    # --- what is found --------------------------------------------------------------------------------
+    # --- matches ----------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._choices) if self._found is None else len(self._found)
+        return len(self._choices) if self._matches is None else len(self._matches)
 
     @property
     def present(self) -> Choice | None:
         return self._at(self.place)[0] if len(self) else None
 
     def _at(self, place: int) -> Found:
-        return (self._choices[place], ()) if self._found is None else self._found[place]
+        return (self._choices[place], ()) if self._matches is None else self._matches[place]
 
     def _search(self) -> None:
-        self._found = self._matching() if self.query.strip() else None
+        self._matches = self._matching() if self.query.strip() else None
         self.place = max(0, min(self.place, len(self) - 1))
 
     def _matching(self) -> list[Found]:
@@ -157,17 +155,17 @@ class Picker:
         seen, unseen = self._in_one_piece()
         known = {choice.value for choice, _ in seen}
         beyond = {one.value: one for one in self._beyond if one.value not in known}
-        found = [*seen, *((one, ()) for one in beyond.values())]
-        found += [one for one in unseen if one[0].value not in beyond]
-        return found or self._fuzzy()
+        matches = [*seen, *((one, ()) for one in beyond.values())]
+        matches += [one for one in unseen if one[0].value not in beyond]
+        return matches or self._fuzzy()
 
     def _fuzzy(self) -> list[Found]:
         ranked = completion.best(self.query, self._texts, MOST_FOUND, MOST_FOUND)
         return [(self._choices[one.place], one.match.positions) for one in ranked]
 
     def _in_one_piece(self) -> tuple[list[Found], list[Found]]:
-        """In the order of the list: what has it in its row, and what has it where it is not seen, as all
-        sessions of a folder have its name. Almost every long text has the letters of a word somewhere."""
+        """In list order: rows that contain the query, and rows that only match in `searched`, such as the
+        folder of a session. Scattered letters would match almost every long text."""
         self._folded += map(completion.folded, self._texts[len(self._folded) :])
         words = completion.folded(self.query).split()
         seen: list[Found] = []
@@ -182,8 +180,8 @@ class Picker:
         return seen, unseen
 
     def _look_ahead(self) -> None:
-        """A query looks through everything; without one, a little more than what is seen is enough."""
-        is_near = self._found is not None or self.place + AHEAD >= len(self._choices)
+        """Loads more: everything for a query, else a little more than is visible."""
+        is_near = self._matches is not None or self.place + AHEAD >= len(self._choices)
         if self._more is not None and is_near and (self._fetching is None or self._fetching.done()):
             self._fetching = self._soon(self._fetch(self._more))
 
@@ -200,7 +198,7 @@ class Picker:
             self._panels.refresh()
 
     def _look_elsewhere(self) -> None:
-        """What was found for the letters before stays until it is known what these find."""
+        """Searches elsewhere; earlier matches stay until new ones arrive."""
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
@@ -224,11 +222,11 @@ class Picker:
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """What goes wrong is for whoever asked."""
+        """Raises errors to the caller of `ask`."""
         if not task.cancelled() and (error := task.exception()) and self._chosen and not self._chosen.done():
             self._chosen.set_exception(error)
 
-    # --- keys -----------------------------------------------------------------------------------------
+    # --- keys -------------------------------------------------------------------------------------------
 
     @property
     def takes_text(self) -> bool:
@@ -275,7 +273,7 @@ class Picker:
         if self._panels is not None:
             self._look_ahead()
 
-    # --- rows -----------------------------------------------------------------------------------------
+    # --- rows -------------------------------------------------------------------------------------------
 
     def rows(self, width: int, most: int) -> list[str]:
         room, colors = inside(width), self._colors()
@@ -285,13 +283,13 @@ class Picker:
         self._page = max(1, most - frame - 1 - len(below))
         self._top = max(0, min(self._top, self.place, len(self) - self._page))
         self._top = max(self._top, self.place - self._page + 1)
-        shown = [self._at(at) for at in range(self._top, min(len(self), self._top + self._page))]
+        visible = [self._at(at) for at in range(self._top, min(len(self), self._top + self._page))]
         typed = [
             Piece("› ", sgr(colors, "accent", BOLD)),
             Piece(cut(_flat(self.query), room - 3)),
             Piece("▏"),
         ]
-        listed = self._table(shown, room, colors) or [drawn([Piece(cut(self._empty, room), muted)])]
+        listed = self._table(visible, room, colors) or [drawn([Piece(cut(self._empty, room), muted)])]
         more = "+" if self._more is not None else ""
         notes = (f"{self.place + 1} of {len(self)}{more}" if len(self) else "", "…" if self._looking else "")
         rows = framed(
@@ -310,42 +308,42 @@ class Picker:
         return [one_line(text) for text in (about, keys) if text]
 
     def _table(
-        self, shown: Sequence[tuple[Choice, tuple[int, ...]]], room: int, colors: ThemeColors | None
+        self, visible: Sequence[tuple[Choice, tuple[int, ...]]], room: int, colors: ThemeColors | None
     ) -> list[str]:
-        if not shown:
+        if not visible:
             return []
-        table = [[one_line(cell) for cell in choice.cells] for choice, _ in shown]
+        table = [[one_line(cell) for cell in choice.cells] for choice, _ in visible]
         number = max(map(len, table))
         widths = [max((cells(row[at]) for row in table if at < len(row)), default=0) for at in range(number)]
         while widths and room - 2 - sum(widths) - BETWEEN * len(widths) < NARROWEST_TEXT:
             widths.pop()
         text_room = room - 2 - sum(widths) - BETWEEN * len(widths)
-        text_width = min(text_room, max(cells(_flat(choice.text)) for choice, _ in shown))
+        text_width = min(text_room, max(cells(_flat(choice.text)) for choice, _ in visible))
         muted = sgr(colors, "muted") or DIM
         rows = []
-        for at, ((choice, positions), row) in enumerate(zip(shown, table, strict=True), self._top):
+        for at, ((choice, positions), row) in enumerate(zip(visible, table, strict=True), self._top):
             is_marked = at == self.place
             style = sgr(colors, "accent", BOLD) if is_marked else sgr(colors, "text")
             mark = "❯ " if is_marked else "• " if choice.is_present else "  "
             pieces = [Piece(mark, style), *_text(choice.text, positions, text_width, style)]
             pieces.append(Piece(" " * (text_width + 2 - cells_of(pieces))))
             for width, cell in zip(widths, row, strict=False):
-                kept = cut(cell, width)
-                pieces.append(Piece(" " * BETWEEN + kept + " " * (width - cells(kept)), muted))
+                text_cell = cut(cell, width)
+                pieces.append(Piece(" " * BETWEEN + text_cell + " " * (width - cells(text_cell)), muted))
             rows.append(drawn(pieces))
         return rows
 
 
 def _flat(text: str) -> str:
-    """On one line; blanks stay, as a tree is set in by them."""
+    """One line that keeps its spaces, since they indent trees."""
     return printable(text.translate(_ONE_LINE))
 
 
 def _text(text: str, positions: Sequence[int], room: int, style: str) -> Row:
-    """With the letters that matched underlined, where they are seen."""
-    shown = cut(_flat(text), room)
-    if not positions or not text.startswith(shown.removesuffix("…")):
-        return [Piece(shown, style)]
-    matched = {at for at in positions if at < len(shown)}
+    """Underlines the visible letters that matched."""
+    visible = cut(_flat(text), room)
+    if not positions or not text.startswith(visible.removesuffix("…")):
+        return [Piece(visible, style)]
+    matched = {at for at in positions if at < len(visible)}
     under = ";".join(filter(None, (style, UNDERLINE)))
-    return [Piece(letter, under if at in matched else style) for at, letter in enumerate(shown)]
+    return [Piece(letter, under if at in matched else style) for at, letter in enumerate(visible)]

@@ -1,78 +1,94 @@
-"""A question with all that its panel needs."""
-# MERGED: A text that is typed in a panel: what was being typed in the line stays there.
-# MERGED: The fields of a form: what a JSON Schema wants, as something that a person can fill in.
-# MERGED: Panels for what is typed: a text, and a form with its fields.
+"""What a question's panel shows when the answer is typed: a text, or a form made from a JSON Schema."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
-from ostler.app.question_queue import QuestionQueue, is_secret_field
+from ostler.app.question_queue import DECLINED, is_secret_field
 from ostler.core.json_schema import resolve_reference, schema_error
-from ostler.core.lazy import lazy_module
+from ostler.core.questions import answer_problem
 from ostler.extensions.ui.themes import ThemeColors
-from ostler.schema.events import QuestionAsked
+from ostler.extensions.ui.types import Dialog, InputDialog
 from ostler.schema.outcomes import Question
 from ostler.schema.text import cells, cut, one_line, printable
-from ostler.tui.render.boxes import NARROW, framed, inside
+from ostler.tui.panels.call_details import CallDetails
 from ostler.tui.render.items import ItemRenderer
 from ostler.tui.render.markdown import markdown_rows
 from ostler.tui.render.spans import BOLD, DIM, REVERSE, Piece, Row, drawn, fitted, folded, sgr
 
-if TYPE_CHECKING:
-    from ostler.tui.panels import call_details
-else:
-    call_details = lazy_module("ostler.tui.panels.call_details")
+PENDING = object()
+"""What `QuestionBody.key` returns for a key that does not answer."""
+
+_DIALOG_TEXT = 8
+"""Rows of the text of an extension's dialog, at most."""
 
 
-class Asked(NamedTuple):
-    questions: QuestionQueue
-    event: QuestionAsked
-    draw: ItemRenderer
-    cwd: Path
-    """Where the paths of a call begin."""
-    who: Callable[[], str]
-    """The child that asks; empty for the session itself."""
+class QuestionBody:
+    """Inside of a question's panel, one class for each kind of answer: its rows and its keys.
 
-    @property
-    def question(self) -> Question:
-        return self.event.question
+    The panel draws the frame, and declines when somebody presses Escape.
+    """
 
-    @property
-    def details(self) -> dict[str, Any]:
-        return self.question.details or {}
+    takes_pastes = False
+    """Whether a pasted text goes into the panel."""
+
+    def __init__(self, question: Question, dialog: Dialog | None, draw: ItemRenderer, cwd: Path) -> None:
+        """`dialog` is how an extension wants it drawn; paths of a call begin in `cwd`."""
+        self.question = question
+        self.dialog = dialog
+        self.call = CallDetails(question.details or {}, cwd)
+        self._draw = draw
 
     @property
     def colors(self) -> ThemeColors | None:
-        return self.draw.colors
+        return self._draw.colors
 
-    def framed(self, rows: Sequence[str], width: int) -> list[str]:
-        behind = self.questions.behind
-        return framed(
-            rows,
-            width,
-            self.colors,
-            title="?",
-            about=" · ".join(one for one in (self.event.asked_by, self.who()) if one),
-            note=f"{behind} more" if behind else "",
-            slot="warning",
-        )
+    def takes(self, key: str) -> bool:
+        """Whether a key that types nothing is for the panel."""
+        return True
+
+    def leaves(self, letter: str) -> bool:
+        """Whether a letter goes into the input line instead."""
+        return False
+
+    def key(self, key: str) -> Any:
+        """The answer that a key gives; else `PENDING`."""
+        raise NotImplementedError
+
+    def escape(self) -> Any:
+        return DECLINED
+
+    @property
+    def legend(self) -> str:
+        """Which keys count."""
+        return f"enter answers, esc {'cancels' if self.dialog else 'declines'}"
+
+    def rows(self, room: int, most: int) -> list[str]:
+        """The text of the question, and below it what can be filled in; no more rows than `most`."""
+        below = [*self.fields(room, max(1, most - 3)), self.dim(self.legend, room)]
+        about = fitted(markdown_rows(self.question.text, room, self.colors), room)
+        if self.question.reason:
+            about.append(self.dim(f"({self.question.reason})", room))
+        about += self.call.rows(room, self.colors)
+        about_most = max(1, most - len(below))
+        about = folded(about, min(about_most, _DIALOG_TEXT) if self.dialog else about_most, room, self.colors)
+        return [*about, *below][-most:]
+
+    def fields(self, room: int, most: int) -> list[str]:
+        raise NotImplementedError
+
+    def dim(self, text: str, room: int) -> str:
+        return drawn([Piece(cut(one_line(text), room), sgr(self.colors, "muted") or DIM)])
 
 
-def room_inside(width: int, most: int) -> int:
-    """Rows inside of the frame."""
-    return max(2, most - (1 if width <= NARROW else 2))
-
-
-_SHOWN = str.maketrans({"\n": "⏎", "\t": " "})
+_VISIBLE = str.maketrans({"\n": "⏎", "\t": " "})
 
 
 class TextField:
-    """With a cursor, and the keys of a line. A secret is seen as dots only."""
+    """One line of text with a cursor. A secret appears as dots."""
 
     def __init__(self, text: str = "", *, placeholder: str = "", is_secret: bool = False) -> None:
         self._before, self._after = text, ""
@@ -84,11 +100,11 @@ class TextField:
         return self._before + self._after
 
     def row(self, width: int, colors: ThemeColors | None, *, is_active: bool = True) -> Row:
-        """What is around the cursor, as far as there is room."""
+        """The part around the cursor that fits."""
         if not self.text and self._placeholder:
             rest = Piece(cut(self._placeholder[1:], width - 1), sgr(colors, "very_muted") or DIM)
             return [Piece(self._placeholder[0], REVERSE if is_active else rest.style), rest]
-        before, after = self._shown(self._before), self._shown(self._after)
+        before, after = self._visible(self._before), self._visible(self._after)
         if not is_active:
             return [Piece(cut(before + after, width))]
         before = before[-width:]
@@ -101,11 +117,11 @@ class TextField:
             Piece(cut(after[1:], width - cells(before) - cells(under))),
         ]
 
-    def _shown(self, text: str) -> str:
-        return "•" * len(text) if self._is_secret else printable(text.translate(_SHOWN))
+    def _visible(self, text: str) -> str:
+        return "•" * len(text) if self._is_secret else printable(text.translate(_VISIBLE))
 
     def key(self, key: str) -> bool:
-        """Whether it was one for a text."""
+        """Whether the key edits a text."""
         match key:
             case "backspace":
                 self._before = self._before[:-1]
@@ -135,12 +151,12 @@ class TextField:
 Kind = Literal["text", "integer", "number", "words", "json", "choice", "many"]
 
 
-class Wrong(ValueError):
-    """What is wrong with what was filled in."""
+class FieldError(ValueError):
+    """Why the text of a field is no value for it."""
 
 
 class Field:
-    """One of them. `name` is empty for a form that wants a single value."""
+    """One field of a form. `name` is empty for a form that wants a single value."""
 
     def __init__(
         self, name: str, schema: dict[str, Any], whole: dict[str, Any], *, is_needed: bool, is_secret: bool
@@ -155,19 +171,19 @@ class Field:
         is_secret = is_secret or is_secret_field(schema)
         default = schema.get("default")
         self._at = 0
-        """The option that is chosen, or where among many options the mark is."""
+        """The chosen option; of many options, the one at the cursor."""
         self._is_set = is_needed or default is not None
         self._chosen: set[int] = set()
         if self.kind == "choice":
             self._at = self.options.index(default) if default in self.options else 0
         elif self.kind == "many" and isinstance(default, list):
             self._chosen = {place for place, one in enumerate(self.options) if one in default}
-        self.text = TextField("" if default is None else _typed(self.kind, default), is_secret=is_secret)
+        self.text = TextField("" if default is None else _text_of(self.kind, default), is_secret=is_secret)
 
-    # --- what is filled in ----------------------------------------------------------------------------
+    # --- its value --------------------------------------------------------------------------------------
 
     def value(self) -> Any:
-        """`msgspec.UNSET` if it was left out; raises `Wrong`."""
+        """`msgspec.UNSET` if it is left out; raises `FieldError`."""
         if self.kind == "choice":
             value = self.options[self._at] if self._is_set else msgspec.UNSET
         elif self.kind == "many":
@@ -176,10 +192,10 @@ class Field:
             value = self._read(self.text.text)
         if value is msgspec.UNSET:
             if self.is_needed:
-                raise Wrong("it is needed")
+                raise FieldError("it is required")
             return value
         if problem := schema_error(value, self._schema, self._whole, where="it"):
-            raise Wrong(problem)
+            raise FieldError(problem)
         return value
 
     def _read(self, text: str) -> Any:
@@ -197,16 +213,18 @@ class Field:
                 try:
                     return int(text) if self.kind == "integer" else float(text)
                 except ValueError:
-                    raise Wrong(f"it is not a{'n' if self.kind == 'integer' else ''} {self.kind}") from None
+                    raise FieldError(
+                        f"it is not a{'n' if self.kind == 'integer' else ''} {self.kind}"
+                    ) from None
         try:
             return msgspec.json.decode(text)
         except msgspec.DecodeError as error:
-            raise Wrong(f"it is not JSON: {error}") from None
+            raise FieldError(f"it is not JSON: {error}") from None
 
     def key(self, key: str) -> None:
         if self.kind == "choice" and key in ("left", "right", " "):
             by = -1 if key == "left" else 1
-            places = len(self.options) + (not self.is_needed)  # or nothing, where it may be left out
+            places = len(self.options) + (not self.is_needed)  # or none, if it is optional
             at = (self._at if self._is_set else len(self.options)) + by
             self._at, self._is_set = at % places % max(1, len(self.options)), at % places < len(self.options)
         elif self.kind == "many":
@@ -217,14 +235,14 @@ class Field:
         elif self.kind != "choice":
             self.text.key(key)
 
-    # --- what is seen ---------------------------------------------------------------------------------
+    # --- its row ----------------------------------------------------------------------------------------
 
     @property
     def hint(self) -> str:
         how = {
             "choice": "← → chooses",
-            "many": "← → moves, space marks",
-            "words": "several with commas between them",
+            "many": "← → moves, space selects",
+            "words": "separate several with commas",
             "json": "as JSON",
             "integer": "a whole number",
             "number": "a number",
@@ -237,18 +255,18 @@ class Field:
         strong = sgr(colors, "accent", BOLD) if is_active else BOLD
         row: Row = []
         for place, option in enumerate(self.options):
-            said = one_line(_said(option))
+            label = one_line(_label(option))
             if self.kind == "choice":
                 is_chosen = self._is_set and place == self._at
-                row.append(Piece(f"({'•' if is_chosen else ' '}) {said}  ", strong if is_chosen else ""))
+                row.append(Piece(f"({'•' if is_chosen else ' '}) {label}  ", strong if is_chosen else ""))
             else:
                 mark = "x" if place in self._chosen else " "
                 here = is_active and place == self._at
-                row.append(Piece(f"[{mark}] {said}  ", strong if here else ""))
+                row.append(Piece(f"[{mark}] {label}  ", strong if here else ""))
         if sum(len(piece.text) for piece in row) <= width or not self.options:
             return row
-        shown = row[self._at] if self._is_set or self.kind == "many" else Piece("(none)  ", DIM)
-        return [shown._replace(text=cut(f"{shown.text.rstrip()} ({self._at + 1} of {len(row)})", width))]
+        piece = row[self._at] if self._is_set or self.kind == "many" else Piece("(none)  ", DIM)
+        return [piece._replace(text=cut(f"{piece.text.rstrip()} ({self._at + 1} of {len(row)})", width))]
 
 
 def fields_of(form: dict[str, Any], *, is_secret: bool) -> list[Field]:
@@ -265,12 +283,12 @@ def fields_of(form: dict[str, Any], *, is_secret: bool) -> list[Field]:
 def _resolved(schema: Any, whole: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(schema, dict):
         return {}
-    found = resolve_reference(schema["$ref"], whole) if "$ref" in schema else schema
-    return {**found, **schema} if isinstance(found, dict) else schema
+    target = resolve_reference(schema["$ref"], whole) if "$ref" in schema else schema
+    return {**target, **schema} if isinstance(target, dict) else schema
 
 
 def _options(schema: dict[str, Any], whole: dict[str, Any]) -> list[Any]:
-    """What can be chosen from; empty if a person types it."""
+    """The values to choose from; empty if a person types one."""
     if isinstance(schema.get("enum"), list):
         return list(schema["enum"])
     if "const" in schema:
@@ -298,135 +316,112 @@ def _kind(schema: dict[str, Any], options: list[Any]) -> Kind:
     return "text" if wanted == "string" else "json"
 
 
-def _typed(kind: Kind, value: Any) -> str:
+def _text_of(kind: Kind, value: Any) -> str:
     if kind == "words" and isinstance(value, list):
         return ", ".join(map(str, value))
     return value if isinstance(value, str) and kind != "json" else msgspec.json.encode(value).decode()
 
 
-def _said(option: Any) -> str:
+def _label(option: Any) -> str:
     if isinstance(option, bool):
         return "yes" if option else "no"
     return option if isinstance(option, str) else msgspec.json.encode(option).decode()
 
 
-_MOVES = {"up": -1, "shift+tab": -1, "down": 1, "tab": 1}
+class TextBody(QuestionBody):
+    """A line of its own to type in: what is in the input line stays there. A secret appears as dots."""
 
+    takes_pastes = True
 
-class _Typed:
-    """What is asked, rows to fill in, and a line that says how."""
+    def __init__(self, question: Question, dialog: Dialog | None, draw: ItemRenderer, cwd: Path) -> None:
+        super().__init__(question, dialog, draw, cwd)
+        default, placeholder = "", ""
+        if isinstance(dialog, InputDialog):
+            default, placeholder = dialog.default, dialog.placeholder
+        self._field = TextField(default, placeholder=placeholder, is_secret=question.secret)
 
-    takes_text = True
+    @property
+    def legend(self) -> str:
+        return super().legend + ("; it is not shown, and not stored" if self.question.secret else "")
 
-    def __init__(self, asked: Asked) -> None:
-        self.asked = asked
-        self._planned = call_details.CallDetails(asked.details, asked.cwd)
+    def fields(self, room: int, most: int) -> list[str]:
+        return [drawn([Piece("› "), *self._field.row(room - 2, self.colors)])]
 
-    def takes(self, key: str) -> bool:
-        return True
-
-    def rows(self, width: int, most: int) -> list[str]:
-        room, height = inside(width), room_inside(width, most)
-        below = self.below(room, max(1, height - 2))
-        question = self.asked.question
-        about = fitted(markdown_rows(question.text, room, self.asked.colors), room)
-        if question.reason:
-            about.append(self.dim(f"({question.reason})", room))
-        about += self._planned.rows(room, self.asked.colors)
-        about = folded(about, max(1, height - len(below)), room, self.asked.colors)
-        return self.asked.framed([*about, *below][-height:], width)
-
-    def below(self, room: int, most: int) -> list[str]:
-        raise NotImplementedError
-
-    def dim(self, text: str, room: int) -> str:
-        return drawn([Piece(cut(one_line(text), room), sgr(self.asked.colors, "muted") or DIM)])
-
-
-class TextPanel(_Typed):
-    """A text. A secret one is not seen, and nowhere kept."""
-
-    def __init__(self, asked: Asked) -> None:
-        super().__init__(asked)
-        self._field = TextField(is_secret=self.asked.question.secret)
-
-    def below(self, room: int, most: int) -> list[str]:
-        unseen = "; it is not shown, and not kept" if self.asked.question.secret else ""
-        row: Row = [Piece("› "), *self._field.row(room - 2, self.asked.colors)]
-        return [drawn(row), self.dim(f"enter answers, esc declines{unseen}", room)]
-
-    def key(self, key: str) -> None:
-        if key == "esc":
-            self.asked.questions.decline()
-        elif key == "enter" and self._field.text.strip():
-            self.asked.questions.type(self._field.text)
-        elif key != "enter":
+    def key(self, key: str) -> Any:
+        if key != "enter":
             self._field.key(key)
+            return PENDING
+        return self._field.text if self.dialog or self._field.text.strip() else PENDING
 
 
-class FormPanel(_Typed):
-    """Fields, one below the other. What does not fit is said beside its field."""
+_FIELD_MOVES = {"up": -1, "shift+tab": -1, "down": 1, "tab": 1}
 
-    def __init__(self, asked: Asked) -> None:
-        super().__init__(asked)
-        self._form = self.asked.question.form or {}
-        self._fields = fields_of(self._form, is_secret=self.asked.question.secret)
+
+class FormBody(QuestionBody):
+    """Fields, one below the other. A problem appears with its field."""
+
+    takes_pastes = True
+
+    def __init__(self, question: Question, dialog: Dialog | None, draw: ItemRenderer, cwd: Path) -> None:
+        super().__init__(question, dialog, draw, cwd)
+        self._fields = fields_of(question.form or {}, is_secret=question.secret)
         self._at = 0
         self._problem = ""
 
-    def below(self, room: int, most: int) -> list[str]:
-        colors = self.asked.colors
-        most = max(1, most - 2)
+    @property
+    def legend(self) -> str:
+        at = f"{self._at + 1} of {len(self._fields)} · " if len(self._fields) > 1 else ""
+        next_step = "sends the form" if self._at == len(self._fields) - 1 else "next field"
+        return f"{at}enter {next_step}, ctrl+s sends the form, esc declines · * is required"
+
+    def fields(self, room: int, most: int) -> list[str]:
+        most = max(1, most - 1)
         first = max(0, min(self._at - most // 2, len(self._fields) - most))
         names = [f"{field.title}{'*' if field.is_needed else ''}" for field in self._fields]
         wide = min(max(map(len, names)), room // 3)
         rows = []
         for place in range(first, min(len(self._fields), first + most)):
             is_active = place == self._at
-            style = sgr(colors, "accent", BOLD) if is_active else ""
+            style = sgr(self.colors, "accent", BOLD) if is_active else ""
             lead = f"{'❯' if is_active else ' '} {cut(names[place], wide):<{wide}}  "
-            field = self._fields[place].row(room - len(lead), colors, is_active=is_active)
+            field = self._fields[place].row(room - len(lead), self.colors, is_active=is_active)
             rows.append(drawn([Piece(lead, style), *field]))
-        hint = self._fields[self._at].hint
         if self._problem:
-            rows.append(drawn([Piece(cut(f"✗ {self._problem}", room), sgr(colors, "error", BOLD))]))
-        elif hint:
+            rows.append(drawn([Piece(cut(f"✗ {self._problem}", room), sgr(self.colors, "error", BOLD))]))
+        elif hint := self._fields[self._at].hint:
             rows.append(self.dim(f"  {hint}", room))
-        last = "sends it" if self._at == len(self._fields) - 1 else "goes on"
-        at = f"{self._at + 1} of {len(self._fields)} · " if len(self._fields) > 1 else ""
-        return [*rows, self.dim(f"{at}enter {last}, ctrl+s sends it, esc declines · * is needed", room)]
+        return rows
 
-    def key(self, key: str) -> None:
-        if key == "esc":
-            self.asked.questions.decline()
-        elif key == "ctrl+s" or (key == "enter" and self._at == len(self._fields) - 1):
-            self._send()
-        elif key == "enter":
-            self._problem = self._wrong(self._at)
+    def key(self, key: str) -> Any:
+        if key == "ctrl+s" or (key == "enter" and self._at == len(self._fields) - 1):
+            return self._value()
+        if key == "enter":
+            self._problem = self._problem_of(self._at)
             self._at += not self._problem
-        elif key in _MOVES:
+        elif key in _FIELD_MOVES:
             self._problem = ""
-            self._at = (self._at + _MOVES[key]) % len(self._fields)
+            self._at = (self._at + _FIELD_MOVES[key]) % len(self._fields)
         else:
             self._problem = ""
             self._fields[self._at].key(key)
+        return PENDING
 
-    def _wrong(self, place: int) -> str:
+    def _problem_of(self, place: int) -> str:
         try:
             self._fields[place].value()
-        except Wrong as wrong:
-            return f"{self._fields[place].title}: {wrong}"
+        except FieldError as error:
+            return f"{self._fields[place].title}: {error}"
         return ""
 
-    def _send(self) -> None:
+    def _value(self) -> Any:
+        """The whole form, if it fits; else the first problem is shown."""
         for place in range(len(self._fields)):
-            if problem := self._wrong(place):
+            if problem := self._problem_of(place):
                 self._at, self._problem = place, problem
-                return
+                return PENDING
         values = {field.name: field.value() for field in self._fields}
-        given: Any = {name: value for name, value in values.items() if value is not msgspec.UNSET}
+        value: Any = {name: value for name, value in values.items() if value is not msgspec.UNSET}
         if list(values) == [""]:
-            given = values[""]
-        self._problem = schema_error(given, self._form)
-        if not self._problem:
-            self.asked.questions.type(msgspec.json.encode(given).decode())
+            value = values[""]
+        self._problem = answer_problem(self.question, value)
+        return PENDING if self._problem else value

@@ -1,7 +1,6 @@
-"""A conversation in plain lines, for screen readers and for the simplest terminals.
+"""A conversation in plain lines, for screen readers and simple terminals.
 
-Nothing is drawn twice, nothing moves, and colour and position have no meaning. The terminal itself edits the
-line.
+Nothing is drawn twice, nothing moves, and nothing depends on colour or position. The terminal edits the line.
 """
 
 from __future__ import annotations
@@ -13,15 +12,16 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ostler.app.console import real_stdout
 from ostler.app.prompt_expansion import expand_at_console, record_read_files
 from ostler.app.remote_sessions import RemoteSessions, as_typed
+from ostler.core.lazy import lazy_module
 from ostler.core.store import Store
 from ostler.extensions.ui.front_end import Headless
 from ostler.extensions.ui.themes import ThemeRegistry
-from ostler.history.items import Level, UserItem
+from ostler.history.items import Item, Level, UserItem
 from ostler.schema import events
 from ostler.schema.errors import OstlerError
 from ostler.schema.events import Event, QuestionAsked
@@ -39,12 +39,17 @@ from ostler.tui.render.items import ItemRenderer, notice
 from ostler.tui.shell import ShellCommands, shell_line
 from ostler.tui.transcript import TranscriptView, restored_facts
 
+if TYPE_CHECKING:
+    from ostler.tui import first_run
+else:
+    first_run = lazy_module("ostler.tui.first_run")
+
 _WIDE = 1000
-"""Columns: nothing is cut that is read out."""
+"""Columns of plain mode: nothing is cut."""
 
 
 class PlainContext:
-    """A `CommandContext`."""
+    """The `CommandContext` of plain mode."""
 
     def __init__(
         self, plain_face: PlainConversation, face: PlainFrontEnd, conversation: Conversation
@@ -53,15 +58,11 @@ class PlainContext:
         self.face = face
         self.conversation = conversation
         self.panels = PlainPanels(face.say)
+        self.rows = ItemRenderer()
         self.app = _Output(face.say)
         self.writing = _Writing(
-            ShellCommands(
-                lambda: self.conversation,
-                ItemRenderer(),
-                lambda: None,
-                lambda block: face.say(*item_lines(block)),
-            ),
-            PromptQueue(lambda: self.conversation, _Line(face), ItemRenderer(), lambda: None),
+            ShellCommands(self),
+            PromptQueue(self, _Line(face)),
         )
         self.commands = Commands(self)
         self.switching = SessionSwitch(self)
@@ -72,6 +73,12 @@ class PlainContext:
 
     def say(self, text: str, level: Level = "info") -> None:
         self.face.say(*item_lines(notice(text, level)))
+
+    def show_notice(self, text: str) -> None:
+        self.say(text)
+
+    def print_item(self, item: Item) -> None:
+        self.face.say(*item_lines(item))
 
     def write(self, text: str) -> None:
         real_stdout().write(text)
@@ -91,12 +98,10 @@ class PlainContext:
         self._lines.quit()
 
     async def first_steps(self, open_store: Callable[[], Store] | None) -> None:
-        from ostler.tui.first_run import set_up_model
-
-        await set_up_model(self, open_store)
+        await first_run.set_up_model(self, open_store)
 
     def listed(self) -> list[str]:
-        """All commands, a line each."""
+        """All commands, one line each."""
         return [
             f"{f'/{one.name} {one.arguments}'.rstrip()}: {plain(one.description)}"
             for one in self.commands.entries()
@@ -114,7 +119,7 @@ class _Writing(NamedTuple):
 
 
 class _Line:
-    """The terminal's own: nobody can type into it but the person, who is told what to type."""
+    """The terminal's own line, which only the person can edit: they are told what to type."""
 
     text = ""
 
@@ -135,7 +140,7 @@ class _Size(NamedTuple):
 
 
 class _Output:
-    """Rows that a command draws, without their styles."""
+    """Prints rows of a command without their styles."""
 
     size = _Size()
     ends_blank = False
@@ -146,22 +151,25 @@ class _Output:
     def print(self, rows: Sequence[str]) -> None:
         self._say(*(line for row in rows if (line := plain(row).rstrip())))
 
+    def refresh(self) -> None:
+        """Plain lines are printed once, and never drawn again."""
+
 
 EARLIER = 20
-"""Blocks of an earlier conversation that are told again."""
+"""Items of an earlier conversation that are printed again."""
 
 
 _HELP = (
-    "Type a prompt and press enter. While a run is under way, it waits for its turn.",
-    "/steer WORDS tells the model something at its next step, /stop ends the run.",
-    "A question or a list is answered with a number or with words, /cancel goes away from it.",
-    "!COMMAND is run by the shell. /shown says what extensions show.",
-    "Ctrl+C ends the run; when none is under way, it leaves.",
+    "Type a prompt and press enter. During a run, it is queued.",
+    "/steer TEXT reaches the model before its next step, /stop stops the run.",
+    "Answer a question or a list with a number or with text, /cancel closes it.",
+    "!COMMAND runs in the shell. /shown prints what extensions show.",
+    "Ctrl+C stops the run; without a run, it quits.",
 )
 
 
 class PlainFrontEnd(Headless):
-    """Asks and prints. What concerns colours or the line to type in is as without a face."""
+    """Asks and prints; it has no colours and no input line."""
 
     name = "plain"
     interactive = True
@@ -188,7 +196,7 @@ class PlainFrontEnd(Headless):
         return columns, rows
 
     def set_editor_text(self, text: str) -> None:
-        """The terminal has the line: it can only be said what could be typed."""
+        """Prints the text, since the terminal owns the line."""
         self.say("you could type:", *text.splitlines())
 
     def exit(self) -> None:
@@ -198,7 +206,7 @@ class PlainFrontEnd(Headless):
     async def switch(self, session: str, prompt: str) -> str:
         if self.conversation is None:
             return await super().switch(session, prompt)
-        return await self.conversation.desk.switching.to(session, prompt)
+        return await self.conversation.context.switching.to(session, prompt)
 
     @asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:
@@ -212,35 +220,35 @@ class PlainFrontEnd(Headless):
 
 
 class PlainConversation:
-    """Lines in, lines out."""
+    """Reads lines and prints lines."""
 
     def __init__(self, session: Session, face: PlainFrontEnd) -> None:
         self._face = face
         self._transcript = TranscriptView()
-        self.desk = PlainContext(self, face, Conversation(session, None, self.see))
+        self.context = PlainContext(self, face, Conversation(session, None, self.see))
         self._left = asyncio.Event()
         self.is_terminated = False
-        """By a signal: maybe nobody reads any more."""
+        """A signal ended it, so nobody may read its output."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._typed = ""
-        self._said: list[str] = []
-        """What was typed here, and stands on the screen already."""
+        self._echoed: list[str] = []
+        """Prompts that were typed here, and are on the screen already."""
         self._work: set[asyncio.Task[None]] = set()
         face.conversation = self
 
     @property
     def _conversation(self) -> Conversation:
-        return self.desk.conversation
+        return self.context.conversation
 
     async def run(self, first: str = "", *, needs_model: Callable[[], Store] | bool = False) -> None:
-        """Until the person leaves. If no model can answer yet, they are asked how to go on; sessions are kept
-        in the store that is then opened, if it is said how."""
+        """Runs until the person quits. `needs_model` sets up a model first; if it opens a store, sessions go
+        there."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._terminate)
         await self._tell_earlier()
-        self._face.say(f"ostler with {self._conversation.harness.model.name}. /help says what can be typed.")
+        self._face.say(f"ostler with {self._conversation.harness.model.name}. /help lists commands.")
         self._conversation.begin()
         self.read()
         self._begin(self._begin_with(first, needs_model))
@@ -248,12 +256,12 @@ class PlainConversation:
             await self._left.wait()
         finally:
             self.stop_reading()
-            await self.desk.close()
+            await self.context.close()
             await self._conversation.close()
 
     async def _begin_with(self, first: str, needs_model: Callable[[], Store] | bool) -> None:
         if needs_model:
-            await self.desk.first_steps(needs_model if callable(needs_model) else None)
+            await self.context.first_steps(needs_model if callable(needs_model) else None)
         await (self._take(first) if first else self._tell_held())
 
     async def _tell_earlier(self) -> None:
@@ -262,10 +270,11 @@ class PlainConversation:
             self._face.say(*item_lines(block))
 
     async def show(self, conversation: Conversation) -> None:
-        """Another session in place of the one that was left."""
+        """Shows another session in place of the present one."""
         self._transcript = TranscriptView()
         state = conversation.session.state
-        self._face.say(f"session {state.id} {state.title}".rstrip() if state.leaf else "a new session begins")
+        title = f"session {state.id} {state.title}".rstrip()
+        self._face.say(title if state.leaf else "started a new session")
         await self._tell_earlier()
         conversation.begin()
 
@@ -279,22 +288,22 @@ class PlainConversation:
     def _interrupt(self) -> None:
         if self._conversation.is_working:
             self._begin(self._conversation.stop())
-        elif self.desk.writing.shell:
-            self._begin(self.desk.writing.shell.stop())
+        elif self.context.writing.shell:
+            self._begin(self.context.writing.shell.stop())
         else:
             self.quit()
 
-    # --- what happens ---------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
         for one in batch:
             event = one.event if isinstance(one, Fact) else one
-            for block in self._transcript.take(self.desk.writing.waiting.take([one])):
-                if isinstance(block, UserItem) and block.text in self._said:
-                    self._said.remove(block.text)
+            for block in self._transcript.take(self.context.writing.waiting.take([one])):
+                if isinstance(block, UserItem) and block.text in self._echoed:
+                    self._echoed.remove(block.text)
                 else:
                     self._face.say(*item_lines(block))
-            self.desk.rescue.take(event)
+            self.context.rescue.take(event)
             match event:
                 case events.ToolCalled(name=name, arguments=arguments):
                     self._face.say(call_words(name, arguments))
@@ -304,15 +313,15 @@ class PlainConversation:
                     self._prompt()
 
     async def _tell_held(self) -> None:
-        if held := await self.desk.writing.waiting.held():
-            self._face.say(*held, "an empty line sends what is held, /queue changes or drops it")
+        if held := await self.context.writing.waiting.held():
+            self._face.say(*held, "an empty line sends held prompts, /queue edits or drops them")
         self._prompt()
 
     def _prompt(self) -> None:
-        if self._face.questions.present is None and self.desk.panels.present is None:
+        if self._face.questions.present is None and self.context.panels.present is None:
             self._face.say(">")
 
-    # --- what a person types --------------------------------------------------------------------------
+    # --- what a person types ----------------------------------------------------------------------------
 
     def read(self) -> None:
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
@@ -338,7 +347,7 @@ class PlainConversation:
         task.add_done_callback(self._work.discard)
 
     async def _take(self, line: str) -> None:
-        """An answer, a command, or a prompt."""
+        """Handles a line: an answer, a command or a prompt."""
         try:
             await self.obey(line.strip())
         except OstlerError as error:
@@ -351,14 +360,14 @@ class PlainConversation:
             case "/stop":
                 await self._conversation.stop()
             case "/help" | "/h" | "/?":
-                self._face.say(*_HELP, *self.desk.listed())
+                self._face.say(*_HELP, *self.context.listed())
                 self._prompt()
             case "/quit" | "/exit" | "/q":
                 self.quit()
             case _ if self._face.questions.present is not None:
                 self._face.questions.take(line)
-            case _ if self.desk.panels.present is not None:
-                self.desk.panels.take(line)
+            case _ if self.context.panels.present is not None:
+                self.context.panels.take(line)
             case "":
                 await self._conversation.release()
                 self._prompt()
@@ -368,20 +377,20 @@ class PlainConversation:
             case "/steer":
                 await self._say(rest.strip(), steers=True)
             case _ if (shell := shell_line(line)) is not None and shell.command:
-                await self.desk.writing.shell.run(shell)
+                await self.context.writing.shell.run(shell)
                 self._prompt()
-            case _ if await self.desk.commands.run(line):
+            case _ if await self.context.commands.run(line):
                 self._prompt()
             case _:
                 await self._say(line)
 
     async def _say(self, line: str, *, steers: bool = False) -> None:
         if not line:
-            self._face.say("error: say what the model is to be told: /steer WORDS")
+            self._face.say("error: add a text: /steer TEXT")
             return
         conversation = self._conversation
-        names = [one.name for one in self.desk.commands.entries()]
-        waiting, typed = self.desk.writing.waiting, PromptDraft(line, Chips())
+        names = [one.name for one in self.context.commands.entries()]
+        waiting, typed = self.context.writing.waiting, PromptDraft(line, Chips())
         if isinstance(conversation.store, RemoteSessions):
             content = as_typed(typed)
         else:
@@ -389,10 +398,10 @@ class PlainConversation:
             record_read_files(conversation.session.memory, expansion)
             content = expansion.blocks
         if steers and conversation.is_working:
-            self._face.say("the model is told at its next step")
+            self._face.say("the model reads it before its next step")
             waiting.sent(await conversation.steer(content), typed, content)
             return
         if await conversation.is_busy():
-            self._face.say("it waits for its turn; /steer WORDS reaches the run that is under way")
-        self._said.append(line)
+            self._face.say("queued; /steer TEXT reaches the run in progress")
+        self._echoed.append(line)
         waiting.sent(await conversation.prompt(content), typed)

@@ -1,5 +1,4 @@
-"""Panels in plain lines: what can be chosen has a number, and the line that is typed chooses."""
-# MERGED: Questions in plain lines: what is asked, a line for each answer, and the line that was typed.
+"""Lists and questions in plain lines: the options have numbers, and a typed line chooses one."""
 
 from __future__ import annotations
 
@@ -10,25 +9,27 @@ from typing import Any
 
 import msgspec
 
-from ostler.app.question_queue import QuestionQueue, question_text
+from ostler.app.question_queue import DECLINED, QuestionQueue, answer_options, parse_answer, question_text
 from ostler.extensions.ui.types import InputDialog, MultiSelectDialog, dialog_of
+from ostler.schema.errors import UsageError
 from ostler.schema.events import QuestionAsked
+from ostler.schema.outcomes import Question
 from ostler.tui.panels.panel import Panel, Panels, ReadingPanel, TextLine
 from ostler.tui.panels.picker import Choice, Picker
 from ostler.tui.plain.items import plain
 
 _LONGEST = 60
-"""Lines of a change that a person is shown to judge it."""
+"""Lines of a diff that a question prints, at most."""
 
 
 class PlainQuestions:
-    """One after the other. `say` prints lines."""
+    """Questions in plain lines, one after the other. `say` prints lines."""
 
     def __init__(self, say: Callable[..., None]) -> None:
         self._say = say
         self._open = QuestionQueue()
         self._open.opened = self._look
-        self._shown: QuestionAsked | None = None
+        self._printed: QuestionAsked | None = None
 
     @property
     def present(self) -> QuestionAsked | None:
@@ -41,60 +42,52 @@ class PlainQuestions:
             self._look()
 
     def _look(self) -> None:
-        """Says what is asked, if that is news."""
+        """Prints the present question once."""
         asked = self._open.present
-        if asked is self._shown:
+        if asked is self._printed:
             return
-        self._shown = asked
+        self._printed = asked
         echo(asked is None or not asked.question.secret)
         if asked is not None:
-            self._say(*_question_in_words(asked, [said for _, said in self._open.options]))
+            self._say(*_question_in_words(asked))
 
     def take(self, line: str) -> None:
-        """An answer. What is none is said, and the question stays."""
+        """Answers with a line; if it is no answer, says why."""
         asked = self._open.present
         if asked is None:
             return
-        if line == "/cancel":
-            self._open.decline()
-            return
-        problem = self._answer(asked, line)
-        if problem:
-            self._say(f"error: {problem}", "answer:")
-
-    def _answer(self, asked: QuestionAsked, line: str) -> str:
-        match dialog_of(asked.question.details):
-            case MultiSelectDialog() as dialog:
-                return self._answer_many(dialog, line)
-            case InputDialog(default=default):
-                return self._open.type(line or default)
-        options = self._open.options
-        if not options:
-            return self._open.type(line)
-        for place, (answer, said) in enumerate(options):
-            if line.lower() in (str(place + 1), answer.lower(), said.lower(), *_short(answer)):
-                self._open.choose(place)
-                return ""
-        return f"type a number from 1 to {len(options)}"
-
-    def _answer_many(self, dialog: MultiSelectDialog, line: str) -> str:
-        there = range(len(dialog.options))
-        words = line.replace(",", " ").split()
-        if words == ["all"]:
-            chosen = set(there)
-        elif words == ["none"]:
-            chosen = set()
-        elif not words:
-            chosen = set(dialog.selected)
-        elif all(word.isdecimal() and 0 < int(word) <= len(there) for word in words):
-            chosen = {int(word) - 1 for word in words}
-        else:
-            return f"type numbers from 1 to {len(there)}, all or none"
-        answer = dict.fromkeys(text for place, text in enumerate(dialog.options) if place in chosen)
-        return self._open.type(msgspec.json.encode(list(answer)).decode())
+        try:
+            self._open.answer(DECLINED if line == "/cancel" else _answer_in(asked.question, line))
+        except UsageError as error:
+            self._say(f"error: {error.message}", "answer:")
 
 
-def _question_in_words(asked: QuestionAsked, options: list[str]) -> list[str]:
+def _answer_in(question: Question, line: str) -> Any:
+    match dialog_of(question.details):
+        case MultiSelectDialog() as dialog:
+            return _selected_in(dialog, line)
+        case InputDialog(default=default):
+            return line or default
+    return parse_answer(question, line, numbered=True)
+
+
+def _selected_in(dialog: MultiSelectDialog, line: str) -> list[str]:
+    places = range(len(dialog.options))
+    words = line.replace(",", " ").split()
+    if words == ["all"]:
+        selected = set(places)
+    elif words == ["none"]:
+        selected = set()
+    elif not words:
+        selected = set(dialog.selected)
+    elif all(word.isdecimal() and 0 < int(word) <= len(places) for word in words):
+        selected = {int(word) - 1 for word in words}
+    else:
+        raise UsageError(f"type numbers from 1 to {len(places)}, all or none")
+    return list(dict.fromkeys(text for place, text in enumerate(dialog.options) if place in selected))
+
+
+def _question_in_words(asked: QuestionAsked) -> list[str]:
     question, details = asked.question, asked.question.details or {}
     lines = ["question: " + plain(question_text(question))]
     if diff := details.get("diff"):
@@ -105,13 +98,14 @@ def _question_in_words(asked: QuestionAsked, options: list[str]) -> list[str]:
         lines += [f"{plain(name)}: {plain(_spelled(value))}" for name, value in arguments.items()]
     match dialog_of(details):
         case MultiSelectDialog(options=many, selected=selected):
-            marks = ["chosen" if place in selected else "not chosen" for place in range(len(many))]
+            marks = ["selected" if place in selected else "not selected" for place in range(len(many))]
             lines += [f"{place + 1}. {plain(text)}, {marks[place]}" for place, text in enumerate(many)]
-            lines.append("type numbers, all or none; an empty line leaves it as it is")
+            lines.append("type numbers, all or none; an empty line keeps this selection")
         case InputDialog(placeholder=placeholder, default=default):
-            lines += [f"such as: {plain(placeholder)}"] if placeholder else []
+            lines += [f"for example: {plain(placeholder)}"] if placeholder else []
             lines += [f"an empty line answers: {plain(default)}"] if default else []
-    lines += [f"{place + 1}. {plain(said)}" for place, said in enumerate(options)]
+    options = answer_options(question)
+    lines += [f"{number}. {plain(option.label)}" for number, option in enumerate(options, 1)]
     return [*lines, "answer:"]
 
 
@@ -119,12 +113,8 @@ def _spelled(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _short(answer: str) -> tuple[str, ...]:
-    return (answer[0],) if answer in ("yes", "no") else ()
-
-
 def echo(is_on: bool) -> None:
-    """Whether the terminal shows what is typed."""
+    """Sets whether the terminal shows what is typed."""
     if sys.stdin is None or not sys.stdin.isatty():
         return
     import termios
@@ -135,28 +125,28 @@ def echo(is_on: bool) -> None:
 
 
 PAGE = 20
-"""Choices that are read out at once."""
+"""Choices that are printed at once."""
 
 _FEW = 8
-"""Choices of which is also said what each would do."""
+"""Up to so many choices are printed with a description."""
 
 
 class PlainPanels(Panels):
-    """`say` prints lines. What is open is said once; `take` gets the lines that are typed meanwhile."""
+    """Panels in plain lines: each is printed once, and `take` gets the lines that are typed meanwhile."""
 
     def __init__(self, say: Callable[..., None]) -> None:
         super().__init__(self._look)
         self._say = say
-        self._shown: Panel | None = None
+        self._printed: Panel | None = None
         self._first = 0
 
     def _look(self) -> None:
         panel = self.present
         if isinstance(panel, ReadingPanel) and panel.note != "…":
             self._read_out(panel)
-        if panel is self._shown:
+        if panel is self._printed:
             return
-        self._shown = panel
+        self._printed = panel
         echo(not (isinstance(panel, TextLine) and panel.is_secret))
         self._first = 0
         match panel:
@@ -167,11 +157,11 @@ class PlainPanels(Panels):
 
     def _read_out(self, panel: ReadingPanel) -> None:
         self._say(*plain(panel.text).splitlines(), f"({plain(panel.note)})")
-        panel.note = "…"  # said
+        panel.note = "…"  # printed
         asyncio.get_running_loop().call_soon(panel.key, "esc")
 
     def take(self, line: str) -> None:
-        """A line that was typed while a panel is open."""
+        """Handles a line that is typed while a panel is open."""
         panel = self.present
         if line == "/cancel":
             self.key("esc")
@@ -182,10 +172,10 @@ class PlainPanels(Panels):
                 self.key(letter)
             self.key("enter")
 
-    # --- lists ----------------------------------------------------------------------------------------
+    # --- lists ------------------------------------------------------------------------------------------
 
     def _choose(self, picker: Picker, line: str) -> None:
-        """By number, after the name of a key for what else can be done; or by what the choice is called."""
+        """Chooses by number, with an optional key before it, or by the text of the choice."""
         word, _, number = line.rpartition(" ")
         choices = _choices(picker)
         named = [at for at, one in enumerate(choices) if one.text.strip().lower() == line.lower()]
@@ -210,7 +200,7 @@ class PlainPanels(Panels):
         for letter in wanted:
             picker.key(letter)
         if not len(picker):
-            self._say(f"error: nothing is called {wanted!r:.60}")
+            self._say(f"error: nothing matches {wanted!r:.60}")
             picker.key("ctrl+u")
         self._first = 0
         self._list(picker)
@@ -222,24 +212,24 @@ class PlainPanels(Panels):
         for at in range(self._first, last):
             lines.append(f"{at + 1}. {_in_words(choices[at], is_explained=len(choices) <= _FEW)}")
         if len(choices) > last:
-            lines.append(f"and {len(choices) - last} more: an empty line goes on")
-        ways = ["a number chooses", "words narrow the list", "/cancel goes back"]
+            lines.append(f"and {len(choices) - last} more: press enter for the next")
+        ways = ["a number chooses", "text narrows the list", "/cancel closes it"]
         lines += [", ".join(ways), *(f"{key} and a number: {about}" for key, about in picker.keys.items())]
         self._say(*lines, "answer:")
 
 
 def _choices(picker: Picker) -> list[Choice]:
-    before, found = picker.place, []
+    before, choices = picker.place, []
     for place in range(len(picker)):
         picker.place = place
         if (choice := picker.present) is not None:
-            found.append(choice)
+            choices.append(choice)
     picker.place = before
-    return found
+    return choices
 
 
 def _in_words(choice: Choice, *, is_explained: bool) -> str:
-    said = [choice.text.strip(), *choice.cells]
-    said += [choice.about] if is_explained else []
-    said += ["the present one"] if choice.is_present else []
-    return ", ".join(" ".join(plain(one).split()) for one in said if one)
+    words = [choice.text.strip(), *choice.cells]
+    words += [choice.about] if is_explained else []
+    words += ["current"] if choice.is_present else []
+    return ", ".join(" ".join(plain(one).split()) for one in words if one)

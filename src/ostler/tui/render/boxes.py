@@ -1,5 +1,4 @@
-"""What sets blocks apart: bars and frames; on narrow terminals plain lines, which have all the room."""
-# MERGED: Tables in columns that fit a width; where there are too many for it, a line for each cell.
+"""Bars, frames and tables; on narrow terminals plain lines, which have all the room."""
 
 from __future__ import annotations
 
@@ -26,14 +25,14 @@ from ostler.tui.render.spans import (
 from ostler.tui.render.terminal_text import terminal_rows
 
 NARROW = 40
-"""Columns up to which there are neither bars nor frames."""
+"""Up to so many columns there are no bars and frames."""
 
 
 _MARKS = {"info": ("·", "info"), "warning": ("!", "warning"), "error": ("✗", "error")}
 
 
 def inside(width: int) -> int:
-    """The width of what stands behind a bar or in a frame."""
+    """The width inside a bar or frame."""
     return width if width <= NARROW else width - 2
 
 
@@ -57,11 +56,11 @@ def framed(
     edge_style: str = "",
     is_bare: bool | None = None,
 ) -> list[str]:
-    """Rows in a frame that is open to the right: what is copied from it has no edge at its end, and its edges
-    are no wider than what they say, so that a terminal that gets narrower has nothing to break.
+    """Rows in a frame that is open to the right, so that copies have no edge and a narrower terminal breaks
+    no rows.
 
-    In the top edge stand the title, what it is about, and a note. The edge has the colour of a slot, or a
-    style of its own. Where the terminal is narrow, or it is said so, there is no frame; nor around nothing.
+    The top edge has the title, a subject and a note. The edge has the colour of a slot, or a style of its
+    own. There is no frame on narrow terminals, with `is_bare`, or around nothing.
     """
     if width <= NARROW if is_bare is None else is_bare:
         return [drawn(_heading(title, about, note, width, colors)), *rows]
@@ -78,7 +77,7 @@ def framed(
 
 
 def _heading(title: str, about: str, note: str, width: int, colors: ThemeColors | None) -> Row:
-    """The title and the note are seen whole for as long as they can be; what it is about gives way."""
+    """The subject gives way to the title and the note."""
     title = cut(one_line(title), width)
     note = one_line(note)
     if cells(title) + cells(note) + 3 > width:
@@ -95,7 +94,7 @@ def _heading(title: str, about: str, note: str, width: int, colors: ThemeColors 
 def user_rows(
     text: str, width: int, colors: ThemeColors | None, *, attachments: Sequence[str] = ()
 ) -> list[str]:
-    """What a person said, behind a bar; where there is none, behind a mark."""
+    """A prompt, behind a bar or a mark."""
     room = max(1, width - 2)
     lines = [Piece(line.expandtabs(4)) for line in printable(text).rstrip("\n").split("\n")]
     lines += [Piece(cut(f"[{one_line(name)}]", room), sgr(colors, "muted") or DIM) for name in attachments]
@@ -107,7 +106,7 @@ def user_rows(
 
 
 def notice_rows(text: str, width: int, colors: ThemeColors | None, *, level: str = "info") -> list[str]:
-    """Something a person should know: a mark that also tells without colours how much it matters."""
+    """A notice, with a mark for its level that needs no colours."""
     mark, slot = _MARKS[level]
     style = sgr(colors, slot) or ("" if level == "info" else BOLD)
     if "\x1b" in text:  # with its own colours
@@ -119,7 +118,7 @@ def notice_rows(text: str, width: int, colors: ThemeColors | None, *, level: str
 
 
 def printed_rows(printed: Printed, width: int, colors: ThemeColors | None) -> list[str]:
-    """What an extension says. Colours that it wrote itself are kept."""
+    """A message of an extension, with its own colours."""
     match printed.level:
         case "info" | "error":
             return notice_rows(printed.text, width, colors, level=printed.level)
@@ -137,7 +136,7 @@ def printed_rows(printed: Printed, width: int, colors: ThemeColors | None) -> li
 _BETWEEN = " │ "
 
 _NARROWEST = 5
-"""Cells below which a column cannot be read."""
+"""The narrowest readable column, in cells."""
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -146,7 +145,7 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 def table_rows(table: Sequence[Sequence[Cell]], width: int, border: str) -> list[Row]:
-    """The rows of a table; its first line has the headings."""
+    """The rows of a table; the first line has headings."""
     head, *body = table
     room = width - len(_BETWEEN) * (len(head) - 1)
     columns = list(zip(*table, strict=True))
@@ -175,7 +174,7 @@ def _widest_word(column: Sequence[Cell]) -> int:
 
 
 def _widest_path(column: Sequence[Cell]) -> int:
-    """With what stands around it: a word that has a path in it is not broken."""
+    """The width of the longest word; a word with a path is not broken."""
     texts = ["".join(piece.text for piece in cell.pieces) for cell in column]
     words = (word for text in texts for word in text.split() if any(path_spans(word)))
     paths = (text[start:end] for text in texts for start, end in path_spans(text))
@@ -184,7 +183,7 @@ def _widest_path(column: Sequence[Cell]) -> int:
 
 
 def _shared(natural: Sequence[int], words: Sequence[int], room: int) -> list[int]:
-    """Widths that fit into the room: whole words first, then the widest columns give way."""
+    """Column widths that fit: whole words first, then the widest columns give way."""
     if sum(natural) <= room:
         return [max(1, one) for one in natural]
     least = list(words) if sum(words) <= room else _levelled(words, room)
@@ -193,7 +192,7 @@ def _shared(natural: Sequence[int], words: Sequence[int], room: int) -> list[int
 
 
 def _levelled(wanted: Sequence[int], room: int) -> list[int]:
-    """What each gets when nobody gets more than others who still want."""
+    """Divides the room evenly among those that want more."""
     given = [0] * len(wanted)
     for count, place in enumerate(sorted(range(len(wanted)), key=lambda place: wanted[place])):
         given[place] = max(0, min(wanted[place], room // (len(wanted) - count)))

@@ -1,5 +1,4 @@
-"""The arguments of a call while the model writes them: the end of what there is, before there is a call."""
-# MERGED: The replacements of an edit that is being written, as lines of the file that it would change.
+"""The arguments of a call while the model writes them, edits as lines of the file they change."""
 
 from __future__ import annotations
 
@@ -15,11 +14,11 @@ from ostler.tui.render.code import CodeStream
 from ostler.tui.render.diff import DiffLine, diff_rows
 
 _LARGEST = 1_000_000
-"""Bytes of a file that is looked at while somebody waits for a frame."""
+"""Largest file in bytes that is read for a frame."""
 
 
 class Replacement:
-    """What goes, and what comes for it, as far as both were written."""
+    """One replacement as far as it is written: the old and the new text."""
 
     def __init__(self) -> None:
         self._old: list[str] = []
@@ -40,7 +39,7 @@ class Replacement:
 
     @property
     def added(self) -> int:
-        """Lines, once it is made."""
+        """The change in lines, once the edit is made."""
         return self.new.count("\n") - self.old.count("\n")
 
     def grow(self, text: str, *, is_new: bool, is_done: bool) -> None:
@@ -49,7 +48,7 @@ class Replacement:
         self.is_done = is_new and is_done
 
     def place_in(self, text: str) -> int:
-        """Where what goes stands; -1 unless there is exactly one such place."""
+        """Where the old text is; -1 unless it occurs exactly once."""
         old = self.old
         if old != self._looked_for:
             self._looked_for = old
@@ -60,10 +59,10 @@ class Replacement:
 
 
 def text_before(cwd: Path, path: str) -> str | None:
-    """What a file has in it now, with its lines as a model writes them; None if that cannot be told."""
+    """The text of a file with plain line ends; None if it cannot be read."""
     try:
         file = cwd / path
-        if not file.is_file() or file.stat().st_size > _LARGEST:  # to open a pipe might wait for ever
+        if not file.is_file() or file.stat().st_size > _LARGEST:  # opening a pipe might block
             return None
         return file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except (OSError, ValueError):
@@ -71,7 +70,7 @@ def text_before(cwd: Path, path: str) -> str | None:
 
 
 def lines_of(replacement: Replacement, earlier: Sequence[Replacement], before: str | None) -> list[DiffLine]:
-    """Whole lines with their numbers, where the text before is known and what goes stands there once."""
+    """Whole lines with numbers, if the old text occurs once in the known file."""
     old, new = replacement.old, replacement.new
     place = replacement.place_in(before) if before is not None else -1
     if before is None or place < 0:
@@ -104,25 +103,25 @@ def _signed(sign: str, text: str, first: int | None) -> list[DiffLine]:
 
 
 _UP_TO_QUOTES = re.compile(r'[^"]*"|[^"]+')
-"""So cut, a fragment begins or ends at most one string: none is passed over."""
+"""Splits so that a fragment begins or ends at most one string."""
 
 _ABOUT = ("path", "query", "pattern", "url", "task", "name")
 
 _MUCH = 400
-"""Characters of arguments that nobody sees, from which on it is said how many there are."""
+"""From so many unseen characters of arguments on, their number is shown."""
 
 
 class ArgumentsStream(Protocol):
-    """Of one call."""
+    """The arguments of one call, while they arrive."""
 
     @property
     def path(self) -> str:
-        """What the call is about, as far as it can be read."""
+        """The subject of the call, as far as it is written."""
         ...
 
     @property
     def note(self) -> str:
-        """How much there is of it."""
+        """How much is written."""
         ...
 
     def feed(self, fragment: str) -> None: ...
@@ -131,7 +130,7 @@ class ArgumentsStream(Protocol):
 
 
 def arguments_stream(tool: str, cwd: Path | None = None) -> ArgumentsStream:
-    """`cwd` is where the file is that an edit would change."""
+    """The stream for a tool; paths begin in `cwd`."""
     match tool:
         case "write":
             return WriteStream()
@@ -177,7 +176,7 @@ class WriteStream:
 
 
 class EditStream:
-    """The arguments of `edit`: for each replacement what goes, then what comes."""
+    """The arguments of `edit`: for each replacement the old text, then the new one."""
 
     def __init__(self, read: Callable[[str], str | None] = lambda path: None) -> None:
         self._read = read
@@ -223,7 +222,7 @@ class EditStream:
 
 
 class CommandStream:
-    """The arguments of `bash`. A command of several lines is shown; for others the title has room."""
+    """The arguments of `bash`. Only a command of several lines is drawn; others fit the title."""
 
     def __init__(self) -> None:
         self._command = StreamingString("command")
@@ -253,7 +252,7 @@ class CommandStream:
 
 
 class OtherStream:
-    """The arguments of any other tool: what they are about is seen as soon as it is there."""
+    """The arguments of any other tool; their subject appears as soon as it is known."""
 
     def __init__(self) -> None:
         self._fields = [StreamingString(name) for name in _ABOUT]

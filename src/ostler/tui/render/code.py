@@ -1,5 +1,4 @@
-"""Code in the colours of a theme: whole, in portions, or while it is being written."""
-# MERGED: What the words of a program are, by pygments, in portions: where one ends, the next can go on.
+"""Code in the colours of a theme, highlighted by pygments in portions while it arrives."""
 
 from __future__ import annotations
 
@@ -18,11 +17,11 @@ if TYPE_CHECKING:
 
 
 UNSETTLED = 3
-"""Lines at the end of what is there whose words the next lines may still change."""
+"""Lines at the end whose tokens the next lines may still change."""
 
 
 _LONGEST_LINE = 5000
-"""Longer ones were not written by people, and some patterns take very long for them."""
+"""Longer lines are not highlighted: some patterns take very long for them."""
 
 
 _ROLES = (
@@ -56,7 +55,7 @@ _LONGEST_OPENING = 10
 
 
 Word = tuple[str, str]
-"""Its text, and its role: `keyword`, `string`, …, or empty."""
+"""The text and its role: `keyword`, `string`, … or empty."""
 
 
 class _Border(NamedTuple):
@@ -66,7 +65,7 @@ class _Border(NamedTuple):
 
 @lru_cache(64)
 def lexer_of(language: str = "", path: str = "") -> Lexer | None:
-    """By the name of a language, else by that of a file; None where neither is known."""
+    """The lexer for a language or a file name; None if unknown."""
     from pygments.lexers import find_lexer_class_for_filename, get_lexer_by_name  # type: ignore[import-untyped]
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 
@@ -75,12 +74,12 @@ def lexer_of(language: str = "", path: str = "") -> Lexer | None:
             return get_lexer_by_name(language)
         except ClassNotFound:
             return None
-    found = find_lexer_class_for_filename(path) if path else None
-    return found() if found else None
+    lexer_class = find_lexer_class_for_filename(path) if path else None
+    return lexer_class() if lexer_class else None
 
 
 def lines_of_words(lexer: Lexer | None, code: str, state: tuple[str, ...] = ()) -> list[list[Word]]:
-    """Every line of the code, in words."""
+    """Each line of the code as tokens."""
     lines: list[list[Word]] = [[]]
     for _, role, text, _ in _words(lexer, code, state):
         first, *others = text.split("\n")
@@ -93,7 +92,7 @@ def lines_of_words(lexer: Lexer | None, code: str, state: tuple[str, ...] = ()) 
 def highlighted_lines(
     lexer: Lexer | None, code: str, state: tuple[str, ...] = ()
 ) -> tuple[int, tuple[str, ...]]:
-    """How many lines from the first on are final, and the state in which the lexer goes on after them."""
+    """How many lines are final, and the lexer state after them."""
     lines = code.count("\n")
     if lexer is None or not _is_readable(code):
         return lines, ()
@@ -128,16 +127,15 @@ def _words(
             yield at, _role(kind), text, border
             done = at + len(text)
     except Exception:
-        # A lexer is other people's code, run on anything a model writes: plain text is better than none.
+        # Lexers are third-party code on any text of a model: plain text is better than none.
         yield done, "", code[done:], None
 
 
 def _lexed(lexer: Lexer, code: str, state: tuple[str, ...]) -> Iterator[tuple[int, Any, str, _Border | None]]:
-    """Tokens, and the border before each that begins a line.
+    """Tokens, and the state before each that begins a line.
 
-    pygments takes a stack of states to begin with and does not give one back, so it is read from the
-    generator. A lexer that keeps none there begins anew after every line that ends outside of strings and
-    comments.
+    pygments accepts a stack of states but does not return one, so it is read from the generator. A lexer
+    without one restarts after each line that ends outside of strings and comments.
     """
     tokens = lexer.get_tokens_unprocessed(code, state) if state else lexer.get_tokens_unprocessed(code)
     cut, is_inside, stack_before = 0, False, None
@@ -158,7 +156,7 @@ def _lexed(lexer: Lexer, code: str, state: tuple[str, ...]) -> Iterator[tuple[in
 
 
 def _stack(tokens: Any, at: int) -> tuple[str, ...] | None:
-    """The states in which the match at this place was looked for; empty inside of a match."""
+    """The states of the lexer at this place; empty inside a match."""
     known = tokens.gi_frame.f_locals if getattr(tokens, "gi_frame", None) else {}
     if "statestack" not in known:
         return None
@@ -173,7 +171,7 @@ def _role(kind: Any) -> str:
 
 @lru_cache(64)
 def _openings(lexer: Lexer) -> tuple[re.Pattern[str], ...]:
-    """How something begins that this lexer only knows when it sees the end of it."""
+    """How constructs begin that the lexer recognises only by their end."""
     return tuple(
         opening
         for opening, closed in _OPENINGS
@@ -183,16 +181,16 @@ def _openings(lexer: Lexer) -> tuple[re.Pattern[str], ...]:
 
 def _opens(openings: Sequence[re.Pattern[str]], at: int, text: str, code: str) -> bool:
     end = at + len(text)
-    found = (opening.search(code, at, end + _LONGEST_OPENING) for opening in openings)
-    return any(one is not None and one.start() < end for one in found)
+    matches = (opening.search(code, at, end + _LONGEST_OPENING) for opening in openings)
+    return any(one is not None and one.start() < end for one in matches)
 
 
 LINES_KEPT = 200
-"""Of a growing file: more than a tail ever shows. As many may wait for the end of a comment."""
+"""Lines kept of a growing file: more than a tail shows, and enough for the end of a comment."""
 
 
 _NARROWEST_CODE = 12
-"""Columns below which there is no room for line numbers."""
+"""The narrowest width with line numbers."""
 
 
 _STYLES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
@@ -206,7 +204,7 @@ _STYLES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "added": ("success", (), ()),
     "removed": ("error", (), ()),
 }
-"""For each role of a word a slot, and the attributes beside the colour and without one."""
+"""For each role a theme slot, and attributes with and without colours."""
 
 
 def code_rows(
@@ -218,7 +216,7 @@ def code_rows(
     path: str = "",
     first_line: int | None = None,
 ) -> list[str]:
-    """Rows of the code; with a gutter of line numbers where the number of the first line is given."""
+    """Rows of the code, with line numbers if `first_line` is given."""
     lines = code_lines(code, colors, language=language, path=path)
     return _numbered(lines, width, colors, first_line)
 
@@ -231,13 +229,13 @@ def code_lines(
     path: str = "",
     state: tuple[str, ...] = (),
 ) -> list[Row]:
-    """The lines of the code as they are, however wide; `state` is where the lexer goes on."""
+    """The lines of the code in full width; the lexer starts in `state`."""
     lines = lines_of_words(lexer_of(language, path), printable(code), state)
     return [_pieces(line, colors) for line in lines]
 
 
 class CodeStream:
-    """A file while it is being written. Every line is coloured once or twice, and only the end is kept."""
+    """A file while it is written. Each line is highlighted once or twice, and only the end is kept."""
 
     def __init__(self, *, language: str = "", path: str = "") -> None:
         self._language, self._path = language, path
@@ -245,14 +243,14 @@ class CodeStream:
         self._settled: deque[list[Word]] = deque(maxlen=LINES_KEPT)
         self._settled_count = 0
         self._open = ""
-        """What follows the lines whose words are final."""
+        """The text after the final lines."""
         self._state: tuple[str, ...] = ()
 
     def feed(self, text: str) -> None:
         self._news.append(text)
 
     def tail(self, rows: int, width: int, colors: ThemeColors | None, *, gutter: bool = True) -> list[str]:
-        """The last rows of what there is."""
+        """The last rows so far."""
         lexer = lexer_of(self._language, self._path)
         self._take_in(lexer)
         unsettled = lines_of_words(lexer, self._open, self._state)

@@ -1,13 +1,14 @@
-"""What a tool changed in a file: rows with the numbers of the lines, old or new."""
+"""Changes of a file as rows with line numbers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from ostler.core.lazy import lazy_module
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.schema.text import cut, printable
 from ostler.tui.render.spans import (
@@ -24,6 +25,11 @@ from ostler.tui.render.spans import (
     tint,
 )
 
+if TYPE_CHECKING:
+    from ostler.tui.render import code
+else:
+    code = lazy_module("ostler.tui.render.code")
+
 Sign = Literal["+", "-", " ", "⋮"]
 
 
@@ -34,52 +40,50 @@ _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 _MOST_PAIRS = 40
 
 _LONGEST_PAIR = 300
-"""Lines that are compared word by word: more, or longer ones, cost more than they tell."""
+"""Most lines, and longest ones, that are compared by words."""
 
 
 _LEAST_ALIKE = 0.4
 
 _TINT = 0.25
-"""Of a changed word: with more, text on it would not be readable in every theme."""
+"""Tint of a changed word: more would be hard to read in some themes."""
 
 _SLOTS = {"+": "success", "-": "error", " ": "", "⋮": "muted"}
 
 
 class DiffLine(msgspec.Struct, frozen=True):
-    """A line that was added, removed or is as it was; or `⋮` for those between two places."""
+    """An added, removed or unchanged line; or `⋮` for lines between two hunks."""
 
     sign: Sign
     text: str
     number: int | None = None
-    """Of a removed line the old one, of others the new one."""
+    """The old line number for a removed line, else the new one."""
 
 
 def change_rows(
     details: dict[str, Any], width: int, colors: ThemeColors | None, *, most: int = 40, hint: str = ""
 ) -> list[str]:
-    """What `edit` and `write` tell of their work. A new file is shown as it is."""
+    """The result of `edit` and `write`; a new file is drawn as code."""
     diff, path = str(details.get("diff", "")), str(details.get("path", ""))
     if details.get("created"):
-        from ostler.tui.render.code import code_rows
-
         text = "".join(f"{line.text}\n" for line in diff_lines(diff) if line.sign == "+")
-        rows = code_rows(text, width, colors, path=path, first_line=1)
+        rows = code.code_rows(text, width, colors, path=path, first_line=1)
     else:
         rows = diff_rows(diff_lines(diff), width, colors)
     rows = folded(rows, most, width, colors, hint)
     if details.get("diff_truncated"):
-        rows.append(drawn([Piece(cut("not all of the change is shown", width), DIM)]))
+        rows.append(drawn([Piece(cut("the rest of the change is not shown", width), DIM)]))
     return rows
 
 
 def diff_lines(diff: str) -> list[DiffLine]:
-    """The lines of a unified diff, with their numbers."""
+    """The lines of a unified diff with numbers."""
     lines: list[DiffLine] = []
     old = new = 0
     for line in diff.split("\n"):
-        if found := _HUNK.match(line):
+        if match := _HUNK.match(line):
             lines += [DiffLine("⋮", "")] if old or new else []
-            old, new = int(found[1]), int(found[2])
+            old, new = int(match[1]), int(match[2])
         elif not (old or new) or not line:
             continue
         elif line[0] == "-":
@@ -97,7 +101,7 @@ def diff_lines(diff: str) -> list[DiffLine]:
 
 
 def diff_rows(lines: Sequence[DiffLine], width: int, colors: ThemeColors | None) -> list[str]:
-    """A gutter of numbers, a sign, and the line; where words are all that changed, they stand out."""
+    """Line number, sign and line; single changed words are highlighted."""
     digits = max((len(str(line.number)) for line in lines if line.number is not None), default=0)
     digits = digits if digits + 12 <= width else 0
     marked = dict(_changed_words(lines))
@@ -125,13 +129,13 @@ def _text(line: DiffLine, style: str, marked: Sequence[tuple[int, int]], colors:
 
 
 def _strong(sign: Sign, style: str, colors: ThemeColors | None) -> str:
-    """In the colour of text: that of the line would be hard to read on its own tint."""
+    """Changed words in the text colour, which stays readable on the tint."""
     background = tint(getattr(colors, _SLOTS[sign]), colors.background, _TINT) if colors else ""
     return ";".join(filter(None, (sgr(colors, "text"), background) if background else (style, UNDERLINE)))
 
 
 def _changed_words(lines: Sequence[DiffLine]) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-    """For lines that stand for each other, by their places: from where to where they differ."""
+    """For each pair of lines, by place: where they differ."""
     from difflib import SequenceMatcher
 
     for old_place, new_place in _pairs(lines):
@@ -148,17 +152,17 @@ def _changed_words(lines: Sequence[DiffLine]) -> Iterator[tuple[int, list[tuple[
 
 
 def _pairs(lines: Sequence[DiffLine]) -> Iterator[tuple[int, int]]:
-    """Where as many lines came as went, each stands for the one at its place."""
+    """Pairs removed and added lines if there are as many of both."""
     signs = "".join(line.sign for line in lines)
     count = 0
-    for found in re.finditer(r"(-+)(\++)", signs):
-        if len(found[1]) != len(found[2]):
+    for match in re.finditer(r"(-+)(\++)", signs):
+        if len(match[1]) != len(match[2]):
             continue
-        count += len(found[1])
+        count += len(match[1])
         if count > _MOST_PAIRS:
             return
-        for place in range(len(found[1])):
-            yield found.start(1) + place, found.start(2) + place
+        for place in range(len(match[1])):
+            yield match.start(1) + place, match.start(2) + place
 
 
 def _span(words: Sequence[str], start: int, stop: int) -> tuple[int, int]:

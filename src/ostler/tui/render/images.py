@@ -1,4 +1,4 @@
-"""Images in a terminal: which protocol it understands, and the rows of an image."""
+"""Pictures in a terminal, by the protocol it supports, and always described in a line."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Way = Literal["kitty", "iterm2", "blocks", ""]
 
 
 def way_to_draw(wanted: Images, environment: Mapping[str, str]) -> Way:
-    """Only what a terminal says of itself counts. tmux passes no pictures on, and VS Code draws none unless
-    it is told to; who names a way gets it everywhere."""
+    """The protocol of this terminal, by its environment. tmux passes no pictures on, and VS Code draws none
+    by default; a setting overrides that."""
     if wanted == "off" or (wanted == "blocks" and environment.get("NO_COLOR")):
         return ""
     if wanted != "auto":
@@ -41,19 +41,19 @@ def way_to_draw(wanted: Images, environment: Mapping[str, str]) -> Way:
 MOST_COLUMNS, MOST_ROWS = 40, 12
 
 _CELL = (8, 16)
-"""Pixels that a cell is taken to have: no picture is drawn larger than it is."""
+"""Assumed pixels of a cell: no picture is enlarged."""
 
 _SHARPER = 2
-"""As many pixels for each of those are sent, for terminals with finer ones."""
+"""Factor of pixels that are sent, for high-resolution terminals."""
 
 _LARGEST = 1_000_000
-"""Bytes of a picture that is sent as it is."""
+"""Largest picture in bytes that is sent unchanged."""
 
 _CHUNK = 4096
 
 
 def picture_rows(image: Image, way: Way, width: int) -> list[str]:
-    """None where it cannot be drawn. Takes its time: not for the event loop."""
+    """The picture as rows; None if it cannot be drawn. Slow: not for the event loop."""
     content = image_bytes(image)
     size = picture_size(content)
     if not way or size is None or 0 in size:
@@ -71,13 +71,13 @@ def picture_rows(image: Image, way: Way, width: int) -> list[str]:
     elif len(content) > _LARGEST or (way == "kitty" and image.media_type != "image/png"):
         return []
     sent = _kitty(content, columns, rows) if way == "kitty" else _iterm2(content, columns, rows)
-    # The rows are there before the picture is: one that does not fit on the screen would be cut.
+    # The rows are printed before the picture: one that does not fit the screen would be cut.
     up, down = (f"\x1b[{rows - 1}A", f"\x1b[{rows - 1}B") if rows > 1 else ("", "")
     return [*[" "] * (rows - 1), f"{up}\r\x1b7{sent}\x1b8{down}"]
 
 
 def cells_for(size: tuple[int, int], most_columns: int, most_rows: int) -> tuple[int, int]:
-    """Columns and rows, rounded up; never larger than the picture is."""
+    """Columns and rows, rounded up; never larger than the picture."""
     width, height = size[0] / _CELL[0], size[1] / _CELL[1]
     share = min(1.0, most_columns / width, most_rows / height)
     return max(1, min(most_columns, _up(width * share))), max(1, min(most_rows, _up(height * share)))
@@ -104,7 +104,7 @@ def _iterm2(content: bytes, columns: int, rows: int) -> str:
 
 
 def _half_blocks(pixels: Pixels) -> list[str]:
-    """Two pixels in each cell: the upper one is its foreground."""
+    """Two pixels per cell: the foreground is the upper one."""
     rgb = pixels.convert("RGB")
     width, height = rgb.size
     colors = list(zip(*[iter(rgb.tobytes())] * 3, strict=True))

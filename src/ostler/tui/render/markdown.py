@@ -1,5 +1,4 @@
-"""Markdown as rows: each part is parsed and drawn once, the open one again for each frame."""
-# MERGED: What stands in a line of Markdown: emphasis, code, links.
+"""Markdown as rows. Each part is parsed and drawn once, the open one again for each frame."""
 
 from __future__ import annotations
 
@@ -10,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ostler.core.lazy import lazy_module
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.schema.text import printable
+from ostler.tui.render.boxes import Cell, table_rows
 from ostler.tui.render.spans import (
     BOLD,
     DIM,
@@ -34,65 +35,68 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-    from ostler.tui.render.boxes import Cell
+    from ostler.tui.render import code, markdown_stream
     from ostler.tui.render.markdown_stream import Part
+else:
+    code = lazy_module("ostler.tui.render.code")
+    markdown_stream = lazy_module("ostler.tui.render.markdown_stream")
 
 
 NARROW = 40
-"""Columns up to which nothing is spent on indenting."""
+"""Up to so many columns code is not indented."""
 
 
 RULE = 32
-"""Columns of a line across: one as wide as the terminal would be broken when that gets narrower."""
+"""Columns of a horizontal rule: a wider one would break when the terminal gets narrower."""
 
 
 _TASK = re.compile(r"\[([ xX])\]\s+")
 
 _MARKS = frozenset("\\`*_~[]<>&|")
-"""Without these, a line that begins with a letter is a paragraph of plain words."""
+"""Without these, a line that begins with a letter is a plain paragraph."""
 
 
 def markdown_rows(
     text: str, width: int, colors: ThemeColors | None, *, hyperlinks: bool = False
 ) -> list[str]:
-    """The rows of a text that is whole."""
-    from ostler.tui.render.markdown_stream import parts_of
-
-    return [row for part in parts_of(text) for row in part_rows(part, width, colors, hyperlinks=hyperlinks)]
+    """The rows of a complete text."""
+    return [
+        row
+        for part in markdown_stream.parts_of(text)
+        for row in part_rows(part, width, colors, hyperlinks=hyperlinks)
+    ]
 
 
 def part_rows(part: Part, width: int, colors: ThemeColors | None, *, hyperlinks: bool = False) -> list[str]:
-    """The rows of a part, with a blank one before it where it does not begin the text.
+    """The rows of a part, after a blank row unless it begins the text.
 
-    With `hyperlinks` the terminal is told where a link leads; without, its address stands behind it.
+    With `hyperlinks` links are clickable; without, their address follows them.
     """
     drawing = _Drawing(max(1, width), colors, hyperlinks)
     if part.fence is not None:
-        from ostler.tui.render.markdown_stream import unindented
-
-        code = unindented(part.text[part.fence.start : part.fence.end], part.fence.indent)
-        rows = drawing.code(code, part.fence.language, part.fence.state)
+        text = markdown_stream.unindented(part.text[part.fence.start : part.fence.end], part.fence.indent)
+        rows = drawing.code(text, part.fence.language, part.fence.state)
     elif plain := _plain(part.text):
         rows = wrapped([Piece(plain)], max(1, width))
     else:
         tokens = _parser().parse(part.text)
         rows = drawing.blocks(tokens, part.number)
         if not tokens and part.text.strip():
-            # Where addresses are only defined, for links that name them, nothing would be seen.
+            # A part with only link definitions would be invisible.
             rows = wrapped([Piece(printable(part.text.strip()), DIM)], width)
     lines = [drawn(fitting) for row in rows for fitting in _fitted(row, width)]
     return ["", *lines] if lines and not part.begins and not part.continues else lines
 
 
 def _fitted(row: Row, width: int) -> list[Row]:
-    """What stands too deep in lists and quotes for the width goes on in the next row, but for a path."""
+    """Breaks rows that nest too deep for the width, but not inside a path."""
     if cells_of(row) <= width or any(path_spans("".join(piece.text for piece in row))):
         return [row]
     return broken(row, width)
 
 
 def _plain(text: str) -> str:
-    """A single line that means what it says; empty for everything else. Nobody waits for a parser then."""
+    """The text of a plain single line, which needs no parser; else empty."""
     line = text.strip("\n")
     if line.startswith("    ") or not line.isprintable() or not _MARKS.isdisjoint(line):
         return ""
@@ -104,7 +108,7 @@ def _plain(text: str) -> str:
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    # Tags are shown as they are: a terminal has no use for them, and hiding what was said would be wrong.
+    # HTML tags are printed as text: hiding them would hide what the model wrote.
     return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 
 
@@ -147,11 +151,9 @@ class _Drawing(msgspec.Struct, frozen=True):
             case _:
                 return wrapped([Piece(printable(first.content))], self.width)
 
-    def code(self, code: str, language: str, state: tuple[str, ...] = ()) -> list[Row]:
-        from ostler.tui.render.code import code_lines
-
+    def code(self, text: str, language: str, state: tuple[str, ...] = ()) -> list[Row]:
         indent = 2 if self.width > NARROW else 0
-        lines = code_lines(code, self.colors, language=language, state=state)
+        lines = code.code_lines(text, self.colors, language=language, state=state)
         rows = [row for line in lines for row in broken(line, self.width - indent)]
         return after([Piece(" " * indent)], rows)
 
@@ -161,7 +163,7 @@ class _Drawing(msgspec.Struct, frozen=True):
         return wrapped(self._inline(inline, style), self.width)
 
     def _list(self, tokens: Sequence[Token], number: int | None) -> list[Row]:
-        """Blank rows stand only after items of several blocks: the items that follow must not matter."""
+        """Blank rows follow only items of several blocks, so that later items change nothing."""
         items = _children(tokens)
         first = number if number is not None else int(tokens[0].attrs.get("start", 1))
         is_numbered = tokens[0].type == "ordered_list_open"
@@ -180,17 +182,15 @@ class _Drawing(msgspec.Struct, frozen=True):
         return rows
 
     def _check_box(self, row: Row) -> Piece | None:
-        """Taken from the beginning of an item's text, to stand where its mark would."""
-        found = _TASK.match(row[0].text) if row else None
-        if found is None:
+        """Moves a check box from the text of an item to the place of its mark."""
+        match = _TASK.match(row[0].text) if row else None
+        if match is None:
             return None
-        row[0] = row[0]._replace(text=row[0].text[found.end() :])
-        is_done = found[1] != " "
+        row[0] = row[0]._replace(text=row[0].text[match.end() :])
+        is_done = match[1] != " "
         return Piece("☑ " if is_done else "☐ ", sgr(self.colors, "success" if is_done else "muted"))
 
     def _table(self, tokens: Sequence[Token]) -> list[Row]:
-        from ostler.tui.render.boxes import Cell, table_rows
-
         rows: list[list[Cell]] = []
         for at, token in enumerate(tokens):
             if token.type == "tr_open":
@@ -211,7 +211,7 @@ class _Drawing(msgspec.Struct, frozen=True):
 
 
 def _end_of(tokens: Sequence[Token], at: int) -> int:
-    """Where the block that begins here ends."""
+    """The end of the block that begins here."""
     if tokens[at].nesting != 1:
         return at
     level = tokens[at].level
@@ -223,13 +223,13 @@ def _end_of(tokens: Sequence[Token], at: int) -> int:
 
 
 def _children(tokens: Sequence[Token]) -> list[Sequence[Token]]:
-    """The blocks right inside of one."""
-    found, at = [], 1
+    """The direct child blocks."""
+    children, at = [], 1
     while at < len(tokens) - 1:
         end = _end_of(tokens, at)
-        found.append(tokens[at : end + 1])
+        children.append(tokens[at : end + 1])
         at = end + 1
-    return found
+    return children
 
 
 _LINE_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
@@ -240,7 +240,7 @@ _CLICKED = re.compile(r"(?:https?|mailto|file):[!-~]+", re.IGNORECASE)
 
 
 def inline_pieces(inline: Token, colors: ThemeColors | None, *, hyperlinks: bool, style: str = "") -> Row:
-    """The pieces of one block's text. A break that was written is kept: models mean it."""
+    """The text of a block as pieces. Line breaks are kept: models mean them."""
     pieces: Row = []
     styles = [style]
     link_start, address = 0, ""

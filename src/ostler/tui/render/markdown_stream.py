@@ -1,17 +1,23 @@
-"""Markdown that is still arriving: parts that are final, and the rest that may still change."""
-# MERGED: What a line of Markdown may begin, go on with or end, as far as lines tell without their text.
+"""Markdown while it arrives: splits it into parts that are final and a rest that may still change."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from ostler.core.lazy import lazy_module
+
+if TYPE_CHECKING:
+    from ostler.tui.render import code
+else:
+    code = lazy_module("ostler.tui.render.code")
+
 PORTION = 40
-"""Lines after which a long list or a long piece of code is closed in part."""
+"""Lines after which a part of a long list or code block is closed."""
 
 
 _BLANKS = re.compile(r"[ \t]*")
@@ -35,42 +41,42 @@ LineKind = Literal["text", "fence", "heading", "rule", "quote", "item", "indente
 
 
 class ListPlace:
-    """Where in a list a line stands."""
+    """The place of a line in a list."""
 
     def __init__(self, mark: str = "", number: int = 0) -> None:
         self.first: int | None = None
-        """The number of its first item, where the list began in an earlier part."""
+        """The number of its first item, if the list began in an earlier part."""
         self.number = number
         self._mark = mark
         self._content = 0
-        """The column where the text of its present item begins."""
+        """The column where the text of the present item begins."""
         self._is_empty = False
-        """Nothing stands behind the mark of its present item."""
+        """The present item has no text yet."""
         self._code: FencePlace | None = None
-        """That its present item has, and that is open."""
+        """The open code block of the present item."""
         self._takes_text = False
-        """A line that is not indented may go on with what its present item says."""
+        """A line without indent may continue the present item."""
 
     @classmethod
     def at(cls, line: str) -> ListPlace:
         line = line.expandtabs(4)
-        found = _ITEM.match(line)
-        assert found is not None
-        place = cls(found[1] or found[3], int(found[2] or 0))
-        blanks = len(found[4] or "")
-        place._content = found.end() + (1 if not blanks else 1 - blanks if blanks > 4 else 0)
+        match = _ITEM.match(line)
+        assert match is not None
+        place = cls(match[1] or match[3], int(match[2] or 0))
+        blanks = len(match[4] or "")
+        place._content = match.end() + (1 if not blanks else 1 - blanks if blanks > 4 else 0)
         place._is_empty = not blanks
-        place._read(line[found.end() :])
+        place._read(line[match.end() :])
         return place
 
     def with_next_item(self, line: str) -> ListPlace:
-        """Numbers count on from the first one, whatever the others say."""
+        """Items are numbered from the first one on, whatever the text says."""
         place = ListPlace.at(line)
         place.first, place.number = self.first, self.number + 1
         return place
 
     def go_into(self, line: str) -> None:
-        """A line of the present item that is not its first."""
+        """A further line of the present item."""
         self._is_empty = False
         self._read(line.strip())
 
@@ -89,7 +95,7 @@ class ListPlace:
             self._content = sys.maxsize
 
     def holds(self, line: str) -> bool:
-        """It is indented as far as the text of the present item."""
+        """It is indented like the text of the present item."""
         return _indent(line) >= self._content
 
     def is_next_item(self, line: str) -> bool:
@@ -107,7 +113,7 @@ class ListPlace:
 
 
 class FencePlace:
-    """Where in a piece of code a line stands."""
+    """The place of a line in a code block."""
 
     def __init__(self, mark: str = "```", language: str = "", indent: int = 0) -> None:
         self.language = language
@@ -120,9 +126,9 @@ class FencePlace:
 
     @classmethod
     def at(cls, line: str) -> FencePlace:
-        found = _FENCE.match(line)
-        assert found is not None
-        return cls(found[1], found[2], _indent(line))
+        match = _FENCE.match(line)
+        assert match is not None
+        return cls(match[1], match[2], _indent(line))
 
     def is_closed_by(self, line: str) -> bool:
         return bool(self._closing.match(line.rstrip()))
@@ -143,11 +149,11 @@ def kind_of(line: str) -> LineKind:
 
 
 def ends_paragraph(line: str, kind: LineKind) -> bool:
-    """Of items, only those with a text do, and of numbered ones only the first."""
+    """Whether a line can interrupt a paragraph: items need a text, and numbered ones the number 1."""
     match kind:
         case "item":
-            found = _ITEM.match(line)
-            return found is not None and found[4] is not None and found[2] in (None, "1")
+            match = _ITEM.match(line)
+            return match is not None and match[4] is not None and match[2] in (None, "1")
         case "rule":
             return not _UNDERLINING.match(line)
         case _:
@@ -155,13 +161,13 @@ def ends_paragraph(line: str, kind: LineKind) -> bool:
 
 
 def _indent(line: str) -> int:
-    found = _BLANKS.match(line)
-    assert found is not None
-    return len(found[0].expandtabs(4))
+    match = _BLANKS.match(line)
+    assert match is not None
+    return len(match[0].expandtabs(4))
 
 
 def underlines(line: str, above: Sequence[str]) -> bool:
-    """It makes the text above a heading; in a table it is a row."""
+    """It underlines a heading; in a table it is a row."""
     return bool(_UNDERLINING.match(line)) and not any(map(_TABLE_BEGIN.match, above[1:]))
 
 
@@ -174,45 +180,45 @@ _Block = Literal["", "paragraph", "quote", "list", "indented", "fence"]
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """Code in a part: `text[start:end]`, less the blanks that its fence is indented by."""
+    """The code of a part: `text[start:end]`, without the indent of its fence."""
 
     language: str
     start: int
     end: int
     indent: int = 0
     state: tuple[str, ...] = ()
-    """Of the lexer, before the first line; empty at the beginning of a text."""
+    """The lexer state before the first line; empty at the beginning."""
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Some blocks of a text, as they were written. Put together, the parts are the text."""
+    """Some blocks of a text. Joined, all parts are the text."""
 
     text: str
     begins: bool = True
-    """It is the first part of its text."""
+    """It is the first part of the text."""
     continues: bool = False
-    """It goes on with the list or the code of the part before it."""
+    """It continues the list or code of the part before."""
     fence: Fence | None = None
     number: int | None = None
-    """Of the first item, where it goes on with a numbered list."""
+    """The number of the first item, if it continues a numbered list."""
 
 
 class MarkdownStream:
     """Splits a text into parts while it arrives.
 
-    - A part that was given never changes, and what comes later does not change how it is drawn.
-    - The parts and `rest`, put together, are the text. How it is cut into deltas makes no difference.
-    - Every line is looked at once, so the cost is linear.
+    - A closed part never changes, and later text does not change how it is drawn.
+    - Joined, the parts and `rest` are the text, however it is cut into deltas.
+    - Each line is read once, so the cost is linear.
     """
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        """Of the part that is open, without the line that is."""
+        """The lines of the open part, without the open line."""
         self._unfinished: list[str] = []
         self._block: _Block = ""
         self._after_blank = False
         self._after_loose_text = False
-        """It may belong to the quote before it, or be a paragraph that gets underlined."""
+        """It may belong to the quote before, or become a heading."""
         self._begins = True
         self._continues = False
         self._closed: list[Part] = []
@@ -224,7 +230,7 @@ class MarkdownStream:
         return "".join([*self._lines, *self._unfinished])
 
     def feed(self, delta: str) -> list[Part]:
-        """The parts that are closed now."""
+        """Adds a delta; returns the parts that it closes."""
         head, newline, tail = delta.rpartition("\n")
         if not newline:
             self._unfinished.append(delta)
@@ -236,7 +242,7 @@ class MarkdownStream:
         return self._taken()
 
     def finish(self) -> list[Part]:
-        """The parts that are left: nothing will follow."""
+        """Ends the text; returns the remaining parts."""
         if last := "".join(self._unfinished):
             self._unfinished = []
             self._take(last)
@@ -245,7 +251,7 @@ class MarkdownStream:
         return self._taken()
 
     def open_part(self) -> Part | None:
-        """The rest as it can be drawn now: without marks whose meaning the next characters decide."""
+        """The rest as it can be drawn now, without marks that the next characters decide."""
         last = "".join(self._unfinished)
         marks = _ONLY_FENCE if self._block == "fence" else _ONLY_MARKS
         text = "".join(self._lines) + ("" if marks.match(last) else last)
@@ -255,7 +261,7 @@ class MarkdownStream:
         closed, self._closed = self._closed, []
         return closed
 
-    # --- lines ----------------------------------------------------------------------------------------
+    # --- lines ------------------------------------------------------------------------------------------
 
     def _take(self, line: str) -> None:
         if self._block == "fence":
@@ -287,7 +293,7 @@ class MarkdownStream:
             self._close()
 
     def _begun(self, line: str) -> _Block:
-        """The block that begins with a line; none if it ends with it, too."""
+        """The block that begins with a line; None if it also ends with it."""
         match kind := kind_of(line):
             case "heading" | "rule":
                 return ""
@@ -346,13 +352,11 @@ class MarkdownStream:
             self._close_some_code()
 
     def _close_some_code(self) -> None:
-        """Up to where the lexer can go on, so that the rest is coloured as in one go."""
-        from ostler.tui.render.code import highlighted_lines, lexer_of
-
+        """Closes code up to a line where the lexer can continue."""
         fence = self._fence
         text = "".join(self._lines)
-        code = unindented(text[fence.start :], fence.indent)
-        count, state = highlighted_lines(lexer_of(fence.language), code, fence.state)
+        lines = unindented(text[fence.start :], fence.indent)
+        count, state = code.highlighted_lines(code.lexer_of(fence.language), lines, fence.state)
         if not count:
             fence.limit *= 2
             return
@@ -362,7 +366,7 @@ class MarkdownStream:
         self._continues = True
         fence.start, fence.state, fence.limit = 0, state, PORTION
 
-    # --- parts ----------------------------------------------------------------------------------------
+    # --- parts ------------------------------------------------------------------------------------------
 
     def _close(self) -> None:
         self._emit("".join(self._lines))
@@ -385,13 +389,13 @@ class MarkdownStream:
 
 
 def unindented(code: str, indent: int) -> str:
-    """Without the blanks, up to so many, that each line begins with."""
+    """Removes up to so many leading spaces from each line."""
     if not indent:
         return code
     return re.sub(rf"^ {{1,{indent}}}", "", code, flags=re.MULTILINE)
 
 
 def parts_of(text: str) -> list[Part]:
-    """Of a text that is whole."""
+    """The parts of a complete text."""
     growing = MarkdownStream()
     return [*growing.feed(text), *growing.finish()]

@@ -1,11 +1,8 @@
-"""Styled text: pieces that are wrapped by the cells they take, and drawn as rows of a terminal."""
-# MERGED: Where paths and URLs stand in a text: a row is not broken inside of one, or it could not be copied
-# MERGED: or clicked.
-# MERGED: What stands between blocks: one blank row, where one ends or the next begins with one.
-# MERGED: Rows that are wider than the terminal, because a path or a URL in them is not broken.
-# MERGED: What is printed for good keeps them: the terminal wraps them itself, so that a copy has no break
-# MERGED: in it. What is drawn anew for each frame has to fit.
-# MERGED: Rows that are too many: the beginning and the end are kept, and it is said how many are not.
+"""Styled text: wraps, cuts, folds and spaces it by the cells it takes, as rows of a terminal.
+
+A row does not break inside a path or a URL, which a person may want to copy or click. Printed rows may be
+wider than the terminal, which wraps them without a break in the copy; rows that are drawn again must fit.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from ostler.extensions.ui.themes import ThemeColors, full_hex
 from ostler.schema.text import ELLIPSIS, cells, cut, split_at
 
 LONGEST = 4096
-"""Characters: what is longer is no path, and breaks like any other text."""
+"""Characters of a path, at most; longer text breaks like any other."""
 
 
 _START = r"(?:~|\.{1,2})?/"
@@ -42,11 +39,11 @@ _URL = r"[A-Za-z][A-Za-z0-9+.-]*://"
 
 
 _NAMED = r"\w\.[A-Za-z][A-Za-z0-9]{0,9}(?::\d+)*$"
-"""The end of a file's name, maybe with a line and a column."""
+"""The end of a file name, with an optional line and column."""
 
 
 def path_spans(text: str) -> Iterator[tuple[int, int]]:
-    """From where to where: URLs, paths, names of files, and paths with blanks in quotes."""
+    """The positions of URLs, paths, file names, and quoted paths with spaces."""
     if "/" not in text and "." not in text:
         return
     for match in _compiled(_SPANS).finditer(text):
@@ -58,19 +55,18 @@ def path_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def is_path(text: str) -> bool:
-    """Whether all of it is one, also with blanks in it."""
+    """Whether the whole text is a path, also with spaces."""
     return len(text) <= LONGEST and re.match(f"{_START}|{_URL}", text) is not None
 
 
 def quoted(path: object) -> str:
-    """A path as it is put into a sentence: in quotes where it has blanks, so that it is seen where it ends
-    and can be given to a shell."""
+    """A path for a sentence, quoted for the shell if it has spaces."""
     text = str(path)
     return shlex.quote(text) if any(map(str.isspace, text)) else text
 
 
 def _begin(run: str) -> int | None:
-    """Where a run of characters without blanks becomes a path; None if it is none."""
+    """Where a word becomes a path; None if it does not."""
     if (url := _compiled(_URL).search(run)) is not None:
         return url.start()
     bare = run.lstrip("([=:")
@@ -83,7 +79,7 @@ def _begin(run: str) -> int | None:
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """When something is wrapped: that takes longer than to load this module."""
+    """Compiled on first use: that takes longer than loading this module."""
     return re.compile(pattern)
 
 
@@ -97,36 +93,36 @@ _CHUNKS = (
     "\n| +|[\u1100-\u115f\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]|"
     "[^ \n\u1100-\u115f\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]+"
 )
-"""Where a line may be broken: at blanks, and around the characters of scripts that have none."""
+"""Where a line may break: at spaces, and around characters of scripts without spaces."""
 
 
 class Piece(NamedTuple):
     text: str
     style: str = ""
-    """Parameters of the escape sequence that sets it; empty for plain text."""
+    """Parameters of the SGR sequence; empty for plain text."""
     link: str = ""
-    """Where the terminal leads who clicks on it."""
+    """The address of a hyperlink."""
     whole: bool = False
-    """It is one path, also where it has blanks: rows are not broken in it."""
+    """It is one path, which rows do not break."""
 
 
 Row = list[Piece]
 
 
 def sgr(colors: ThemeColors | None, slot: str, *attributes: str) -> str:
-    """A style: the colour of a slot, if there are colours, and attributes."""
+    """A style: the colour of a theme slot, if there are colours, and attributes."""
     return styled(getattr(colors, slot) if colors and slot else "", *attributes)
 
 
 @lru_cache(512)
 def styled(color: str, *attributes: str) -> str:
-    """A style of a colour that is no theme's; what is no colour is left out."""
+    """A style with a colour of its own; an invalid colour is ignored."""
     return ";".join([*attributes, *([f"38;2;{_channels(color)}"] if full_hex(color) else [])])
 
 
 @lru_cache(64)
 def tint(color: str, over: str, share: float) -> str:
-    """As a background: some of a colour over another; empty if one of them is none."""
+    """A background: a colour blended over another; empty if one is invalid."""
     if not full_hex(color) or not full_hex(over):
         return ""
     pairs = zip(_channels(color).split(";"), _channels(over).split(";"), strict=True)
@@ -143,7 +139,7 @@ def cells_of(row: Iterable[Piece]) -> int:
 
 
 def drawn(row: Iterable[Piece]) -> str:
-    """As the terminal gets it: every style ends with its piece, and blanks at the end are left out."""
+    """A row for the terminal: each style ends with its piece, and trailing spaces are dropped."""
     pieces = _joined(row)
     while pieces and not pieces[-1].style:
         last = pieces.pop()
@@ -171,7 +167,7 @@ def _joined(row: Iterable[Piece]) -> Row:
 
 
 def expanded(pieces: Iterable[Piece]) -> Row:
-    """One line, its tabs as blanks up to the next stop."""
+    """One line with tabs expanded to spaces."""
     row: Row = []
     column = 0
     for piece in pieces:
@@ -186,8 +182,11 @@ def expanded(pieces: Iterable[Piece]) -> Row:
 
 
 def broken(pieces: Sequence[Piece], width: int) -> list[Row]:
-    """One line as rows that are full: for code, where every blank counts. A path is not broken, it begins
-    the next row; with one that is wider than a row, the line stays one, to be copied as it is."""
+    """Breaks a line into full rows, for code, where every space counts.
+
+    A path is not broken: it begins the next row. If it is wider than a row, the line stays whole, to be
+    copied.
+    """
     width = max(1, width)
     if cells_of(pieces) <= width or _has_wider_path("".join(piece.text for piece in pieces), width):
         return [list(pieces)]
@@ -220,7 +219,7 @@ def _has_wider_path(line: str, width: int) -> bool:
 
 
 def _parts(pieces: Sequence[Piece]) -> Iterator[tuple[Row, bool]]:
-    """A line cut around its paths; with each part, whether it is one. A path may have several styles."""
+    """Splits a line at its paths; each part with whether it is one. A path may have several styles."""
     line = "".join(piece.text for piece in pieces)
     edges = [0, *(edge for span in path_spans(line) for edge in span), len(line)]
     rest, at = list(pieces), 0
@@ -235,9 +234,10 @@ def _parts(pieces: Sequence[Piece]) -> Iterator[tuple[Row, bool]]:
 
 
 def wrapped(pieces: Sequence[Piece], width: int) -> list[Row]:
-    """Rows broken at blanks, and inside of a word only where it is wider than a row. A tab is a blank.
+    """Wraps rows at spaces, and inside a word only if it is wider than a row. A tab is a space.
 
-    A word with a path or a URL in it is not broken: where it is wider than a row, so is its row."""
+    A word with a path or URL is not broken: its row may be too wide.
+    """
     pieces = [piece._replace(text=piece.text.replace("\t", " ")) for piece in pieces]
     if cells_of(pieces) <= width and not any("\n" in piece.text for piece in pieces):
         return [pieces]
@@ -256,12 +256,12 @@ def wrapped(pieces: Sequence[Piece], width: int) -> list[Row]:
 
 @cache
 def _chunks() -> re.Pattern[str]:
-    """Compiled when something is wrapped: that takes longer than to load this module."""
+    """Compiled on first use: that takes longer than loading this module."""
     return re.compile(_CHUNKS)
 
 
 class _Wrapping:
-    """The rows so far, the word that is being put together, and the blanks before it."""
+    """The rows so far, the current word, and the spaces before it."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -319,13 +319,14 @@ class _Wrapping:
 
 
 def after(prefix: Row, rows: Sequence[Row], later: Row | None = None) -> list[Row]:
-    """Rows behind a prefix; those after the first behind another one."""
+    """Rows after a prefix; the rows after the first have another one."""
     rest = prefix if later is None else later
     return [[*(rest if number else prefix), *row] for number, row in enumerate(rows)]
 
 
 def apart(blocks: Iterable[Sequence[str]], *, after_blank: bool) -> list[str]:
-    """The rows of blocks one after the other; `after_blank` says how what stands before them ends."""
+    """Joins blocks with one blank row where one ends or begins with a blank row; `after_blank` if one
+    precedes them."""
     rows: list[str] = []
     for block in blocks:
         is_double = block and not block[0] and (not rows[-1] if rows else after_blank)
@@ -340,12 +341,12 @@ _STYLE_END, _LINK_END = "\x1b[0m", "\x1b]8;;\x1b\\"
 
 
 def height(row: str, width: int) -> int:
-    """How many rows of the terminal it takes."""
+    """How many terminal rows it takes."""
     return max(1, -(-_cells(row, width) // max(1, width)))
 
 
 def fitted(rows: Iterable[str], width: int) -> list[str]:
-    """Broken where they are too wide; the styles go on behind the break."""
+    """Breaks rows that are too wide; styles continue after the break."""
     width = max(1, width)
     return [part for row in rows for part in ([row] if _cells(row, width) <= width else _broken(row, width))]
 
@@ -381,19 +382,18 @@ def _broken(row: str, width: int) -> list[str]:
 def folded(
     rows: Sequence[str], most: int, width: int, colors: ThemeColors | None, hint: str = ""
 ) -> list[str]:
-    """At most so many rows; where some are left out of the middle, one of them says so, and how to see
-    them."""
+    """At most so many rows; if some are left out of the middle, a row says how many, with a hint."""
     heights = [height(row, width) for row in rows]
     if sum(heights) <= max(1, most):
         return list(rows)
-    kept = max(0, most - 1)
-    head = _fitting(heights, (kept + 1) // 2)
-    tail = _fitting(heights[head:][::-1], kept - (kept + 1) // 2)
+    visible = max(0, most - 1)
+    head = _fitting(heights, (visible + 1) // 2)
+    tail = _fitting(heights[head:][::-1], visible - (visible + 1) // 2)
     left_out = sum(heights[head : len(rows) - tail])
     mark = cut(f"{ELLIPSIS} {left_out} more row{'' if left_out == 1 else 's'}{hint}", width)
     return [*rows[:head], drawn([Piece(mark, sgr(colors, "muted") or DIM)]), *rows[len(rows) - tail :]]
 
 
 def _fitting(heights: Sequence[int], room: int) -> int:
-    """How many from the first one on find room."""
+    """How many rows fit, from the first one on."""
     return next((at for at, taken in enumerate(accumulate(heights)) if taken > room), len(heights))

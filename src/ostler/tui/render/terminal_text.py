@@ -1,4 +1,4 @@
-"""What a program printed for a terminal, as lines: colours are kept, everything else it obeys is not."""
+"""The output of programs as lines: keeps colours, and drops all other control sequences."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _PARTS = (
 )
 
 _CUT_SEQUENCE = rf"(?:{_CSI_BEGIN}|{_STRING_BEGIN}\x1b?|\x1b[ -/]*)\Z"
-"""At the end of what has come so far: the next piece completes it."""
+"""An unfinished sequence at the end."""
 
 
 _ATTRIBUTES = {"1": "22", "2": "22", "3": "23", "4": "24", "7": "27", "9": "29"}
-"""Each with what ends it. Not blinking, nor what hides a text."""
+"""Attributes and the code that ends each; neither blinking nor hidden text."""
 
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """When there is something to read: that takes longer than to load this module."""
+    """Compiled on first use: that takes longer than loading this module."""
     return re.compile(pattern)
 
 
 class Pen(NamedTuple):
-    """How a program writes now."""
+    """The present style of the output."""
 
     attributes: tuple[str, ...] = ()
     foreground: str = ""
@@ -62,16 +62,16 @@ _Line = list[tuple[str, Pen]]
 
 
 class TerminalText:
-    """The last lines of an output that grows. Each character is looked at once."""
+    """The last lines of growing output. Each character is read once."""
 
     def __init__(self, kept: int = LINES_KEPT) -> None:
         self.lines = 0
-        """How many are finished."""
+        """Finished lines."""
         self._finished: deque[_Line] = deque(maxlen=kept)
         self._line: _Line = []
         self._column = 0
         self._end = 0
-        """Where the open line ends, in cells."""
+        """The end of the open line, in cells."""
         self._pen = _PLAIN
         self._pending = ""
 
@@ -83,12 +83,12 @@ class TerminalText:
         self._take(text[:at])
 
     def finish(self) -> None:
-        """Nothing follows: what looked like the beginning of a sequence is text after all."""
+        """Ends the output: an unfinished sequence is text."""
         pending, self._pending = self._pending, ""
         self._take(pending)
 
     def rows(self, width: int, colors: ThemeColors | None, last: int = LINES_KEPT) -> list[str]:
-        """The last rows; a line that is too wide goes on in the next one."""
+        """The last rows; lines that are too wide are wrapped."""
         rows: deque[str] = deque()
         for line in (*([self._line] if self._line else []), *reversed(self._finished)):
             pieces = [Piece(text, pen.style(colors)) for text, pen in line]
@@ -98,14 +98,14 @@ class TerminalText:
         return list(rows)[-last:]
 
     def _take(self, text: str) -> None:
-        for found in _compiled(_PARTS).finditer(text):
-            if plain := found["text"]:
+        for match in _compiled(_PARTS).finditer(text):
+            if plain := match["text"]:
                 self._write(printable(plain))
-            elif found["final"] == "m":
-                self._pen = _changed(self._pen, found["parameters"])
-            elif found["final"] == "K":
-                self._erase(found["parameters"])
-            elif control := found["control"]:
+            elif match["final"] == "m":
+                self._pen = _changed(self._pen, match["parameters"])
+            elif match["final"] == "K":
+                self._erase(match["parameters"])
+            elif control := match["control"]:
                 self._obey(control)
 
     def _obey(self, control: str) -> None:
@@ -142,7 +142,7 @@ class TerminalText:
 
 
 def terminal_rows(text: str, width: int, colors: ThemeColors | None, last: int = LINES_KEPT) -> list[str]:
-    """The last rows of an output that is whole."""
+    """The last rows of a complete output."""
     output = TerminalText(last)
     output.feed(text)
     output.finish()
@@ -150,7 +150,7 @@ def terminal_rows(text: str, width: int, colors: ThemeColors | None, last: int =
 
 
 def _split(line: _Line, column: int) -> tuple[_Line, _Line]:
-    """Left and right of a column; a wide character that stands across it becomes blanks."""
+    """Splits at a column; a wide character across it becomes spaces."""
     for place, (text, pen) in enumerate(line):
         size = cells(text)
         if column < size:
@@ -190,7 +190,7 @@ def _colored(pen: Pen, color: str, *, is_background: bool) -> Pen:
 
 
 def _taken_color(codes: list[str]) -> str:
-    """The colour of 256 or of all that these codes begin with; empty if it is none."""
+    """The 256 or RGB colour that the codes begin with; empty if there is none."""
     count = {"5": 2, "2": 4}.get(codes[0] if codes else "", 1)
     taken = codes[:count]
     del codes[:count]

@@ -1,0 +1,81 @@
+"""What can be answered at a front end, and how a line of text becomes an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ostler.app.question_queue import DECLINED, QuestionQueue, answer_options, parse_answer
+from ostler.schema.errors import CallRefused, UsageError
+from ostler.schema.events import QuestionAsked
+from ostler.schema.outcomes import Question
+
+MAY_IT = Question(
+    "May it?",
+    "permission",
+    ("yes", "session", "no"),
+    details={"remember": {"session": ["bash(git push)"]}},
+)
+COLOR = Question("Which?", "choice", ("Red", "Blue"))
+LIST = Question("Which?", "form", form={"type": "array", "items": {"enum": ["a", "b"]}})
+
+
+def test_each_option_has_its_keys_and_says_what_it_allows() -> None:
+    assert [(one.answer, one.label, one.keys) for one in answer_options(MAY_IT)] == [
+        ("yes", "yes, this once", ("1", "y")),
+        ("no", "no", ("2", "n")),
+        ("session", "yes, and for this session: git push with any arguments", ("3",)),
+    ]
+    assert [(one.label, one.keys) for one in answer_options(COLOR)] == [("Red", ("1",)), ("Blue", ("2",))]
+    many = Question("Which?", "choice", tuple(f"number {one}" for one in range(12)))
+    assert [one.keys for one in answer_options(many)][8:] == [("9",), (), (), ()]
+    assert answer_options(Question("Why?")) == []
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "answer"),
+    [
+        (MAY_IT, "allow", "yes"),
+        (MAY_IT, "Session", "session"),
+        (COLOR, "blue", "Blue"),
+        (LIST, '["a"]', ["a"]),
+        (Question("Why?"), "2", "2"),
+    ],
+)
+def test_a_text_becomes_an_answer(question: Question, text: str, answer: Any) -> None:
+    assert parse_answer(question, text) == answer
+    assert parse_answer(question, text, numbered=True) == answer
+
+
+def test_a_number_is_an_answer_only_where_the_options_have_numbers() -> None:
+    assert parse_answer(COLOR, "2", numbered=True) == "Blue"
+    assert parse_answer(MAY_IT, "n", numbered=True) == "no"
+    with pytest.raises(UsageError, match="type a number from 1 to 2"):
+        parse_answer(COLOR, "3", numbered=True)
+    with pytest.raises(UsageError, match="'2' is no answer; the answers are: Red, Blue"):
+        parse_answer(COLOR, "2")
+
+
+@pytest.mark.parametrize(("text", "problem"), [("{", "must be JSON"), ('["c"]', "does not fit the form")])
+def test_a_form_is_answered_in_json(text: str, problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        parse_answer(LIST, text)
+
+
+async def test_one_question_after_the_other_and_only_an_answer_that_fits_counts() -> None:
+    queue, calls = QuestionQueue(), []
+    queue.opened, queue.closed = lambda: calls.append("opened"), lambda: calls.append("closed")
+    first = asyncio.ensure_future(queue.ask(QuestionAsked("q1", COLOR)))
+    second = asyncio.ensure_future(queue.ask(QuestionAsked("q2", Question("Why?"))))
+    await asyncio.sleep(0)
+    assert queue.present is not None and queue.present.id == "q1" and queue.behind == 1
+    assert queue.answer("Green") == "the answer must be one of: Red, Blue"
+    assert queue.answer("Red") == "" == queue.answer("Blue")
+    assert await first == "Red"
+    assert queue.present.id == "q2"
+    queue.answer(DECLINED)
+    with pytest.raises(CallRefused):
+        await second
+    assert queue.present is None and calls == ["opened", "opened", "closed"]
