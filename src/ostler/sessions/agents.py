@@ -255,7 +255,7 @@ def _content(path: Path, project: Path | None) -> bytes:
     if not path.is_file():
         raise Unusable("it is not a file")
     if project is not None and not path.resolve().is_relative_to(project):
-        raise Unusable("it is a link that leads out of the project")
+        raise Unusable("it is a link to a file outside the project")
     with path.open("rb") as file:
         content = file.read(LARGEST_FILE + 1)
     if len(content) > LARGEST_FILE:
