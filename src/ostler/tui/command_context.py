@@ -24,7 +24,7 @@ from ostler.tui.render.spans import quoted
 
 if TYPE_CHECKING:
     from ostler.extensions.ui.themes import ThemeColors, ThemeRegistry
-    from ostler.history.items import Item, Level
+    from ostler.history.items import CallItem, Level
     from ostler.schema.events import Event
     from ostler.schema.facts import Fact
     from ostler.tui.commands.registry import Commands
@@ -69,7 +69,7 @@ class CommandContext(Protocol):
     def show_notice(self, text: str) -> None:
         """Shows a message until the next key."""
 
-    def print_item(self, item: Item) -> None: ...
+    def print_item(self, item: CallItem) -> None: ...
 
     def write(self, text: str) -> None:
         """Writes control sequences for the terminal itself."""

@@ -15,7 +15,7 @@ from prompt_toolkit.output import Output
 
 from ostler.core.lazy import lazy_module
 from ostler.extensions.ui.themes import ThemeColors
-from ostler.history.items import Item, Level
+from ostler.history.items import CallItem, Level
 from ostler.models.factory import LazyModel
 from ostler.schema.events import Event
 from ostler.schema.facts import Fact
@@ -337,7 +337,7 @@ class TerminalUI:
         self.notice = text
         self.app.refresh()
 
-    def print_item(self, item: Item) -> None:
+    def print_item(self, item: CallItem) -> None:
         self.printing.take([item])
 
     def show_thoughts(self) -> None:

@@ -10,7 +10,6 @@ import openai
 import pytest
 
 from ostler.core.model import ModelRequest
-from ostler.core.transcript import Transcript
 from ostler.models.catalogue import ModelProfile
 from ostler.models.wires.anthropic import AnthropicModel
 from ostler.models.wires.chat import ChatModel
@@ -25,7 +24,6 @@ from tests.models.wires.wire_cases import (
     ask,
     model_for,
     request_of,
-    url_of,
 )
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -285,43 +283,6 @@ async def test_reasoning_content_is_replayed_with_calls_to_its_own_provider_only
     assert "reasoning_content" not in sent("chat", finished)["messages"][1]
 
 
-@pytest.mark.parametrize("wire", WIRES)
-def test_the_same_request_gives_the_same_bytes(wire: str) -> None:
-    def build() -> bytes:
-        request = request_of(user("Hi"), CALLS, RESULTS, system="S", tools=(READ, WRITE), reasoning="low")
-        return model_for(wire).body(request)
-
-    assert build() == build()
-
-
-@pytest.mark.parametrize("wire", WIRES)
-def test_a_message_is_encoded_once_and_the_prefix_never_moves(
-    wire: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoded: list[Message] = []
-    real = Transcript.encoded
-
-    def counting(self: Transcript, key: str, encode: Any) -> list[bytes]:
-        return real(self, key, lambda message: (encoded.append(message), encode(message))[1])
-
-    monkeypatch.setattr(Transcript, "encoded", counting)
-    model = model_for(wire)
-    transcript = Transcript([user("Hi")])
-    before = b""
-    marker = b',"cache_control":{"type":"ephemeral"}'
-    for step in range(50):
-        request = ModelRequest("mc", "m", transcript, system="S" * 50, tools=(READ, WRITE))
-        body = model.body(request)
-        assert body.count(marker) <= 4
-        plain = body.replace(marker, b"")
-        assert plain.startswith(before)
-        before = plain.removesuffix(b"]}")
-        transcript.append(Message("assistant", (ToolCall(f"call_{step}", "read", "{}"),)))
-        transcript.append(Message("tool", (ToolResult(f"call_{step}", "read", (Text("x" * step),)),)))
-    assert len(encoded) == len(transcript) - 2
-    assert len(set(map(id, encoded))) == len(encoded)
-
-
 def test_cache_breakpoints_are_on_system_tools_and_the_last_two_messages_from_the_user() -> None:
     transcript = [user("Hi"), CALLS, RESULTS, Message("assistant", (Text("So."),)), user("Go on")]
     body = sent("anthropic", request_of(*transcript, system="S", tools=(READ, WRITE)))
@@ -407,14 +368,6 @@ async def test_the_base_url_of_messages_may_be_given_with_or_without_v1(given: s
     async with FakeVendor([turn("ok")]) as vendor:
         answer = await ask(vendor, "anthropic", base_url=vendor.anthropic_url + given)
     assert answer.done.stop_reason == "end"
-
-
-@pytest.mark.parametrize("wire", WIRES)
-async def test_a_request_that_is_no_json_is_a_failure(wire: str) -> None:
-    async with FakeVendor([]) as vendor:
-        failure = (await ask(vendor, wire, request_of(user("lone \ud800 surrogate")))).failure.failure
-        assert vendor.requests == []
-    assert failure.kind == "invalid_request" and url_of(vendor, wire) not in failure.message
 
 
 def test_an_answer_is_never_asked_to_be_longer_than_the_model_can_write() -> None:

@@ -17,8 +17,6 @@ from ostler.schema.events import (
     SourceCited,
     TextDelta,
     ToolInputDelta,
-    ToolInputEnded,
-    ToolInputStarted,
 )
 from ostler.schema.messages import Reasoning, Text, ToolCall
 from ostler.schema.usage import UNKNOWN_USAGE, Usage
@@ -177,22 +175,6 @@ async def test_the_deltas_join_to_the_blocks_they_belong_to(wire: str, case: str
         for number, block in enumerate(answer.done.content)
     }
     assert joined == whole
-
-
-@pytest.mark.parametrize("wire", WIRES)
-async def test_every_call_starts_once_and_ends_once_around_its_input(wire: str) -> None:
-    async with FakeVendor([TURNS["parallel calls"]]) as vendor:
-        answer = await ask(vendor, wire)
-    for number, block in enumerate(answer.done.content):
-        assert isinstance(block, ToolCall)
-        mine = [
-            event
-            for event in answer.events
-            if isinstance(event, ToolInputStarted | ToolInputDelta | ToolInputEnded) and event.block == number
-        ]
-        assert mine[0] == ToolInputStarted("mc_1", number, block.id, block.name)
-        assert mine[-1] == ToolInputEnded("mc_1", number, block.id)
-        assert all(isinstance(event, ToolInputDelta) for event in mine[1:-1])
 
 
 @pytest.mark.parametrize("wire", WIRES)

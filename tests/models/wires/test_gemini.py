@@ -10,7 +10,7 @@ import pytest
 from google.genai import types
 
 from ostler.core.model import ModelRequest
-from ostler.core.transcript import Transcript, TranscriptBuilder
+from ostler.core.transcript import TranscriptBuilder
 from ostler.models.catalogue import ModelProfile
 from ostler.models.wires.chat import ChatModel
 from ostler.models.wires.gemini import GeminiModel
@@ -19,7 +19,7 @@ from ostler.schema.messages import File, Image, Message, Opaque, Reasoning, Text
 from ostler.testkit.vendors import FakeVendor, Think, call, gemini, say, turn
 from tests.models.wires.gemini_cases import MODEL, OLDER, ask, decoded, frame, sdk_reads, sent
 from tests.models.wires.test_anthropic_chat_requests import AWKWARD, CALLS, PIXEL, RESULTS
-from tests.models.wires.wire_cases import KEY, READ, WRITE, answer_of, request_of
+from tests.models.wires.wire_cases import KEY, READ, answer_of, request_of
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 FOREIGN = "skip_thought_signature_validator"
@@ -349,39 +349,3 @@ def test_a_call_that_was_never_run_is_answered_under_its_name() -> None:
     telling.close_results()
     result = sent(request_of(*telling.transcript))["contents"][-1]["parts"][0]["functionResponse"]
     assert result["name"] == "read"
-
-
-def test_the_same_request_gives_the_same_bytes() -> None:
-    def build() -> bytes:
-        request = request_of(user("Hi"), CALLS, RESULTS, system="S", tools=(READ, WRITE), reasoning="low")
-        return GeminiModel(MODEL).body(request)
-
-    assert build() == build()
-
-
-def test_a_message_is_encoded_once_and_the_prefix_never_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoded: list[Message] = []
-    real = Transcript.encoded
-
-    def counting(self: Transcript, key: str, encode: Any) -> list[bytes]:
-        return real(self, key, lambda message: (encoded.append(message), encode(message))[1])
-
-    monkeypatch.setattr(Transcript, "encoded", counting)
-    model = GeminiModel(MODEL)
-    transcript = Transcript([user("Hi")])
-    before = b""
-    for step in range(50):
-        body = model.body(ModelRequest("mc", "m", transcript, system="S" * 50, tools=(READ, WRITE)))
-        assert body.startswith(before)
-        before = body.removesuffix(b"]}")
-        transcript.append(Message("assistant", (ToolCall(f"call_{step}", "read", "{}"),)))
-        transcript.append(Message("tool", (ToolResult(f"call_{step}", "read", (Text("x" * step),)),)))
-    assert len(encoded) == len(transcript) - 2
-    assert len(set(map(id, encoded))) == len(encoded)
-
-
-async def test_a_request_that_is_no_json_is_a_failure() -> None:
-    async with FakeVendor([]) as vendor:
-        failure = (await ask(vendor, request_of(user("lone \ud800 surrogate")))).failure.failure
-        assert vendor.requests == []
-    assert failure.kind == "invalid_request"

@@ -140,7 +140,7 @@ async def test_the_deltas_join_to_the_blocks_they_belong_to_with_gemini(case: st
     assert list(joined.values()) == whole
 
 
-async def test_every_call_starts_once_and_ends_once_around_its_input() -> None:
+async def test_a_call_arrives_in_one_delta() -> None:
     async with FakeVendor([TURNS["parallel calls"]]) as vendor:
         answer = await ask(vendor)
     kinds = [type(event) for event in answer.events[:-1]]

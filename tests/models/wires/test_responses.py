@@ -9,14 +9,13 @@ import openai
 import pytest
 
 from ostler.core.model import ModelRequest
-from ostler.core.transcript import Transcript
 from ostler.models.wires.responses import ResponsesModel
 from ostler.schema.events import Warned
-from ostler.schema.messages import File, Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, user
+from ostler.schema.messages import File, Image, Message, Opaque, Reasoning, Text, ToolResult, user
 from ostler.testkit.vendors import FakeVendor, Think, call, turn
 from tests.models.wires.responses_cases import MODEL, ask
 from tests.models.wires.test_anthropic_chat_requests import AWKWARD, CALLS, PIXEL, RESULTS
-from tests.models.wires.wire_cases import KEY, READ, WRITE, request_of
+from tests.models.wires.wire_cases import KEY, READ, request_of
 
 SEALED = {"id": "rs_1", "summary": [], "encrypted_content": "sealed"}
 THOUGHT = Reasoning("Hm.", Opaque("responses", {"provider": "openai", "model": MODEL, "fields": SEALED}))
@@ -285,39 +284,3 @@ async def test_pictures_and_documents_of_tools_stay_with_their_results() -> None
     assert answer.done.stop_reason == "end"
     assert [part["type"] for part in first["output"]] == ["input_text", "input_image", "input_file"]
     assert second["output"][0] == {"type": "input_text", "text": "[error]"}
-
-
-def test_the_same_request_gives_the_same_bytes() -> None:
-    def build() -> bytes:
-        request = request_of(user("Hi"), CALLS, RESULTS, system="S", tools=(READ, WRITE), reasoning="low")
-        return ResponsesModel(MODEL).body(request)
-
-    assert build() == build()
-
-
-def test_a_message_is_encoded_once_and_the_prefix_never_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoded: list[Message] = []
-    real = Transcript.encoded
-
-    def counting(self: Transcript, key: str, encode: Any) -> list[bytes]:
-        return real(self, key, lambda message: (encoded.append(message), encode(message))[1])
-
-    monkeypatch.setattr(Transcript, "encoded", counting)
-    model = ResponsesModel(MODEL)
-    transcript = Transcript([user("Hi")])
-    before = b""
-    for step in range(50):
-        body = model.body(ModelRequest("mc", "m", transcript, system="S" * 50, tools=(READ, WRITE)))
-        assert body.startswith(before)
-        before = body.removesuffix(b"]}")
-        transcript.append(Message("assistant", (THOUGHT, ToolCall(f"call_{step}", "read", "{}"))))
-        transcript.append(Message("tool", (ToolResult(f"call_{step}", "read", (Text("x" * step),)),)))
-    assert len(encoded) == len(transcript) - 2
-    assert len(set(map(id, encoded))) == len(encoded)
-
-
-async def test_a_request_that_is_no_json_is_a_failure() -> None:
-    async with FakeVendor([]) as vendor:
-        failure = (await ask(vendor, request_of(user("lone \ud800 surrogate")))).failure.failure
-        assert vendor.requests == []
-    assert failure.kind == "invalid_request"

@@ -17,8 +17,6 @@ from ostler.schema.events import (
     SourceCited,
     TextDelta,
     ToolInputDelta,
-    ToolInputEnded,
-    ToolInputStarted,
     Warned,
 )
 from ostler.schema.messages import Message, Reasoning, Text, ToolCall, ToolResult, user
@@ -155,21 +153,6 @@ async def test_the_deltas_join_to_the_blocks_they_belong_to_with_responses(case:
     blocks = enumerate(answer.done.content)
     whole = {number: b.arguments if isinstance(b, ToolCall) else b.text for number, b in blocks}  # type: ignore[union-attr]
     assert joined == {number: text for number, text in whole.items() if text}
-
-
-async def test_every_call_starts_once_and_ends_once_around_its_input() -> None:
-    async with FakeVendor([TURNS["parallel calls"]]) as vendor:
-        answer = await ask(vendor)
-    for number, block in enumerate(answer.done.content):
-        assert isinstance(block, ToolCall)
-        mine = [
-            event
-            for event in answer.events
-            if isinstance(event, ToolInputStarted | ToolInputDelta | ToolInputEnded) and event.block == number
-        ]
-        assert mine[0] == ToolInputStarted("mc_1", number, block.id, block.name)
-        assert mine[-1] == ToolInputEnded("mc_1", number, block.id)
-        assert all(isinstance(event, ToolInputDelta) for event in mine[1:-1])
 
 
 async def test_a_call_id_that_was_used_before_is_replaced() -> None:

@@ -109,7 +109,7 @@ async def test_an_answer_that_breaks_off_is_a_failure(kind: Any, after: int) -> 
     assert "abcdefgh".startswith(text) and bool(text) == (after > 3)
 
 
-async def test_the_key_is_in_no_failure() -> None:
+async def test_a_key_in_any_header_is_in_no_failure() -> None:
     told = f"bad key {KEY} was given"
     trouble = Trouble("error", 2, code=KEY, message=told)
     async with FakeVendor([Refusal(401, told, code=KEY), turn("abc", trouble=trouble)]) as vendor:

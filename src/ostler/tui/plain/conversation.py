@@ -21,7 +21,7 @@ from ostler.core.lazy import lazy_module
 from ostler.core.store import Store
 from ostler.extensions.ui.front_end import Headless
 from ostler.extensions.ui.themes import ThemeRegistry
-from ostler.history.items import Item, Level, UserItem
+from ostler.history.items import CallItem, Level, UserItem
 from ostler.schema import events
 from ostler.schema.errors import OstlerError
 from ostler.schema.events import Event, QuestionAsked
@@ -77,7 +77,7 @@ class PlainContext:
     def show_notice(self, text: str) -> None:
         self.say(text)
 
-    def print_item(self, item: Item) -> None:
+    def print_item(self, item: CallItem) -> None:
         self.face.say(*item_lines(item))
 
     def write(self, text: str) -> None:
