@@ -125,7 +125,7 @@ def test_a_project_may_restrict_by_itself_but_allow_only_with_trust(ostler: Ostl
     vendor = serve(run_it(), turn("refused"), run_it(), turn("ran"))
     ran = ostler("-p", *use(vendor), "--permissions", "edit", "run it")
     assert ran.code == 4
-    assert "sets allow, which is ignored until you look at it" in ran.err
+    assert "sets allow, which is ignored until you review it" in ran.err
     rows = ostler("permissions").out
     assert "(ignored until `ostler trust`)" in rows
     assert [row[:2] for row in listed(ostler)] == [

@@ -66,7 +66,7 @@ def test_a_session_that_is_not_there_is_refused(ostler: Ostler) -> None:
     ostler("-p", "--model", "demo", "one")
     ostler("-p", "--model", "demo", "two")
     vague = ostler("-p", "--model", "demo", "--session", "ses_", "hello")
-    assert (vague.code, vague.err) == (2, "ostler: several sessions begin with 'ses_'; say more of the id\n")
+    assert (vague.code, vague.err) == (2, "ostler: several sessions start with 'ses_'; give more of the id\n")
     empty = ostler("-p", "--model", "demo", "--session", "", "hello")
     assert (empty.code, empty.err.count("\n")) == (2, 1)
     assert len(ostler("sessions", "--json").lines) == 2

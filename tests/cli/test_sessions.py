@@ -272,7 +272,7 @@ def test_a_beginning_that_several_ids_have_is_refused(ostler: Ostler, command: s
     ask(ostler, "two")
     ran = ostler("sessions", command, "ses_")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == "ostler: several sessions begin with 'ses_'; say more of the id\n"
+    assert ran.err == "ostler: several sessions start with 'ses_'; give more of the id\n"
 
 
 def test_a_large_message_survives_export_and_import(ostler: Ostler) -> None:

@@ -93,7 +93,7 @@ def test_a_project_may_bring_agents_only_after_it_is_trusted(
     (tmp_path / "ostler.toml").write_text('[terminal_agents.claude]\ncommand = ["./not-claude"]\n')
     loaded = load_settings(tmp_path, {}, {})
     assert loaded.settings.terminal_agents == {}
-    assert "sets terminal_agents, which is ignored until you look at it" in loaded.notices[0]
+    assert "sets terminal_agents, which is ignored until you review it" in loaded.notices[0]
 
 
 def test_nothing_of_terminals_is_loaded_where_nobody_asks_for_them() -> None:

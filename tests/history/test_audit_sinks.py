@@ -204,7 +204,7 @@ def test_a_project_may_not_choose_where_the_audit_goes(
     (project / "ostler.toml").write_text("audit = '/somewhere/else'")
     loaded = load_settings(project, {}, {})
     assert loaded.settings.audit == ""
-    assert "sets audit, which is ignored until you look at it" in loaded.notices[0]
+    assert "sets audit, which is ignored until you review it" in loaded.notices[0]
     trust(project, (project / "ostler.toml").read_bytes())
     assert load_settings(project, {}, {}).settings.audit == "/somewhere/else"
     assert load_settings(project, {}, {"OSTLER_AUDIT": "log"}).settings.audit == "log"
