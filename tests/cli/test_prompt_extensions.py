@@ -166,7 +166,7 @@ def test_a_person_at_a_terminal_is_asked_and_shown_what_would_run(ostler: Ostler
     assert f"ostler: this project has the extension greeter ({file}):\n" in ran.err
     assert "  greeter.py: 8 lines\n" in ran.err
     assert ("hello you" in ran.out) == (answer == "yes")
-    assert ("left out until you look" in ran.err) == (answer == "no")
+    assert ("not used until you review" in ran.err) == (answer == "no")
     assert bool(ostler("trust", "--list").out) == (answer == "yes")
 
 
