@@ -350,7 +350,7 @@ async def test_from_outside_it_is_compacted_in_the_middle_of_a_run() -> None:
     ran = await run(compacting(script), tools=[count, ask_for_it], context=context(4000), store=store)
     assert ran.status == "completed"
     assert [one.by for one in ran.all(events.Compacted)] == ["user"]
-    assert await store.settled(ran.session.id, "c1") is not None
+    assert await store.settlement(ran.session.id, "c1") is not None
 
 
 async def test_what_the_vendor_counted_decides_and_costs_no_counting() -> None:

@@ -334,7 +334,7 @@ async def test_a_waiting_run_goes_on_with_the_answer_and_with_the_arguments_that
     ran.quiet = await ran.session.advance()
     assert ran.status == "completed"
     assert SEEN == ["judged"]
-    assert await store.settled(ran.session.id, "r1") is not None
+    assert await store.settlement(ran.session.id, "r1") is not None
     assert ran.types.count("run_waiting") == ran.types.count("run_resumed") == 1
 
 

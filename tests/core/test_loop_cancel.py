@@ -128,7 +128,7 @@ async def test_a_cancel_request_ends_the_run_and_is_settled_by_its_end() -> None
     assert not await store.submit(ran.session.id, Cancel(id="c1"))
     ran.quiet = await asyncio.wait_for(running, 60)
     assert ran.status == "cancelled"
-    assert await store.settled(ran.session.id, "c1") == ran.facts[-1].seq
+    assert await store.settlement(ran.session.id, "c1") == ran.facts[-1].seq
 
 
 async def test_a_steer_is_told_between_two_steps_and_gives_a_finished_model_another_one() -> None:
@@ -160,7 +160,7 @@ async def test_a_steer_can_be_given_back_until_the_run_has_taken_it() -> None:
             await store.submit(ran.session.id, Steer(id=id, content=as_content(id)))
         await store.submit(ran.session.id, Rename(id="behind them", title="so both are read"))
         async for _ in store.follow(ran.session.id):
-            if await store.settled(ran.session.id, "behind them"):
+            if await store.settlement(ran.session.id, "behind them"):
                 break
         given.append(ran.session.withdraw("read"))
         await store.submit(ran.session.id, Steer(id="unread", content=as_content("unread")))

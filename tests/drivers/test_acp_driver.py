@@ -36,7 +36,7 @@ async def test_permission_may_be_asked_for_a_call_that_was_not_announced(tmp_pat
         (called,) = agent.all(events.ToolCalled)
         assert (called.kind, called.display.title) == ("read", "Look around")
         assert agent.last(events.ToolResultFact).failed is None
-        told, question, outcome = agent.session.shown.strip().split("\n")
+        told, question, outcome = agent.session.screen_text.strip().split("\n")
         assert (told, outcome) == ("[Tool: read] Look around", "[Tool Status: completed]")
         assert question.startswith("[Question] May custom do this? Look around (Do it) [")
 

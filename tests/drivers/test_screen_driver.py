@@ -153,7 +153,7 @@ async def test_an_agent_that_goes_on_without_its_own_screen_is_read_there(tmp_pa
 async def test_an_agent_that_wants_to_be_asked_twice_to_stop_is(tmp_path: Path) -> None:
     script = "stty raw -echo; printf ready; dd bs=1 count=2 2>/dev/null | od -An -tx1"
     async with at_work(shell_agent(tmp_path, script, "opencode")) as agent:
-        await agent.until(lambda: "ready" in agent.session.shown)
+        await agent.until(lambda: "ready" in agent.session.screen_text)
         agent.session.interrupt()
         async with asyncio.timeout(PATIENCE):
             await asyncio.wait([agent.session.ended])

@@ -47,7 +47,7 @@ def answer(question: str, answer: Any = None, **rest: Any) -> requests.Answer:
 async def test_each_prompt_is_a_run_with_its_message_and_answer(make: Make, tmp_path: Path) -> None:
     async with at_work(make(tmp_path)) as agent:
         driven = agent.session
-        assert (driven.status, driven.messages, driven.shown) == ("stable", (), "")
+        assert (driven.status, driven.messages, driven.screen_text) == ("stable", (), "")
         await agent.say("hello there")
         run = ["run_started", "user_message", "delivered", "assistant_message", "run_ended"]
         assert [one for one in agent.types if one not in ("audited", "usage")] == run
@@ -56,7 +56,7 @@ async def test_each_prompt_is_a_run_with_its_message_and_answer(make: Make, tmp_
             (0, "user", "hello there"),
             (1, "agent", "you said: hello there "),
         ]
-        assert driven.shown == "you said: hello there "
+        assert driven.screen_text == "you said: hello there "
         summary = await agent.session.journal.store.summary(agent.session.id)
         assert summary.driver == agent.session.transport
 
@@ -101,7 +101,7 @@ async def test_thoughts_are_kept_apart_from_what_is_said(make_either: Make, tmp_
         (message,) = agent.all(events.AssistantMessage)
         assert message.content[0] == Reasoning("let me see")
         assert agent.answers == ["seen"]
-        assert agent.session.shown == "seen"
+        assert agent.session.screen_text == "seen"
         assert agent.all(events.ReasoningDelta)[0].text.startswith("let me ")
 
 
@@ -118,8 +118,8 @@ async def test_a_call_with_a_change_is_shown_as_our_own_are(make: Make, tmp_path
         first = agent.all(events.AssistantMessage)[0]
         assert isinstance(first.content[-1], ToolCall)
         assert (first.content[-1].id, first.stop_reason) == (called.call, "tool_calls")
-        assert "\n[Tool: edit] Edit a.txt\n" in agent.session.shown
-        assert "[Tool Status: completed]\n" in agent.session.shown
+        assert "\n[Tool: edit] Edit a.txt\n" in agent.session.screen_text
+        assert "[Tool Status: completed]\n" in agent.session.screen_text
         assert agent.last(events.RunEnded).own.tool_calls == 1
 
 
@@ -132,7 +132,7 @@ async def test_nothing_is_done_before_somebody_permits_it(make: Make, tmp_path: 
         assert asked.question.details is not None
         assert asked.question.details["arguments"]["command"] == "ls -l"
         told = f"[Question] {asked.question.text} ({' / '.join(asked.question.choices)})"
-        assert f"{told} [ostler answer {agent.session.id} …]\n" in agent.session.shown
+        assert f"{told} [ostler answer {agent.session.id} …]\n" in agent.session.screen_text
         await agent.submit(answer(asked.id, asked.question.choices[0]))
         await saying
         said = agent.last(events.QuestionAnswered)
@@ -226,7 +226,7 @@ async def test_a_cancel_from_the_inbox_ends_the_run_and_keeps_its_text(
         assert (ended.status, ended.request) == ("cancelled", "req_c")
         assert agent.last(events.ToolResultFact).failed == "tool_cancelled"
         assert agent.answers == ["waiting"]
-        assert agent.session.shown.startswith("waiting")
+        assert agent.session.screen_text.startswith("waiting")
 
 
 async def test_keys_are_never_made_a_message_of(tmp_path: Path) -> None:

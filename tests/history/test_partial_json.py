@@ -61,11 +61,11 @@ def check_against_a_complete_parse(document: str, path: tuple[str, ...]) -> None
         added = field.feed(character)
         seen = seen + added if field.index == before else added
         assert field.value == seen
-        if field.found:
+        if field.is_found:
             assert everything[field.index - 1].startswith(seen)
     assert field.index == len(everything)
     expected = everything[-1] if everything and isinstance(everything[-1], str) else None
-    assert (field.value if field.found else None) == expected
+    assert (field.value if field.is_found else None) == expected
     assert field.done == (expected is not None)
 
 
@@ -95,9 +95,9 @@ def test_where_the_text_is_cut_makes_no_difference(document: str, cuts: list[int
     pieces = [field.feed(document[start:end]) for start, end in pairwise(edges)]
 
     whole = streaming_string(document, "content")
-    assert (field.value, field.found, field.done, field.index) == (
+    assert (field.value, field.is_found, field.done, field.index) == (
         whole.value,
-        whole.found,
+        whole.is_found,
         whole.done,
         whole.index,
     )
@@ -117,7 +117,7 @@ def test_text_that_is_no_json_never_raises_and_never_takes_a_character_back(garb
 
 def state(document: str, *path: str) -> tuple[str, bool, bool]:
     field = streaming_string(document, *path)
-    return field.value, field.found, field.done
+    return field.value, field.is_found, field.done
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_what_follows_the_document_is_ignored() -> None:
 def test_each_edit_starts_afresh_with_the_next_index() -> None:
     field = StreamingString("edits", "*", "new_text")
     assert (field.feed('{"edits":[{"old_text":"a",'), field.index) == ("", 0)
-    assert (field.feed('"new_text":'), field.index, field.found) == ("", 1, False)
+    assert (field.feed('"new_text":'), field.index, field.is_found) == ("", 1, False)
     assert (field.feed('"fir'), field.index, field.done) == ("fir", 1, False)
     assert (field.feed('st"},'), field.value, field.done) == ("st", "first", True)
     assert (field.feed('{"old_text":"b","new_text":"sec'), field.index, field.done) == ("sec", 2, False)

@@ -67,7 +67,7 @@ async def test_what_is_read_there_is_what_is_stored(tmp_path: Path) -> None:
         with pytest.raises(NotFound):
             await store.read("none")
         assert await store.submit(session, Rename(id="r1", by="tui", title="Birds"))
-        settled = await store.settled(session, "r1")
+        settled = await store.settlement(session, "r1")
         assert settled == len(stored) + 1
         assert (await store.read(session, settled - 1, 1))[0].type == "session_renamed"
         followed = store.follow(session, len(stored))

@@ -143,7 +143,7 @@ async def test_whoever_stops_waiting_leaves_a_whole_log(store: SqliteStore) -> N
     facts = await store.read(session.id)
     assert violations(facts) == [] and facts[-1].type == "model_failed"
     assert await store.holder(session.id) is None
-    assert await store.settled(session.id, "req_1") is None, "it is not forgotten"
+    assert await store.settlement(session.id, "req_1") is None, "it is not forgotten"
     await store.close()
 
 

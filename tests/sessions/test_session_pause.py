@@ -35,7 +35,7 @@ async def test_a_pause_takes_effect_before_the_next_step() -> None:
     ran = await _paused_in(store)
     assert ran.quiet == RunWaiting("paused", request="p1")
     assert ran.results() == ["worked"] and len(ran.model.requests) == 1
-    assert await store.settled(ran.session.id, "p1") is not None
+    assert await store.settlement(ran.session.id, "p1") is not None
     assert await ran.session.advance() == ran.quiet  # nobody has resumed it
 
 

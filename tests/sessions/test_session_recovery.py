@@ -51,7 +51,7 @@ async def test_a_run_that_was_cut_is_asked_to_go_on() -> None:
     session = await open_session(store, ran.session.id, ran.session.harness)
     ended = await session.advance()
     assert isinstance(ended, RunEnded) and ended.status == "completed"
-    seq = await store.settled(session.id, "req_1")
+    seq = await store.settlement(session.id, "req_1")
     assert seq is not None
     (settled,) = await store.read(session.id, seq - 1, 1)
     assert isinstance(settled.event, Audited) and settled.event.decision == "run.resume"

@@ -97,8 +97,8 @@ async def test_a_steer_that_comes_too_late_returns_to_its_face() -> None:
     cancel = await desk.supervisor.cancel(handle.session)
     steer = await desk.supervisor.steer(handle.session, "too late")
     assert ended(await asyncio.wait_for(handle.result(), 60)) == "cancelled"
-    assert await store.settled(handle.session, cancel) is not None
-    seq = await store.settled(handle.session, steer)
+    assert await store.settlement(handle.session, cancel) is not None
+    seq = await store.settlement(handle.session, steer)
     assert seq is not None
     (fact,) = await store.read(handle.session, seq - 1, 1)
     assert fact.type == "request_refused"

@@ -63,7 +63,7 @@ async def _holds_everything(store: SqliteStore) -> None:
     assert await store.read_blob("ses_held", "out_call_1") == OUTPUT
     assert await store.read_blob("ses_cut", "out_call_1") == b"of another session"
     assert await store.pending("ses_held") == [PROMPT]
-    assert await store.settled("ses_held", "req_1") == 13
+    assert await store.settlement("ses_held", "req_1") == 13
     assert await store.owned_processes("ses_held") == [("call_2", TOOL)]
     with pytest.raises(SessionHeld, match=OWNER.host):
         await store.acquire("ses_held", HERE)

@@ -36,7 +36,7 @@ from ostler.store.paths import key_file
 _LONGEST = 64 * 1024
 
 
-class _QuietParser(Parser):
+class _SilentParser(Parser):
     """Does not repeat its arguments in errors: they may be a key."""
 
     def error(self, message: str) -> NoReturn:
@@ -73,11 +73,11 @@ def key_command(arguments: list[str]) -> int:
 
 
 def _key_parser() -> Parser:
-    parser = _QuietParser(
+    parser = _SilentParser(
         prog="ostler key",
         description="Stores, lists, removes and tests API keys of providers. A key is never printed.",
     )
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_QuietParser)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_SilentParser)
 
     def add(name: str, about: str) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")

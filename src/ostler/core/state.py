@@ -322,12 +322,12 @@ def _usage(state: SessionState, event: events.UsageReported, fact: Fact) -> None
         if step and step.model_call and step.model_call.id == event.call:
             step.usage_known = True
             is_reported = event.usage.source == "reported" and event.usage.total_tokens > 0
-            if is_reported and _told_everything(step.model_call):
+            if is_reported and _sent_everything(step.model_call):
                 state.context_tokens = event.usage.total_tokens
                 state.context_messages = len(state.transcript) + 1  # with the answer, which follows
 
 
-def _told_everything(called: events.ModelCalled) -> bool:
+def _sent_everything(called: events.ModelCalled) -> bool:
     """What was counted of a part says nothing of the whole."""
     trace = called.trace
     return not isinstance(trace, dict) or ("decisions" not in trace and "left" not in trace)
@@ -449,12 +449,12 @@ def _permission_remembered(state: SessionState, event: events.PermissionRemember
         state.permissions[event.rule] = event.effect
 
 
-def _told_anew(state: SessionState, event: Event, fact: Fact) -> None:
+def _reset_context_count(state: SessionState, event: Event, fact: Fact) -> None:
     state.context_tokens = state.context_messages = 0
 
 
 def _history_replaced(state: SessionState, event: events.HistoryReplaced, fact: Fact) -> None:
-    _told_anew(state, event, fact)
+    _reset_context_count(state, event, fact)
     if event.usage is not None and not fact.origin:  # a copy's cost was counted where it was made
         state.usage = event.usage
 
@@ -489,7 +489,7 @@ _HANDLERS: dict[type[Any], Any] = {
     events.QuestionAnswered: _question_answered,
     events.PermissionRemembered: _permission_remembered,
     events.HistoryReplaced: _history_replaced,
-    events.Compacted: _told_anew,
-    events.CompactionUndone: _told_anew,
-    events.LeafMoved: _told_anew,
+    events.Compacted: _reset_context_count,
+    events.CompactionUndone: _reset_context_count,
+    events.LeafMoved: _reset_context_count,
 }

@@ -180,7 +180,7 @@ class Inbox(Protocol):
         """In the order to take them up: `cancel`, `answer` and `take_back` first, then by arrival."""
         ...
 
-    async def settled(self, session: str, request: str) -> int | None:
+    async def settlement(self, session: str, request: str) -> int | None:
         """The number of the fact that settled a request."""
         ...
 

@@ -65,7 +65,7 @@ class ChildAgent:
         """Whether it is stable without an input box: then it asks for something else."""
         if self.has_ended or self._session.transport != "pty":
             return False
-        shows_box = is_ready(self._session.agent_type, self._session.shown)
+        shows_box = is_ready(self._session.agent_type, self._session.screen_text)
         self._has_shown_box = self._has_shown_box or shows_box
         return self._has_shown_box and not shows_box
 
@@ -78,7 +78,7 @@ class ChildAgent:
     @property
     def screen(self) -> str:
         """The end of what it shows."""
-        shown = self._session.last_screen if self.has_ended else self._session.shown
+        shown = self._session.last_screen if self.has_ended else self._session.screen_text
         lines = [line.rstrip() for line in shown.strip().split("\n")]
         return "\n".join(lines[-_SCREEN_LINES:])
 
@@ -107,7 +107,8 @@ class ChildAgent:
     def _is_still_starting(self) -> bool:
         """An agent with an input box that has drawn nothing yet looks stable."""
         session = self._session
-        return session.transport == "pty" and session.agent_type != "custom" and not session.shown.strip()
+        has_box = session.transport == "pty" and session.agent_type != "custom"
+        return has_box and not session.screen_text.strip()
 
     async def send(self, text: str) -> str:
         """Waits for its answer; returns the problem if it did not answer and has not ended."""

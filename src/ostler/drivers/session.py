@@ -139,7 +139,7 @@ class AgentSession:
         return self._conversation.messages if self.driver.screen is None else self.driver.messages
 
     @property
-    def shown(self) -> str:
+    def screen_text(self) -> str:
         """Its screen as text, each row padded; without a screen, its answer so far."""
         if self.driver.screen is None:
             return self._conversation.answer
@@ -371,7 +371,7 @@ class AgentSession:
         await self._take_pending()
         reason = f"the agent {describe_exit(exit_status)}"
         if self._screen_facts is None:
-            self.last_screen = self.last_screen or self.shown
+            self.last_screen = self.last_screen or self.screen_text
             await close_interrupted_run(self.journal)  # the driver may not have ended its turn
         else:
             self._screen_facts.record(self.messages)

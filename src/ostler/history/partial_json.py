@@ -49,7 +49,7 @@ class StreamingString:
         self._followed: _StringDecoder | None = None
 
     @property
-    def found(self) -> bool:
+    def is_found(self) -> bool:
         """The present occurrence is a string, and it has begun."""
         return self._followed is not None
 

@@ -12,8 +12,7 @@ difference ends the replay.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast, get_args
 
 import msgspec
@@ -23,39 +22,23 @@ from ostler.core.cancellation import CancelToken
 from ostler.core.children import SpawnedChildren
 from ostler.core.harness import Children, Harness, TreePosition
 from ostler.core.hooks import (
-    Allow,
-    Ask,
-    ContextDraft,
-    DraftMessage,
-    FailedCall,
     FinishedCall,
-    GiveUp,
-    Hook,
-    Hooks,
-    HookScope,
-    PlannedCall,
-    Point,
-    Refuse,
-    Replace,
-    Retry,
-    StepPlan,
-    Suppress,
 )
 from ostler.core.journal import Journal, World, open_journal
 from ostler.core.loop import Loop
-from ostler.core.model import ModelEvent, ModelRequest, ReasoningLevel
+from ostler.core.model import ModelRequest, ReasoningLevel
 from ostler.core.processes import current_process
 from ostler.core.questions import Questions
 from ostler.core.state import SessionState, fold
-from ostler.core.tool import Tool, ToolContext, ToolSpec, as_outcome
 from ostler.history.recording import Difference, RecordedRun, Recording, What, masked, recorded_runs
-from ostler.models.scripted import RecordedAnswer, deltas_of, end_of
+from ostler.history.replay_harness import ReplayedModel, ReplayedTool, ReplayHooks
+from ostler.models.scripted import RecordedAnswer
 from ostler.schema import events
 from ostler.schema.errors import CallRefused
 from ostler.schema.events import RunEnded, RunWaiting
 from ostler.schema.facts import Fact
 from ostler.schema.ids import new_id
-from ostler.schema.outcomes import Failed, Ok, Pending, Settled, failed, ok
+from ostler.schema.outcomes import Failed, Ok, Settled, failed
 from ostler.schema.requests import AnyRequest, Steer
 from ostler.store.memory import MemoryStore
 from ostler.tools.child_process import stop_background
@@ -283,99 +266,6 @@ def _request(state: SessionState, request: ModelRequest | None = None) -> dict[s
 
 def _result(result: events.ToolResultFact | FinishedCall) -> dict[str, Any]:
     return {"content": result.content, "failed": result.failed}
-
-
-NOT_RUN_THEN = "This call may run now; it was not run when it was recorded, and is not run here either."
-
-
-class ReplayedModel:
-    """Answers from the log, each request only after it was compared. It goes by the name of whichever model
-    answered then."""
-
-    def __init__(self, replay: RunReplay) -> None:
-        self._replay = replay
-
-    @property
-    def name(self) -> str:
-        return self._replay.model_name
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
-        answer = self._replay.ask(request)
-        if answer is not None:
-            yield deltas_of(answer, request.id)
-            self._replay.count()
-        if answer is None or self._replay.is_over:
-            await asyncio.get_running_loop().create_future()  # until the run is cancelled, which it is by now
-        else:
-            yield [end_of(answer)]
-
-    async def aclose(self) -> None:
-        pass
-
-
-class ReplayedTool:
-    """A tool whose result is the log's, unless it is `live` and the call is one that a tool can do again."""
-
-    def __init__(self, name: str, tool: Tool | None, replay: RunReplay, *, live: bool) -> None:
-        self.spec = tool.spec if tool else ToolSpec(name, "", {})
-        is_live = tool is not None and live and not tool.spec.reattaches  # children are not replayed here
-        self._live = tool if is_live else None
-        self._replay = replay
-
-    def validate(self, arguments: dict[str, Any]) -> Any:
-        return self._live.validate(arguments) if self._live else arguments
-
-    async def run(self, arguments: Any, context: ToolContext) -> Any:
-        replay = self._replay
-        if self._live is None or not replay.may_run(context.call):
-            return replay.from_log(context.call)
-        if context.call not in replay.run.begun:
-            return ok(NOT_RUN_THEN)
-        outcome = as_outcome(await self._live.run(arguments, context))
-        return replay.from_log(context.call) if isinstance(outcome, Pending) else outcome
-
-
-class ReplayHooks(Hooks):
-    """The harness's own hooks, with the model kept in the log's hands: none of them can bring in another."""
-
-    def __init__(self, own: Hooks, replay: RunReplay, model: ReplayedModel, *, own_counts: bool) -> None:
-        super().__init__()
-        self._own = own
-        self._replay = replay
-        self._model = model
-        self._own_counts = own_counts
-
-    def __contains__(self, point: Point) -> bool:
-        return point in ("before_step", "after_tool", "after_failure") or point in self._own
-
-    async def before_step(self, plan: StepPlan, scope: HookScope) -> StepPlan | Refuse:
-        run = self._replay.run
-        verdict = await self._own.before_step(plan, scope)
-        if not self._own_counts:
-            if plan.number in run.refused_steps:
-                return Refuse(run.refused_steps[plan.number])
-            if plan.number in run.steps and isinstance(verdict, StepPlan):
-                verdict = msgspec.structs.replace(verdict, tools=run.steps[plan.number].tools)
-        if isinstance(verdict, Refuse):
-            return verdict
-        return msgspec.structs.replace(verdict, model=self._model)
-
-    async def context(self, draft: ContextDraft, scope: HookScope) -> ContextDraft | Refuse:
-        return await self._own.context(draft, scope)
-
-    async def before_tool(
-        self, planned: PlannedCall, scope: HookScope, *, last_guard: Hook | None = None
-    ) -> tuple[PlannedCall, Refuse | Ask | Allow | None]:
-        return await self._own.before_tool(planned, scope, last_guard=last_guard)
-
-    async def after_tool(self, finished: FinishedCall, scope: HookScope) -> FinishedCall:
-        return self._replay.settle(await self._own.after_tool(finished, scope))
-
-    async def before_message(self, draft: DraftMessage, scope: HookScope) -> Suppress | Replace | None:
-        return await self._own.before_message(draft, scope)
-
-    async def after_failure(self, failed: FailedCall, scope: HookScope) -> Retry | GiveUp | None:
-        return Retry() if self._replay.retries() else GiveUp()
 
 
 class ReplayResult(msgspec.Struct, frozen=True):

@@ -128,7 +128,7 @@ class _RequestState(msgspec.Struct):
     seq: int = 0
 
 
-class _Found(msgspec.Struct):
+class _SearchResults(msgspec.Struct):
     hits: list[Hit]
 
 
@@ -212,7 +212,7 @@ class RemoteStore:
         return found[:limit]
 
     async def search(self, query: str, *, limit: int = 50) -> list[Hit]:
-        return (await self._read(f"{API}/sessions/search", _Found, q=query, limit=limit)).hits
+        return (await self._read(f"{API}/sessions/search", _SearchResults, q=query, limit=limit)).hits
 
     async def usages(self, *, since_ms: int = 0, session: str = "") -> list[Fact]:
         if not session:
@@ -250,7 +250,7 @@ class RemoteStore:
         found = await self._read(f"{_path(session)}/requests", _Requests)
         return [one for one in map(decode_request, map(bytes, found.requests)) if one is not None]
 
-    async def settled(self, session: str, request: str) -> int | None:
+    async def settlement(self, session: str, request: str) -> int | None:
         """Waits a while for it: whoever asks wants to know what came of it."""
         path = f"{_path(session)}/requests/{quote(request, safe='')}"
         try:

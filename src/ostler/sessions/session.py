@@ -132,7 +132,7 @@ class Session:
 
     async def _run_of(self, request: str) -> RunOutcome:
         """The outcome of the run that a request has started: the same id twice gives the same answer."""
-        seq = await self.journal.store.settled(self.id, request)
+        seq = await self.journal.store.settlement(self.id, request)
         if seq is None:
             return None
         facts = await self.journal.store.read(self.id, seq - 1)

@@ -56,7 +56,7 @@ async def submit_now(
     try:
         journal = await open_journal(store, lease, world)
         await kill_orphans(journal)
-        if await store.settled(session, request.id) is None:  # the former holder has not handled it
+        if await store.settlement(session, request.id) is None:  # the former holder has not handled it
             if make_harness and harness is None:
                 harness = await make_harness()
             await _handle(journal, request, harness, attend)
@@ -97,7 +97,7 @@ async def _is_settled_soon(store: Store, session: str, request: str, after: int)
 
 
 async def _is_settled(store: Store, session: str, request: str) -> bool:
-    seq = await store.settled(session, request)
+    seq = await store.settlement(session, request)
     if seq is None:
         return False
     (fact,) = await store.read(session, seq - 1, 1)

@@ -239,7 +239,7 @@ class Supervisor:
             await submit_now(self.store, session, request, self._world, attend=self._attend_alone)
 
     async def _knows(self, session: str, request: str) -> bool:
-        if await self.store.settled(session, request) is not None:
+        if await self.store.settlement(session, request) is not None:
             return True
         return any(pending.id == request for pending in await self.store.pending(session))
 
@@ -263,7 +263,7 @@ class Supervisor:
         with suppress(TimeoutError):
             async with asyncio.timeout(wait or None):
                 after = await self.store.last_seq(session)
-                while (seq := await self.store.settled(session, request)) is None and wait:
+                while (seq := await self.store.settlement(session, request)) is None and wait:
                     async with aclosing(self.store.follow(session, after)) as batches:  # type: ignore[type-var]
                         after = (await anext(batches))[-1].seq
                 return seq

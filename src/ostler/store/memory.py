@@ -197,7 +197,7 @@ class MemoryStore:
         requests = list(self._session(session).requests.values())
         return sorted(requests, key=lambda request: not isinstance(request, OVERTAKING))
 
-    async def settled(self, session: str, request: str) -> int | None:
+    async def settlement(self, session: str, request: str) -> int | None:
         return self._session(session).settled.get(request)
 
     async def arrivals(self, session: str, seen: int) -> int:

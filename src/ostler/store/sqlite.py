@@ -285,7 +285,7 @@ class SqliteStore:
         requests = [request for request in decoded if request is not None]
         return sorted(requests, key=lambda request: not isinstance(request, OVERTAKING))
 
-    async def settled(self, session: str, request: str) -> int | None:
+    async def settlement(self, session: str, request: str) -> int | None:
         rows = self._query(f"select settled from inbox where session = {_KEY} and id = ?", (session, request))
         if not rows:
             self._require(session)

@@ -145,7 +145,7 @@ class Conversation:
     async def _next(self) -> RunOutcome:
         await self._hold()
         request, self._continues = self._continues, ""
-        is_new = request and await self.store.settled(self.session.id, request) is None
+        is_new = request and await self.store.settlement(self.session.id, request) is None
         if is_new and self.session.state.run is None:
             return await self.session.continue_(request=request)
         return await self.session.advance()
@@ -271,7 +271,7 @@ class Conversation:
             seq: int | None = None
             while True:
                 changed.clear()
-                seq = seq or await self.store.settled(session.id, request)
+                seq = seq or await self.store.settlement(session.id, request)
                 if seq is not None and session.state.last_seq >= seq:
                     break
                 if self.problem is not None:

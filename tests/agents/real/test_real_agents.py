@@ -50,7 +50,7 @@ class Driven:
                     await stirred.wait()
                     stirred.clear()
         except TimeoutError:
-            shown = "\n".join(filter(None, (row.rstrip() for row in self.session.shown.split("\n"))))
+            shown = "\n".join(filter(None, (row.rstrip() for row in self.session.screen_text.split("\n"))))
             pytest.fail(f"{self.session.status}, and the screen shows:\n{shown}")
         finally:
             stop()
@@ -60,10 +60,10 @@ class Driven:
         await self.until(lambda: self.session.status == "stable" and words in self.said)
 
     async def ended_or_shows(self, words: str) -> None:
-        await self.until(lambda: self.session.ended.done() or (words and words in self.session.shown))
+        await self.until(lambda: self.session.ended.done() or (words and words in self.session.screen_text))
 
     async def ask(self, prompt: str) -> None:
-        self._before, self._user = self.session.shown, prompt
+        self._before, self._user = self.session.screen_text, prompt
         await self.session.send(prompt)
 
     async def record(self, name: str) -> None:
@@ -72,9 +72,9 @@ class Driven:
             return
         agent_type = self.program.agent_type
         await self.until(
-            lambda: message_on(self.session.shown, self._before, self._user, agent_type) == self.said
+            lambda: message_on(self.session.screen_text, self._before, self._user, agent_type) == self.said
         )
-        shown = self.session.shown
+        shown = self.session.screen_text
         said = "\n".join(line.rstrip() for line in self.said.split("\n"))
         moment = Moment(self._before, self._user, shown, is_ready(agent_type, shown), said)
         record(agent_type, name, moment, self.place.home)
@@ -83,7 +83,7 @@ class Driven:
 
     async def show_first_screen(self) -> str:
         await self.until(lambda: self.session.status == "stable")
-        assert is_ready(self.program.agent_type, self.session.shown)
+        assert is_ready(self.program.agent_type, self.session.screen_text)
         await self.record("first_screen")
         return "yes"
 

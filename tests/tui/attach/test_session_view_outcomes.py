@@ -53,7 +53,7 @@ class LateStore(RemoteStore):
         return relay
 
     async def settled(self, session: str, request: str) -> int | None:
-        seq = await super().settled(session, request)
+        seq = await super().settlement(session, request)
         if seq is not None:
             self.told.set()
         return seq

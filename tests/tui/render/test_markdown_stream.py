@@ -38,10 +38,10 @@ def test_parts_and_rest_are_the_text_however_it_is_cut(text: str, places: list[i
     for delta in cut(text, places):
         closed += growing.feed(delta)
         fed += delta
-        assert "".join(part.text for part in closed) + growing.rest == fed
+        assert "".join(part.text for part in closed) + growing.remainder == fed
     closed += growing.finish()
     assert "".join(part.text for part in closed) == text
-    assert growing.rest == ""
+    assert growing.remainder == ""
     assert closed == parts_of(text)
 
 
@@ -83,7 +83,7 @@ def test_a_block_is_closed_as_soon_as_nothing_can_change_it() -> None:
     assert growing.feed("\n- item\n\n") == [Part("Text\n", begins=False)]
     assert growing.feed("  inside\n\nAfter") == []
     assert [part.text for part in growing.feed(" it\n")] == ["- item\n\n  inside\n\n"]
-    assert growing.rest == "After it\n"
+    assert growing.remainder == "After it\n"
 
 
 def test_code_in_an_item_ends_where_the_item_ends() -> None:
@@ -106,7 +106,7 @@ def test_the_open_rest_of_long_code_stays_small(language: str) -> None:
     growing.feed(f"```{language}\n")
     for number in range(20 * PORTION):
         growing.feed(f"x = {number};\n")
-        assert growing.rest.count("\n") <= PORTION + 1
+        assert growing.remainder.count("\n") <= PORTION + 1
 
 
 def test_code_is_not_cut_in_a_comment_that_is_not_closed_yet() -> None:

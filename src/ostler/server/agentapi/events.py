@@ -360,7 +360,7 @@ class EmitterFeed:
         """As it is now, whoever looks or is about to."""
         self._forget_timer()
         self._next_screen = asyncio.get_running_loop().time() + SCREEN_INTERVAL
-        self._emitter.emit_screen(self._agent.shown)
+        self._emitter.emit_screen(self._agent.screen_text)
 
     def close(self) -> None:
         self._forget_timer()

@@ -186,7 +186,7 @@ async def _serve(plan: AgentPlan, options: ServeOptions) -> int:
         is_walled = not address.is_loopback and not plan.allow_unauthenticated
         if is_walled and not tokens.all():
             raise UsageError(f"{NO_TOKEN.format(address)}, or do without with --allow-unauthenticated")
-        kept = _Kept.of(plan)
+        kept = _SavedStates.of(plan)
         server, _ = make_server(options, settings, plan.cwd, tokens)
         native = create_app(
             server,
@@ -270,7 +270,7 @@ def _welcome(plan: AgentPlan, agent: AgentSession, address: Address, port: int, 
     print_stderr(f"open {link} in a browser" + ("; the link works once, for ten minutes" if code else ""))
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _SavedStates(msgspec.Struct, frozen=True):
     """What the state file holds."""
 
     plan: AgentPlan
@@ -279,7 +279,7 @@ class _Kept(msgspec.Struct, frozen=True):
     """Why nobody could read it."""
 
     @classmethod
-    def of(cls, plan: AgentPlan) -> _Kept:
+    def of(cls, plan: AgentPlan) -> _SavedStates:
         path = plan.state_file
         if path is None:
             return cls(plan)

@@ -129,7 +129,7 @@ async def show_request(
     server: ServerState, session: str, request_id: str, query: RequestQuery
 ) -> RequestState:
     """The status of a request"""
-    if await server.store.settled(session, request_id) is None:
+    if await server.store.settlement(session, request_id) is None:
         await _require_waiting(server, session, request_id)
     return state_of_request(request_id, await fact_of(server, session, request_id, query.wait))
 
@@ -143,7 +143,7 @@ async def _require_waiting(server: ServerState, session: str, request: str) -> N
 @operations.add("DELETE", "/sessions/{session}/requests/{request_id}", status=204)
 async def take_back_request(server: ServerState, session: str, request_id: str, ids: NewId) -> None:
     """Withdraw a queued prompt, or a steer that the model has not got yet"""
-    if await server.store.settled(session, request_id) is None:
+    if await server.store.settlement(session, request_id) is None:
         await _require_waiting(server, session, request_id)
     taken = TakeBack(id=ids("req"), by="api", request=request_id)
     if await wait_for_settlement(server, session, taken) is None:

@@ -106,7 +106,7 @@ class People:
         if self._wanted == "settled":
             unsure += [(ledger.sent_to[one.id], one) for one in list(ledger.requests.values())[-1:]]
         for session, request in unsure:
-            if await self._store.settled(session, request.id) is None:
+            if await self._store.settlement(session, request.id) is None:
                 await self.submit(request, session)
             else:
                 ledger.unsure.pop(request.id, None)

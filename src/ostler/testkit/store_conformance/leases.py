@@ -226,7 +226,7 @@ class InboxConformance(StoreTestCase):
             await one.append(events.RequestRefused("req_1", "no"), settled={"req_1": 2})
             assert await store.pending("ses_1") == []
             assert await store.pending("ses_2") == [request]
-            assert await store.settled("ses_2", "req_1") is None
+            assert await store.settlement("ses_2", "req_1") is None
 
     async def test_anyone_may_submit_without_a_lease(self) -> None:
         async with self.opened_twice() as (store, other):
@@ -260,10 +260,10 @@ class InboxConformance(StoreTestCase):
                 await store.submit("ses_1", requests.Prompt(id=f"req_{number}", content=as_content("go")))
             await writing.append(user_message("go"), user_message("go on"), settled={"req_1": 2, "req_2": 3})
             assert [request.id for request in await store.pending("ses_1")] == ["req_3"]
-            assert await store.settled("ses_1", "req_1") == 2
-            assert await store.settled("ses_1", "req_2") == 3
-            assert await store.settled("ses_1", "req_3") is None
-            assert await store.settled("ses_1", "req_unknown") is None
+            assert await store.settlement("ses_1", "req_1") == 2
+            assert await store.settlement("ses_1", "req_2") == 3
+            assert await store.settlement("ses_1", "req_3") is None
+            assert await store.settlement("ses_1", "req_unknown") is None
 
     async def test_the_first_settlement_stands(self) -> None:
         async with self.opened() as store:
@@ -271,14 +271,14 @@ class InboxConformance(StoreTestCase):
             await store.submit("ses_1", requests.Pause(id="req_1"))
             await writing.append(user_message("two"), settled={"req_1": 2})
             await writing.append(user_message("three"), settled={"req_1": 3})
-            assert await store.settled("ses_1", "req_1") == 2
+            assert await store.settlement("ses_1", "req_1") == 2
 
     async def test_a_request_that_was_settled_without_the_inbox_is_known_too(self) -> None:
         """A face in the owner's process hands its prompt over directly; a second try must not start a run."""
         async with self.opened() as store:
             writing = await self.begun(store)
             await writing.append(user_message("two"), settled={"req_1": 2})
-            assert await store.settled("ses_1", "req_1") == 2
+            assert await store.settlement("ses_1", "req_1") == 2
             assert (
                 await store.submit("ses_1", requests.Prompt(id="req_1", content=as_content("two"))) is False
             )

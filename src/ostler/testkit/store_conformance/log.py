@@ -72,7 +72,7 @@ class LogConformance(StoreTestCase):
                 store.owned_processes(none),
                 store.submit(none, requests.Pause(id="req_1")),
                 store.pending(none),
-                store.settled(none, "req_1"),
+                store.settlement(none, "req_1"),
                 store.arrivals(none, -1),
                 store.append_blob(none, "out", b"x"),
                 store.read_blob(none, "out"),
@@ -119,7 +119,7 @@ class LogConformance(StoreTestCase):
                 ]
                 await assert_raises(StoreError, store.append(writing.lease, facts, {"req_1": 4}))
                 await writing.is_unchanged()
-                assert await store.settled("ses_1", "req_1") is None
+                assert await store.settlement("ses_1", "req_1") is None
             await assert_raises(StoreError, store.append(writing.lease, [], {"req_1": 4}))
             assert [request.id for request in await store.pending("ses_1")] == ["req_1"]
             await writing.append(user_message("four"))
@@ -142,7 +142,7 @@ class LogConformance(StoreTestCase):
             fact = Fact.of(user_message("x"), seq=2, session="ses_1", run="", time_ms=1, parent=0)
             await assert_raises(LeaseLost, store.append(before, [fact], {"req_1": 2}))
             await writing.is_unchanged()
-            assert await store.settled("ses_1", "req_1") is None
+            assert await store.settlement("ses_1", "req_1") is None
             await writing.append(user_message("two"))
             await writing.is_unchanged()
 

@@ -260,7 +260,7 @@ class OtherStream:
 
     @property
     def path(self) -> str:
-        return next((field.value for field in self._fields if field.found), "")
+        return next((field.value for field in self._fields if field.is_found), "")
 
     @property
     def note(self) -> str:

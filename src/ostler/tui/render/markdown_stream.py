@@ -226,7 +226,7 @@ class MarkdownStream:
         self._fence = FencePlace()
 
     @property
-    def rest(self) -> str:
+    def remainder(self) -> str:
         return "".join([*self._lines, *self._unfinished])
 
     def feed(self, delta: str) -> list[Part]:
