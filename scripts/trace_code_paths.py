@@ -223,15 +223,15 @@ def trace_question(stage: Stage) -> None:
         url = server.wait_for(r"(http://127\.0\.0\.1:\d+)/")
         token = TokenStore(stage.home / "tokens.json").new("trace", "all")
         headers = {"Authorization": f"Bearer {token}"}
-        browser = httpx2.Client(base_url=f"{url}/api/v1/", headers=headers, timeout=PATIENCE)
         terminal.wait_for("openai/fake")
         terminal.type("Make a file.\r")
         terminal.wait_for("touch made")
-        (question,) = browser.get("questions").json()["questions"]
-        server.start_recording()
-        answer = {"type": "answer", "question": question["asked"]["id"], "answer": "yes"}
-        place = f"sessions/{question['session']}/requests?wait=20"
-        browser.post(place, json=answer).raise_for_status()
+        with httpx2.Client(base_url=f"{url}/api/v1/", headers=headers, timeout=PATIENCE) as browser:
+            (question,) = browser.get("questions").json()["questions"]
+            server.start_recording()
+            answer = {"type": "answer", "question": question["asked"]["id"], "answer": "yes"}
+            place = f"sessions/{question['session']}/requests?wait=20"
+            browser.post(place, json=answer).raise_for_status()
         terminal.wait_for("Done.")
 
 
@@ -240,7 +240,7 @@ def trace_refusal(stage: Stage) -> None:
     (stage.folder / "gate.py").write_text(GATE)
     prompt = ("-e", "gate.py", "--yes", "-p", *MODEL, "Make a file.")
     with stage.run(
-        *prompt, start="core/call_gate.py:check", stop="core/tool_calls.py:_record_result"
+        *prompt, start="core/call_gate.py:check", stop="core/tool_calls.py:record_result"
     ) as program:
         program.wait()
 

@@ -91,17 +91,16 @@ class SessionState:
 
     def _take(self, fact: Fact, event: Event | UnknownEvent | None, on_path: bool) -> None:
         """`event` is the fact's, if it was decoded already."""
-        self.last_seq = seq = fact.seq
-        self.last_time_ms = fact.time_ms
+        self.last_seq, self.last_time_ms = fact.seq, fact.time_ms
         is_entry = on_path and fact.parent is not None
         if is_entry:
-            self.leaf = seq
+            self.leaf = fact.seq
         if event is None:
             if fact.type == "tool_called" and self.run is None:
                 return  # of a run that has ended: its message says the same
             event = fact.event
         if is_entry:
-            self._telling.add(event, seq)
+            self._telling.add(event, fact.seq)
         handler = _HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event, fact)

@@ -123,8 +123,7 @@ class ToolRunner:
                     for call, asked in asking:
                         tasks.create_task(self._ask_then_execute(call, asked, step))
         except BaseExceptionGroup as group_error:
-            # Only a failure of the log gets here: anything else that a tool raises is a result.
-            raise group_error.exceptions[0] from None
+            raise group_error.exceptions[0] from None  # of the log: what a tool raises is a result
 
     async def _record_start(self, call: CallState, ready: ApprovedCall) -> bool:
         """Records the start of a call; False when it reuses the result of an earlier one."""

@@ -162,6 +162,15 @@ def dry_run(tool: str, what: str, profile: Profile, rules: Sequence[Rule], cwd: 
     return DryRun(judgement.verdict, judgement.reason, _parts(judgement), scopes)
 
 
+def _store_rule(rule: str, scope: str, where: str) -> None:
+    if scope == "session":
+        parse_rule(rule, "allow")  # the fact stores it
+    elif scope == "project" and not where:
+        raise UsageError("the session came from elsewhere, and its project's folder is not known")
+    else:
+        remember(rule, "allow", Path(where) if where else None)
+
+
 def remember_answer(asked: QuestionAsked, answered: QuestionAnswered, session: str) -> list[Event]:
     """Keeps what the answer to a permission question says to keep, in the scope that it names."""
     details = asked.question.details or {}
@@ -172,12 +181,7 @@ def remember_answer(asked: QuestionAsked, answered: QuestionAnswered, session: s
     for rule in [rule for rule in rules if rule in asked.question.text]:  # what was shown, and nothing else
         where = {"session": session, "project": details.get("project", "")}.get(scope, "")
         try:
-            if scope == "session":
-                parse_rule(rule, "allow")
-            elif scope == "project" and not where:
-                raise UsageError("the session came from elsewhere, and its project's folder is not known")
-            else:
-                remember(rule, "allow", Path(where) if where else None)
+            _store_rule(rule, scope, where)
         except (ConfigurationError, UsageError) as error:
             kept.append(Warned(f"the answer could not be remembered: {error.message}", about="tool"))
             continue

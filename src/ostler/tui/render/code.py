@@ -132,11 +132,8 @@ def _words(
 
 
 def _lexed(lexer: Lexer, code: str, state: tuple[str, ...]) -> Iterator[tuple[int, Any, str, _Border | None]]:
-    """Tokens, and the state before each that begins a line.
-
-    pygments accepts a stack of states but does not return one, so it is read from the generator. A lexer
-    without one restarts after each line that ends outside of strings and comments.
-    """
+    """Tokens, and the state before each that begins a line. pygments does not return its stack of states, so
+    this reads it from the generator; a lexer without one restarts after each line outside of strings."""
     tokens = lexer.get_tokens_unprocessed(code, state) if state else lexer.get_tokens_unprocessed(code)
     cut, is_inside, stack_before = 0, False, None
     for at, kind, text in tokens:
