@@ -54,11 +54,11 @@ def test_a_number_is_an_answer_only_where_the_options_have_numbers() -> None:
     assert parse_answer(MAY_IT, "n", numbered=True) == "no"
     with pytest.raises(UsageError, match="type a number from 1 to 2"):
         parse_answer(COLOR, "3", numbered=True)
-    with pytest.raises(UsageError, match="'2' is no answer; the answers are: Red, Blue"):
+    with pytest.raises(UsageError, match="'2' is not an answer; the answers are: Red, Blue"):
         parse_answer(COLOR, "2")
 
 
-@pytest.mark.parametrize(("text", "problem"), [("{", "must be JSON"), ('["c"]', "does not fit the form")])
+@pytest.mark.parametrize(("text", "problem"), [("{", "must be JSON"), ('["c"]', "does not match the form")])
 def test_a_form_is_answered_in_json(text: str, problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
         parse_answer(LIST, text)

@@ -66,13 +66,13 @@ def test_a_template_is_shown(prompts: Ostler, in_process: InProcess) -> None:
 
 def test_a_template_that_is_not_there_is_said(prompts: Ostler, in_process: InProcess) -> None:
     code, _, err = in_process("prompts", "show", "other")
-    assert (code, err) == (2, "ostler: there is no template 'other'; there is: mine, review\n")
+    assert (code, err) == (2, "ostler: there is no template 'other'; the templates are: mine, review\n")
 
 
 def test_without_templates_it_is_said_where_they_go(in_process: InProcess) -> None:
     code, out, err = in_process("prompts")
     assert (code, out) == (0, "")
-    assert "there are no templates; they are files like .ostler/prompts/NAME.md here" in err
+    assert "there are no templates; create .ostler/prompts/NAME.md here" in err
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_where_there_are_none_it_is_said_how_to_have_some(ostler: Ostler) -> Non
     ran = ostler("skills")
     assert (ran.code, ran.out) == (0, "")
     assert ran.err == (
-        "ostler: there are no skills; they are files like .ostler/skills/NAME/SKILL.md here, "
+        "ostler: there are no skills; create .ostler/skills/NAME/SKILL.md here, "
         f"or {ostler.home}/skills/NAME/SKILL.md\n"
     )
     assert not ostler.home.exists()

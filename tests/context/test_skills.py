@@ -134,7 +134,7 @@ def test_a_name_has_its_rules(name: str, folder: str, root: Path) -> None:
     path = write(root, name, folder=folder)
     skills = find(root, root)
     assert skills.found == {}
-    assert only_problem(skills, path).endswith("; the skill is ignored")
+    assert only_problem(skills, path).endswith("; the skill is left out")
 
 
 @pytest.mark.parametrize("name", ["a", "7", "a-b-c", "x" * 64, "0-9"])
@@ -192,10 +192,10 @@ def test_files_that_cannot_be_used_are_left_out_each_with_its_reason(root: Path,
     skills = find(root)
     assert (skills.found, skills.to_trust) == ({}, ())
     assert [problem.removeprefix(f"{place}/") for problem in skills.problems] == [
-        "folder/SKILL.md: it is not a file; the skill is ignored",
-        "latin/SKILL.md: it is not UTF-8; the skill is ignored",
-        "long/SKILL.md: it is larger than 64 KiB; the skill is ignored",
-        "out/SKILL.md: it is a link to a file outside the project; the skill is ignored",
+        "folder/SKILL.md: it is not a file; the skill is left out",
+        "latin/SKILL.md: it is not UTF-8; the skill is left out",
+        "long/SKILL.md: it is larger than 64 KiB; the skill is left out",
+        "out/SKILL.md: it is a link to a file outside the project; the skill is left out",
     ]
 
 

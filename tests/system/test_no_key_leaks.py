@@ -199,7 +199,7 @@ import ostler.cli.prompt as prompt
 from ostler import main
 
 def crash(settings, harness, *rest):
-    raise RuntimeError(f"this should not happen: {vars(harness.model._endpoint)}")
+    raise RuntimeError(f"this should not happen: {vars(harness.model.load()._endpoint)}")
 
 prompt._run = lambda options, settings, harness, text: crash(settings, harness)
 sys.exit(main.run(sys.argv[1:]))

@@ -106,7 +106,7 @@ def parse_answer(question: Question, text: str, *, numbered: bool = False) -> An
     if numbered:
         raise UsageError(f"type a number from 1 to {len(options)}")
     choices = ", ".join(question.choices or ("yes", "no"))
-    raise UsageError(f"{text!r} is no answer; the answers are: {choices}")
+    raise UsageError(f"{text!r} is not an answer; the answers are: {choices}")
 
 
 class QuestionQueue:

@@ -108,8 +108,8 @@ def answer_problem(question: Question, value: Any) -> str:
     if question.kind == "form" and question.form is not None:
         problem = json_schema.schema_error(value, question.form)
         if problem and question.secret:  # it may quote the answer
-            return "the answer does not fit the form"
-        return f"the answer does not fit the form: {problem}" if problem else ""
+            return "the answer does not match the form"
+        return f"the answer does not match the form: {problem}" if problem else ""
     return ""
 
 
