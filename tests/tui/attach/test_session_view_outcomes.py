@@ -52,7 +52,7 @@ class LateStore(RemoteStore):
         relay.may_tell = self.may_tell
         return relay
 
-    async def settled(self, session: str, request: str) -> int | None:
+    async def settlement(self, session: str, request: str) -> int | None:
         seq = await super().settlement(session, request)
         if seq is not None:
             self.told.set()
