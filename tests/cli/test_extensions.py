@@ -108,7 +108,7 @@ def test_at_a_terminal_a_person_may_say_no(ostler: Ostler) -> None:
     folder = write(ostler.work / "tidy", {"gate.py": f"open({str(ostler.work / 'ran')!r}, 'w')\n{GUARDED}"})
     refused = ostler.on_terminal("ext", "install", "./tidy", typed=b"no\n")
     assert refused.code == 2
-    assert refused.err.endswith("do you want that? [yes/no] ostler: nothing was installed\n")
+    assert refused.err.endswith("install it? [yes/no] ostler: nothing was installed\n")
     assert not (ostler.work / "ran").exists()
     assert packages(ostler) == []
     agreed = ostler.on_terminal("ext", "install", str(folder), typed=b"yes\n")
@@ -128,7 +128,7 @@ def test_what_is_installed_into_a_project_is_used_only_once_it_is_trusted(ostler
     assert (row["state"], row["package"]) == ("untrusted", "tidy")
     elsewhere = ostler("ext", "remove", "tidy")
     assert elsewhere.code == 2
-    assert elsewhere.err.endswith(f"{ostler.work / '.ostler'} has one: say --local\n")
+    assert elsewhere.err.endswith(f"{ostler.work / '.ostler'} has one: use --local\n")
     assert ostler("ext", "remove", "tidy", "--local").out == "removed tidy\n"
     assert list((ostler.work / ".ostler" / "packages").iterdir()) == []
     linked = ostler("ext", "install", "--local", "--link", "./tidy")
@@ -151,7 +151,7 @@ def test_all_packages_are_updated_and_one_that_fails_does_not_stop_the_others(
     code, out, err = in_process("ext", "update", "--all")
     assert code == 1
     assert out.splitlines() == [
-        "pinned is pinned to main, and stays",
+        "pinned is pinned to main",
         f"updated second {newest[:12]}: 1 extension (second)",
         f"third {four.first[:12]} is up to date",
     ]
@@ -222,7 +222,7 @@ def test_validating_runs_nothing_of_a_project_that_is_not_trusted(ostler: Ostler
     write(ostler.home / "extensions", {"own.py": GUARDED})
     ran = ostler("ext", "validate")
     assert ran.code == 0
-    assert "theirs (.ostler/extensions/theirs.py): look at it, and say `ostler trust" in ran.out
+    assert "theirs (.ostler/extensions/theirs.py): review it and run `ostler trust" in ran.out
     assert not (ostler.work / "ran").exists()
 
 
@@ -233,7 +233,7 @@ def test_mistakes_are_one_line(in_process: InProcess) -> None:
         (("install", "./nothing"), "there is no "),
         (("remove", "nothing"), "no package 'nothing' is installed here"),
         (("update",), "one of the arguments"),
-        (("logs", "nothing"), "no extension 'nothing' has said anything"),
+        (("logs", "nothing"), "there is no log of an extension 'nothing'"),
         (("new", "a b"), "is no name of a package"),
     ):
         code, out, err = in_process("ext", *arguments)

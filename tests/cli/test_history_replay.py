@@ -35,7 +35,7 @@ def test_an_export_replays_in_another_directory(ostler: Ostler, session: str, tm
     elsewhere.mkdir()
     ran = ostler("replay", str(file), cwd=elsewhere)
     assert (ran.code, ran.out) == (0, "identical: 1 run, 3 requests, 2 results\n")
-    assert "0 of the requests are the same to the byte" in ran.err
+    assert "0 of the requests are byte-identical" in ran.err
     piped = ostler("replay", "--json", "-", piped=file.read_bytes(), cwd=elsewhere)
     assert json.loads(piped.out) == {
         "identical": True,

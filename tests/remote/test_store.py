@@ -118,7 +118,7 @@ async def test_nothing_can_be_held_or_written_from_afar(tmp_path: Path) -> None:
 async def test_only_watching_asks_for_nothing_and_a_wrong_token_is_told(tmp_path: Path) -> None:
     async with serving(tmp_path) as served, from_afar(served, read_only=True) as store:
         session = await served.new_session()
-        with pytest.raises(UsageError, match="only watching"):
+        with pytest.raises(UsageError, match="this is read-only: attach without --read-only"):
             await store.submit(session, Prompt(id="p", content=as_content("go")))
         assert await store.pending(session) == []
         async with from_afar(served, "wrong") as unknown:

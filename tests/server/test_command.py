@@ -190,7 +190,7 @@ def test_two_servers_of_one_home_serve_the_same_sessions(ostler: Ostler) -> None
 
 def test_a_first_token_is_shown_on_a_terminal_only(ostler: Ostler) -> None:
     with running(ostler, "--model", "demo") as server:
-        assert "first token was made (not shown" in server.said
+        assert "created a first token (not shown" in server.said
         assert "ostler_" not in server.said
         assert server.ask("POST", "login", json={"token": server.code}).status_code == 204
         assert server.ask("GET", "me", headers={"Authorization": ""}).json()["scope"] == "all"
@@ -212,7 +212,7 @@ def test_a_first_token_is_shown_on_a_terminal_only(ostler: Ostler) -> None:
         process.terminate()
         process.wait(PATIENCE)
         os.close(ours)
-    token = re.search(r"first token was made \((ostler_\S+)\)", shown.decode())
+    token = re.search(r"created a first token \((ostler_\S+)\)", shown.decode())
     assert token
     assert TokenStore(ostler.home / "tokens.json").of_token(token[1])
 

@@ -49,7 +49,7 @@ class FakeAgent:
         self.observers: list[Observer] = []
 
     @property
-    def shown(self) -> str:
+    def screen_text(self) -> str:
         self.looked += 1
         return self.screen
 

@@ -116,7 +116,7 @@ async def test_the_context_of_a_step_has_the_parts_of_a_meter(tmp_path: Path) ->
         served.go_on.set()
         session = await served.new_session()
         missing = await served.get(f"sessions/{session}/context", 404)
-        assert "no model was asked" in missing["detail"]
+        assert "no model was called in this session" in missing["detail"]
         await served.ask(session, "prompt", content=text("go"))
         await served.rest(session)
         step = await served.get(f"sessions/{session}/context")
