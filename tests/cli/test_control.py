@@ -157,7 +157,7 @@ def test_a_waiting_run_is_paused_by_nobody_and_an_answer_does_not_wake_it(
     session = waiting_run(ostler, vendor)
     assert ostler("pause", session).err == f"ostler: paused; `ostler resume {session}` continues\n"
     answered = ostler("answer", session, "yes", *use(vendor))
-    assert (answered.code, answered.err) == (6, f"ostler: paused; `ostler resume {session}` goes on\n")
+    assert (answered.code, answered.err) == (6, f"ostler: paused; `ostler resume {session}` continues\n")
     resumed = ostler("resume", session, *use(vendor), "--permissions", "edit")
     assert (resumed.code, resumed.out) == (0, "Made.\n")
     assert (ostler.work / "made").exists()

@@ -131,7 +131,7 @@ def test_nobody_is_waited_for_when_no_run_is_under_way(ostler: Ostler, serve: Se
 def test_a_cut_run_is_not_waited_for(ostler: Ostler, serve: Serve) -> None:
     session = cut_run(ostler, serve(SILENCE))
     ran = ostler("follow", session)
-    assert ran.code == 1 and f"`ostler resume {session}` goes on" in ran.err
+    assert ran.code == 1 and f"`ostler resume {session}` continues" in ran.err
 
 
 def test_a_process_that_dies_while_it_is_followed_is_noticed(ostler: Ostler, serve: Serve) -> None:

@@ -244,7 +244,8 @@ def test_the_command_of_a_killed_run_is_ended_by_the_next_one(tmp_path: Path) ->
     def script(request: dict[str, Any]) -> Any:
         if request["messages"][-1]["role"] == "user" and request["messages"][-1]["content"] == "go on":
             return turn("I went on.")
-        return turn(call("bash", {"command": "echo begun; sleep 600 & sleep 600"}))
+        # What stays in the command's group dies with the run on Linux; what left it does not.
+        return turn(call("bash", {"command": "setsid sh -c 'echo begun; exec sleep 600' & sleep 600"}))
 
     with FakeVendor(script) as vendor:
         home = Home(tmp_path, vendor)

@@ -265,7 +265,7 @@ def print_waiting(waiting: RunWaiting, session: str, questions: Sequence[OpenQue
         which = f" [{one.asked.id}]" if len(questions) > 1 else ""
         print_stderr(f"waiting for an answer{who}{which}: {value_text(one.asked.question)}")
     if waiting.reason == "paused":
-        print_stderr(f"paused; `ostler resume {session}` goes on")
+        print_stderr(f"paused; `ostler resume {session}` continues")
     elif questions:
         named = "--question ID " if len(questions) > 1 else ""
         is_permission = all(one.asked.question.kind == "permission" for one in questions)

@@ -174,7 +174,8 @@ async def _follow(options: argparse.Namespace, store: Store, state: SessionState
             return exit_code(watched.quiet) if watched.quiet else 0
         if watched.is_running and await _is_cut(store, state.id, watched.seen):
             print_stderr(
-                f"nobody works on the run of session {state.id} any more; `ostler resume {state.id}` goes on"
+                f"nobody works on the run of session {state.id} any more; "
+                f"`ostler resume {state.id}` continues"
             )
             return 1
     raise AssertionError("a session is followed for ever")

@@ -12,14 +12,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ostler.context.markdown import outside_code
+from ostler.core.lazy import lazy_module
 from ostler.schema.errors import ToolFailed
 from ostler.schema.messages import PlainBlock, Text
 from ostler.tools.files import display_path, in_path_order, is_folder, not_found, resolve, walk
-from ostler.tools.read import read_file
 from ostler.tools.truncation import (
     MAX_LINES,
     LineWindow,
@@ -28,6 +29,11 @@ from ostler.tools.truncation import (
     size_text,
     without_surrogates,
 )
+
+if TYPE_CHECKING:
+    from ostler.tools import read
+else:
+    read = lazy_module("ostler.tools.read")
 
 MOST_TEXT = 200 * 1024
 """The maximum bytes of text that the mentions of one prompt attach."""
@@ -116,7 +122,7 @@ def _blocks(target: _Target, cwd: Path) -> tuple[tuple[PlainBlock, ...], str]:
         raise ToolFailed(f"line {target.last} comes before line {target.first}")
     limit = MAX_LINES if target.last is None else target.last - target.first + 1
     window = LineWindow(target.first, limit)
-    found = read_file(target.path, target.given, window, cwd, lambda: False)
+    found = read.read_file(target.path, target.given, window, cwd, lambda: False)
     details = found.details or {}
     first, *others = found.content
     if others or not isinstance(first, Text):

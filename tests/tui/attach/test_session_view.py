@@ -117,7 +117,7 @@ def test_a_run_is_steered_from_here_and_others_watch_it(
     for terminal in (first, second):
         terminal.wait_for("both were done")
     enter(second, "unheard")
-    second.wait_for("only watching")
+    second.wait_for("this is read-only")
     enter(first, "!true")
     first.wait_for("can only be done there")
     first.press("ctrl+c")

@@ -103,7 +103,7 @@ class People:
 
     async def _ask_what_became_of(self, unsure: list[tuple[str, AnyRequest]]) -> None:
         ledger = self._process.ledger
-        if self._wanted == "settled":
+        if self._wanted == "settlement":
             unsure += [(ledger.sent_to[one.id], one) for one in list(ledger.requests.values())[-1:]]
         for session, request in unsure:
             if await self._store.settlement(session, request.id) is None:

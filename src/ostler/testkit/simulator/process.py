@@ -91,7 +91,7 @@ SESSION = "ses_simulated"
 
 _WRITES = ("create", "acquire", "append", "renew", "release", "own_process", "submit", "append_blob")
 
-_READS = ("read", "read_opening", "owned_processes", "pending", "settled", "arrivals", "blob", "read_blob")
+_READS = ("read", "read_opening", "owned_processes", "pending", "settlement", "arrivals", "blob", "read_blob")
 
 _RIGHTS = ("append", "renew", "own_process")
 
