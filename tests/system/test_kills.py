@@ -244,7 +244,8 @@ def test_the_command_of_a_killed_run_is_ended_by_the_next_one(tmp_path: Path) ->
     def script(request: dict[str, Any]) -> Any:
         if request["messages"][-1]["role"] == "user" and request["messages"][-1]["content"] == "go on":
             return turn("I went on.")
-        return turn(call("bash", {"command": "echo begun; sleep 600 & sleep 600"}))
+        # A process in the group of the command would be killed with the run.
+        return turn(call("bash", {"command": "setsid --wait sh -c 'echo begun; sleep 600 & sleep 600'"}))
 
     with FakeVendor(script) as vendor:
         home = Home(tmp_path, vendor)
