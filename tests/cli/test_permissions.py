@@ -15,7 +15,7 @@ import pytest
 from ostler.testkit.vendors import FakeVendor, call, turn
 from tests.support.command import PATIENCE, Ostler, finish, use, wait_until
 from tests.support.fixtures import Serve
-from tests.support.open_runs import GATED, TOUCH, waiting_run
+from tests.support.open_runs import TOUCH, waiting_run
 
 TEE = "echo run | tee ran.txt"
 RULE = "bash(=tee ran.txt)"
@@ -226,7 +226,8 @@ def test_a_call_can_be_tried(ostler: Ostler) -> None:
 def test_taking_a_rule_back_from_a_cut_session_ends_what_it_left_running(
     ostler: Ostler, serve: Serve
 ) -> None:
-    vendor = serve(turn(TOUCH), turn(GATED))
+    # A process in the group of the command would be killed with the run.
+    vendor = serve(turn(TOUCH), turn(call("bash", {"command": "setsid --wait cat gate"})))
     session = waiting_run(ostler, vendor)
     os.mkfifo(ostler.work / "gate")
     driven = ostler.start("answer", session, "session", *use(vendor), "--permissions", "edit")

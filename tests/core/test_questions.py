@@ -22,7 +22,11 @@ PORT = {"type": "object", "properties": {"port": {"type": "integer"}}, "required
         (Question("Why?"), "because", ""),
         (Question("May it?", "permission", ("yes", "no")), "perhaps", ""),
         (Question("Where?", "form", form=PORT), {"port": 80}, ""),
-        (Question("Where?", "form", form=PORT), {"port": "x"}, "the answer does not match the form: 'port' is"),
+        (
+            Question("Where?", "form", form=PORT),
+            {"port": "x"},
+            "the answer does not match the form: 'port' is",
+        ),
         (
             Question("Where?", "form", form=PORT, secret=True),
             {"port": "x"},

@@ -39,7 +39,7 @@ def test_a_link_that_was_used_asks_for_the_token(start: Start, visit: Visit, chr
         field = page.get_by_label("Token")
         field.fill("wrong")
         page.get_by_role("button", name="Log in").click()
-        expect(page.get_by_role("alert")).to_contain_text("is not known")
+        expect(page.get_by_role("alert")).to_contain_text("is invalid")
         expect(field).to_have_attribute("aria-invalid", "true")
         field.fill(served.token)
         page.get_by_role("button", name="Log in").click()
