@@ -86,7 +86,7 @@ class Settings(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     deny: tuple[str, ...] = ()
     """Rules for calls that never run; they override all others."""
     on_question: Literal["refuse", "wait"] = "refuse"
-    """If a call needs approval and nobody can be asked: refuse the call, or wait."""
+    """What to do with a call that needs approval when no person can answer: refuse it, or wait."""
     silence_limit: Annotated[float, msgspec.Meta(gt=0)] = 120.0
     """Seconds without a byte from the model until the call fails."""
     durability: Literal["process", "power"] = "process"

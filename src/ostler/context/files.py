@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -82,7 +83,7 @@ def folders_up_to(root: Path, folder: Path) -> list[Path]:
     return list(above[: above.index(root) + 1])
 
 
-class FileSearch:
+class FileSearch(ABC):
     """Reads the files of one kind: a project's, from the nearest folder up to its root, then the user's."""
 
     def __init__(self, kind: str, folders: Sequence[str]) -> None:
@@ -123,9 +124,9 @@ class FileSearch:
         """The file that an entry of a folder stands for; None if it is of another kind."""
         return entry if entry.suffix == ".md" else None
 
+    @abstractmethod
     def add(self, path: Path, project: Path | None, problems: list[str]) -> None:
         """Reads one file. Raises `Unusable`, or adds to `problems` what does not prevent its use."""
-        raise NotImplementedError
 
     def reject(self, path: Path, error: Unusable, problems: list[str]) -> list[str]:
         """All problems of a file that cannot be used."""

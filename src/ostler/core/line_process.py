@@ -9,6 +9,7 @@ import asyncio
 import os
 import signal
 import subprocess
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -48,7 +49,7 @@ class LineSplitter:
             self._partial += part
 
 
-class LineProcess:
+class LineProcess(ABC):
     """Starts a program and exchanges lines with it through the event loop.
 
     - `ended` is its exit status, negative for a signal, set once its last output was read. What is left of
@@ -93,18 +94,18 @@ class LineProcess:
 
     # --- what a subclass defines ----------------------------------------------------------------------
 
+    @abstractmethod
     def take_line(self, line: bytes | None) -> None:
         """Gets each line of standard output; None for a line that is too long."""
-        raise NotImplementedError
 
-    def take_stderr(self, piece: bytes) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def take_stderr(self, piece: bytes) -> None: ...
 
     def more_to_write(self) -> bytes:
         """Called when everything was written; empty when nothing waits."""
         return b""
 
-    def input_closed(self) -> None:
+    def input_closed(self) -> None:  # noqa: B027  # a subclass may ignore it
         """Called when it has closed its standard input."""
 
     # --- use ------------------------------------------------------------------------------------------

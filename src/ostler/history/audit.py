@@ -1,6 +1,5 @@
-"""The audit of a session: why it did what it did, read from its facts. Nothing is recorded a second time."""
-# MERGED: Decisions that a single fact tells of, whatever came before it.
-# MERGED: Where the audit goes while a session is open: a file, Python's logging, or whatever a host brings.
+"""The audit of a session: why it did what it did, computed from its facts, and where the entries go while the
+session is open: to a file, to Python's logging, or to a host's own sink."""
 
 from __future__ import annotations
 

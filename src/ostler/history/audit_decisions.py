@@ -1,7 +1,5 @@
-"""What is audited: the decisions that facts tell of, by name. `audit.py` finds them."""
-# MERGED: Why a call ran or did not: who allowed or refused it, what was asked of people, what they
-# MERGED: answered.
-# MERGED: Why a model was asked: who chose it, which one failed before, what was asked of it.
+"""The decisions that are audited, by name, and the trails that explain them: why a call ran or did not, and
+why a model was called. `audit.py` applies them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A session as a recording: what came from outside in each of its runs, and what came of it."""
-# MERGED: Where a replay differs from its recording, said in canonical JSON with ids and times masked.
-# MERGED: - An id of Ostler's own (`run_…`, with its 26 characters) or of a call is `id-1`, `id-2` … in the
-# MERGED: order of appearance. - A moment (`2026-01-01T12:00:00Z`, with or without its zone) is `<time>`. -
-# MERGED: The folder that the work happened in, then or now, is `<cwd>`.
+"""A session as a recording: the input of each of its runs, and what they did with it.
+
+Two recordings are compared as canonical JSON. Ids of Ostler and of calls become `id-1`, `id-2` … in the order
+of appearance, times become `<time>`, and the working directory becomes `<cwd>`.
+"""
 
 from __future__ import annotations
 

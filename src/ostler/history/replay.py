@@ -1,14 +1,10 @@
-"""Replay: a recorded session runs again, with the model's side from its log and without a network.
+"""Replay: runs a recorded session again, without a network.
 
-Each run starts on the recorded facts before it, so whatever came from outside between two runs (a moved
-leaf, other messages, a fork) needs no replay. In the run, the loop is the real one. What comes from outside
-comes from the log: the model's answers and failures, what was said between steps, answers to questions,
-the moment of a cancellation. Each request and each tool result is compared as it arises, and the first
-difference ends the replay.
+Each run starts on the recorded facts before it, so a moved leaf, other messages or a fork between two runs
+need no replay. The loop is the real one. Its input comes from the log: the model's answers and failures,
+steers, answers to questions, the moment of a cancellation. Each request and each tool result is compared as
+it arises, and the first difference ends the replay.
 """
-# MERGED: The replay of one run: what the log says comes from outside, and the comparison with what comes of
-# MERGED: it.
-# MERGED: The parts of a harness that a replay puts in place of the real ones: model, tools, hooks.
 
 from __future__ import annotations
 
