@@ -1,7 +1,7 @@
 """Writes the generated parts of the documentation; with --check, only reports what is out of date.
 
-docs/events.md, docs/errors.md and docs/openapi.json are generated whole; other pages have generated sections,
-see `docs_sections.py`.
+docs/events.md, docs/errors.md, docs/openapi.json and src/ostler/tools/specs.json are generated whole; other
+pages have generated sections, see `docs_sections.py`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ostler.core.hooks import Point
 from ostler.schema import errors, events, requests, visibility
 from ostler.schema.facts import Fact, decode_event
 from ostler.schema.messages import Text
+from ostler.tools import builtin_tools
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "tests" / "golden" / "events-v1.jsonl"
@@ -134,6 +135,7 @@ def pages() -> dict[Path, str]:
         docs / "events.md": events_page(),
         docs / "errors.md": errors_page(),
         docs / "openapi.json": openapi_document(),
+        ROOT / "src" / "ostler" / "tools" / "specs.json": tool_specs(),
     }
     handwritten = sorted({ROOT / "README.md", *docs.glob("*.md")} - generated.keys())
     return generated | {
@@ -146,6 +148,12 @@ def openapi_document() -> str:
     from ostler.server.openapi import openapi
 
     return msgspec.json.format(msgspec.json.encode(openapi(OPERATIONS, PREFIX)), indent=1).decode() + "\n"
+
+
+def tool_specs() -> str:
+    """The specs of the built-in tools, which every start reads instead of importing the tools."""
+    specs = [tool.spec for tool in builtin_tools()]
+    return msgspec.json.format(msgspec.json.encode(specs), indent=1).decode() + "\n"
 
 
 def events_page() -> str:

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.core.json_schema import schema_error, schema_problem
-from ostler.core.tool import schema_of
+from ostler.core.json_schema import schema_error, schema_of, schema_problem
 
 HORSE: dict[str, Any] = {
     "type": "object",

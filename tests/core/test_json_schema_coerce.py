@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
 from ostler.core.function_tool import validate_arguments
-from ostler.core.json_schema import coerce
-from ostler.core.tool import schema_of
+from ostler.core.json_schema import coerce, schema_of
 
 
 class Stop(Struct, kw_only=True):

@@ -11,8 +11,7 @@ import pytest
 from msgspec import Meta, Struct
 
 from ostler.core.function_tool import tool
-from ostler.core.json_schema import schema_error, schema_problem
-from ostler.core.tool import schema_of
+from ostler.core.json_schema import schema_error, schema_of, schema_problem
 from ostler.models.wires.encoder import closed
 
 

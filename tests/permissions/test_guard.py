@@ -14,7 +14,7 @@ from ostler.core.hooks import Allow, Ask, PlannedCall, Refuse
 from ostler.core.journal import World
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.permissions.guard import permission_hook, remember_answer, user_guard
-from ostler.permissions.memory import forget, project_folder, read_memory, remember, remembered_rules
+from ostler.permissions.memory import forget, read_memory, remember, remembered_rules
 from ostler.permissions.rules import parse_rule
 from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.schema.events import PermissionRemembered, QuestionAnswered, QuestionAsked, RunWaiting, Warned
@@ -24,7 +24,7 @@ from ostler.schema.requests import RevokePermission
 from ostler.sessions.session import Session, open_session
 from ostler.store.fork import fork
 from ostler.store.memory import MemoryStore
-from ostler.store.paths import permissions_file
+from ostler.store.paths import permissions_file, project_folder
 from ostler.store.portable import export_session, import_session
 from tests.support.running import Ran, run, started
 

@@ -7,7 +7,7 @@ import pytest
 
 from ostler.permissions.rules import judge
 from ostler.schema.errors import UnknownTool
-from ostler.tools import BUILTIN_TOOLS, builtin_tool, builtin_tools
+from ostler.tools import BUILTIN_TOOLS, builtin_specs, builtin_tool, builtin_tools
 
 
 def test_all_built_in_tools_are_there_under_their_names() -> None:
@@ -49,7 +49,7 @@ def test_an_unknown_name_lists_those_there_are() -> None:
 def test_only_the_tools_in_use_are_imported_and_nothing_heavy_with_them() -> None:
     program = (
         "import sys\n"
-        "from ostler.tools import builtin_tools\n"
+        "from ostler.tools import builtin_specs, builtin_tools\n"
         "builtin_tools(['read'])\n"
         "assert 'ostler.tools.bash' not in sys.modules\n"
         "before = set(sys.modules)\n"
@@ -59,3 +59,7 @@ def test_only_the_tools_in_use_are_imported_and_nothing_heavy_with_them() -> Non
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_the_stored_specs_are_those_of_the_tools() -> None:
+    assert builtin_specs() == {tool.spec.name: tool.spec for tool in builtin_tools()}

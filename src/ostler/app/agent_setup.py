@@ -12,8 +12,8 @@ import msgspec
 
 from ostler.app.settings import Settings, load_settings
 from ostler.app.stores import SHARED_STORES
+from ostler.core.json_schema import schema_of
 from ostler.core.model import Model, ReasoningLevel
-from ostler.core.tool import schema_of
 from ostler.models.factory import MakeModel
 from ostler.permissions.rules import PROFILES
 from ostler.schema.errors import UsageError

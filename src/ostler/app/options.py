@@ -7,8 +7,11 @@ on every version, so that the generated documentation matches what users see.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
+from contextlib import suppress
+from functools import cache
 
 from ostler import __version__
 
@@ -63,6 +66,10 @@ class RunOptions:
 
 class HelpFormatter(argparse.HelpFormatter):
     """Options as `-s, --long VALUE`, help texts in one column, and a usage that breaks between options."""
+
+    def __init__(self, prog: str) -> None:
+        # With a width argparse does not import shutil; it makes a formatter for every option that is added.
+        super().__init__(prog, width=_terminal_width() - 2)
 
     def add_argument(self, action: argparse.Action) -> None:
         super().add_argument(action)
@@ -145,6 +152,17 @@ class HelpFormatter(argparse.HelpFormatter):
 
 class RawHelpFormatter(HelpFormatter, argparse.RawDescriptionHelpFormatter):
     """The same, with the lines of description and epilogue as they are written."""
+
+
+@cache
+def _terminal_width() -> int:
+    """As `shutil.get_terminal_size` finds it."""
+    with suppress(ValueError):
+        if columns := int(os.environ.get("COLUMNS", "0")):
+            return columns
+    with suppress(OSError, ValueError, AttributeError):
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
+    return 80
 
 
 def _wrapped(parts: list[str], indent: int, width: int) -> list[str]:

@@ -14,12 +14,12 @@ from ostler.app.session_choice import new_request_id, submit_and_wait
 from ostler.app.settings import RULES, read_project_file, read_user_file
 from ostler.app.stores import find_session, open_store
 from ostler.core.state import fold
-from ostler.permissions.memory import forget, project_folder, read_memory
+from ostler.permissions.memory import forget, read_memory
 from ostler.permissions.trust import is_trusted
 from ostler.schema.errors import NotFound, UsageError
 from ostler.schema.requests import RevokePermission
 from ostler.schema.text import one_line
-from ostler.store.paths import configuration_file, store_file
+from ostler.store.paths import configuration_file, project_folder, store_file
 
 NEWEST_SESSIONS = 20
 

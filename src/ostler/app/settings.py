@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from ostler.context.files import quoted_path
+from ostler.core.children import DEFAULT_DEPTH
 from ostler.core.lazy import lazy_module
 from ostler.models.providers import FOR_ONE_MODEL, ModelOptions, configured_providers
 from ostler.permissions.rules import Effect, Profile, anchored, parse_rule
-from ostler.permissions.trust import DEFAULT_DEPTH, SENSITIVE, is_trusted, untrusted_part
 from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.store.paths import below_home, configuration_file, expand_home
 
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from ostler.context import policy
     from ostler.core import validation
     from ostler.models import catalogue
+    from ostler.permissions import trust
 else:
     catalogue = lazy_module("ostler.models.catalogue")
     policy = lazy_module("ostler.context.policy")
+    trust = lazy_module("ostler.permissions.trust")
     validation = lazy_module("ostler.core.validation")
 
 PROJECT_FILE = "ostler.toml"
@@ -142,7 +144,7 @@ def load_settings(
     project = read_project_file(cwd, environment)
     if project is not None:
         ignored: frozenset[str] = frozenset()
-        if project.risky and not is_trusted(project.path.parent, project.content):
+        if project.risky and not trust.is_trusted(project.path.parent, project.content):
             ignored = project.risky
             notices.append(
                 f"{project.path} sets {', '.join(sorted(ignored))}, which is ignored until you review it "
@@ -222,10 +224,12 @@ def read_project_file(cwd: Path, environment: Mapping[str, str] = os.environ) ->
     own = read_user_file()
     # A limit in a variable wins over the project's in any case; a key has to be kept from its model.
     own |= {
-        name: value for name, value in _from_environment(environment).items() if name in SENSITIVE and value
+        name: value
+        for name, value in _from_environment(environment).items()
+        if name in trust.SENSITIVE and value
     }
     values, content = _read_file(path)
-    return ProjectFile(path, content, values, untrusted_part(values, own))
+    return ProjectFile(path, content, values, trust.untrusted_part(values, own))
 
 
 def find_project_file(cwd: Path) -> Path | None:

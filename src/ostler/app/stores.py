@@ -13,15 +13,16 @@ from ostler.core.journal import World
 from ostler.core.lazy import lazy_module
 from ostler.core.processes import current_process
 from ostler.core.store import SessionSummary, Store
-from ostler.history.costs import root_of
 from ostler.schema.errors import NotFound, SessionHeld, UsageError
 from ostler.sessions.lease import kill_session_processes
 from ostler.store.paths import store_file
 
 if TYPE_CHECKING:
+    from ostler.history import costs
     from ostler.store import memory, sqlite
     from ostler.store.sqlite import SqliteStore
 else:
+    costs = lazy_module("ostler.history.costs")
     memory = lazy_module("ostler.store.memory")
     sqlite = lazy_module("ostler.store.sqlite")
 
@@ -103,7 +104,7 @@ def unused_sessions(
     parents = {one.id: one.child_of for one in sessions}
     families: dict[str, list[SessionSummary]] = {}
     for one in sessions:
-        families.setdefault(root_of(one.id, parents), []).append(one)
+        families.setdefault(costs.root_of(one.id, parents), []).append(one)
     newest_first = sorted(families.values(), key=_last_use, reverse=True)
     for family in newest_first[keep:]:
         waits = any(one.status == "waiting" for one in family)

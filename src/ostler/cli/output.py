@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ostler.app.console import print_stderr, print_to_stdout, real_stdout
+from ostler.core.lazy import lazy_module
 from ostler.core.questions import OpenQuestion
-from ostler.history.costs import priced
 from ostler.history.item_builder import ItemBuilder
 from ostler.history.items import (
     CallItem,
@@ -29,12 +29,20 @@ from ostler.history.items import (
     TextItem,
     UserItem,
 )
-from ostler.history.partial_json import StreamingString
 from ostler.permissions.rules import preview
 from ostler.schema.events import Event, Printed, RunEnded, RunWaiting, Totals
 from ostler.schema.facts import Fact
 from ostler.schema.messages import text_of
 from ostler.schema.text import plural, printable
+
+if TYPE_CHECKING:
+    from ostler.app import question_queue
+    from ostler.history import costs, partial_json
+    from ostler.history.partial_json import StreamingString
+else:
+    costs = lazy_module("ostler.history.costs")
+    partial_json = lazy_module("ostler.history.partial_json")
+    question_queue = lazy_module("ostler.app.question_queue")
 
 
 class ConsoleOutput:
@@ -97,7 +105,7 @@ class ConsoleOutput:
                 print_printed(printed)
             case ChildItem(status=status) if self.shows_work:
                 own = item.totals or Totals()
-                price = priced((own + item.children).usage.cost)
+                price = costs.priced((own + item.children).usage.cost)
                 steps = f"{plural(own.steps, 'step')}, " if own.steps else ""
                 print_stderr(f"{_child_name(item)}: {status}, {steps}{price}")
         self._calls.discard(item.key)
@@ -258,12 +266,11 @@ def print_piece(text: str) -> None:
 
 def print_waiting(waiting: RunWaiting, session: str, questions: Sequence[OpenQuestion]) -> None:
     """Prints what a run waits for, and how to continue it."""
-    from ostler.app.question_queue import value_text
 
     for one in questions:
         who = f" ({one.agent})" if one.agent else ""
         which = f" [{one.asked.id}]" if len(questions) > 1 else ""
-        print_stderr(f"waiting for an answer{who}{which}: {value_text(one.asked.question)}")
+        print_stderr(f"waiting for an answer{who}{which}: {question_queue.value_text(one.asked.question)}")
     if waiting.reason == "paused":
         print_stderr(f"paused; `ostler resume {session}` continues")
     elif questions:
@@ -317,7 +324,11 @@ class LivePrinter:
                 self._put(text)
             case Opened(item=CallItem() as call):
                 if call.stage == "writing":
-                    self._inputs[call.key] = (call.name, StreamingString("path"), StreamingString("content"))
+                    self._inputs[call.key] = (
+                        call.name,
+                        partial_json.StreamingString("path"),
+                        partial_json.StreamingString("content"),
+                    )
                 self._show_call(call)
             case Changed(item=CallItem() as call):
                 self._show_call(call)
@@ -335,7 +346,9 @@ class LivePrinter:
             self.line(f"▸ {call.name} {preview(call.name, call.arguments)}", "cyan")
 
     def _show_input(self, key: str, text: str) -> None:
-        name, path, content = self._inputs.get(key, ("", StreamingString(""), StreamingString("")))
+        name, path, content = self._inputs.get(
+            key, ("", partial_json.StreamingString(""), partial_json.StreamingString(""))
+        )
         if name != "write":
             return
         path_known = path.done

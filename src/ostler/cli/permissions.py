@@ -28,12 +28,13 @@ from ostler.context.instructions import skills_in
 from ostler.extensions.loader.code_files import ProjectExtension
 from ostler.extensions.loader.discovery import DiscoveredExtension, ExtensionSearch, find_extensions, kind_of
 from ostler.permissions.guard import configured_rules, dry_run
-from ostler.permissions.memory import project_folder, remember
+from ostler.permissions.memory import remember
 from ostler.permissions.rules import PROFILES, parse_rule
-from ostler.permissions.trust import EXTENSIONS, distrust, is_trusted, trust, trust_edits, trusted_folders
+from ostler.permissions.trust import distrust, is_trusted, trust, trust_edits, trusted_folders
 from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.schema.text import one_line, plural
 from ostler.sessions.agents import find_agents, project_of
+from ostler.store.paths import PROJECT_EXTENSIONS, project_folder
 
 
 def permissions_command(arguments: list[str]) -> int:
@@ -277,12 +278,12 @@ def _projects_of(path: Path) -> tuple[Path, ...]:
         return (skills.project_of(path) if is_skill else project_of(path),)
     if not _is_extension(path):
         return ()
-    around = [one.parent for one in path.parents if one.name == EXTENSIONS.parts[0]]
+    around = [one.parent for one in path.parents if one.name == PROJECT_EXTENSIONS.parts[0]]
     return (*around, project_folder(path.parent))
 
 
 def _is_extension(path: Path) -> bool:
-    if path.suffix == ".py" or EXTENSIONS.parts[0] in path.parts:
+    if path.suffix == ".py" or PROJECT_EXTENSIONS.parts[0] in path.parts:
         return True
     return kind_of(path) is not None and not (path / PROJECT_FILE).is_file()
 
@@ -300,7 +301,7 @@ def _list_trusted() -> None:
 def _note(folder: Path) -> str:
     if _is_text(folder):
         return _note_on_text(folder)
-    if folder.parts[-2:] == EXTENSIONS.parts:
+    if folder.parts[-2:] == PROJECT_EXTENSIONS.parts:
         return "  (even after changes)"
     if _is_extension(folder):
         return _note_on_extension(folder)

@@ -20,18 +20,20 @@ import msgspec
 from ostler.context.files import FileHead, Unusable, folders_up_to, printable_path, read_head
 from ostler.core.hooks import FinishedCall, Hook
 from ostler.core.lazy import lazy_module
-from ostler.permissions.memory import project_folder
-from ostler.permissions.trust import is_trusted
 from ostler.schema.messages import Text
-from ostler.store.paths import configuration_file, home_folder
-from ostler.tools.files import digest_of, display_path
-from ostler.tools.truncation import byte_length, size_text
+from ostler.store.paths import configuration_file, home_folder, project_folder
 
 if TYPE_CHECKING:
     from ostler.context import skills as skills_module
     from ostler.context.skills import Skills
+    from ostler.permissions import trust
+    from ostler.tools import files as tool_files
+    from ostler.tools import truncation
 else:
     skills_module = lazy_module("ostler.context.skills")
+    trust = lazy_module("ostler.permissions.trust")
+    tool_files = lazy_module("ostler.tools.files")
+    truncation = lazy_module("ostler.tools.truncation")
 
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
@@ -125,7 +127,9 @@ def instructions_for(path: Path, cwd: Path, root: Path, told: Mapping[str, str])
     found = search.instructions()
     # Whoever reads or writes such a file knows what it says.
     new = (one for one in found.sources if one.path != str(path))
-    sources = tuple(one for one in new if told.get(display_path(Path(one.path), cwd)) != one.digest)
+    sources = tuple(
+        one for one in new if told.get(tool_files.display_path(Path(one.path), cwd)) != one.digest
+    )
     return Instructions(sources, found.problems)
 
 
@@ -173,11 +177,13 @@ class _Search:
             if not text:
                 continue
             limit = min(room, LARGEST_FILE)  # what is told as \ufffd takes more room than in the file
-            told = _beginning_of(text, limit) if byte_length(text) > limit else text
-            room -= byte_length(told)
+            told = _beginning_of(text, limit) if truncation.byte_length(text) > limit else text
+            room -= truncation.byte_length(told)
             if told != text or beginning.size > LARGEST_FILE:
                 told = self._cut(path, told, beginning.size)
-            sources.append(Source(printable_path(path), beginning.size, digest_of(beginning.content), told))
+            sources.append(
+                Source(printable_path(path), beginning.size, tool_files.digest_of(beginning.content), told)
+            )
         return Instructions(tuple(reversed(sources)), tuple(self._problems))
 
     def _text(self, path: Path, beginning: FileHead) -> str:
@@ -194,7 +200,7 @@ class _Search:
         return text if is_whole else _beginning_of(text, LARGEST_FILE)
 
     def _cut(self, path: Path, text: str, size: int) -> str:
-        part = f"{size_text(byte_length(text))} of {size_text(size)}"
+        part = f"{truncation.size_text(truncation.byte_length(text))} of {truncation.size_text(size)}"
         self._complain(path, f"it is too long: the model gets {part}")
         return f"{text}\n\n[truncated: {part}; read {printable_path(path)} for all of it]".lstrip()
 
@@ -232,7 +238,7 @@ def skills_in(cwd: Path) -> Skills:
     """The project's as far as they are trusted, then the user's own."""
     cwd = cwd.resolve()
     users = [(folder / "skills").resolve() for folder in (own_folder(), shared_folder())]
-    return skills_module.find_skills(cwd, project_folder(cwd), users, is_trusted)
+    return skills_module.find_skills(cwd, project_folder(cwd), users, trust.is_trusted)
 
 
 def own_folder() -> Path:
@@ -271,7 +277,7 @@ def nested_instructions(cwd: Path, say: Callable[[str], None] = lambda text: Non
                 say(problem)
         if not found.sources:
             return None
-        told = {display_path(Path(source.path), cwd): source for source in found.sources}
+        told = {tool_files.display_path(Path(source.path), cwd): source for source in found.sources}
         blocks = tuple(_block(name, source) for name, source in told.items())
         named = {name: source.digest for name, source in told.items()}
         return msgspec.structs.replace(

@@ -23,10 +23,9 @@ from ostler.context.templates import (
     parse,
     unknown_names,
 )
-from ostler.permissions.memory import project_folder
 from ostler.schema.errors import UsageError
 from ostler.schema.text import Word, split_words
-from ostler.store.paths import configuration_file
+from ostler.store.paths import configuration_file, project_folder
 
 _COMMAND = re.compile(r"/(?:([A-Za-z][A-Za-z0-9_-]*):)?([A-Za-z0-9_][A-Za-z0-9_.-]*)(?=\s|\Z)")
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from ostler.core.harness import Children, OpenSession
 
 
+DEFAULT_DEPTH = 3
+"""How deep children may nest, unless the settings say otherwise."""
+
 MAX_TOGETHER = 8
 """Children of one run that work in parallel; more wait their turn. Each of them may have as many."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ostler.core.cancellation import (
     CancelToken,
@@ -23,6 +22,9 @@ from ostler.schema.errors import Failure
 from ostler.schema.events import ModelCalled, ModelFailed, Purpose, TextDelta, UsageReported
 from ostler.schema.messages import text_of
 from ostler.schema.usage import Usage
+
+if TYPE_CHECKING:
+    from random import Random
 
 DELAYS = (0.25, 0.75)
 

@@ -6,7 +6,6 @@ Prompt caches depend on how a request begins, so the trace says why a request be
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from ostler.core.hooks import RunPlan
 from ostler.core.model import Model, ModelRequest, ToolOffer
 from ostler.core.transcript import Transcript
+from ostler.schema.ids import blake2b
 from ostler.schema.messages import Message, as_content
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from random import Random
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
 
+from ostler.core.lazy import Lazy, load
 from ostler.core.processes import ProcessId, current_process, kill_processes_of
 from ostler.core.state import SessionState, fold
 from ostler.core.store import Lease, Store
@@ -20,6 +20,8 @@ from ostler.schema.facts import Fact, UnknownEvent
 from ostler.schema.ids import NewId, new_id
 
 if TYPE_CHECKING:
+    from random import Random
+
     from ostler.core.context import RequestPrefix
 
 
@@ -28,7 +30,7 @@ class World(msgspec.Struct, frozen=True):
 
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     new_id: NewId = new_id
-    random: Random = Random()
+    random: Random = cast(Any, Lazy(lambda: load("random:Random")()))
     kill_processes_of: Callable[[str], int] = kill_processes_of
     process: Callable[[], ProcessId] = current_process
     """The identity of this process."""

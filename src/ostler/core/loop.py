@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -26,16 +27,21 @@ from ostler.core.children import SpawnedChildren
 from ostler.core.context import BuiltContext, CompactionRequest, Context, ContextInput, context_input
 from ostler.core.harness import OpenSession
 from ostler.core.hooks import Refuse, RunPlan, StepPlan, hook_scope
+from ostler.core.lazy import lazy_module
 from ostler.core.model import Model, ToolOffer
 from ostler.core.model_call import ModelCaller
 from ostler.core.recovery import recover
 from ostler.core.run_state import STOP_AT, RunState, StepState, most_repeated, reminder
-from ostler.core.tool_calls import ToolRunner
 from ostler.schema import events
 from ostler.schema.errors import Failure
 from ostler.schema.events import RunEnded, RunStatus, RunWaiting
 from ostler.schema.messages import File, Image, Text, text_of
 from ostler.schema.requests import Steer
+
+if TYPE_CHECKING:
+    from ostler.core import tool_calls
+else:
+    tool_calls = lazy_module("ostler.core.tool_calls")
 
 PROTOCOL_ERRORS_AT_MOST = 4
 """Calls in a row that may be malformed before the run fails."""
@@ -74,7 +80,6 @@ class Loop:
         self._limits = limits_of(run.started.limits, harness.limits) if run else harness.limits
         self.budget = Budget(journal, self._limits, session.position.budget if session.position else None)
         self.model_caller = ModelCaller(session, cancel, self._scope)
-        self.tool_runner = ToolRunner(session, cancel, self._scope, self.budget)
         self.spawned = SpawnedChildren(session, session.children, self.budget)
         self.steers: list[Steer] = []
         """Messages for the model that arrived while it works, in order."""
@@ -91,6 +96,10 @@ class Loop:
         """The models that replace a failed one for the rest of the run, by its name."""
         self._run_plan: RunPlan | None = None
         self._plan: StepPlan | None = None
+
+    @cached_property
+    def tool_runner(self) -> tool_calls.ToolRunner:
+        return tool_calls.ToolRunner(self.session, self.cancel, self._scope, self.budget)
 
     async def advance(self) -> RunEnded | RunWaiting:
         """Continues until the run has ended, or waits. Calling it twice is harmless."""

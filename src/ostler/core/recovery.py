@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ostler.core.call_context import blob_of_call, cut_short
 from ostler.core.completion import INTERRUPTED, record_failure, retry_delay
 from ostler.core.journal import Journal
+from ostler.core.lazy import lazy_module
 from ostler.core.model import ModelFailure
 from ostler.core.questions import run_of
 from ostler.core.run_state import CallState, RunState, StepState
@@ -24,8 +24,11 @@ from ostler.schema.messages import Text
 from ostler.schema.usage import UNKNOWN_USAGE
 
 if TYPE_CHECKING:
+    from ostler.core import call_context
     from ostler.core.loop import Loop
     from ostler.core.tool_calls import ToolRunner
+else:
+    call_context = lazy_module("ostler.core.call_context")
 
 TAIL_SIZE = 4096
 
@@ -75,12 +78,14 @@ async def _recover_step(loop: Loop, run: RunState, step: StepState) -> None:
 
 async def _close_call(tool_runner: ToolRunner, journal: Journal, call: CallState) -> None:
     """Gives a call that had started a result with the end of its output."""
-    blob = await journal.store.blob(journal.session, blob_of_call(call.called.call))
+    blob = await journal.store.blob(journal.session, call_context.blob_of_call(call.called.call))
     tail = ""
     if blob is not None:
         start = max(0, blob.size - TAIL_SIZE)
         tail = (await journal.store.read_blob(journal.session, blob.id, start)).decode(errors="replace")
-    await tool_runner.record_result(call, cut_short(UNKNOWN_EFFECT, tail, "tool_interrupted"), blob)
+    await tool_runner.record_result(
+        call, call_context.cut_short(UNKNOWN_EFFECT, tail, "tool_interrupted"), blob
+    )
 
 
 async def close_run(loop: Loop, status: events.RunStatus, reason: str) -> events.RunEnded | None:

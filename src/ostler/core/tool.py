@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 import msgspec
 
 from ostler.core.cancellation import CancelToken
-from ostler.core.json_schema import schema_of as schema_of
 from ostler.core.processes import ProcessId
 from ostler.schema.events import Event, TodoItem, ToolResultFact
 from ostler.schema.facts import Fact

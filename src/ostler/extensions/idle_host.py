@@ -16,9 +16,7 @@ from ostler.context.files import folders_up_to
 from ostler.core.harness import Harness, OpenSession, SessionListener
 from ostler.core.lazy import lazy_module
 from ostler.core.tool import Tool
-from ostler.permissions.memory import project_folder
-from ostler.permissions.trust import EXTENSIONS
-from ostler.store.paths import configuration_file, state_folder
+from ostler.store.paths import PROJECT_EXTENSIONS, configuration_file, project_folder, state_folder
 
 if TYPE_CHECKING:
     from ostler.extensions import host as host_module
@@ -48,13 +46,13 @@ _NO_PACKAGES = (_LIBRARY, f"{_LIBRARY}/lib-dynload")
 
 
 def own_extensions() -> Path:
-    return configuration_file().parent / EXTENSIONS.name
+    return configuration_file().parent / PROJECT_EXTENSIONS.name
 
 
 def project_extensions(cwd: Path) -> list[Path]:
     """The folders of a project, the outermost first."""
     cwd = cwd.resolve()
-    return [folder / EXTENSIONS for folder in reversed(folders_up_to(project_folder(cwd), cwd))]
+    return [folder / PROJECT_EXTENSIONS for folder in reversed(folders_up_to(project_folder(cwd), cwd))]
 
 
 def places(cwd: Path) -> tuple[Path, ...]:

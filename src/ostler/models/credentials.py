@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ostler.core.files import write_atomically
+from ostler.core.lazy import lazy_module
 from ostler.core.model import Model, ModelDone, ModelFailure, ModelRequest
 from ostler.core.processes import kill_processes_of, process_environment
 from ostler.core.transcript import Transcript
@@ -23,6 +23,11 @@ from ostler.models.providers import Provider
 from ostler.schema.errors import ConfigurationError, Failure, how_to_install
 from ostler.schema.ids import new_id
 from ostler.schema.messages import user
+
+if TYPE_CHECKING:
+    from ostler.core import files
+else:
+    files = lazy_module("ostler.core.files")
 
 HIDDEN = "[hidden]"
 
@@ -202,7 +207,7 @@ def forget_key(path: Path, provider: str) -> None:
 def write_privately(path: Path, content: bytes) -> None:
     """Replaces a file that only its owner can read. Raises `ConfigurationError`."""
     try:
-        write_atomically(path, content, private=True)
+        files.write_atomically(path, content, private=True)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
 

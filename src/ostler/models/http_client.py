@@ -246,11 +246,13 @@ async def open_socket(host: str, port: int) -> socket.socket:
 
 
 async def _addresses(host: str, port: int) -> list[Address]:
+    # Bytes do not load Python's codec for international names, which takes a millisecond.
+    name = host.encode() if host.isascii() else host
     try:
-        # An address in figures needs no thread to look it up.
-        resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        # A numeric address needs no thread to look it up.
+        resolved = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
-        resolved = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        resolved = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
     return [(family, address) for family, _, _, _, address in resolved]
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import random
 import time
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from ostler.core.lazy import lazy_module
 from ostler.schema.errors import RateLimited
+
+if TYPE_CHECKING:
+    import random
+else:
+    random = lazy_module("random")
 
 LONGEST_WAIT = 30.0
 """Whoever would have to wait longer is refused at once, and may go to another model."""

@@ -11,7 +11,6 @@ import msgspec
 from ostler.core.hooks import Allow, Ask, Hook, PlannedCall, Refuse
 from ostler.core.lazy import lazy_module
 from ostler.core.tool import ToolKind
-from ostler.permissions.memory import project_folder, remember, remembered_rules
 from ostler.permissions.rules import (
     EFFECTS,
     Effect,
@@ -27,14 +26,17 @@ from ostler.permissions.rules import (
 from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.schema.events import Event, PermissionRemembered, QuestionAnswered, QuestionAsked, Warned
 from ostler.schema.outcomes import Question
+from ostler.store.paths import project_folder
 from ostler.tools import BUILTIN_TOOLS, builtin_tool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ostler.permissions import judge as judge_module
+    from ostler.permissions import memory
     from ostler.permissions.judge import Judgement, Scope
 else:
     judge_module = lazy_module("ostler.permissions.judge")
+    memory = lazy_module("ostler.permissions.memory")
 
 
 SESSION = ("session",)
@@ -93,7 +95,9 @@ def _may_concern(rule: Rule, planned: PlannedCall) -> bool:
 
 def user_guard(profile: Profile, cwd: Path, rules: Sequence[Rule]) -> Hook | None:
     """The guard of a session of the user's own: what they said to remember holds, and can be added to."""
-    return permission_hook(profile, cwd, rules, recall=lambda: remembered_rules(cwd), scopes=EVERYWHERE)
+    return permission_hook(
+        profile, cwd, rules, recall=lambda: memory.remembered_rules(cwd), scopes=EVERYWHERE
+    )
 
 
 def configured_rules(allow: Sequence[str], ask: Sequence[str], deny: Sequence[str]) -> list[Rule]:
@@ -155,7 +159,9 @@ def dry_run(tool: str, what: str, profile: Profile, rules: Sequence[Rule], cwd: 
     kind: ToolKind = "fetch" if tool == "fetch" else "other"
     kind = builtin_tool(tool).spec.kind if tool in BUILTIN_TOOLS else kind
     argument = {"execute": "command", "fetch": "url", "other": "input"}.get(kind, "path")
-    judgement = _judge(profile, [*rules, *remembered_rules(cwd)], cwd).judge(tool, kind, {argument: what})
+    judgement = _judge(profile, [*rules, *memory.remembered_rules(cwd)], cwd).judge(
+        tool, kind, {argument: what}
+    )
     scopes: dict[Scope, tuple[str, ...]] = {}
     if judgement.verdict == "ask":
         scopes = judge_module.suggest_rules(tool, judgement, judge_module.RuleBases(cwd, project_folder(cwd)))
@@ -168,7 +174,7 @@ def _store_rule(rule: str, scope: str, where: str) -> None:
     elif scope == "project" and not where:
         raise UsageError("the session came from elsewhere, and its project's folder is not known")
     else:
-        remember(rule, "allow", Path(where) if where else None)
+        memory.remember(rule, "allow", Path(where) if where else None)
 
 
 def remember_answer(asked: QuestionAsked, answered: QuestionAnswered, session: str) -> list[Event]:

@@ -15,7 +15,7 @@ import msgspec
 from ostler.core.files import write_atomically
 from ostler.permissions.rules import Effect, Rule, parse_rule
 from ostler.schema.errors import ConfigurationError, UsageError
-from ostler.store.paths import permissions_file
+from ostler.store.paths import permissions_file, project_folder
 
 
 class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -32,12 +32,6 @@ class Memory(msgspec.Struct, omit_defaults=True):
     def of(self, project: Path | None) -> list[Remembered]:
         """What is remembered for a project, or for everything."""
         return self.user if project is None else self.projects.get(str(project), [])
-
-
-def project_folder(cwd: Path) -> Path:
-    """The repository that a folder lies in, or the folder itself."""
-    cwd = cwd.resolve()
-    return next((folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists()), cwd)
 
 
 def remember(rule: str, effect: Effect, project: Path | None) -> bool:

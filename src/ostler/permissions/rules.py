@@ -8,20 +8,27 @@ of a command, or a domain, depending on the call.
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from os.path import normpath
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from ostler.core.lazy import lazy_module
 from ostler.core.tool import ToolKind
 from ostler.schema.errors import UsageError
 from ostler.store.paths import expand_home
-from ostler.tools.files import compile_glob
+
+if TYPE_CHECKING:
+    import shlex
+
+    from ostler.tools import files
+else:
+    files = lazy_module("ostler.tools.files")
+    shlex = lazy_module("shlex")
 
 Profile = Literal["read-only", "ask", "edit", "full"]
 
@@ -165,7 +172,7 @@ def parse_rule(text: str, effect: Effect, *, base: str = "", origin: str = "") -
         try:
             if not _is_about_paths(match[1]):  # in a path, a quotation mark is a character like any other
                 shlex.split(pattern.removeprefix("="))
-            compile_glob(pattern)
+            files.compile_glob(pattern)
             _with_home(pattern)
         except (ValueError, re.error, UsageError) as error:
             raise UsageError(f"the pattern of the rule {text!r} cannot be read: {error}") from None
@@ -284,9 +291,11 @@ def _restricting_forms(pattern: str, base: Path) -> list[re.Pattern[str]]:
 def _compiled(glob: str, flags: int) -> re.Pattern[str]:
     """Of an absolute glob. `folder/**` is the folder itself, too."""
     stem = glob.removesuffix("/**")
-    expression = f"/(?:{compile_glob(glob).pattern})"
+    expression = f"/(?:{files.compile_glob(glob).pattern})"
     if stem and stem != glob:
-        expression = f"{expression}|/(?:{compile_glob(stem if '/' in stem[1:] else stem + '/.').pattern})"
+        expression = (
+            f"{expression}|/(?:{files.compile_glob(stem if '/' in stem[1:] else stem + '/.').pattern})"
+        )
     return re.compile(expression, flags | re.DOTALL)
 
 

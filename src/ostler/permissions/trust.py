@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
+from ostler.core.children import DEFAULT_DEPTH
 from ostler.core.files import write_atomically
 from ostler.schema.errors import ConfigurationError
-from ostler.store.paths import trust_file
+from ostler.store.paths import PROJECT_EXTENSIONS, trust_file
 
 SENSITIVE = frozenset(
     {
@@ -46,10 +47,6 @@ LIMITS = (
 )
 """What a project may set lower than its user, but not higher."""
 
-
-DEFAULT_DEPTH = 3
-
-EXTENSIONS = Path(".ostler") / "extensions"
 
 EDITS = "edits"
 """In place of a digest: also what is changed later is trusted."""
@@ -123,13 +120,13 @@ def distrust(folder: Path) -> bool:
 
 def trusts_edits(project: Path) -> bool:
     """Whether all extensions of a project are trusted, whatever they are changed to."""
-    return _read().get(_name(project / EXTENSIONS)) == EDITS
+    return _read().get(_name(project / PROJECT_EXTENSIONS)) == EDITS
 
 
 def trust_edits(project: Path) -> Path:
     """Returns what the consent is kept under."""
-    _write(_read() | {_name(project / EXTENSIONS): EDITS})
-    return project / EXTENSIONS
+    _write(_read() | {_name(project / PROJECT_EXTENSIONS): EDITS})
+    return project / PROJECT_EXTENSIONS
 
 
 def trusted_folders() -> list[str]:

@@ -15,25 +15,25 @@ import msgspec
 
 from ostler.context.files import FileSearch, Unusable, quoted_path, read_bytes
 from ostler.core.children import ChildRequest, ExecutionPolicy, HistoryPolicy
-from ostler.core.function_tool import validate_arguments
 from ostler.core.lazy import lazy_module
 from ostler.core.tool import ToolContext, ToolSpec
-from ostler.permissions.memory import project_folder
-from ostler.permissions.trust import is_trusted
 from ostler.schema.errors import ConfigurationError, InvalidArguments
 from ostler.schema.events import Limits
 from ostler.schema.messages import as_content
 from ostler.schema.outcomes import Display, Failed, Ok
-from ostler.store.paths import configuration_file
+from ostler.store.paths import configuration_file, project_folder
 from ostler.tools import BUILTIN_TOOLS
 
 if TYPE_CHECKING:
     from ostler.context import markdown, policy
-    from ostler.core import validation
+    from ostler.core import function_tool, validation
+    from ostler.permissions import trust
     from ostler.sessions import children
 else:
+    function_tool = lazy_module("ostler.core.function_tool")
     markdown = lazy_module("ostler.context.markdown")
     policy = lazy_module("ostler.context.policy")
+    trust = lazy_module("ostler.permissions.trust")
     validation = lazy_module("ostler.core.validation")
     children = lazy_module("ostler.sessions.children")
 
@@ -203,7 +203,7 @@ class _AgentSearch(FileSearch):
     ) -> str:
         if model in ("", INHERIT):
             return ""
-        if project is None or is_trusted(path, content):
+        if project is None or trust.is_trusted(path, content):
             return model
         self.models_to_trust.append(ModelToTrust(path, content, model, field))
         problems.append(
@@ -335,7 +335,7 @@ class DelegateTool:
         )
 
     def validate(self, arguments: dict[str, Any]) -> Delegation:
-        delegation = validate_arguments(arguments, Delegation, NAME)
+        delegation = function_tool.validate_arguments(arguments, Delegation, NAME)
         if not delegation.task.strip():
             raise InvalidArguments("delegate needs a task: say what to do")
         if delegation.agent and delegation.agent not in self._agents:

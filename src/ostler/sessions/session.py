@@ -17,7 +17,7 @@ from ostler.core.children import SpawnedChildren
 from ostler.core.harness import Children, Harness, TreePosition
 from ostler.core.hooks import Handled, InputDraft, Refuse, hook_scope
 from ostler.core.journal import EventHandler, Journal, World, open_journal
-from ostler.core.lazy import Lazy, load
+from ostler.core.lazy import Lazy, lazy_module, load
 from ostler.core.processes import ProcessId, current_process
 from ostler.core.questions import Questions, as_stored
 from ostler.core.recovery import PROCESS_ENDED, close_run
@@ -32,11 +32,12 @@ from ostler.schema.requests import AnyRequest
 from ostler.schema.usage import Usage
 from ostler.sessions.inbox import InboxReader
 from ostler.sessions.lease import hold_lease, kill_orphans, kill_session_processes, new_owner, renew_lease
-from ostler.tools.child_process import stop_background
 
 if TYPE_CHECKING:
     from ostler.core.loop import Loop
-
+    from ostler.tools import child_process
+else:
+    child_process = lazy_module("ostler.tools.child_process")
 
 NOTHING_TO_CONTINUE = "there is nothing to continue: the session has no messages yet"
 
@@ -246,7 +247,8 @@ class Session:
         if self._spawned is not None:
             await self._spawned.cancel()
         await self._notify("on_close")
-        await stop_background(self.memory)
+        if self.memory:
+            await child_process.stop_background(self.memory)
         if self.journal.has_processes and not self.journal.is_detached:
             self.journal.world.kill_processes_of(self.id)  # those that left their group
         if not self.journal.failed:
@@ -358,7 +360,7 @@ class Session:
                 return outcome
             except StoreError as error:
                 self.journal.fail(error)
-                await stop_background(self.memory)
+                await child_process.stop_background(self.memory)
                 raise
             except asyncio.CancelledError:
                 await run_shielded(close_run(loop, "cancelled", "whoever waited for it was cancelled"))

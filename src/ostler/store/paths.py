@@ -1,4 +1,4 @@
-"""The paths of the user's files: store, configuration, keys, trust and permissions."""
+"""The paths of a project, and of the user's files: store, configuration, keys, trust and permissions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ import sys
 from pathlib import Path
 
 from ostler.schema.errors import ConfigurationError, UsageError
+
+PROJECT_EXTENSIONS = Path(".ostler") / "extensions"
+
+
+def project_folder(cwd: Path) -> Path:
+    """The root of the repository around a folder, or the folder itself."""
+    cwd = cwd.resolve()
+    return next((folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists()), cwd)
 
 
 def home_folder() -> Path | None:

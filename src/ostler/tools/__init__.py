@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from ostler.core.function_tool import FunctionTool
+import msgspec
+
 from ostler.core.tool import BeforeCall, Tool, ToolContext, ToolSpec
 from ostler.schema.errors import UnknownTool
 
@@ -31,8 +34,16 @@ def builtin_tool(name: str) -> Tool:
     return tool
 
 
+@cache
+def builtin_specs() -> dict[str, ToolSpec]:
+    """The specs of the built-in tools by name, from `specs.json`: the first request needs them, and reading
+    them from the tools would import all of them. `scripts/generate_docs.py` writes the file."""
+    content = Path(__file__).with_name("specs.json").read_bytes()
+    return {spec.name: spec for spec in msgspec.json.decode(content, type=list[ToolSpec])}
+
+
 class LazyTool:
-    """A built-in tool that is imported when it is first used, which is before the first model call."""
+    """A built-in tool that is imported when it is first called."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
@@ -42,14 +53,14 @@ class LazyTool:
 
     @property
     def spec(self) -> ToolSpec:
-        return self.load().spec
+        return builtin_specs()[self.__name__]
 
     def validate(self, arguments: dict[str, Any]) -> Any:
         return self.load().validate(arguments)
 
     async def precheck(self, arguments: Any, before: BeforeCall) -> str:
-        loaded = self.load()
-        return await loaded.precheck(arguments, before) if isinstance(loaded, FunctionTool) else ""
+        precheck = getattr(self.load(), "precheck", None)
+        return await precheck(arguments, before) if precheck else ""
 
     async def run(self, arguments: Any, context: ToolContext) -> Any:
         return await self.load().run(arguments, context)

@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import msgspec
 
 from ostler.core.function_tool import validate_arguments
+from ostler.core.json_schema import schema_of
 from ostler.core.processes import find_program
-from ostler.core.tool import ToolContext, ToolSpec, schema_of
+from ostler.core.tool import ToolContext, ToolSpec
 from ostler.schema.outcomes import Failed, Ok, failed, ok
 from ostler.tools.child_process import child_process, keep_in_background
 from ostler.tools.truncation import Tail, TruncatedText, byte_length, size_text

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from ostler.core.function_tool import validate_arguments
+from ostler.core.json_schema import schema_of
 from ostler.core.lazy import lazy_module
-from ostler.core.tool import ToolContext, ToolSpec, schema_of
+from ostler.core.tool import ToolContext, ToolSpec
 from ostler.schema.errors import ToolFailed
 from ostler.schema.outcomes import Ok, ok
 from ostler.tools.files import display_path, file_errors, not_found, resolve, run_cancellable

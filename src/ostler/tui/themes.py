@@ -21,8 +21,7 @@ from ostler.extensions.ui.themes import (
     ThemeRegistry,
     full_hex,
 )
-from ostler.permissions.memory import project_folder
-from ostler.store.paths import configuration_file
+from ostler.store.paths import configuration_file, project_folder
 
 if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost

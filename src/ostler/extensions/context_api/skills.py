@@ -12,10 +12,9 @@ from ostler.context import skills as found_skills
 from ostler.context.files import Unusable, printable_path, quoted_path, read_head
 from ostler.context.instructions import skills_in
 from ostler.context.skills import FILE, LARGEST_FILE, SKILL_FOLDERS, SkillToTrust, contents, skill_notice
-from ostler.permissions.memory import project_folder
 from ostler.permissions.trust import is_trusted
 from ostler.schema.errors import UsageError
-from ostler.store.paths import expand_home
+from ostler.store.paths import expand_home, project_folder
 
 if TYPE_CHECKING:
     from ostler.extensions.extension_context import ExtensionContext

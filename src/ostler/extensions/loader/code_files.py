@@ -18,8 +18,8 @@ from ostler.extensions.loader.discovery import (
     kind_in_folder,
     process_fields,
 )
-from ostler.permissions.memory import project_folder
 from ostler.permissions.trust import is_trusted, trust, trusts_edits
+from ostler.store.paths import project_folder
 
 MOST_FILES = 2_000
 

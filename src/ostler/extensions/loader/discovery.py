@@ -16,9 +16,8 @@ from ostler.context.files import Unusable, entries_in
 from ostler.core.lazy import lazy_module
 from ostler.extensions import idle_host
 from ostler.extensions.idle_host import INSTALLED, own_extensions, places, project_extensions
-from ostler.permissions.memory import project_folder
 from ostler.schema.errors import UsageError
-from ostler.store.paths import state_folder
+from ostler.store.paths import project_folder, state_folder
 
 if TYPE_CHECKING:
     from ostler.extensions.extension import Origin

@@ -14,9 +14,8 @@ from typing import Literal
 
 import msgspec
 
-from ostler.permissions.memory import project_folder
 from ostler.schema.errors import ConfigurationError, NotFound
-from ostler.store.paths import state_folder
+from ostler.store.paths import project_folder, state_folder
 
 FILE = "extensions.json"
 

@@ -29,8 +29,8 @@ from ostler.extensions.executor import ExtensionError, call_within
 from ostler.extensions.extension import Extension
 from ostler.extensions.loader.code_files import CodeFiles
 from ostler.extensions.loader.discovery import DiscoveredExtension, is_extension
-from ostler.permissions.memory import project_folder
 from ostler.schema.errors import OstlerError, describe_error
+from ostler.store.paths import project_folder
 
 if TYPE_CHECKING:
     from ostler.extensions.protocol import process as process_module
