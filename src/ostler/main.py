@@ -114,7 +114,7 @@ def main() -> None:
 
 
 def _import_msgspec() -> None:
-    """Imports msgspec without typing_extensions, which it tries before typing and which takes 5 ms to load."""
+    """Imports msgspec without typing_extensions, which it tries first and which takes 5 ms to load."""
     if "typing_extensions" not in sys.modules:
         sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # an import raises ImportError
         import_module("msgspec")
