@@ -37,7 +37,7 @@ async def release_journal(journal: Journal) -> None:
         return
     with suppress(StoreError, NotFound):  # another process has opened the session, or deleted it
         for request in await journal.store.pending(journal.session):
-            if isinstance(request, (*requests.ALONE, *requests.OF_A_RUN)):
+            if isinstance(request, (*requests.NEEDS_LOG, *requests.NEEDS_RUN)):
                 with suppress(UsageError):  # it was refused, and that is a fact
                     await submit_now(journal.store, journal.session, request, journal.world)
 

@@ -14,7 +14,7 @@ from ostler.core.state import SessionState
 from ostler.core.store import Store
 from ostler.schema.errors import SessionBusy, SessionHeld, UsageError
 from ostler.schema.events import RequestRefused
-from ostler.schema.requests import ALONE, OF_A_RUN, Answer, AnyRequest, Cancel
+from ostler.schema.requests import NEEDS_LOG, NEEDS_RUN, Answer, AnyRequest, Cancel
 from ostler.sessions.inbox import SECRET_NEEDS_ITS_CALL
 from ostler.sessions.lease import close_dead_agent, kill_orphans, new_owner
 from ostler.sessions.session import RunOutcome, Session
@@ -129,7 +129,7 @@ async def submit_to_agent(
 ) -> bool:
     """Submits a request for the process that drives the agent. If there is none, closes its run, and handles
     only requests that need no agent; others raise `SessionBusy`."""
-    needs_no_agent = isinstance(request, (*ALONE, *OF_A_RUN))
+    needs_no_agent = isinstance(request, (*NEEDS_LOG, *NEEDS_RUN))
     if await store.holder(state.id) is not None:
         is_new = await store.submit(state.id, request)
         if not needs_no_agent or await store.holder(state.id) is not None:  # else it has just been released

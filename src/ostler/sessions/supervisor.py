@@ -26,7 +26,7 @@ from ostler.schema.errors import (
 from ostler.schema.events import RunEnded, RunWaiting
 from ostler.schema.facts import Fact
 from ostler.schema.messages import PlainBlock, as_content
-from ostler.schema.requests import ALONE, MOVING, OF_A_RUN, AnyRequest
+from ostler.schema.requests import NEEDS_DRIVER, NEEDS_LOG, NEEDS_RUN, AnyRequest
 from ostler.sessions.inbox import SECRET_NEEDS_ITS_CALL
 from ostler.sessions.lease import close_dead_agents, kill_session_processes, new_owner
 from ostler.sessions.run_tree import (
@@ -176,9 +176,11 @@ class Supervisor:
             await self._move(session.id)
         else:
             for request in await self.store.pending(session.id):
-                if isinstance(request, ALONE) or (isinstance(request, OF_A_RUN) and not session.state.run):
+                if isinstance(request, NEEDS_LOG) or (
+                    isinstance(request, NEEDS_RUN) and not session.state.run
+                ):
                     await self._handle_alone(session.id, request)
-                elif not isinstance(request, (*MOVING, *OF_A_RUN)):
+                elif not isinstance(request, (*NEEDS_DRIVER, *NEEDS_RUN)):
                     await self._move(session.id)
         if isinstance(outcome, RunEnded) and session.state.child_of and session.position is None:
             await self._move(session.state.child_of)
@@ -207,7 +209,7 @@ class Supervisor:
         async with self._opening(root):
             is_free = root not in self._tasks and await self.store.holder(root) is None
             if is_free and (
-                isinstance(request, ALONE) or (isinstance(request, OF_A_RUN) and state.run is None)
+                isinstance(request, NEEDS_LOG) or (isinstance(request, NEEDS_RUN) and state.run is None)
             ):
                 await self._handle_alone(session, request)
                 return True
@@ -221,7 +223,7 @@ class Supervisor:
                 task = self._begin(opened, opened.advance())
         if task is not None and isinstance(request, requests.Prompt | requests.Continue):
             await task.wait_until_started()
-        elif task is None and is_new and isinstance(request, MOVING):
+        elif task is None and is_new and isinstance(request, NEEDS_DRIVER):
             await self._move(session)
         return is_new
 
@@ -355,7 +357,7 @@ class Supervisor:
             return True
         for request in await self.store.pending(session):
             is_prompt = isinstance(request, requests.Prompt | requests.Continue)
-            if isinstance(request, MOVING) and not (is_prompt and (state.held or state.run)):
+            if isinstance(request, NEEDS_DRIVER) and not (is_prompt and (state.held or state.run)):
                 return True
         return False
 
