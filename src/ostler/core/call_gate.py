@@ -17,7 +17,7 @@ from ostler.core.tool import Tool
 from ostler.schema import events
 from ostler.schema.errors import InvalidArguments, StoreError, describe_error
 from ostler.schema.ids import blake2b
-from ostler.schema.outcomes import Failed, Settled, failed, ok
+from ostler.schema.outcomes import Failed, FinalOutcome, failed, ok
 
 REFUSED = "The call was refused."
 
@@ -44,7 +44,9 @@ class CallGate:
         self._harness = session.harness
         self._scope = scope
 
-    async def check(self, call: CallState, step: StepState) -> ApprovedCall | Settled | events.QuestionAsked:
+    async def check(
+        self, call: CallState, step: StepState
+    ) -> ApprovedCall | FinalOutcome | events.QuestionAsked:
         """Whether a call may run: the tool exists, its arguments fit, hooks and permission agree."""
         called = call.called
         tool = self._harness.tools.get(called.name)
@@ -132,7 +134,7 @@ class CallGate:
 
     def resume(
         self, call: CallState, tool: Tool, asked: events.QuestionAsked, answered: events.QuestionAnswered
-    ) -> ApprovedCall | Settled:
+    ) -> ApprovedCall | FinalOutcome:
         """Continues a call whose question was answered."""
         if asked.asked_by in ("permission", "hook"):
             if not grants(asked, answered):

@@ -20,7 +20,7 @@ from ostler.schema import events
 from ostler.schema.errors import CallRefused, InvalidArguments, StoreError, ToolError, describe_error
 from ostler.schema.facts import storage_problem
 from ostler.schema.messages import BlobRef, Text
-from ostler.schema.outcomes import Failed, NeedUser, Outcome, Pending, Settled, failed
+from ostler.schema.outcomes import Failed, FinalOutcome, NeedUser, Outcome, Pending, failed
 
 
 class ToolRunner:
@@ -295,7 +295,7 @@ class ToolRunner:
     async def record_result(
         self,
         call: CallState,
-        outcome: Settled,
+        outcome: FinalOutcome,
         output: BlobRef | None,
         duration: int = 0,
         *,
@@ -348,7 +348,7 @@ class ToolRunner:
         for token in list(self._tokens.values()):
             token.cancel(self._cancel.reason)
 
-    async def finish(self, call: CallState, outcome: Settled, request: str) -> None:
+    async def finish(self, call: CallState, outcome: FinalOutcome, request: str) -> None:
         """Records the outcome of a deferred call; the run continues if it waited for that."""
         await self.record_result(call, outcome, None, settles=request)
 
@@ -415,7 +415,7 @@ def _crash(error: BaseException) -> str:
     return describe_error(error)
 
 
-def _storable(outcome: Settled) -> Settled:
+def _storable(outcome: FinalOutcome) -> FinalOutcome:
     """The outcome, or a failure if it cannot be stored. Lone surrogates are replaced."""
     if not isinstance(outcome.content, tuple):
         return _unstorable("its content is no tuple of blocks")

@@ -81,7 +81,7 @@ class Pending(msgspec.Struct, frozen=True, tag_field="status", tag="pending", om
 
 Outcome = Ok | Failed | NeedUser | Pending
 
-Settled = Ok | Failed
+FinalOutcome = Ok | Failed
 
 
 def ok(
