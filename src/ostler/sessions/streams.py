@@ -341,7 +341,7 @@ class SessionSubscriber(Subscriber[Frame]):
 class SessionStreams:
     """One stream for each session that has subscribers or is driven in this process.
 
-    - A session that is driven here publishes to its stream itself; call `attend` when it is opened.
+    - A session that is driven here publishes to its stream itself; call `attach` when it is opened.
     - Any other is relayed while it has subscribers: from its owner's socket, or from the log if there is no
       owner or its socket cannot be reached (subscribers are told that they see facts only).
     """
@@ -401,7 +401,7 @@ class SessionStreams:
 
     # --- sessions driven in this process --------------------------------------------------------------
 
-    def attend(self, journal: Journal) -> None:
+    def attach(self, journal: Journal) -> None:
         """Publishes what this journal records, until it is closed."""
         session = journal.session
         stream = self._streams.get(session) or self._new_stream(session, journal.state.last_seq)

@@ -66,14 +66,14 @@ class Supervisor:
         world: World | None = None,
         keep_open: float = 0,
         is_wanted: Callable[[str], bool] = lambda session: False,
-        attend_alone: Callable[[Journal], None] | None = None,
+        on_bare_journal: Callable[[Journal], None] | None = None,
     ) -> None:
-        """`attend_alone` gets the sessions that are opened for a request that needs no harness."""
+        """`on_bare_journal` gets the sessions that are opened for a request that needs no harness."""
         self.store = store
         self.keep_open = keep_open
         self.is_wanted = is_wanted
         self.is_closing = False
-        self._attend_alone = attend_alone
+        self._on_bare_journal = on_bare_journal
         self._equip = equip
         self._world = world or World()
         self._tasks: dict[str, SessionTask] = {}
@@ -162,12 +162,12 @@ class Supervisor:
         equipped = self._equip(cwd)
         harness = equipped if isinstance(equipped, Harness) else await equipped
 
-        def attend(journal: Journal) -> None:
+        def on_journal(journal: Journal) -> None:
             journal.handed_over = self._secrets
             for make in self._observers:
                 journal.subscribe(make(journal.session))
 
-        harness.listeners = [*harness.listeners, JournalListener(attend)]
+        harness.listeners = [*harness.listeners, JournalListener(on_journal)]
         return harness
 
     async def recheck(self, session: Session, outcome: RunOutcome) -> None:
@@ -204,7 +204,7 @@ class Supervisor:
             return await self.store.submit(session, request)
         state = await load_state(self.store, session)
         if state.driver != "agent":
-            return await submit_to_agent(self.store, state, request, self._world, self._attend_alone)
+            return await submit_to_agent(self.store, state, request, self._world, self._on_bare_journal)
         root = (await root_of(self.store, state)).id
         async with self._opening(root):
             is_free = root not in self._tasks and await self.store.holder(root) is None
@@ -238,7 +238,7 @@ class Supervisor:
 
     async def _handle_alone(self, session: str, request: AnyRequest) -> None:
         with suppress(UsageError):  # the refusal is a fact
-            await submit_now(self.store, session, request, self._world, attend=self._attend_alone)
+            await submit_now(self.store, session, request, self._world, on_journal=self._on_bare_journal)
 
     async def _knows(self, session: str, request: str) -> bool:
         if await self.store.settlement(session, request) is not None:
