@@ -128,9 +128,9 @@ def trace_with_prefix(journal: Journal, built: BuiltContext, request: ModelReque
 
     It has a digest of the system prompt in the first call of a process, and whenever that has changed.
     """
-    before, transcript = journal.begun, request.transcript
+    before, transcript = journal.last_prefix, request.transcript
     is_hooked = transcript is not built.transcript
-    now = journal.begun = RequestPrefix(request.system, transcript, len(transcript), is_hooked)
+    now = journal.last_prefix = RequestPrefix(request.system, transcript, len(transcript), is_hooked)
     if built.trace is None:
         return None
     added: dict[str, str] = {}

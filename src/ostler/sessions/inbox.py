@@ -225,8 +225,8 @@ class InboxReader:
         journal, questions = self._journal, self._session.questions
         if not questions.take(request.id):
             return None
-        if request.id in journal.handed_over:
-            request = msgspec.structs.replace(request, answer=journal.handed_over[request.id])
+        if request.id in journal.secret_answers:
+            request = msgspec.structs.replace(request, answer=journal.secret_answers[request.id])
         asked = journal.state.questions.get(request.question)
         if asked and not request.declined and (problem := answer_problem(asked.question, request.answer)):
             return problem
@@ -243,7 +243,7 @@ class InboxReader:
     def _record_answer(self, request: Answer, asked: events.QuestionAsked) -> Refusal:
         journal, run = self._journal, self._journal.state.run
         call = run.step.calls.get(asked.call) if run and run.step else None
-        has_secret = call is not None and request.id in journal.handed_over
+        has_secret = call is not None and request.id in journal.secret_answers
         if asked.question.secret and not request.declined and not has_secret:
             return SECRET_NEEDS_ITS_CALL
         answer = outcome_of(request)

@@ -163,7 +163,7 @@ class Supervisor:
         harness = equipped if isinstance(equipped, Harness) else await equipped
 
         def on_journal(journal: Journal) -> None:
-            journal.handed_over = self._secrets
+            journal.secret_answers = self._secrets
             for make in self._observers:
                 journal.subscribe(make(journal.session))
 
