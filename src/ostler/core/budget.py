@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 WARN_AT = 0.8
 """The part of a limit at which there is a warning, once."""
 
-
 TINY = 1e-9
 """The rounding error of sums of dollars."""
-
 
 CHARACTERS_A_TOKEN = 4
 
@@ -239,7 +237,6 @@ def limits_of(begun_with: Limits, now: Limits) -> Limits:
 
 LOOK_AGAIN = 0.25
 """Seconds after which it is seen that a person has answered."""
-
 
 TIME_IS_UP = "seconds was reached"
 

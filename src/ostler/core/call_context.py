@@ -40,13 +40,10 @@ from ostler.schema.usage import Usage
 
 FLUSH_AFTER = 0.2
 
-
 FLUSH_SIZE = 256 * 1024
-
 
 KEEP_AT_MOST = 256 * 1024 * 1024
 """A command that never stops printing must not fill the disk."""
-
 
 TAIL_SIZE = 4 * 1024
 

@@ -58,10 +58,8 @@ class CancelToken:
 GRACE = 5.0
 """Seconds a cancelled tool has to end; longer than it takes to end a process group."""
 
-
 CLOCK_SLACK = 0.001
 """Seconds too small to wait for: a clock may not even notice them."""
-
 
 Result = TypeVar("Result")
 

@@ -116,9 +116,7 @@ def child_session(session: str, call: str, number: int) -> str:
 Watch = Callable[[Sequence[Event | Fact]], None]
 """Gets a child's events live."""
 
-
 WAITED = "it waited for somebody, and nobody could have come back to it later"
-
 
 NEVER_BEGAN = "it was ended before it began"
 
@@ -216,7 +214,6 @@ class SpawnedChildren:
         await self.journal.commit()
 
     # --- ends ---------------------------------------------------------------------------------------
-
     async def join(self, cancel: CancelToken) -> bool:
         """Waits until all have ended, or the run is cancelled. False if there were none."""
         if not self._tasks:

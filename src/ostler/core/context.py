@@ -73,17 +73,14 @@ class Context(Protocol):
 
     def for_child(self) -> Context:
         """A new one with the same rules, for a child's session."""
-        ...
 
     async def needs_compaction(self, journal: Journal, told: ContextInput) -> bool:
         """Whether a compaction is due before the next call."""
-        ...
 
     async def compact(
         self, journal: Journal, harness: Harness, told: ContextInput, order: CompactionRequest
     ) -> str:
         """Records and commits a `compacted`. Returns the problem if it did not."""
-        ...
 
 
 def context_input(
@@ -162,7 +159,6 @@ Source = Literal["estimated", "calibrated", "tokenizer", "reported"]
 """By a rule; by a rule and the vendor's reports; by the model's vocabulary; by the vendor. In the order of
 their certainty."""
 
-
 Confidence = Literal["low", "medium", "high"]
 """May be off by a half; by a fifth; by a few in a hundred."""
 
@@ -186,7 +182,6 @@ class Count(msgspec.Struct, frozen=True):
 _SOURCES: dict[Source, int] = {"estimated": 0, "calibrated": 1, "tokenizer": 2, "reported": 3}
 
 _CONFIDENCES: dict[Confidence, int] = {"low": 0, "medium": 1, "high": 2}
-
 
 NO_TOKENS = Count(0, "reported", "high")
 """Where every sum begins."""

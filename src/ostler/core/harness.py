@@ -32,23 +32,17 @@ if TYPE_CHECKING:
 Remember = Callable[[QuestionAsked, QuestionAnswered, str], Sequence[Event]]
 """Stores the rule that a granted permission asks for, and returns its facts. May be called twice."""
 
-
 MakeSystem = Callable[[str], str]
 """Builds the system prompt again from its files; the argument, if not empty, replaces its beginning."""
 
-
 Tag = str | int | float | bool
-
 
 Span = Callable[[str, dict[str, Any]], AbstractContextManager[Any]]
 """Opens a telemetry span: `run`, `model_call` or `tool_call`, with its attributes."""
 
-
 NO_SPAN: AbstractContextManager[Any] = nullcontext()
 
-
 SILENCE_LIMIT = 120.0
-
 
 ONE_MODEL_ONLY = "this session works with one model only"
 
@@ -89,19 +83,15 @@ class Children(Protocol):
 
     async def run(self, child: str, request: ChildRequest, parent: ParentCall) -> ChildResult:
         """Starts or continues the child until it ends. Raises `ChildWaits` when it waits."""
-        ...
 
     async def status(self, child: str) -> ChildStatus:
         """The status of a child that this process does not drive."""
-        ...
 
     async def end(self, child: str, reason: str, harness: Harness) -> ChildResult | None:
         """Ends a child that nothing waits for. None if it never started."""
-        ...
 
     async def cut(self, child: str, harness: Harness) -> ChildResult | None:
         """Ends a child whose process is gone and that nothing continues. None if it never started."""
-        ...
 
 
 class OpenSession(Protocol):
@@ -126,12 +116,10 @@ class OpenSession(Protocol):
     @property
     def budget(self) -> Budget | None:
         """The open run's."""
-        ...
 
     @property
     def spawned(self) -> SpawnedChildren:
         """The children that belong to no call: the open run's, else those between runs."""
-        ...
 
     @property
     def is_running(self) -> bool: ...

@@ -45,7 +45,6 @@ Point = Literal[
     "before_compact",
 ]
 
-
 TIME_LIMIT = 30.0
 """Seconds a handler may take."""
 

@@ -37,7 +37,6 @@ class World(msgspec.Struct, frozen=True):
 EventHandler = Callable[[Sequence[Fact | Event]], None]
 """Sees committed facts and live events, in order, in batches. It must not block."""
 
-
 Handler = TypeVar("Handler")
 
 

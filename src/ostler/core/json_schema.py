@@ -12,7 +12,6 @@ import msgspec
 
 Schema = dict[str, Any]
 
-
 _KINDS: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),

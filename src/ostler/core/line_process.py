@@ -93,7 +93,6 @@ class LineProcess(ABC):
         on_exit(self.id.pid, self._reap)
 
     # --- what a subclass defines ----------------------------------------------------------------------
-
     @abstractmethod
     def take_line(self, line: bytes | None) -> None:
         """Gets each line of standard output; None for a line that is too long."""
@@ -109,7 +108,6 @@ class LineProcess(ABC):
         """Called when it has closed its standard input."""
 
     # --- use ------------------------------------------------------------------------------------------
-
     def write(self, data: bytes = b"") -> None:
         """Writes in order, as fast as the process reads."""
         is_idle = not self._unwritten
@@ -162,7 +160,6 @@ class LineProcess(ABC):
             await asyncio.wait([self.ended], timeout=_EXIT_WAIT)
 
     # --- pipes ----------------------------------------------------------------------------------------
-
     def _reap(self) -> None:
         self._group.id.kill_group()  # before it is reaped: until then no other process can get its pid
         status = self._group.process.wait()

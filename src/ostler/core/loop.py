@@ -40,7 +40,6 @@ from ostler.schema.requests import Steer
 PROTOCOL_ERRORS_AT_MOST = 4
 """Calls in a row that may be malformed before the run fails."""
 
-
 Action = Literal["end_run", "cancel", "wait", "begin_step", "call_model", "run_tools", "end_step"]
 
 
@@ -133,7 +132,6 @@ class Loop:
         return steers
 
     # --- begin_step -----------------------------------------------------------------------------------
-
     async def _begin_step(self, run: RunState) -> None:
         """Ends the run, or begins its next step."""
         if await self._is_over(run):
@@ -248,7 +246,6 @@ class Loop:
             self._end("failed", failure.message if failure else "the model did not answer", failure)
 
     # --- call_model -----------------------------------------------------------------------------------
-
     async def _call_model(self, run: RunState) -> None:
         """Makes one attempt at the step's message, after the delay that the previous failure asked for."""
         step = run.step
@@ -342,7 +339,6 @@ class Loop:
         )
 
     # --- run_tools, wait ------------------------------------------------------------------------------
-
     async def _run_tools(self, run: RunState) -> None:
         """Moves the open calls of a step as far as possible."""
         step = run.step
@@ -374,7 +370,6 @@ class Loop:
         return waiting
 
     # --- end_run, cancel ------------------------------------------------------------------------------
-
     async def _end_run(self, run: RunState) -> None:
         """Ends the run as decided. A run that completes waits for its spawned children first."""
         assert self._ending is not None

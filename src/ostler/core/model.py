@@ -24,7 +24,6 @@ from ostler.schema.usage import UNKNOWN_USAGE, Usage
 
 ReasoningLevel = Literal["off", "minimal", "low", "medium", "high"]
 
-
 _encoder = msgspec.json.Encoder()
 
 
@@ -88,7 +87,6 @@ class ModelFailure(msgspec.Struct, frozen=True):
 
 ModelDelta = TextDelta | ReasoningDelta | ToolInputStarted | ToolInputDelta | ToolInputEnded
 
-
 ModelEvent = ModelDelta | Warned | SourceCited | ModelDone | ModelFailure
 
 
@@ -105,7 +103,6 @@ class Model(Protocol):
     @property
     def name(self) -> str:
         """`provider/id`."""
-        ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]: ...
 

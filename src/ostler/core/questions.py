@@ -20,7 +20,6 @@ else:
 
 NOBODY_TO_ASK = "Refused: this needs a person's permission, and nobody can be asked here."
 
-
 Recorder = Callable[[QuestionAnswered], None]
 
 

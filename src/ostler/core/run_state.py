@@ -182,7 +182,6 @@ REMIND_AT = 3
 
 STOP_AT = 5
 
-
 _encoder = msgspec.json.Encoder(order="sorted")
 
 

@@ -75,7 +75,6 @@ class Log(Protocol):
 
     async def create(self, first: Fact, owner: ProcessId) -> Lease:
         """A new session that begins with this fact, held by `owner`."""
-        ...
 
     async def append(
         self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
@@ -89,7 +88,6 @@ class Log(Protocol):
 
         A future when it goes together with others: it is done when the append is, also if nobody waits.
         """
-        ...
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]: ...
 
@@ -98,7 +96,6 @@ class Log(Protocol):
 
         A value that an extension has set anew later may be left out.
         """
-        ...
 
     def follow(self, session: str, after: int = 0) -> AsyncIterator[list[Fact]]: ...
 
@@ -106,29 +103,24 @@ class Log(Protocol):
 
     async def summary(self, session: str) -> SessionSummary:
         """Raises `NotFound`."""
-        ...
 
     async def changes(self, seen: int) -> int:
         """Waits until a fact may have been committed, in any session, since `seen`; returns what to pass the
         next time. Also wakes for those of other processes, within 100 ms."""
-        ...
 
     async def sessions(
         self, *, cwd: str | None = None, limit: int | None = None, prefix: str = "", since_ms: int = 0
     ) -> list[SessionSummary]:
         """Newest activity first; with `since_ms`, only where something happened since then."""
-        ...
 
     async def search(self, query: str, *, limit: int = 50) -> list[Hit]:
         """Messages that hold all the words of the query, best first."""
-        ...
 
     async def usages(self, *, since_ms: int = 0, session: str = "") -> list[Fact]:
         """The `usage` facts of all sessions, or of one (or `NotFound`), in order of time.
 
         Without copies that name their origin: what they tell of was counted there.
         """
-        ...
 
     async def import_session(self, facts: Sequence[Fact], blobs: Sequence[BlobPart] = ()) -> None:
         """A whole session at once, such as a fork or a file; refused if its id exists."""
@@ -147,20 +139,16 @@ class Leases(Protocol):
 
     async def acquire(self, session: str, owner: ProcessId) -> Lease:
         """Raises `SessionHeld`, which says by whom."""
-        ...
 
     async def holder(self, session: str) -> ProcessId | None:
         """Who holds it, and is alive as far as can be told from here."""
-        ...
 
     async def renew(self, lease: Lease) -> Lease:
         """Raises `LeaseLost`."""
-        ...
 
     async def suspend(self, lease: Lease) -> Lease:
         """Lets it end now, without giving it back: whoever wants the session gets it, and until somebody does
         its owner may still write, and renew it. Raises `LeaseLost`."""
-        ...
 
     async def release(self, lease: Lease) -> None: ...
 
@@ -174,22 +162,18 @@ class Inbox(Protocol):
 
     async def submit(self, session: str, request: AnyRequest) -> bool:
         """False when a request with this id is known already; the first one counts."""
-        ...
 
     async def pending(self, session: str) -> list[AnyRequest]:
         """In the order to take them up: `cancel`, `answer` and `take_back` first, then by arrival."""
-        ...
 
     async def settlement(self, session: str, request: str) -> int | None:
         """The number of the fact that settled a request."""
-        ...
 
     async def arrivals(self, session: str, seen: int) -> int:
         """Waits until a request may have arrived since `seen`; returns what to pass the next time.
 
         Also wakes for requests from other processes, within 100 ms.
         """
-        ...
 
 
 class Blobs(Protocol):
@@ -205,7 +189,6 @@ class Blobs(Protocol):
 
     async def read_blob(self, session: str, blob: str, start: int = 0, size: int | None = None) -> bytes:
         """Raises `NotFound`."""
-        ...
 
 
 class Store(Log, Leases, Inbox, Blobs, Protocol):

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 ToolKind = Literal["read", "search", "edit", "execute", "fetch", "agent", "ask", "other"]
 
-
 _SUMMARY_LIMIT = 200
-
 
 ToolSource = Literal["built-in", "mcp", "extension", "host"]
 """Who provides a tool."""
@@ -101,23 +99,19 @@ class ToolContext(Protocol):
     @property
     def citation_offset(self) -> int:
         """How many citations this run's results have so far (`details["citations"]`): number on from it."""
-        ...
 
     @property
     def todo(self) -> tuple[TodoItem, ...]:
         """The to-do list as it is now."""
-        ...
 
     async def update_todo(self, items: Sequence[TodoItem]) -> None:
         """Replaces the to-do list, for everybody who follows."""
 
     async def working_history(self) -> list[Fact]:
         """The session's facts up to this moment, those of the present step included."""
-        ...
 
     async def persisted_history(self) -> list[Fact]:
         """The session's facts as they were when this run began."""
-        ...
 
     def publish_trace(self, child: str, events: Sequence[Event | Fact]) -> None:
         """Shows what happens under this call, in `child`, live; it is not stored."""
@@ -128,11 +122,9 @@ class ToolContext(Protocol):
 
         The n-th child of a call is the same one when the call is started again after a crash.
         """
-        ...
 
     def results(self) -> AsyncIterator[ToolResultFact]:
         """The results on this session's path so far, oldest first, from the log."""
-        ...
 
     async def read_blob(self, blob: str, start: int = 0, size: int | None = None) -> bytes: ...
 

@@ -16,12 +16,9 @@ from ostler.schema.visibility import is_blank, visibility_of
 
 NEVER_RUN = "This call was not run: the conversation was taken up again from before its result."
 
-
 SUMMARY = "This conversation began earlier. What came before the messages below, in a summary:"
 
-
 OTHER_BRANCH = "This was done from here before, and then left. What came of it, in a summary:"
-
 
 _encoder = msgspec.json.Encoder()
 

@@ -102,7 +102,6 @@ class Fact(msgspec.Struct, eq=False, gc=False):
 
 _COMPARED = ("seq", "session", "run", "time_ms", "type", "body", "parent", "origin")
 
-
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {}
 
 

@@ -9,7 +9,6 @@ import msgspec
 
 Role = Literal["user", "assistant", "tool"]
 
-
 StopReason = Literal[
     "end",  # the model finished
     "tool_calls",  # it called tools

@@ -19,10 +19,8 @@ FailureKind = Literal[
     "tool_failed",
 ]
 
-
 PROTOCOL_ERRORS: frozenset[FailureKind] = frozenset({"unknown_tool", "invalid_arguments"})
 """The call could not be understood, so nothing ran. The other kinds are failures of valid calls."""
-
 
 ResumeStrategy = Literal["", "result", "again"]
 """What an answer does: it becomes the `result`, or the tool is called `again` with it (empty: as it says)."""

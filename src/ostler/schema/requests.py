@@ -181,10 +181,8 @@ AnyRequest = (
     | Resize
 )
 
-
 OVERTAKING = (Cancel, Answer, TakeBack)
 """These are handled before requests that arrived earlier."""
-
 
 _encoder = msgspec.json.Encoder()
 

@@ -10,12 +10,9 @@ import msgspec
 
 _GAP = re.compile(r"\s*")
 
-
 _QUOTED = {'"': re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL), "'": re.compile(r"'([^']*)'")}
 
-
 _ESCAPED = re.compile(r"\\([\s\"'\\])")
-
 
 _ESCAPED_IN_QUOTES = re.compile(r'\\(["\\])')
 
@@ -79,7 +76,6 @@ def plural(number: int, what: str) -> str:
 
 _SHORTEST_ID = 8
 
-
 _UNITS = ((7 * 86400, "w"), (86400, "d"), (3600, "h"), (60, "m"))
 
 
@@ -107,7 +103,6 @@ def age(seconds: float) -> str:
 
 
 ELLIPSIS = "…"
-
 
 _CONTROL = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"

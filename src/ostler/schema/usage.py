@@ -44,10 +44,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 NOTHING_USED = Usage(cost=0.0)
 """The start of every sum: no tokens, and a cost that is known to be zero."""
 
-
 UNKNOWN_USAGE = Usage(source="unknown")
 """Of a call that failed, was cancelled or interrupted before the vendor reported usage."""
-
 
 _CERTAINTY: dict[UsageSource, int] = {"reported": 0, "estimated": 1, "unknown": 2}
 

@@ -32,7 +32,6 @@ _SENT_ONLY = Visibility(stored=True, shown=False, sent=True, live=True)
 
 _LIVE = Visibility(stored=False, shown=True, sent=False, live=True)
 
-
 _VISIBILITY: dict[type, Visibility] = {
     UnknownEvent: _INTERNAL,
     events.ToolResultFact: _SENT,
@@ -46,7 +45,6 @@ _VISIBILITY: dict[type, Visibility] = {
     events.SettingsChanged: _INTERNAL,
 }
 """The visibility of types that differ from their kind."""
-
 
 _KINDS: dict[type[events.Event], Visibility] = {
     events.Entry: _FACT,
@@ -106,7 +104,6 @@ def is_opening(tag: str, run: str) -> bool:
 _OPENING_BETWEEN_RUNS = frozenset(
     {"usage", "child_started", "child_ended", "question_asked", "question_answered"}
 )
-
 
 _OPENING_RECORDS = frozenset(
     {

@@ -138,7 +138,6 @@ class InboxReader:
             await self._journal.commit()
 
     # --- the run --------------------------------------------------------------------------------------
-
     async def _steer(self, request: Steer) -> Refusal:
         if self._journal.state.run is None or self._loop is None:
             return NO_RUN
@@ -220,7 +219,6 @@ class InboxReader:
             return await harness.context.compact(self._journal, harness, content, order) or None
 
     # --- answers --------------------------------------------------------------------------------------
-
     async def _answer(self, request: Answer) -> Refusal:
         journal, questions = self._journal, self._session.questions
         if not questions.take(request.id):
@@ -255,7 +253,6 @@ class InboxReader:
         return ""
 
     # --- commands -------------------------------------------------------------------------------------
-
     async def _command(self, request: RunCommand) -> Refusal:
         if not self._session.questions.take(request.id):
             return None  # it runs beside the run, and may outlive it
@@ -293,7 +290,6 @@ class InboxReader:
         raise NotFound(_no_command(request))
 
     # --- the session ----------------------------------------------------------------------------------
-
     async def _set_model(self, request: SetModel) -> Refusal:
         harness = self._session.harness
         try:

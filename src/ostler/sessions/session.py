@@ -111,7 +111,6 @@ class Session:
         return self.loop is not None and self._inbox.withdraw(steer)
 
     # --- runs -----------------------------------------------------------------------------------------
-
     async def prompt(
         self, content: tuple[PlainBlock, ...], *, request: str = "", at_once: bool = False
     ) -> RunEnded | RunWaiting:
@@ -254,7 +253,6 @@ class Session:
         self.journal.close()
 
     # --- how a run starts -----------------------------------------------------------------------------
-
     async def _acquire(self) -> None:
         """Before a run starts: the lease is ours, no run is open, and requests for a run are refused."""
         if self.loop is not None:
@@ -342,7 +340,6 @@ class Session:
         return ended
 
     # --- how a run is driven --------------------------------------------------------------------------
-
     async def _drive(self, *, is_cut: bool = False) -> RunEnded | RunWaiting:
         """Drives the run until it ends or waits. Whatever happens here, the run gets its end, unless the log
         cannot be written: recovery records it then."""

@@ -21,7 +21,6 @@ from ostler.sessions.session import RunOutcome, Session
 
 MakeHarness = Callable[[], Awaitable[Harness]]
 
-
 PATIENCE = 2.0
 """Seconds that the holder of a session has to handle a request while we wait."""
 

@@ -15,35 +15,20 @@ from ostler.core.model import AbsentModel, Model
 from ostler.core.state import SessionState, fold
 from ostler.core.store import Store
 from ostler.schema import requests
-from ostler.schema.errors import (
-    NoModel,
-    NotFound,
-    OstlerError,
-    SessionBusy,
-    SessionHeld,
-    UsageError,
-)
+from ostler.schema.errors import NoModel, NotFound, OstlerError, SessionBusy, SessionHeld, UsageError
 from ostler.schema.events import RunEnded, RunWaiting
 from ostler.schema.facts import Fact
 from ostler.schema.messages import PlainBlock, as_content
 from ostler.schema.requests import NEEDS_DRIVER, NEEDS_LOG, NEEDS_RUN, AnyRequest
 from ostler.sessions.inbox import SECRET_NEEDS_ITS_CALL
 from ostler.sessions.lease import close_dead_agents, kill_session_processes, new_owner
-from ostler.sessions.run_tree import (
-    RunRow,
-    is_stuck,
-    latest_run,
-    list_runs,
-    load_state,
-    root_of,
-)
+from ostler.sessions.run_tree import RunRow, is_stuck, latest_run, list_runs, load_state, root_of
 from ostler.sessions.session import RunOutcome, Session, create_session, open_session, require_own_agent
 from ostler.sessions.session_task import RunHandle, SessionTask
 from ostler.sessions.submit import submit_now, submit_to_agent
 
 Equip = Callable[[Path], Harness | Awaitable[Harness]]
 """Builds the harness for a directory; each session gets its own."""
-
 
 Prompt = str | Iterable[str | PlainBlock]
 
@@ -90,7 +75,6 @@ class Supervisor:
         self._observers.append(make)
 
     # --- starting -----------------------------------------------------------------------------------
-
     async def start(
         self, prompt: Prompt, *, session: str = "", cwd: Path | None = None, request: str = ""
     ) -> RunHandle:
@@ -193,7 +177,6 @@ class Supervisor:
             await self.advance(session)
 
     # --- requests -------------------------------------------------------------------------------------
-
     async def submit(self, session: str, request: AnyRequest) -> bool:
         """Puts a request into a session's inbox. If nothing drives the session, it is handled here, with as
         little as the request needs.
@@ -306,7 +289,6 @@ class Supervisor:
         return self._world.new_id("req")
 
     # --- state --------------------------------------------------------------------------------------
-
     def uses_model(self, model: Model) -> bool:
         """Whether a session that is open here uses the model."""
         return any(task.session.harness.model is model for task in self._tasks.values())
@@ -362,7 +344,6 @@ class Supervisor:
         return False
 
     # --- shutdown -----------------------------------------------------------------------------------
-
     async def drain(self, timeout: float | None = None) -> bool:
         """Starts no more runs and waits for the current ones. False if some did not end in time."""
         self._begin_closing()
