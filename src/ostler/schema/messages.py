@@ -85,7 +85,6 @@ class ToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool_result
 
 
 Block = Text | Image | File | Reasoning | ToolCall | ToolResult
-
 PlainBlock = Text | Image | File
 
 

@@ -78,7 +78,6 @@ class Pending(msgspec.Struct, frozen=True, tag_field="status", tag="pending", om
 
 
 Outcome = Ok | Failed | NeedUser | Pending
-
 FinalOutcome = Ok | Failed
 
 
@@ -124,5 +123,5 @@ class Display(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def title_for(self, arguments: dict[str, Any]) -> str:
         """The title of one call; a missing argument is left out."""
-        filled = re.sub(r"\{(\w+)\}", lambda match: str(arguments.get(match[1], "")), self.title)
-        return " ".join(filled.split())
+        title = re.sub(r"\{(\w+)\}", lambda match: str(arguments.get(match[1], "")), self.title)
+        return " ".join(title.split())
