@@ -91,13 +91,13 @@ def context_input(
     plan: RunPlan | None = None,
 ) -> ContextInput:
     """Everything on the session's path, and what a hook adds."""
-    state, system = journal.state, harness.system
+    builder, system = journal.state.builder, harness.system
     added: tuple[Message, ...] = ()
     if plan is not None:
         system = "\n\n".join(part for part in (system, plan.system) if part)
         added = tuple(Message("user", as_content(text)) for text in plan.messages)
     return ContextInput(
-        system, state.transcript, state.sources, state.prompts, tools, model, state.steers, added
+        system, builder.transcript, builder.sources, builder.prompts, tools, model, builder.steers, added
     )
 
 

@@ -46,7 +46,7 @@ async def recover(loop: Loop) -> None:
         return
     if run.open_children():
         await loop.spawned.recover()
-    for called in list(run.asides.values()):
+    for called in list(run.side_calls.values()):
         if called.id not in journal.side_calls:
             record_failure(journal, called, ModelFailure(INTERRUPTED))
     if run.step is not None and not run.step.ended:

@@ -313,7 +313,7 @@ class ToolRunner:
         failure = outcome.kind if isinstance(outcome, Failed) else None
         finished = FinishedCall(called.call, called.name, call.arguments, content, failure, outcome.details)
         if "after_tool" in self._harness.hooks:
-            if instructions := self._journal.state.instructions:
+            if instructions := self._journal.state.builder.instructions:
                 finished = msgspec.structs.replace(finished, instructions=instructions)
             finished = await self._harness.hooks.after_tool(finished, self._scope)
         result = events.ToolResultFact(
