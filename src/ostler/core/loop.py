@@ -142,7 +142,7 @@ class Loop:
             self._end("refused", refusal.reason or "a hook refused the run")
             return
         number = run.steps + 1
-        if reason := await self._reserve():
+        if reason := await self.budget.reserve():
             self._end("limit", reason)
             return
         plan = await self._plan_step(number, tuple(sorted(self._harness.tools)))
@@ -166,10 +166,6 @@ class Loop:
             return verdict
         self._run_plan = verdict
         return None
-
-    async def _reserve(self) -> str:
-        """The limit that forbids the next call, if one does. Most runs have none."""
-        return await self.budget.reserve() if self.budget.is_limited else ""
 
     async def _plan_step(self, number: int, tools: tuple[str, ...]) -> StepPlan | Refuse:
         """What a step uses: these tools and the run's model, unless a hook changes it."""
@@ -269,7 +265,7 @@ class Loop:
                 self._end_refused(step.number, verdict)
                 return
             plan = self._plan = verdict
-        if not self.budget.is_reserved and (reason := await self._reserve()):
+        if not self.budget.is_reserved and (reason := await self.budget.reserve()):
             self.journal.record(events.StepEnded(step.number))
             self._end("limit", reason)
             return
@@ -285,9 +281,8 @@ class Loop:
             self._end("failed", built.problem, Failure("context_overflow", built.problem))
             return
         model = await self.model_caller.attempt(step, built, plan.model, offers, plan.tool_choice)
-        if self.budget.is_limited:
-            self.budget.release()
-            await self.budget.warn()
+        self.budget.release()
+        await self.budget.warn()
         if isinstance(model, Refuse):
             self._end_refused(step.number, model)
             return

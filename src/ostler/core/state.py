@@ -89,14 +89,13 @@ class SessionState:
         """Everything comparable: folding the log must give the same as the live state."""
         run = self.run
         step = run.step if run else None
+        calls = step.calls.values() if step else ()
         return {name: getattr(self, name) for name in _COMPARED} | {
             "messages": list(self.transcript),
             "instructions": self.builder.instructions,
             "run": (run.id, run.steps, run.repeats, run.waiting, run.children_totals) if run else None,
             "step": (step.number, step.attempts, step.message, step.ended) if step else None,
-            "calls": [(c.called, c.started, c.result, c.deferred) for c in step.calls.values()]
-            if step
-            else [],
+            "calls": [(call.called, call.started, call.result, call.deferred) for call in calls],
         }
 
 
@@ -110,11 +109,9 @@ def fold(facts: Sequence[Fact]) -> SessionState:
     """The state that these facts add up to: all of a session's, or those that opening needs."""
     state = SessionState()
     path = None if _is_one_line(facts) else path_of(facts)
-    undoings = [
-        fact for fact in facts if fact.type == "compaction_undone" and (path is None or fact.seq in path)
-    ]
-    undone = [fact.event.compaction for fact in undoings if isinstance(fact.event, events.CompactionUndone)]
-    state.builder.undone = frozenset(undone)  # before any fact is applied
+    for fact in facts:  # before any fact is applied
+        if fact.type == "compaction_undone" and (path is None or fact.seq in path):
+            state.builder.undone.add(fact.event.compaction)  # type: ignore[union-attr]
     for fact, event in decode_together(facts):
         state.apply(fact, event, path is None or fact.seq in path)
     if path is not None:

@@ -36,7 +36,7 @@ class TranscriptBuilder:
         """The numbers of the entries that began a run."""
         self.steers: set[int] = set()
         """Those of what people said while one was under way."""
-        self.undone: frozenset[int] = frozenset()
+        self.undone: set[int] = set()
         """Compactions that were undone: nothing is left out for them."""
         self.instructions: dict[str, str] = {}
         """The instruction files that results told of, each with its digest."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -105,17 +104,8 @@ class InboxReader:
                 self._seen.add(request.id)
                 await self.handle(request, is_cut=is_cut)
 
-    @asynccontextmanager
-    async def follow(self) -> AsyncIterator[None]:
-        """Handles requests as they arrive, for as long as the block runs."""
-        task = asyncio.ensure_future(self._follow())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
-
-    async def _follow(self) -> None:
+    async def follow(self) -> None:
+        """Handles requests as they arrive, until it is cancelled."""
         arrivals = -1
         try:
             while True:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ostler import __version__
 from ostler.core.budget import Budget
-from ostler.core.cancellation import CancelToken, is_being_cancelled, run_shielded
+from ostler.core.cancellation import CancelToken, background_task, is_being_cancelled, run_shielded
 from ostler.core.children import SpawnedChildren
 from ostler.core.harness import Children, Harness, TreePosition
 from ostler.core.hooks import Handled, InputDraft, Refuse, hook_scope
@@ -346,7 +346,7 @@ class Session:
         async with self._open_loop() as loop:
             try:
                 await self._inbox.read(is_cut=is_cut)
-                async with self._inbox.follow():
+                async with background_task(self._inbox.follow()):
                     outcome = await loop.advance()
                 if isinstance(outcome, RunEnded):  # requests that came too late are refused
                     self._inbox.reset()
