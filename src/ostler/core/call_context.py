@@ -16,7 +16,7 @@ from ostler.core.children import TASK_EXCERPT, ChildRequest, ChildResult, child_
 from ostler.core.harness import OpenSession
 from ostler.core.journal import Journal
 from ostler.core.processes import ProcessId
-from ostler.core.questions import NOBODY_TO_ASK, as_stored
+from ostler.core.questions import NOBODY_TO_ASK, withdraw_question
 from ostler.core.run_state import CallState
 from ostler.core.store import Blobs
 from ostler.core.tool import ResultLimits
@@ -26,7 +26,6 @@ from ostler.schema.events import (
     ChildStarted,
     ChildUsed,
     Event,
-    QuestionAnswered,
     QuestionAsked,
     TodoItem,
     TodoUpdated,
@@ -247,18 +246,13 @@ class CallContext:
             raise CallRefused(f"the question cannot be asked: {problem}")
         self.journal.record(asked)
         self._questions.expect(asked)
-
-        def record(answer: QuestionAnswered) -> None:
-            self.journal.record(as_stored(asked, answer), settles=answer.request)
-
         self.stopwatch.pause()
         try:
             await self.journal.commit()
-            answer = await self._questions.ask(asked, asker, record)
+            answer = await self._questions.ask(asked, asker, self.journal)
         finally:
             self.stopwatch.go_on()
-            if question_id in self.journal.state.questions and not self.journal.failed:
-                record(QuestionAnswered(question_id, "withdrawn"))
+            withdraw_question(self.journal, asked)
         await self.journal.commit()
         if answer.outcome != "answered":
             raise CallRefused("The person did not answer the question.")

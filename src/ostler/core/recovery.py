@@ -16,7 +16,7 @@ from ostler.core.call_context import blob_of_call, cut_short
 from ostler.core.completion import INTERRUPTED, record_failure, retry_delay
 from ostler.core.journal import Journal
 from ostler.core.model import ModelFailure
-from ostler.core.questions import run_of
+from ostler.core.questions import withdraw_question
 from ostler.core.run_state import CallState, RunState, StepState
 from ostler.schema import events
 from ostler.schema.facts import Fact
@@ -40,7 +40,7 @@ async def recover(loop: Loop) -> None:
     for asked in list(journal.state.questions.values()):
         is_open_here = asked.asked_by == "extension" and loop.session.questions.expects(asked.id)
         if not asked.durable and not is_open_here:
-            journal.record(events.QuestionAnswered(asked.id, "withdrawn"), run=run_of(asked))
+            withdraw_question(journal, asked)
     run = journal.state.run
     if run is None:
         return

@@ -13,7 +13,7 @@ from ostler.core.cancellation import CancelToken, run_with_timeout
 from ostler.core.children import ChildResult, ChildWaits, child_session, record_child_end
 from ostler.core.harness import OpenSession
 from ostler.core.hooks import FinishedCall, HookScope
-from ostler.core.questions import NOBODY_TO_ASK, Asker, as_stored
+from ostler.core.questions import NOBODY_TO_ASK, Asker, withdraw_question
 from ostler.core.run_state import CallState, StepState
 from ostler.core.tool import Tool, as_outcome, default_summary
 from ostler.schema import events
@@ -198,16 +198,12 @@ class ToolRunner:
     async def _answer(
         self, asked: events.QuestionAsked, asker: Asker, token: CancelToken
     ) -> events.QuestionAnswered | None:
-        """The answer, or None when the call was cancelled first. Closes the question either way."""
-
-        def record(answer: events.QuestionAnswered) -> None:
-            self._journal.record(as_stored(asked, answer), settles=answer.request)
-
-        status, asking = await run_with_timeout(self._questions.ask(asked, asker, record), token, None)
+        """The answer, or None if the call was cancelled first. Closes the question either way."""
+        answering = self._questions.ask(asked, asker, self._journal)
+        status, task = await run_with_timeout(answering, token, None)
         if status == "done":
-            return asking.result()
-        if asked.id in self._journal.state.questions:
-            record(events.QuestionAnswered(asked.id, "withdrawn"))
+            return task.result()
+        withdraw_question(self._journal, asked)
         return None
 
     async def _execute(self, call: CallState, ready: ApprovedCall, step: StepState) -> None:
@@ -380,7 +376,7 @@ class ToolRunner:
     async def close_unrun(self, call: CallState, reason: str) -> None:
         """Records the result of a call that will never run."""
         if call.is_asking and call.question:
-            self._journal.record(events.QuestionAnswered(call.question.id, "withdrawn"))
+            withdraw_question(self._journal, call.question)
         await self.record_result(call, failed(reason, kind="tool_cancelled"), None, commit=False)
 
 

@@ -12,7 +12,7 @@ import msgspec
 from ostler.core.context import CompactionRequest, context_input
 from ostler.core.harness import OpenSession
 from ostler.core.lazy import lazy_module
-from ostler.core.questions import answer_problem, as_stored, run_of
+from ostler.core.questions import answer_problem, record_answer, withdraw_question
 from ostler.schema import events
 from ostler.schema.errors import NotFound, OstlerError, StoreError
 from ostler.schema.requests import (
@@ -225,7 +225,7 @@ class InboxReader:
         if asked.durable:
             return self._record_answer(request, asked)
         # We hold the session, and nothing here has asked it: the code that waited for the answer is gone.
-        journal.record(events.QuestionAnswered(request.question, "withdrawn"), run=run_of(asked))
+        withdraw_question(journal, asked)
         return NOBODY_WAITS
 
     def _record_answer(self, request: Answer, asked: events.QuestionAsked) -> Refusal:
@@ -235,7 +235,7 @@ class InboxReader:
         if asked.question.secret and not request.declined and not has_secret:
             return SECRET_NEEDS_ITS_CALL
         answer = outcome_of(request)
-        journal.record(as_stored(asked, answer), run=run_of(asked), settles=request.id)
+        record_answer(journal, asked, answer)
         if call is not None and asked.question.secret:
             call.answered = answer
         if run and run.waiting and run.waiting.reason != "paused":

@@ -19,7 +19,7 @@ from ostler.core.hooks import Handled, InputDraft, Refuse, hook_scope
 from ostler.core.journal import EventHandler, Journal, World, open_journal
 from ostler.core.lazy import Lazy, load
 from ostler.core.processes import ProcessId, current_process
-from ostler.core.questions import Questions, as_stored
+from ostler.core.questions import Questions, record_answer
 from ostler.core.recovery import PROCESS_ENDED, close_run
 from ostler.core.state import SessionState, fold
 from ostler.core.store import Lease, Store
@@ -173,7 +173,7 @@ class Session:
         if run is None or call is None or asked.id not in self.state.questions:
             raise UsageError(f"the question {asked.id} is not open")
         answered = events.QuestionAnswered(asked.id, "answered", answer)
-        self.journal.record(as_stored(asked, answered))
+        record_answer(self.journal, asked, answered)
         call.answered = answered
         if run.waiting and not run.is_paused:
             self.journal.record(events.RunResumed())
