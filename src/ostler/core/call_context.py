@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,13 +38,11 @@ from ostler.schema.outcomes import Failed, Question, failed
 from ostler.schema.usage import Usage
 
 FLUSH_AFTER = 0.2
-
 FLUSH_SIZE = 256 * 1024
+TAIL_SIZE = 4 * 1024
 
 KEEP_AT_MOST = 256 * 1024 * 1024
 """A command that never stops printing must not fill the disk."""
-
-TAIL_SIZE = 4 * 1024
 
 
 def blob_of_call(call: str) -> str:
@@ -56,19 +54,9 @@ class OutputSpool:
     """The whole output of a call. It is in the blob store after `FLUSH_AFTER` seconds at the latest, so that
     a crash loses almost nothing; a short, quick call writes nothing."""
 
-    def __init__(
-        self,
-        blobs: Blobs,
-        session: str,
-        call: str,
-        publish: Callable[[list[ToolOutput]], None],
-        fail: Callable[[StoreError], None],
-    ) -> None:
-        self._blobs = blobs
-        self._session = session
+    def __init__(self, journal: Journal, call: str) -> None:
+        self._journal = journal
         self._call = call
-        self._publish = publish
-        self._fail = fail
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._waiting: list[str] = []
@@ -76,9 +64,10 @@ class OutputSpool:
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
         self._closed = False
-        self._tail = ""
+        self.tail = ""
+        """The end of the output, for the result of a call that was stopped."""
         self.size = 0
-        self.stored = 0
+        self._stored = 0
 
     def write(self, text: str, stream: Literal["out", "err"]) -> None:
         """May be called from any thread: tools that are plain functions run in one."""
@@ -91,9 +80,9 @@ class OutputSpool:
         if not text or self._closed:
             return
         text = replace_surrogates(text)
-        self._publish([ToolOutput(self._call, self.size, text, stream)])
+        self._journal.publish([ToolOutput(self._call, self.size, text, stream)])
         self.size += len(text)
-        self._tail = (self._tail + text)[-TAIL_SIZE:]
+        self.tail = (self.tail + text)[-TAIL_SIZE:]
         if self.size > KEEP_AT_MOST:
             return
         self._waiting.append(text)
@@ -103,11 +92,6 @@ class OutputSpool:
         elif self._timer is None:
             self._timer = self._loop.call_later(FLUSH_AFTER, self._flush_soon)
 
-    @property
-    def tail(self) -> str:
-        """The end of the output, for the result of a call that was stopped."""
-        return self._tail
-
     async def close(self, sent: int) -> BlobRef | None:
         """The blob with the whole output, if the model gets fewer characters than there are."""
         self._closed = True
@@ -115,9 +99,10 @@ class OutputSpool:
             self._timer.cancel()
         if self._flushing:
             await self._flushing
-        if self.stored or self.size > sent:
+        if self._stored or self.size > sent:
             await self._flush()
-        return await self._blobs.blob(self._session, blob_of_call(self._call)) if self.stored else None
+        journal, blob = self._journal, blob_of_call(self._call)
+        return await journal.store.blob(journal.session, blob) if self._stored else None
 
     def _flush_soon(self) -> None:
         if self._timer:
@@ -134,11 +119,11 @@ class OutputSpool:
         if not data:
             return
         try:
-            await self._blobs.append_blob(self._session, blob_of_call(self._call), data)
+            await self._journal.store.append_blob(self._journal.session, blob_of_call(self._call), data)
         except StoreError as error:
-            self._fail(error)
+            self._journal.fail(error)
             return
-        self.stored += len(data)
+        self._stored += len(data)
 
 
 def replace_surrogates(text: str) -> str:
@@ -241,8 +226,7 @@ class CallContext:
             raise CallRefused(NOBODY_TO_ASK)
         question_id = self.journal.world.new_id("q")
         asked = QuestionAsked(question_id, question, self.call, asked_by="tool", durable=False)
-        problem = storage_problem(asked)
-        if problem:
+        if problem := storage_problem(asked):
             raise CallRefused(f"the question cannot be asked: {problem}")
         self.journal.record(asked)
         self._questions.expect(asked)
@@ -255,7 +239,7 @@ class CallContext:
             withdraw_question(self.journal, asked)
         await self.journal.commit()
         if answer.outcome != "answered":
-            raise CallRefused("The person did not answer the question.")
+            raise CallRefused("The user did not answer the question.")
         return answer.answer
 
     @property

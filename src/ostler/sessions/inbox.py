@@ -189,7 +189,7 @@ class InboxReader:
             return f"the call {request.call} is not pending"
         if self._loop is None:
             return None  # left for the process that drives the run on
-        await self._loop.tool_runner.finish(call, request.outcome, request.id)
+        await self._loop.tool_runner.record_result(call, request.outcome, None, settles=request.id)
         return ""
 
     async def _compact(self, request: Compact) -> Refusal:
