@@ -8,11 +8,9 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import Raw
-
 from ostler.core.budget import Budget
 from ostler.core.cancellation import CancelToken, Stopwatch
-from ostler.core.children import TASK_EXCERPT, ChildRequest, ChildResult, child_session
+from ostler.core.children import TASK_EXCERPT, ChildRequest, ChildResult, child_session, publish_child_events
 from ostler.core.harness import OpenSession
 from ostler.core.journal import Journal
 from ostler.core.processes import ProcessId
@@ -20,18 +18,8 @@ from ostler.core.questions import NOBODY_TO_ASK, withdraw_question
 from ostler.core.run_state import CallState
 from ostler.core.store import Blobs
 from ostler.core.tool import ResultLimits
+from ostler.schema import events
 from ostler.schema.errors import CallRefused, StoreError
-from ostler.schema.events import (
-    ChildEvent,
-    ChildStarted,
-    ChildUsed,
-    Event,
-    QuestionAsked,
-    TodoItem,
-    TodoUpdated,
-    ToolOutput,
-    ToolResultFact,
-)
 from ostler.schema.facts import Fact, storage_problem
 from ostler.schema.messages import BlobRef, PlainBlock, Text, text_of
 from ostler.schema.outcomes import Failed, Question, failed
@@ -80,7 +68,7 @@ class OutputSpool:
         if not text or self._closed:
             return
         text = replace_surrogates(text)
-        self._journal.publish([ToolOutput(self._call, self.size, text, stream)])
+        self._journal.publish([events.ToolOutput(self._call, self.size, text, stream)])
         self.size += len(text)
         self.tail = (self.tail + text)[-TAIL_SIZE:]
         if self.size > KEEP_AT_MOST:
@@ -225,7 +213,7 @@ class CallContext:
         if asker is None:
             raise CallRefused(NOBODY_TO_ASK)
         question_id = self.journal.world.new_id("q")
-        asked = QuestionAsked(question_id, question, self.call, asked_by="tool", durable=False)
+        asked = events.QuestionAsked(question_id, question, self.call, asked_by="tool", durable=False)
         if problem := storage_problem(asked):
             raise CallRefused(f"the question cannot be asked: {problem}")
         self.journal.record(asked)
@@ -247,11 +235,11 @@ class CallContext:
         return self._run.citations
 
     @property
-    def todo(self) -> tuple[TodoItem, ...]:
+    def todo(self) -> tuple[events.TodoItem, ...]:
         return self.journal.state.todo.get("main", ())
 
-    async def update_todo(self, items: Sequence[TodoItem]) -> None:
-        updated = TodoUpdated(tuple(items))
+    async def update_todo(self, items: Sequence[events.TodoItem]) -> None:
+        updated = events.TodoUpdated(tuple(items))
         if problem := storage_problem(updated):
             raise CallRefused(f"the to-do list cannot be stored: {problem}")
         self.journal.record(updated)
@@ -263,15 +251,14 @@ class CallContext:
     async def persisted_history(self) -> list[Fact]:
         return await self.journal.store.read(self.session, limit=self._run.first_seq - 1)
 
-    def publish_trace(self, child: str, events: Sequence[Event | Fact]) -> None:
-        encoded = [Raw(event.line()) if isinstance(event, Fact) else event for event in events]
-        self.journal.publish([ChildEvent(self.call, child, event) for event in encoded])
+    def publish_trace(self, child: str, events: Sequence[events.Event | Fact]) -> None:
+        publish_child_events(self.journal, self.call, child, events)
 
     def record_use(self, child: str, usage: Usage) -> None:
         """Records what another vendor's agent used for the call; ignored after the run."""
         run = self.journal.state.run
         if run is not None and run.id == self.run and not self.journal.failed:
-            self.journal.record(ChildUsed(self.call, child, usage))
+            self.journal.record(events.ChildUsed(self.call, child, usage))
 
     def run_child(self, request: ChildRequest) -> Coroutine[Any, Any, ChildResult]:
         # Counted when it is called, not when the coroutine starts: it must be the same after a crash.
@@ -284,19 +271,19 @@ class CallContext:
             raise CallRefused("No child can be run here.")
         if child not in self._run.children:
             task = text_of(request.prompt)[:TASK_EXCERPT]
-            self.journal.record(ChildStarted(self.call, child, request.agent, task))
+            self.journal.record(events.ChildStarted(self.call, child, request.agent, task))
             await self.journal.commit()
         return await children.run(child, request, self)
 
-    def results(self) -> AsyncIterator[ToolResultFact]:
+    def results(self) -> AsyncIterator[events.ToolResultFact]:
         return results_in(self.journal)
 
     async def read_blob(self, blob: str, start: int = 0, size: int | None = None) -> bytes:
         return await self.journal.store.read_blob(self.session, blob, start, size)
 
 
-async def results_in(journal: Journal) -> AsyncIterator[ToolResultFact]:
+async def results_in(journal: Journal) -> AsyncIterator[events.ToolResultFact]:
     """The results on the session's path, oldest first."""
     for fact in await journal.store.read_opening(journal.session):
-        if fact.type == "tool_result" and isinstance(fact.event, ToolResultFact):
+        if fact.type == "tool_result" and isinstance(fact.event, events.ToolResultFact):
             yield fact.event
