@@ -73,21 +73,15 @@ class LineProcess(ABC):
         self.problem = ""
         """Why we killed it, if we did."""
         self.ended: asyncio.Future[int] = self._loop.create_future()
-        pipe = subprocess.PIPE
-        self._group = OwnedGroup(
-            command, cwd=cwd, environment=environment, stdin=pipe, stdout=pipe, stderr=pipe
-        )
+        self._group = OwnedGroup(command, cwd=cwd, environment=environment, stdin=subprocess.PIPE)
         self.id = self._group.id
         child = self._group.process
         assert child.stdin and child.stdout and child.stderr
         self._stdin = child.stdin
-        self._input, self._output, self._errors = (
-            child.stdin.fileno(),
-            child.stdout.fileno(),
-            child.stderr.fileno(),
-        )
-        for descriptor in (self._input, self._output, self._errors):
+        descriptors = [pipe.fileno() for pipe in (child.stdin, child.stdout, child.stderr)]
+        for descriptor in descriptors:
             os.set_blocking(descriptor, False)
+        self._input, self._output, self._errors = descriptors
         self._loop.add_reader(self._output, self._read)
         self._loop.add_reader(self._errors, self._read_errors)
         on_exit(self.id.pid, self._reap)

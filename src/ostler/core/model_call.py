@@ -89,9 +89,7 @@ class ModelCaller:
         held: list[Event] | None = [] if "before_message" in self._harness.hooks else None
         with self._harness.start_span("model_call", model=model.name, call=request.id, step=step.number):
             end = await self._stream(model, request, draft, held)
-        if isinstance(end, ModelDone) and (
-            problem := storage_problem(end)
-        ):  # a wire is third-party code, too
+        if isinstance(end, ModelDone) and (problem := storage_problem(end)):  # a wire is foreign code
             text = f"the wire gave an answer that cannot be stored: {problem}"
             end = ModelFailure(Failure("stream_broken", text, stream_opened=True))
         if isinstance(end, ModelFailure):
@@ -260,9 +258,8 @@ class ModelCaller:
         if delay is None and can_fall_back(failure):
             fallback = self._harness.next_fallback(model, self._warn)
             delay, model = (0.0, fallback) if fallback else (None, model)
-        decision = await self._harness.hooks.after_failure(
-            hooks.FailedCall(failure, attempt, model), self._scope
-        )
+        failed_call = hooks.FailedCall(failure, attempt, model)
+        decision = await self._harness.hooks.after_failure(failed_call, self._scope)
         if isinstance(decision, hooks.Retry):
             delay, model = decision.delay, decision.model or failing
         elif isinstance(decision, hooks.GiveUp):
