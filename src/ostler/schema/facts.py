@@ -157,7 +157,7 @@ def _decode(tag: str, body: bytes) -> Event | UnknownEvent:
     return UnknownEvent(tag, body) if event_type is None else _decoder_of(event_type).decode(body)
 
 
-def storage_problem(value: msgspec.Struct) -> str:
+def storage_problem(value: Any) -> str:
     """Why an event, or a part of one, cannot be stored and read back; empty if it can.
 
     For values from user code, whose types are not checked.
