@@ -17,7 +17,7 @@ from ostler.schema.errors import StoreCorrupt
 from ostler.schema.events import EVENT_TYPES, AssistantMessage, Event, ToolResultFact, UserMessage
 
 _encoder = msgspec.json.Encoder()
-_decoder_of = cache(msgspec.json.Decoder)
+_decoder_of: Callable[[Any], msgspec.json.Decoder[Any]] = cache(msgspec.json.Decoder)
 _TAG_START = len(b'{"type":"')
 
 
