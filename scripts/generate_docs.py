@@ -101,13 +101,8 @@ hook.
 ERRORS_INTRODUCTION = """\
 # Errors
 
-Every error is in this tree. A message says what happened, to what, and what to do.
-
-```
-{tree}
-```
-
-`kind` is the error's name in events. The exit code is for the command line, the status for HTTP.
+Every error is in this table, below the error that it is a kind of. A message says what happened, to what, and what to
+do. `kind` is the error's name in events. The exit code is for the command line, the status for HTTP.
 """
 
 
@@ -302,15 +297,12 @@ def known_targets() -> set[str]:
 
 
 def errors_page() -> str:
-    lines = ["| kind | error | is a | exit code | HTTP status |", "|---|---|---|---|---|"]
+    lines = ["| kind | error | is a | meaning | exit code | HTTP status |", "|---|---|---|---|---|---|"]
     for kind, error in errors.ERRORS.items():
         parent = f"`{error.__bases__[0].__name__}`" if error is not errors.OstlerError else "–"
-        lines.append(
-            row(f"`{kind}`", f"`{error.__name__}`", parent, str(error.exit_code), str(error.http_status))
-        )
-    tree = inspect.cleandoc(errors.__doc__ or "").split("\n\n", 1)[1]
-    introduction = ERRORS_INTRODUCTION.format(tree=inspect.cleandoc(tree))
-    return "\n\n".join([NOTICE, introduction.strip(), "\n".join(lines)]) + "\n"
+        codes = str(error.exit_code), str(error.http_status)
+        lines.append(row(f"`{kind}`", f"`{error.__name__}`", parent, summary_of(error), *codes))
+    return "\n\n".join([NOTICE, ERRORS_INTRODUCTION.strip(), "\n".join(lines)]) + "\n"
 
 
 if __name__ == "__main__":

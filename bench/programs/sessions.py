@@ -142,7 +142,7 @@ class Publisher:
         for _ in range(count):
             harness = Harness(ScriptedModel([]), cwd=self._folder)
             session = await create_session(self._server.store, harness)
-            self._server.watch.attend(session.journal)
+            self._server.watch.attach(session.journal)
             await LiveSocket(session.journal).open()
             self._streams.append(Stream(session.journal))
         return [stream.journal.session for stream in self._streams]

@@ -317,7 +317,7 @@ def test_each_of_them_is_named_with_the_line_that_failed(hostile: Ostler, serve:
         "RecursionError",
         "loud in a handler",
         "loud child",
-        "decided 42",
+        "returned 42",
         "failed in mute: Mute (raises_what_nobody_expects.py:12)",
         "failed in interrupt_too: KeyboardInterrupt (raises_what_nobody_expects.py:20)",
         "failed in cancel: it cancelled itself",

@@ -147,7 +147,9 @@ async def test_on_a_branch_from_before_it_is_told_again(project: Path) -> None:
     prompt = next(fact.seq for fact in ran.facts if fact.type == "user_message")
     await store.submit(ran.session.id, Navigate(id="back", entry=prompt))
     assert await go_on(ran.session, "sub/one.txt") == [[TOLD]]
-    assert fold(await store.read(ran.session.id)).instructions == ran.session.state.instructions
+    assert (
+        fold(await store.read(ran.session.id)).builder.instructions == ran.session.state.builder.instructions
+    )
 
 
 async def test_after_a_compaction_it_is_told_again_from_its_file(project: Path) -> None:
@@ -206,4 +208,4 @@ async def test_odd_details_of_other_tools_do_no_harm(project: Path) -> None:
     )
     ran = await started([read("top.txt"), "done"], **equipment(project, hooks=[lying]))
     await ran.session.prompt(as_content("go"))
-    assert ran.session.state.instructions == {}
+    assert ran.session.state.builder.instructions == {}

@@ -79,7 +79,7 @@ async def test_a_limit_of_time_ends_a_run_wherever_it_is() -> None:
 async def test_a_limit_of_cost_cannot_be_kept_where_prices_are_unknown() -> None:
     ran = await run(_turns(Usage(input_tokens=5)), tools=[again], limits=Limits(cost=1.0))
     assert isinstance(ran.quiet, RunEnded)
-    assert ran.quiet.status == "limit" and "prices are not known" in ran.quiet.reason
+    assert ran.quiet.status == "limit" and "prices are unknown" in ran.quiet.reason
 
 
 def tree(depth: int, width: int) -> ScriptedModel:
@@ -178,7 +178,7 @@ async def test_an_agent_that_tells_no_price_does_not_hide_that_a_model_has_none(
     ]
     ran = await run(turns, tools=[DelegateTool({}), spend], limits=Limits(cost=1.0))
     assert isinstance(ran.quiet, RunEnded)
-    assert ran.quiet.status == "limit" and "prices are not known" in ran.quiet.reason
+    assert ran.quiet.status == "limit" and "prices are unknown" in ran.quiet.reason
 
 
 async def test_what_an_agent_told_before_a_crash_counts_when_the_run_goes_on() -> None:

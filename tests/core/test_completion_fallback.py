@@ -117,7 +117,7 @@ async def test_a_fallback_that_cannot_be_made_is_said_and_passed_over_and_none_i
     assert ran.status == "completed" and made == []
     ran = await run([down()], fallbacks=("other/one", "alias"), make_model=make)
     assert ran.status == "completed" and made == ["other/one", "alias"]
-    assert [one.text for one in ran.all(events.Warned)] == ["other/one cannot go on: other needs a key"]
+    assert [one.text for one in ran.all(events.Warned)] == ["other/one cannot be used: other needs a key"]
     assert failures(ran) == [(0.0, "other/two")]
 
 

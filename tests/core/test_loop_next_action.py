@@ -27,7 +27,7 @@ def run(
         state.step.message = MESSAGE if message else None
         state.step.ended = events.StepEnded(1) if step_ended else None
         if call:
-            state.step.calls["call_1"] = CallState(events.ToolCalled("call_1", "look", {}, 1))
+            state.step.calls["call_1"] = CallState(events.ToolCalled("call_1", "look", {}, 1), {})
             state.step.calls["call_1"].result = RESULT if call == "done" else None
     return state
 

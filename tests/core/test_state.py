@@ -33,7 +33,7 @@ def test_a_long_session_is_told_in_its_order() -> None:
     assert results == [
         (ToolResult(f"call_{number}", "ls", (Text(f"result {number}"),)),) for number in range(CALLS)
     ]
-    assert state.sources == list(range(2, 2 * CALLS + 3))
+    assert state.builder.sources == list(range(2, 2 * CALLS + 3))
     assert len(state.call_ids) == CALLS
 
 

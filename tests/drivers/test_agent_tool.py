@@ -364,7 +364,7 @@ async def test_a_person_is_shown_the_real_command_and_may_refuse_it(tmp_path: Pa
     calls = [ask(agent="echo", prompt="hello", command="true"), "done"]
     async with session_of(calls, tmp_path, permission_hook=guard("ask"), asker=refuse) as ran:
         await go(ran)
-        assert ran.results() == ["The person declined this call."]
+        assert ran.results() == ["The user declined this call."]
         (question,) = asked
         command = shlex.join(PROGRAM)
         assert question.question.text.startswith(f"Allow agent: {command[:100]}")

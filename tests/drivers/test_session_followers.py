@@ -34,7 +34,7 @@ async def read_until(follower: SessionSubscriber, reader: Reader, wanted: Callab
 async def test_whoever_drives_it_feeds_its_hub(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "ostler.db")
     watch = SessionStreams(store, as_lines)
-    session = await start_agent_session(store, echo_agent(tmp_path), attend=watch.attend)
+    session = await start_agent_session(store, echo_agent(tmp_path), attend=watch.attach)
     follower, reader = await watch.subscribe(session.id), Reader()
     try:
         await read_until(follower, reader, lambda: "assistant_message" in reader.kinds)

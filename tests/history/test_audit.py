@@ -274,7 +274,7 @@ async def test_what_a_person_answered_is_why_a_call_ran() -> None:
 
 
 async def test_a_no_is_the_persons_and_not_the_guards() -> None:
-    declined = "The person declined this call."
+    declined = "The user declined this call."
     for no, reason in ((CallRefused("use a branch"), "use a branch"), ("no", declined)):
         ran = await asked(no)
         assert of_calls(ran)[1:] == [

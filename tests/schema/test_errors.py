@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import typing
 
 import pytest
@@ -36,18 +35,8 @@ def test_a_kind_is_the_name_in_snake_case(kind: str, name: str) -> None:
     assert ERRORS[kind].__name__ == name
 
 
-def test_the_tree_drawn_in_the_module_is_the_tree_of_the_classes() -> None:
-    drawn: dict[str, str | None] = {}
-    path: list[str] = []
-    for line in inspect.cleandoc(errors.__doc__ or "").splitlines()[2:]:
-        found = re.match(r"(?P<lead>[│├└─ ]*)(?P<name>[A-Z]\w+)", line)
-        assert found, line
-        depth = len(found["lead"]) // 4
-        del path[depth:]
-        drawn[found["name"]] = path[-1] if path else None
-        path.append(found["name"])
-    real = {error.__name__: error.__bases__[0].__name__ for error in CLASSES}
-    assert drawn == {**real, "OstlerError": None}
+def test_every_error_says_what_it_means() -> None:
+    assert all(vars(error).get("__doc__") for error in CLASSES)
 
 
 def test_every_failure_kind_of_a_call_is_an_error_of_a_tool() -> None:

@@ -136,7 +136,7 @@ async def test_where_the_owner_cannot_be_reached_facts_are_seen_and_that_is_said
 
 async def test_a_session_driven_here_feeds_its_hub_itself(machine: Machine) -> None:
     harness = machine.harness("hello")
-    harness.listeners = [JournalListener(machine.watch.attend)]
+    harness.listeners = [JournalListener(machine.watch.attach)]
     session = await create_session(machine.there, harness)
     reader = Reader()
     watching = asyncio.ensure_future(read_until(machine.watch, session.id, reader, "run_ended"))
@@ -239,7 +239,7 @@ async def test_a_session_that_comes_here_from_another_process_goes_on_in_the_sam
     await reader.until(lambda: reader.caught_up)
     await prompt(session)
     harness = machine.harness("two " * 50)
-    harness.listeners = [JournalListener(machine.watch.attend)]
+    harness.listeners = [JournalListener(machine.watch.attach)]
     await prompt(await open_session(machine.there, session.id, harness))
     await reader.until(lambda: reader.kinds.count("run_ended") == 2)
     watching.cancel()

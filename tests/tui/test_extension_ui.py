@@ -289,7 +289,7 @@ async def test_a_text_is_entered_and_what_was_being_typed_stays() -> None:
         await terminal.see("> half a prompt")
         asking = asyncio.ensure_future(terminal.context.ui.input("Name?", placeholder="such as Ada"))
         await terminal.see("such as Ada")
-        await terminal.until(lambda: not terminal.tui.writing.is_typing)
+        await terminal.until(lambda: not terminal.tui.composer.is_typing)
         terminal.press("Gracx", "backspace", "e")
         await terminal.see("› Grace")
         terminal.press("enter")

@@ -42,7 +42,7 @@ def test_in_a_terminal_somebody_is_asked_unless_another_profile_is_set(
     terminal.press("n")
     screen = terminal.wait_for("as you wish")
     assert "write made · refused" in screen
-    assert screen.count("The person declined this call.") == 1
+    assert screen.count("The user declined this call.") == 1
     ostler.configure("permissions = 'read-only'")
     assert "permissions are read-only" in open_tui(vendor, "go").wait_for("what a pity")
     assert not (ostler.work / "made").exists()

@@ -179,7 +179,7 @@ class ContextBuilder:
         state = journal.state
         if not state.context_tokens or state.context_messages > len(told.transcript):
             return None
-        if told.said or (journal.begun and journal.begun.system != told.system):
+        if told.said or (journal.last_prefix and journal.last_prefix.system != told.system):
             return None  # it was counted with others
         new = told.transcript.messages[state.context_messages :]
         counts = total(self._tokenizer.message(message, self._model) for message in new)

@@ -95,7 +95,7 @@ async def compact(journal: Journal, harness: Harness, compaction: Compaction) ->
     text = summary.strip()
     if not text:
         return "the summary is empty"
-    files = tuple(sorted(_once({*journal.state.files, *_files_of(old)})))
+    files = tuple(sorted(_once({*journal.state.builder.files, *_files_of(old)})))
     if kept := _calls_to_keep(old, compaction.policy.must_keep.tools):
         text = f"{text}\n\n{KEPT_CALLS}\n{kept}"
     if request := _request_to_keep(told, place):

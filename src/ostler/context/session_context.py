@@ -221,7 +221,7 @@ class SessionContext:
         characters = sum(map(_characters, (*told.transcript.messages[counted:], *told.said)))
         if not counted:
             characters += len(told.system) + self._size_of_tools(told)
-        elif journal.begun and journal.begun.system != told.system:
+        elif journal.last_prefix and journal.last_prefix.system != told.system:
             characters += len(told.system)  # what was counted had another one
         tokens = (state.context_tokens if counted else 0) + characters // LEAST_CHARACTERS_A_TOKEN + 1
         return tokens if tokens <= self._limits_of(told.model.name)[0] * EASILY else 0

@@ -4,51 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import Raw
-
 from ostler.core.budget import Budget
 from ostler.core.cancellation import CancelToken, Stopwatch
-from ostler.core.children import TASK_EXCERPT, ChildRequest, ChildResult, child_session
+from ostler.core.children import TASK_EXCERPT, ChildRequest, ChildResult, child_session, publish_child_events
 from ostler.core.harness import OpenSession
 from ostler.core.journal import Journal
 from ostler.core.processes import ProcessId
-from ostler.core.questions import NOBODY_TO_ASK, as_stored
+from ostler.core.questions import NOBODY_TO_ASK, withdraw_question
 from ostler.core.run_state import CallState
 from ostler.core.store import Blobs
 from ostler.core.tool import ResultLimits
+from ostler.schema import events
 from ostler.schema.errors import CallRefused, StoreError
-from ostler.schema.events import (
-    ChildEvent,
-    ChildStarted,
-    ChildUsed,
-    Event,
-    QuestionAnswered,
-    QuestionAsked,
-    TodoItem,
-    TodoUpdated,
-    ToolOutput,
-    ToolResultFact,
-)
 from ostler.schema.facts import Fact, storage_problem
 from ostler.schema.messages import BlobRef, PlainBlock, Text, text_of
 from ostler.schema.outcomes import Failed, Question, failed
 from ostler.schema.usage import Usage
 
 FLUSH_AFTER = 0.2
-
-
 FLUSH_SIZE = 256 * 1024
-
+TAIL_SIZE = 4 * 1024
 
 KEEP_AT_MOST = 256 * 1024 * 1024
 """A command that never stops printing must not fill the disk."""
-
-
-TAIL_SIZE = 4 * 1024
 
 
 def blob_of_call(call: str) -> str:
@@ -60,19 +42,9 @@ class OutputSpool:
     """The whole output of a call. It is in the blob store after `FLUSH_AFTER` seconds at the latest, so that
     a crash loses almost nothing; a short, quick call writes nothing."""
 
-    def __init__(
-        self,
-        blobs: Blobs,
-        session: str,
-        call: str,
-        publish: Callable[[list[ToolOutput]], None],
-        fail: Callable[[StoreError], None],
-    ) -> None:
-        self._blobs = blobs
-        self._session = session
+    def __init__(self, journal: Journal, call: str) -> None:
+        self._journal = journal
         self._call = call
-        self._publish = publish
-        self._fail = fail
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._waiting: list[str] = []
@@ -80,9 +52,10 @@ class OutputSpool:
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
         self._closed = False
-        self._tail = ""
+        self.tail = ""
+        """The end of the output, for the result of a call that was stopped."""
         self.size = 0
-        self.stored = 0
+        self._stored = 0
 
     def write(self, text: str, stream: Literal["out", "err"]) -> None:
         """May be called from any thread: tools that are plain functions run in one."""
@@ -95,9 +68,9 @@ class OutputSpool:
         if not text or self._closed:
             return
         text = replace_surrogates(text)
-        self._publish([ToolOutput(self._call, self.size, text, stream)])
+        self._journal.publish([events.ToolOutput(self._call, self.size, text, stream)])
         self.size += len(text)
-        self._tail = (self._tail + text)[-TAIL_SIZE:]
+        self.tail = (self.tail + text)[-TAIL_SIZE:]
         if self.size > KEEP_AT_MOST:
             return
         self._waiting.append(text)
@@ -107,11 +80,6 @@ class OutputSpool:
         elif self._timer is None:
             self._timer = self._loop.call_later(FLUSH_AFTER, self._flush_soon)
 
-    @property
-    def tail(self) -> str:
-        """The end of the output, for the result of a call that was stopped."""
-        return self._tail
-
     async def close(self, sent: int) -> BlobRef | None:
         """The blob with the whole output, if the model gets fewer characters than there are."""
         self._closed = True
@@ -119,9 +87,10 @@ class OutputSpool:
             self._timer.cancel()
         if self._flushing:
             await self._flushing
-        if self.stored or self.size > sent:
+        if self._stored or self.size > sent:
             await self._flush()
-        return await self._blobs.blob(self._session, blob_of_call(self._call)) if self.stored else None
+        journal, blob = self._journal, blob_of_call(self._call)
+        return await journal.store.blob(journal.session, blob) if self._stored else None
 
     def _flush_soon(self) -> None:
         if self._timer:
@@ -138,11 +107,11 @@ class OutputSpool:
         if not data:
             return
         try:
-            await self._blobs.append_blob(self._session, blob_of_call(self._call), data)
+            await self._journal.store.append_blob(self._journal.session, blob_of_call(self._call), data)
         except StoreError as error:
-            self._fail(error)
+            self._journal.fail(error)
             return
-        self.stored += len(data)
+        self._stored += len(data)
 
 
 def replace_surrogates(text: str) -> str:
@@ -244,27 +213,21 @@ class CallContext:
         if asker is None:
             raise CallRefused(NOBODY_TO_ASK)
         question_id = self.journal.world.new_id("q")
-        asked = QuestionAsked(question_id, question, self.call, asked_by="tool", durable=False)
-        problem = storage_problem(asked)
-        if problem:
+        asked = events.QuestionAsked(question_id, question, self.call, asked_by="tool", durable=False)
+        if problem := storage_problem(asked):
             raise CallRefused(f"the question cannot be asked: {problem}")
         self.journal.record(asked)
         self._questions.expect(asked)
-
-        def record(answer: QuestionAnswered) -> None:
-            self.journal.record(as_stored(asked, answer), settles=answer.request)
-
         self.stopwatch.pause()
         try:
             await self.journal.commit()
-            answer = await self._questions.ask(asked, asker, record)
+            answer = await self._questions.ask(asked, asker, self.journal)
         finally:
             self.stopwatch.go_on()
-            if question_id in self.journal.state.questions and not self.journal.failed:
-                record(QuestionAnswered(question_id, "withdrawn"))
+            withdraw_question(self.journal, asked)
         await self.journal.commit()
         if answer.outcome != "answered":
-            raise CallRefused("The person did not answer the question.")
+            raise CallRefused("The user did not answer the question.")
         return answer.answer
 
     @property
@@ -272,11 +235,11 @@ class CallContext:
         return self._run.citations
 
     @property
-    def todo(self) -> tuple[TodoItem, ...]:
+    def todo(self) -> tuple[events.TodoItem, ...]:
         return self.journal.state.todo.get("main", ())
 
-    async def update_todo(self, items: Sequence[TodoItem]) -> None:
-        updated = TodoUpdated(tuple(items))
+    async def update_todo(self, items: Sequence[events.TodoItem]) -> None:
+        updated = events.TodoUpdated(tuple(items))
         if problem := storage_problem(updated):
             raise CallRefused(f"the to-do list cannot be stored: {problem}")
         self.journal.record(updated)
@@ -288,15 +251,14 @@ class CallContext:
     async def persisted_history(self) -> list[Fact]:
         return await self.journal.store.read(self.session, limit=self._run.first_seq - 1)
 
-    def publish_trace(self, child: str, events: Sequence[Event | Fact]) -> None:
-        encoded = [Raw(event.line()) if isinstance(event, Fact) else event for event in events]
-        self.journal.publish([ChildEvent(self.call, child, event) for event in encoded])
+    def publish_trace(self, child: str, events: Sequence[events.Event | Fact]) -> None:
+        publish_child_events(self.journal, self.call, child, events)
 
     def record_use(self, child: str, usage: Usage) -> None:
         """Records what another vendor's agent used for the call; ignored after the run."""
         run = self.journal.state.run
         if run is not None and run.id == self.run and not self.journal.failed:
-            self.journal.record(ChildUsed(self.call, child, usage))
+            self.journal.record(events.ChildUsed(self.call, child, usage))
 
     def run_child(self, request: ChildRequest) -> Coroutine[Any, Any, ChildResult]:
         # Counted when it is called, not when the coroutine starts: it must be the same after a crash.
@@ -309,19 +271,19 @@ class CallContext:
             raise CallRefused("No child can be run here.")
         if child not in self._run.children:
             task = text_of(request.prompt)[:TASK_EXCERPT]
-            self.journal.record(ChildStarted(self.call, child, request.agent, task))
+            self.journal.record(events.ChildStarted(self.call, child, request.agent, task))
             await self.journal.commit()
         return await children.run(child, request, self)
 
-    def results(self) -> AsyncIterator[ToolResultFact]:
+    def results(self) -> AsyncIterator[events.ToolResultFact]:
         return results_in(self.journal)
 
     async def read_blob(self, blob: str, start: int = 0, size: int | None = None) -> bytes:
         return await self.journal.store.read_blob(self.session, blob, start, size)
 
 
-async def results_in(journal: Journal) -> AsyncIterator[ToolResultFact]:
+async def results_in(journal: Journal) -> AsyncIterator[events.ToolResultFact]:
     """The results on the session's path, oldest first."""
     for fact in await journal.store.read_opening(journal.session):
-        if fact.type == "tool_result" and isinstance(fact.event, ToolResultFact):
+        if fact.type == "tool_result" and isinstance(fact.event, events.ToolResultFact):
             yield fact.event

@@ -17,7 +17,7 @@ from ostler.core.tool import Tool
 from ostler.schema import events
 from ostler.schema.errors import InvalidArguments, StoreError, describe_error
 from ostler.schema.ids import blake2b
-from ostler.schema.outcomes import Failed, Settled, failed, ok
+from ostler.schema.outcomes import Failed, FinalOutcome, failed, ok
 
 REFUSED = "The call was refused."
 
@@ -36,7 +36,7 @@ class ApprovedCall(msgspec.Struct, frozen=True):
 
 
 class CallGate:
-    """Checks the calls of a session, one after the other."""
+    """Checks the calls of a session before they run."""
 
     def __init__(self, session: OpenSession, scope: HookScope) -> None:
         self._session = session
@@ -44,7 +44,9 @@ class CallGate:
         self._harness = session.harness
         self._scope = scope
 
-    async def check(self, call: CallState, step: StepState) -> ApprovedCall | Settled | events.QuestionAsked:
+    async def check(
+        self, call: CallState, step: StepState
+    ) -> ApprovedCall | FinalOutcome | events.QuestionAsked:
         """Whether a call may run: the tool exists, its arguments fit, hooks and permission agree."""
         called = call.called
         tool = self._harness.tools.get(called.name)
@@ -53,22 +55,20 @@ class CallGate:
             text = f'the tool "{called.name}" is switched off' if tool else f'unknown tool "{called.name}"'
             return failed(f"{text}; the tools are: {names}", kind="unknown_tool")
         if called.malformed:
-            return failed(
-                f"invalid arguments for {called.name}: {called.malformed}", kind="invalid_arguments"
-            )
+            text = f"invalid arguments for {called.name}: {called.malformed}"
+            return failed(text, kind="invalid_arguments")
         if call.answered and call.question:
             return self.resume(call, tool, call.question, call.answered)
         if call.started and tool.spec.reattaches:  # it was permitted, and its child has its task
             return self._ready_again(tool, call.arguments)
         arguments = coerce(called.arguments, tool.spec.schema)
         validated, problem = _validated(tool, arguments)
-        if problem:
-            return failed(problem, kind="invalid_arguments")
-        if (expand := getattr(tool, "expand_arguments", None)) is not None:
+        expand = getattr(tool, "expand_arguments", None)
+        if expand is not None and not problem:
             arguments = expand(arguments, _Before(self._session))
             validated, problem = _validated(tool, arguments)
-            if problem:
-                return failed(problem, kind="invalid_arguments")
+        if problem:
+            return failed(problem, kind="invalid_arguments")
         if self._harness.permission_hook is None and "before_tool" not in self._harness.hooks:
             return self._ready(tool, arguments, validated)
         planned = PlannedCall(called.call, called.name, tool.spec.kind, arguments, step.number)
@@ -90,24 +90,21 @@ class CallGate:
         return self._ready(tool, planned.arguments, validated, allowed_by)
 
     def _remembered(self) -> dict[str, str]:
-        """The rules that this session and its parents' remember; its own override theirs."""
+        """The rules that this session and its parents remember; its own override theirs."""
         position, own = self._session.position, self._journal.state.permissions
         return {**position.permissions(), **own} if position else own
 
     def _ready(
         self, tool: Tool, arguments: dict[str, Any], validated: Any, allowed_by: str = ""
     ) -> ApprovedCall:
-        scope, run = tool.spec.idempotent, self._journal.state.run
-        if scope == "no" or run is None:
-            return ApprovedCall(tool, arguments, validated, allowed_by=allowed_by)
-        within = run.id if scope == "run" else "session"
-        key = idempotency_key(tool.spec.name, arguments, within)
+        scope, run, key = tool.spec.idempotent, self._journal.state.run, ""
+        if scope != "no" and run is not None:
+            key = idempotency_key(tool.spec.name, arguments, run.id if scope == "run" else "session")
         return ApprovedCall(tool, arguments, validated, key, allowed_by=allowed_by)
 
     async def _precheck(self, tool: Tool, validated: Any) -> str:
-        """Why the call would fail whatever a person answers: then there is no question."""
-        precheck = getattr(tool, "precheck", None)
-        if precheck is None:
+        """Why the call would fail whatever the user answers: then there is no question."""
+        if (precheck := getattr(tool, "precheck", None)) is None:
             return ""
         try:
             return str(await precheck(validated, _Before(self._session)))
@@ -119,12 +116,11 @@ class CallGate:
     def _question(
         self, call: CallState, ask: Ask, arguments: dict[str, Any]
     ) -> events.QuestionAsked | Failed:
-        question = ask.question
         if self._harness.asker is None and not self._harness.waits_for_answers:
-            return failed(question.reason or NOBODY_TO_ASK, kind="call_refused")
+            return failed(ask.question.reason or NOBODY_TO_ASK, kind="call_refused")
         return events.QuestionAsked(
             id=self._journal.world.new_id("q"),
-            question=question,
+            question=ask.question,
             call=call.called.call,
             asked_by=ask.by,
             state={"arguments": arguments},
@@ -132,13 +128,13 @@ class CallGate:
 
     def resume(
         self, call: CallState, tool: Tool, asked: events.QuestionAsked, answered: events.QuestionAnswered
-    ) -> ApprovedCall | Settled:
+    ) -> ApprovedCall | FinalOutcome:
         """Continues a call whose question was answered."""
         if asked.asked_by in ("permission", "hook"):
             if not grants(asked, answered):
-                own_words = isinstance(answered.answer, str) and answered.answer not in asked.question.choices
-                reason = answered.answer if own_words else ""
-                return failed(reason or "The person declined this call.", kind="call_refused")
+                is_reason = isinstance(answered.answer, str) and answered.answer not in asked.question.choices
+                reason = answered.answer if is_reason else ""
+                return failed(reason or "The user declined this call.", kind="call_refused")
             if asked.asked_by == "permission" and self._harness.remember is not None:
                 for event in self._harness.remember(asked, answered, self._journal.session):
                     self._journal.record(event)
@@ -148,13 +144,15 @@ class CallGate:
                 return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
             return self._ready(tool, arguments, validated)
         if answered.outcome != "answered":
-            return failed("The person did not answer the question.", kind="call_refused")
+            return failed("The user did not answer the question.", kind="call_refused")
         is_called_again = asked.resume == "again" or (tool.spec.resumes and not asked.resume)
-        if not is_called_again and asked.question.secret:
-            return ok("The person gave the secret.")
-        if not is_called_again:
-            return ok(_as_text(answered.answer), details={"answer": answered.answer})
-        return self._ready_again(tool, call.arguments, answered.answer, asked.state)
+        answer = answered.answer
+        if is_called_again:
+            return self._ready_again(tool, call.arguments, answer, asked.state)
+        if asked.question.secret:
+            return ok("The user entered the secret.")
+        text = answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
+        return ok(text, details={"answer": answer})
 
     def _ready_again(
         self, tool: Tool, arguments: dict[str, Any], answer: Any = None, state: Any = None
@@ -178,7 +176,7 @@ class _Before:
 
 
 def idempotency_key(tool: str, arguments: dict[str, Any], within: str) -> str:
-    """The same for the same tool and arguments, however the JSON was written, in one run or session."""
+    """Equal for the same tool and arguments in one run or session, however the JSON was written."""
     canonical = msgspec.json.encode((within, tool, arguments), order="sorted")
     return blake2b(canonical, digest_size=16).hexdigest()
 
@@ -191,7 +189,3 @@ def _validated(tool: Tool, arguments: dict[str, Any]) -> tuple[Any, str]:
         return None, error.message
     except Exception as error:
         return None, f"{tool.spec.name} could not read its arguments: {describe_error(error)}"
-
-
-def _as_text(answer: Any) -> str:
-    return answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()

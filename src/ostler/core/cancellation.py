@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 
@@ -40,28 +40,26 @@ class CancelToken:
             return lambda: None
         self._callbacks.append(callback)
 
-        def forget() -> None:
+        def remove() -> None:
             if callback in self._callbacks:
                 self._callbacks.remove(callback)
 
-        return forget
+        return remove
 
     async def wait(self) -> None:
-        happened = asyncio.Event()
-        forget = self.on_cancel(happened.set)
+        cancelled = asyncio.Event()
+        remove = self.on_cancel(cancelled.set)
         try:
-            await happened.wait()
+            await cancelled.wait()
         finally:
-            forget()
+            remove()
 
 
 GRACE = 5.0
 """Seconds a cancelled tool has to end; longer than it takes to end a process group."""
 
-
 CLOCK_SLACK = 0.001
-"""Seconds too small to wait for: a clock may not even notice them."""
-
+"""Seconds too short to wait for: a clock may not measure them."""
 
 Result = TypeVar("Result")
 
@@ -96,21 +94,21 @@ class cancel_scope:
         self._cancelling = task.cancelling()
         self._ending: type[Exception] | None = None
         self._firing: asyncio.Handle | None = None
-        self._forget = self._token.on_cancel(self._fire_soon)
+        self._remove = self._token.on_cancel(self._fire_soon)
         self.reset()
         if self.silence is not None and self._timer is None:
-            self._listen_for(self.silence)
+            self._start_timer(self.silence)
         return self
 
     def reset(self) -> None:
         self._last_reset = self._loop.time()
 
-    def _listen_for(self, seconds: float) -> None:
+    def _start_timer(self, seconds: float) -> None:
         # One timer serves many uses and network reads: a timer for each would take longer than everything
-        # else here. It must not keep us alive, with all that hangs on the token.
-        self._timer = self._loop.call_later(seconds, _listen, weakref.ref(self))
+        # else here. It refers to us weakly, so that it keeps neither us nor the token alive.
+        self._timer = self._loop.call_later(seconds, _check_silence, weakref.ref(self))
 
-    def listen(self) -> None:
+    def check_silence(self) -> None:
         """Fires, unless there was a `reset` meanwhile."""
         self._timer = None
         if self._task is None or self.silence is None:
@@ -119,11 +117,11 @@ class cancel_scope:
         if left < CLOCK_SLACK:
             self._fire(SilenceTimeout)
         else:
-            self._listen_for(left)
+            self._start_timer(left)
 
     def _fire_soon(self) -> None:
-        # Not at once: the token may be fired by the task itself, from a callback it makes inside the
-        # block. A task that cancels itself and then leaves the block would carry the cancellation out.
+        # Not at once: the task itself may fire the token inside the block. If a task cancels itself and then
+        # leaves the block, the cancellation takes effect outside.
         self._firing = self._loop.call_soon(self._fire, ScopeCancelled)
 
     def _fire(self, ending: type[Exception]) -> None:
@@ -131,28 +129,37 @@ class cancel_scope:
             self._ending = ending
             self._task.cancel()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._forget()
+    async def __aexit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        self._remove()
         if self._firing:
             self._firing.cancel()
         task, self._task = self._task, None
         assert task is not None
-        # As in asyncio.timeout: a cancellation that came from elsewhere as well is not ours to hide.
+        # As in asyncio.timeout: a cancellation that also came from elsewhere must not be hidden.
         if self._ending and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise self._ending from error
 
 
-def _listen(watch: weakref.ref[cancel_scope]) -> None:
-    if (present := watch()) is not None:
-        present.listen()
+def _check_silence(reference: weakref.ref[cancel_scope]) -> None:
+    if (scope := reference()) is not None:
+        scope.check_silence()
 
 
 def is_being_cancelled() -> bool:
     """Whether the current task is being cancelled; else a `CancelledError` came from code that it runs."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+@asynccontextmanager
+async def background_task(work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
+    """Runs `work` while the block runs, and cancels it at the end of the block."""
+    task = asyncio.ensure_future(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
 
 
 async def run_shielded(work: Coroutine[Any, Any, Any]) -> None:
@@ -165,7 +172,7 @@ async def run_shielded(work: Coroutine[Any, Any, Any]) -> None:
 
 
 class Stopwatch:
-    """Counts the time that a tool waits for a person, which its timeout leaves out."""
+    """Counts the time that a tool waits for a user, which its timeout leaves out."""
 
     def __init__(self) -> None:
         self._paused = 0.0
@@ -173,7 +180,7 @@ class Stopwatch:
         self._since: float | None = None
 
     def pause(self) -> None:
-        """Until as many `go_on` as pauses: it may wait for two things at once."""
+        """Until `go_on` was called as often as `pause`: a tool may wait for two things at once."""
         self._pauses += 1
         if self._since is None:
             self._since = asyncio.get_running_loop().time()
@@ -190,7 +197,7 @@ class Stopwatch:
 
 
 running_stopwatch: ContextVar[Stopwatch | None] = ContextVar("running_stopwatch", default=None)
-"""The running handler's: a question to a person pauses it."""
+"""The running handler's: a question to the user pauses it."""
 
 
 async def run_with_timeout(
@@ -213,7 +220,7 @@ async def run_with_timeout(
             wakeup.set_result(None)
 
     task.add_done_callback(wake)
-    forget = token.on_cancel(lambda: loop.call_soon(wake))
+    remove = token.on_cancel(lambda: loop.call_soon(wake))
     began = loop.time()
     left = timeout
     try:
@@ -240,4 +247,4 @@ async def run_with_timeout(
         await asyncio.wait({task}, timeout=GRACE)
         raise
     finally:
-        forget()
+        remove()

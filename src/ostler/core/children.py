@@ -28,7 +28,9 @@ DEFAULT_DEPTH = 3
 """How deep children may nest, unless the settings say otherwise."""
 
 MAX_TOGETHER = 8
-"""Children of one run that work in parallel; more wait their turn. Each of them may have as many."""
+"""Children of one run that work in parallel; more wait. Each of them may have as many."""
+
+TASK_EXCERPT = 200
 
 
 class HistoryPolicy(msgspec.Struct, frozen=True):
@@ -58,7 +60,7 @@ class ExecutionPolicy(msgspec.Struct, frozen=True):
     """Replaces its parent's system prompt."""
     append_system: str = ""
     limits: Limits = Limits()
-    """For the child and its own children. Its parents' limits hold as well."""
+    """For the child and its own children. Its parents' limits apply as well."""
     context: dict[str, dict[str, Any]] = {}
     """Context rules that override its parent's."""
     judge: str = ""
@@ -79,7 +81,7 @@ class ChildRequest(msgspec.Struct, frozen=True):
 
 
 class ChildResult(msgspec.Struct, frozen=True):
-    """The result of a child. `text` is its answer, or what there was of it when the child was stopped."""
+    """The result of a child. `text` is its answer, or the part that there was when the child was stopped."""
 
     session: str
     run: str
@@ -97,14 +99,14 @@ class ChildResult(msgspec.Struct, frozen=True):
 
 
 class ChildStatus(msgspec.Struct, frozen=True):
-    """The status of a child: whether it waits for something outside, and what it and its own have used."""
+    """Whether a child waits for a request, and what it and its children have used."""
 
     waits: bool
     used: BudgetUse
 
 
 class ChildWaits(Exception):
-    """The child waits for a person; its parent's call stays open until the child has ended."""
+    """The child waits for the user; its parent's call stays open until the child has ended."""
 
     def __init__(self, child: str) -> None:
         super().__init__(f"waits for the child {child}")
@@ -119,11 +121,9 @@ def child_session(session: str, call: str, number: int) -> str:
 Watch = Callable[[Sequence[Event | Fact]], None]
 """Gets a child's events live."""
 
+WAITED = "it waited for the user, and nothing could continue it later"
 
-WAITED = "it waited for somebody, and nobody could have come back to it later"
-
-
-NEVER_BEGAN = "it was ended before it began"
+NEVER_BEGAN = "it was ended before it started"
 
 
 async def _nothing() -> None:
@@ -134,7 +134,7 @@ class SpawnedChildren:
     """Children of a run, or, without a budget, of a session between its runs.
 
     - A run neither ends nor waits before they have ended. What cancels the run cancels them.
-    - One that waits for a person is ended: nothing could continue it later.
+    - One that waits for the user is ended: nothing could continue it later.
     - None is started again: recovery ends those that a dead process left.
     """
 
@@ -163,9 +163,9 @@ class SpawnedChildren:
         """Each with the function that cancels it."""
         self._watching: dict[str, Watch] = {}
 
-    def own(self, task: asyncio.Task[Any], cut: Callable[[], None]) -> None:
-        """Adopts a task that works with a child: `cancel` calls `cut`, and waits for it."""
-        self._tasks[task] = cut
+    def own(self, task: asyncio.Task[Any], cancel_task: Callable[[], None]) -> None:
+        """Adds a task that works with a child: `cancel` calls `cancel_task`, and waits for the task."""
+        self._tasks[task] = cancel_task
         task.add_done_callback(self._tasks.pop)
 
     async def start(self, child: str, request: ChildRequest, extension: str, watch: Watch) -> ChildResult:
@@ -185,8 +185,8 @@ class SpawnedChildren:
         except StoreError:
             raise
         except OstlerError as error:
-            never = ChildResult(child, "", "failed", reason=error.message)
-            return msgspec.structs.replace(await self._end(child, never), reason=error.message)
+            unstarted = ChildResult(child, "", "failed", reason=error.message)
+            return msgspec.structs.replace(await self._end(child, unstarted), reason=error.message)
         except BaseException:
             await self._end(child)
             raise
@@ -194,16 +194,15 @@ class SpawnedChildren:
             del self._watching[child]
 
     def publish_trace(self, child: str, events: Sequence[Event | Fact]) -> None:
-        encoded = [Raw(event.line()) if isinstance(event, Fact) else event for event in events]
-        self.journal.publish([ChildEvent("", child, event) for event in encoded])
+        publish_child_events(self.journal, "", child, events)
         if watch := self._watching.get(child):
             watch(events)
 
-    async def _end(self, child: str, never: ChildResult | None = None) -> ChildResult:
-        """Ends a child if it has not ended, and records that; as `never`, if it never started."""
+    async def _end(self, child: str, unstarted: ChildResult | None = None) -> ChildResult:
+        """Ends a child that has not ended, and records it; `unstarted` is the result if it never started."""
         assert self._children is not None
-        ended = await self._children.end(child, "nobody waits for it", self.harness)
-        result = ended or never or ChildResult(child, "", "cancelled", reason=NEVER_BEGAN)
+        ended = await self._children.end(child, "nothing waits for it", self.harness)
+        result = ended or unstarted or ChildResult(child, "", "cancelled", reason=NEVER_BEGAN)
         await self._record_end(result)
         return result
 
@@ -214,11 +213,8 @@ class SpawnedChildren:
         if self.budget is not None:
             record_child_end(self.journal, self.budget, result)
         elif result.session in self.journal.state.spawned:
-            ended = ChildEnded("", result.session, result.status, result.own, result.children, result.reason)
-            self.journal.record(ended, run="")
+            self.journal.record(_end_of(result, ""), run="")
         await self.journal.commit()
-
-    # --- ends ---------------------------------------------------------------------------------------
 
     async def join(self, cancel: CancelToken) -> bool:
         """Waits until all have ended, or the run is cancelled. False if there were none."""
@@ -252,26 +248,30 @@ class SpawnedChildren:
         if self.budget is not None:
             run = state.run
             return [child for child in run.open_children() if not run.children[child].call] if run else []
-        left = []
-        for child in sorted(state.spawned):  # those of a process that had the session before may still work
+        orphans = []
+        for child in sorted(state.spawned):  # one that another process started may still work
             with suppress(NotFound):
                 if await store.holder(child) is not None:
                     continue
-            left.append(child)
-        return left
+            orphans.append(child)
+        return orphans
 
 
-TASK_EXCERPT = 200
+def publish_child_events(journal: Journal, call: str, child: str, batch: Sequence[Event | Fact]) -> None:
+    """Publishes a child's events live in its parent's session."""
+    encoded = [Raw(event.line()) if isinstance(event, Fact) else event for event in batch]
+    journal.publish([ChildEvent(call, child, event) for event in encoded])
 
 
 def record_child_end(journal: Journal, budget: Budget | None, result: ChildResult) -> None:
-    """Records a child's end, once: from here on its use counts as its parent's children's."""
+    """Records a child's end, once: from then on its use counts as that of its parent's children."""
     run = journal.state.run
     child = run.children.get(result.session) if run else None
     if child is not None and child.ended is None and not journal.failed:
-        ended = ChildEnded(
-            child.call, result.session, result.status, result.own, result.children, result.reason
-        )
-        journal.record(ended)
+        journal.record(_end_of(result, child.call))
         if budget is not None:
             budget.forget(result.session)
+
+
+def _end_of(result: ChildResult, call: str) -> ChildEnded:
+    return ChildEnded(call, result.session, result.status, result.own, result.children, result.reason)

@@ -27,19 +27,16 @@ if TYPE_CHECKING:
     from random import Random
 
 DELAYS = (0.25, 0.75)
-
 LONGEST_WAIT = 30.0
 
 _TRANSIENT_STATUSES = frozenset({502, 503, 504, 529})
-
 _NO_OTHER_MODEL_HELPS = frozenset({"interrupted", "context_overflow"})
 
 INTERRUPTED = Failure("interrupted", "the process ended during the call")
-
 STREAM_ENDS = (ModelDone, ModelFailure)
 
 OnText = Callable[[str], Awaitable[None]]
-"""Gets each piece of the answer as it comes; the stream waits for it."""
+"""Gets each piece of the answer as it arrives; the stream waits for it."""
 
 OnBatch = Callable[[Sequence[ModelEvent]], Awaitable[None]]
 
@@ -65,13 +62,10 @@ def can_fall_back(failure: Failure) -> bool:
 async def read_stream(
     model: Model, request: ModelRequest, scope: cancel_scope, on_batch: OnBatch
 ) -> ModelDone | ModelFailure | None:
-    """Reads an answer to its end; None when the scope's token fired. An error of the wire is a failure."""
-    kind, text = "stream_broken", f"the answer of {model.name} ended before its end"
+    """Reads an answer to its end; None if the scope's token fired. An error of the wire is a failure."""
+    kind, text = "stream_broken", f"the answer of {model.name} ended too early"
     try:
-        async with (
-            scope,
-            aclosing(model.stream(request)) as stream,  # type: ignore[type-var]
-        ):
+        async with scope, aclosing(model.stream(request)) as stream:  # type: ignore[type-var]
             async for batch in stream:
                 scope.reset()
                 await on_batch(batch)
@@ -131,13 +125,9 @@ async def complete_message(
         tries += 1
         call = journal.world.new_id("msg")
         model = harness.model
+        limit = harness.max_output_tokens
         request = ModelRequest(
-            call,
-            model.name,
-            transcript,
-            system,
-            session=journal.session,
-            max_output_tokens=harness.max_output_tokens,
+            call, model.name, transcript, system, session=journal.session, max_output_tokens=limit
         )
         called = ModelCalled(call, model.name, request.digest(), tries, purpose, len(transcript), trace)
         journal.side_calls.add(call)
@@ -151,7 +141,7 @@ async def complete_message(
             raise
         finally:
             journal.side_calls.discard(call)
-        assert end is not None  # nobody fires the scope's token
+        assert end is not None  # nothing fires the scope's token
         if isinstance(end, ModelDone):
             record_usage(journal, called, end.usage)
             return end
@@ -171,7 +161,7 @@ def text_in(end: ModelDone) -> str:
 def record_failure(
     journal: Journal, called: ModelCalled, end: ModelFailure, retry_in: float | None = None
 ) -> None:
-    """Records the usage and the failure of a call without an answer."""
+    """Records the usage and the failure of a call that has no answer."""
     record_usage(journal, called, end.usage)
     journal.record(ModelFailed(called.id, end.failure, called.attempt, retry_in))
 

@@ -73,17 +73,14 @@ class Context(Protocol):
 
     def for_child(self) -> Context:
         """A new one with the same rules, for a child's session."""
-        ...
 
     async def needs_compaction(self, journal: Journal, told: ContextInput) -> bool:
         """Whether a compaction is due before the next call."""
-        ...
 
     async def compact(
         self, journal: Journal, harness: Harness, told: ContextInput, order: CompactionRequest
     ) -> str:
         """Records and commits a `compacted`. Returns the problem if it did not."""
-        ...
 
 
 def context_input(
@@ -94,22 +91,19 @@ def context_input(
     plan: RunPlan | None = None,
 ) -> ContextInput:
     """Everything on the session's path, and what a hook adds."""
-    state, system = journal.state, harness.system
+    builder, system = journal.state.builder, harness.system
     added: tuple[Message, ...] = ()
     if plan is not None:
         system = "\n\n".join(part for part in (system, plan.system) if part)
         added = tuple(Message("user", as_content(text)) for text in plan.messages)
     return ContextInput(
-        system, state.transcript, state.sources, state.prompts, tools, model, state.steers, added
+        system, builder.transcript, builder.sources, builder.prompts, tools, model, builder.steers, added
     )
 
 
 FIRST = "it is the first"
-
 ANOTHER_SYSTEM = "the system prompt is another one"
-
 WITH_A_HOOK = f"{ANOTHER_SYSTEM}, with what a hook adds before the run"
-
 BY_A_HOOK = "by a hook that is asked for each context"
 
 
@@ -124,13 +118,13 @@ class RequestPrefix(msgspec.Struct, frozen=True):
 
 
 def trace_with_prefix(journal: Journal, built: BuiltContext, request: ModelRequest) -> Any:
-    """The trace of a call, with what the context could not know.
+    """The trace of a call, with why its prefix changed.
 
-    It has a digest of the system prompt in the first call of a process, and whenever that has changed.
+    It has a digest of the system prompt in the first call of a process and whenever the prompt has changed.
     """
-    before, transcript = journal.begun, request.transcript
+    before, transcript = journal.last_prefix, request.transcript
     is_hooked = transcript is not built.transcript
-    now = journal.begun = RequestPrefix(request.system, transcript, len(transcript), is_hooked)
+    now = journal.last_prefix = RequestPrefix(request.system, transcript, len(transcript), is_hooked)
     if built.trace is None:
         return None
     added: dict[str, str] = {}
@@ -154,17 +148,15 @@ def _why_it_changed(before: RequestPrefix, now: RequestPrefix, built: BuiltConte
 
 
 def _begins_with(transcript: Transcript, before: RequestPrefix) -> bool:
-    prefix = before.transcript.messages[: before.length]
-    return list(transcript.messages[: before.length]) == list(prefix)
+    return transcript.messages[: before.length] == before.transcript.messages[: before.length]
 
 
 Source = Literal["estimated", "calibrated", "tokenizer", "reported"]
-"""By a rule; by a rule and the vendor's reports; by the model's vocabulary; by the vendor. In the order of
-their certainty."""
-
+"""By a rule; by a rule and the vendor's reports; by the model's vocabulary; by the vendor. The last is the
+most certain."""
 
 Confidence = Literal["low", "medium", "high"]
-"""May be off by a half; by a fifth; by a few in a hundred."""
+"""The error may be half; a fifth; a few percent."""
 
 
 class Count(msgspec.Struct, frozen=True):
@@ -184,16 +176,14 @@ class Count(msgspec.Struct, frozen=True):
 
 
 _SOURCES: dict[Source, int] = {"estimated": 0, "calibrated": 1, "tokenizer": 2, "reported": 3}
-
 _CONFIDENCES: dict[Confidence, int] = {"low": 0, "medium": 1, "high": 2}
 
-
 NO_TOKENS = Count(0, "reported", "high")
-"""Where every sum begins."""
+"""The start of every sum."""
 
 
 def total(counts: Iterable[Count]) -> Count:
-    """The sum of many counts; cheap, since whole sessions are added up."""
+    """The sum of many counts, fast enough for all messages of a session."""
     tokens = 0
     kinds: set[tuple[Source, Confidence]] = set()
     for count in counts:
@@ -206,12 +196,12 @@ class Tokenizer(Protocol):
     """Counts tokens to keep a request within the model's window; never for billing.
 
     - `model` is `PROVIDER/ID`, so that one tokenizer can serve all; an unknown one gets an estimate.
-    - It never fails and never waits: it reads no network, and is called on the event loop.
+    - It never fails and never blocks: it is called on the event loop.
     - A count is never negative, that of an empty text is 0, and the same arguments give the same count.
-    - A message is counted with all that is sent for it: what frames it on the wire, each call with its frame,
-      id, name and arguments, each result with its call's id, name and content, pictures and files, and
-      reasoning where the vendor gets it back. A tokenizer that leaves these out makes windows overflow.
-    - Tools are counted with their names, descriptions and schemas; none at all are 0.
+    - A message is counted with everything that is sent for it: its frame on the wire, calls with their ids,
+      names and arguments, results with their ids, names and content, images and files, and reasoning if the
+      vendor gets it back. A tokenizer that leaves these out makes windows overflow.
+    - Tools are counted with their names, descriptions and schemas; without tools the count is 0.
     """
 
     def text(self, text: str, model: str) -> Count: ...

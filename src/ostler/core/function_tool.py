@@ -21,19 +21,14 @@ from ostler.schema.outcomes import Failed, Ok, Outcome
 
 Parameters = TypeVar("Parameters", bound=msgspec.Struct)
 
-
 Place = tuple[list[Schema], Any, str]
 """What is allowed somewhere in the arguments, what is there, and how that place is called."""
 
-
 _MISSING, _UNKNOWN = "Object missing required field", "Object contains unknown field"
-
 
 _FORMAT = r"Invalid ((?:RFC3339|ISO8601|base64|UUID|decimal|epoch)\b.*)"
 
-
 _STEP = r"\.([^.\[]+)|\[(\d+|\.\.\.)\]"
-
 
 _NOUNS = {
     "string": "a string",
@@ -44,7 +39,6 @@ _NOUNS = {
     "object": "an object",
     "null": "null",
 }
-
 
 _LIMITS = {
     "minimum": "at least {}",
@@ -60,7 +54,6 @@ _LIMITS = {
     "format": "in the format {}",
     "contentEncoding": "in {}",
 }
-
 
 _EXCERPT = 60
 
@@ -182,7 +175,6 @@ class _Declared(msgspec.StructMeta):
 
 
 _OPTIONS = ToolOptions.__annotations__
-
 
 _TAKEN = ("spec", "validate", "run", "summarise")
 

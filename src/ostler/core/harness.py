@@ -32,24 +32,16 @@ if TYPE_CHECKING:
 Remember = Callable[[QuestionAsked, QuestionAnswered, str], Sequence[Event]]
 """Stores the rule that a granted permission asks for, and returns its facts. May be called twice."""
 
-
 MakeSystem = Callable[[str], str]
 """Builds the system prompt again from its files; the argument, if not empty, replaces its beginning."""
 
-
 Tag = str | int | float | bool
-
 
 Span = Callable[[str, dict[str, Any]], AbstractContextManager[Any]]
 """Opens a telemetry span: `run`, `model_call` or `tool_call`, with its attributes."""
 
-
 NO_SPAN: AbstractContextManager[Any] = nullcontext()
-
-
 SILENCE_LIMIT = 120.0
-
-
 ONE_MODEL_ONLY = "this session works with one model only"
 
 
@@ -62,7 +54,7 @@ class TreePosition(msgspec.Struct, frozen=True):
     budget: Budget | None
     """Its parent's, while this process drives the parent."""
     permissions: Callable[[], dict[str, str]] = dict
-    """The rules that the parents' sessions remember: they hold in a child too."""
+    """The rules that the parents' sessions remember: they apply to a child too."""
 
 
 class ParentCall(Protocol):
@@ -89,19 +81,15 @@ class Children(Protocol):
 
     async def run(self, child: str, request: ChildRequest, parent: ParentCall) -> ChildResult:
         """Starts or continues the child until it ends. Raises `ChildWaits` when it waits."""
-        ...
 
     async def status(self, child: str) -> ChildStatus:
         """The status of a child that this process does not drive."""
-        ...
 
     async def end(self, child: str, reason: str, harness: Harness) -> ChildResult | None:
         """Ends a child that nothing waits for. None if it never started."""
-        ...
 
     async def cut(self, child: str, harness: Harness) -> ChildResult | None:
         """Ends a child whose process is gone and that nothing continues. None if it never started."""
-        ...
 
 
 class OpenSession(Protocol):
@@ -126,12 +114,10 @@ class OpenSession(Protocol):
     @property
     def budget(self) -> Budget | None:
         """The open run's."""
-        ...
 
     @property
     def spawned(self) -> SpawnedChildren:
         """The children that belong to no call: the open run's, else those between runs."""
-        ...
 
     @property
     def is_running(self) -> bool: ...
@@ -238,12 +224,10 @@ class Harness(msgspec.Struct):
 
     def set_model(self, name: str, reasoning: str = "") -> None:
         """Switches to another model from the next step on. Raises what `make_model` raises."""
-        if self.make_model is None:
-            raise UsageError(ONE_MODEL_ONLY)
         if reasoning and reasoning not in get_args(ReasoningLevel):
             levels = ", ".join(get_args(ReasoningLevel))
             raise UsageError(f"there is no reasoning level {reasoning!r}; the levels are: {levels}")
-        self.model = self.make_model(name)
+        self.model = self._make(name)
         self.reasoning = cast(ReasoningLevel, reasoning) if reasoning else self.reasoning
 
     def start_span(self, name: str, **about: Any) -> AbstractContextManager[Any]:
@@ -255,20 +239,20 @@ class Harness(msgspec.Struct):
         tried = [index for index, one in enumerate(chain) if one is not None and one.name == failed.name]
         for one in self.fallbacks[max(tried, default=-1) + 1 :]:
             try:
-                model = self._named(one) if isinstance(one, str) else one
+                if isinstance(one, str) and one not in self._made:
+                    self._made[one] = self._make(one)
             except OstlerError as error:
-                report(f"{one} cannot go on: {error.message}")
+                report(f"{one} cannot be used: {error.message}")
                 continue
+            model = self._made[one] if isinstance(one, str) else one
             if model.name != failed.name:
                 return model
         return None
 
-    def _named(self, name: str) -> Model:
-        if name not in self._made:
-            if self.make_model is None:
-                raise UsageError(ONE_MODEL_ONLY)
-            self._made[name] = self.make_model(name)
-        return self._made[name]
+    def _make(self, name: str) -> Model:
+        if self.make_model is None:
+            raise UsageError(ONE_MODEL_ONLY)
+        return self.make_model(name)
 
     def set_tools(self, tools: Iterable[Tool]) -> None:
         """Replaces the tools."""

@@ -10,21 +10,18 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ostler.core.cancellation import (
-    CancelToken,
-    Stopwatch,
-    is_being_cancelled,
-    run_with_timeout,
-    running_stopwatch,
-)
+from ostler.core import cancellation
+from ostler.core.cancellation import CancelToken, Stopwatch
 from ostler.core.model import Model
 from ostler.core.tool import ToolKind
 from ostler.schema.errors import Failure, ToolCancelled, UsageError, describe_error
 from ostler.schema.events import Warned
+from ostler.schema.facts import storage_problem
 from ostler.schema.messages import Block, Message, PlainBlock, StopReason, Text, as_content, text_of
 from ostler.schema.outcomes import FailureKind, Question
 
@@ -44,7 +41,6 @@ Point = Literal[
     "before_switch",
     "before_compact",
 ]
-
 
 TIME_LIMIT = 30.0
 """Seconds a handler may take."""
@@ -69,12 +65,12 @@ class InputDraft(msgspec.Struct, frozen=True):
 
     def with_text(self, text: str) -> InputDraft:
         """The same prompt with another text; attachments stay."""
-        attached = tuple(block for block in self.content if not isinstance(block, Text))
-        return InputDraft((*as_content(text), *attached), self.source)
+        attachments = tuple(block for block in self.content if not isinstance(block, Text))
+        return InputDraft((*as_content(text), *attachments), self.source)
 
 
 class Handled(msgspec.Struct, frozen=True):
-    """The hook has handled the prompt: no model is called. People see `text`."""
+    """The hook has handled the prompt: no model is called. The user sees `text`."""
 
     text: str = ""
 
@@ -82,7 +78,7 @@ class Handled(msgspec.Struct, frozen=True):
 class RunPlan(msgspec.Struct, frozen=True):
     """before_run: a run is about to begin. Return a changed copy, `Refuse` or None.
 
-    Additions hold for the whole run and are never stored, so they do not pile up in the history.
+    Additions apply to the whole run and are never stored, so they do not accumulate in the history.
     """
 
     prompt: tuple[PlainBlock, ...]
@@ -127,7 +123,7 @@ class Rewrite(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """Let a person decide."""
+    """Let the user decide."""
 
     question: Question
     by: Literal["permission", "hook"] = "hook"
@@ -153,7 +149,7 @@ class FinishedCall(msgspec.Struct, frozen=True):
 
 
 class DraftMessage(msgspec.Struct, frozen=True):
-    """before_message: an answer on its way to people. Return `Suppress`, `Replace` or None."""
+    """before_message: an answer on its way to the user. Return `Suppress`, `Replace` or None."""
 
     text: str
     content: tuple[Block, ...]
@@ -161,13 +157,13 @@ class DraftMessage(msgspec.Struct, frozen=True):
 
 
 class Suppress(msgspec.Struct, frozen=True):
-    """Hides the message from people; the model still gets it."""
+    """Hides the message from the user; the model still gets it."""
 
     reason: str = ""
 
 
 class Replace(msgspec.Struct, frozen=True):
-    """Shows people this text instead; the model gets the original."""
+    """Shows the user this text instead; the model gets the original."""
 
     text: str
 
@@ -198,7 +194,7 @@ class PlannedFork(msgspec.Struct, frozen=True):
     entry: int
     """The last entry that is copied."""
     text: str = ""
-    """The text of the prompt right behind the entry, which the user is about to edit."""
+    """The text of the prompt after the entry, which the user is about to edit."""
 
 
 class PlannedSwitch(msgspec.Struct, frozen=True):
@@ -224,7 +220,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class HookFailed(Exception):
-    """A handler failed; the message needs no exception type in front of it."""
+    """A handler failed; its message is reported without the exception's type."""
 
 
 class HookScope(msgspec.Struct, frozen=True):
@@ -255,14 +251,12 @@ class Hook(msgspec.Struct, frozen=True):
 
 def _with_scope(function: Callable[..., Any]) -> Handler:
     """The function itself if it takes a scope, else a wrapper that drops it."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return lambda subject, scope: function(subject)
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    wanted = [one for one in parameters if one.kind in positional]
-    if len(wanted) > 1 and (wanted[1].default is inspect.Parameter.empty or wanted[1].name == "scope"):
-        return function
+    with suppress(TypeError, ValueError):  # it may have no signature
+        parameters = inspect.signature(function).parameters.values()
+        second = [parameter for parameter in parameters if parameter.kind in positional][1:2]
+        if any(one.default is inspect.Parameter.empty or one.name == "scope" for one in second):
+            return function
     return lambda subject, scope: function(subject)
 
 
@@ -288,7 +282,7 @@ class Hooks:
             self.add(hook)
 
     def add(self, hook: Hook) -> Callable[[], None]:
-        """Adds a hook behind the others of its point. Returns a function that removes it."""
+        """Adds a hook after the others of its point. Returns a function that removes it."""
         if hook.point not in _DECISIONS:
             points = ", ".join(_DECISIONS)
             raise UsageError(f"there is no hook point {hook.point!r}; the points are: {points}")
@@ -299,7 +293,7 @@ class Hooks:
         return bool(self._hooks.get(point))
 
     def change(self, old: Sequence[Hook], new: Sequence[Hook]) -> None:
-        """Removes the old hooks and adds the new ones behind all others."""
+        """Removes the old hooks and adds the new ones after all others."""
         for hook in old:
             self._hooks[hook.point].remove(hook)
         for hook in new:
@@ -328,7 +322,7 @@ class Hooks:
     ) -> tuple[PlannedCall, Refuse | Ask | Allow | None]:
         """The call as it would run, and the refusal, the question or the permission that came of it.
 
-        `last_guard` is the permission hook: it judges the call as rewritten, and nothing rewrites after it.
+        `last_guard` is the permission hook: it checks the rewritten call, and nothing rewrites it after that.
         """
         question: Ask | None = None
         allowed: Allow | None = None
@@ -338,14 +332,12 @@ class Hooks:
                 return planned, decision
             if isinstance(decision, Rewrite):
                 if not isinstance(decision.arguments, dict):
-                    culprit = hook.name or "a hook"
-                    return planned, Refuse(
-                        f"{culprit} rewrote the arguments into something that is not an object"
-                    )
+                    reason = f"{hook.name or 'a hook'} rewrote the arguments into something that is no object"
+                    return planned, Refuse(reason)
                 planned = msgspec.structs.replace(planned, arguments=decision.arguments)
-            if isinstance(decision, Ask):
+            elif isinstance(decision, Ask):
                 question = question or decision
-            if isinstance(decision, Allow):
+            elif isinstance(decision, Allow):
                 allowed = decision
         return planned, question or allowed
 
@@ -353,7 +345,7 @@ class Hooks:
         decision = await self._chain("after_tool", finished, scope)
         if isinstance(decision, FinishedCall):
             return decision
-        # A guard failed: the model does not get what the guard should have judged.
+        # A guard failed: the model does not get what the guard should have checked.
         content = as_content(decision.reason)
         return msgspec.structs.replace(finished, content=content, failed="call_refused", details=None)
 
@@ -393,12 +385,12 @@ class Hooks:
 
 
 async def _ask_handler(hook: Hook, subject: Any, scope: HookScope) -> Any:
-    """A handler's decision; None, or a guard's refusal, when it fails, hangs or decides nonsense."""
+    """A handler's decision; None, or a guard's refusal, if it fails, hangs or returns an invalid one."""
     try:
         decision = hook.handler(subject, scope)
         if inspect.isawaitable(decision):
             decision = await _within(hook.time_limit, decision, scope.cancel)
-        problem = _nonsense(hook.point, decision)
+        problem = _decision_problem(hook.point, decision)
         if not problem:
             return decision
         problem += hook.place
@@ -407,7 +399,7 @@ async def _ask_handler(hook: Hook, subject: Any, scope: HookScope) -> Any:
     except TimeoutError:
         problem = f"took longer than {hook.time_limit:g} s{hook.place}"
     except asyncio.CancelledError:
-        if is_being_cancelled():
+        if cancellation.is_being_cancelled():
             raise
         problem = "it cancelled itself"
     except (Exception, SystemExit, GeneratorExit) as error:
@@ -422,14 +414,14 @@ async def _within(seconds: float, decision: Awaitable[Any], cancel: CancelToken)
     watch = Stopwatch()
 
     async def decide() -> Any:
-        running_stopwatch.set(watch)
+        cancellation.running_stopwatch.set(watch)
         try:
             return await decision
-        except SystemExit as error:  # which would leave its task and end the event loop
+        except SystemExit as error:  # it would end the event loop
             raise RuntimeError(f"it tried to exit the process ({error.code})") from None
 
     try:
-        status, task = await run_with_timeout(decide(), cancel, seconds, watch)
+        status, task = await cancellation.run_with_timeout(decide(), cancel, seconds, watch)
     finally:
         if inspect.iscoroutine(decision) and inspect.getcoroutinestate(decision) == inspect.CORO_CREATED:
             decision.close()  # never started: Python would warn that it was not awaited
@@ -440,31 +432,27 @@ async def _within(seconds: float, decision: Awaitable[Any], cancel: CancelToken)
     return task.result()
 
 
-def _nonsense(point: Point, decision: Any) -> str:
+def _decision_problem(point: Point, decision: Any) -> str:
     """What is wrong with a decision. Handlers are third-party code, and decisions may be stored."""
     if decision is None:
         return ""
     if not isinstance(decision, _DECISIONS[point]):
         names = ", ".join(kind.__name__ for kind in _DECISIONS[point])
-        return f"decided {decision!r:.60}; it may decide None or one of: {names}"
+        return f"returned {decision!r:.60}; it may return None or one of: {names}"
     match decision:
         case StepPlan(model=model, tools=tools, tool_choice=choice):
-            is_sound = _is_list(tools) and all(isinstance(name, str) for name in (*tools, choice))
-            return "" if is_sound and _is_model(model) else "decided a step without a model or with odd tools"
+            is_valid = _is_list(tools) and all(isinstance(name, str) for name in (*tools, choice))
+            return "" if is_valid and _is_model(model) else "returned a step with an invalid model or tools"
         case ContextDraft(system=system, messages=messages):
-            is_sound = _is_list(messages) and all(isinstance(message, Message) for message in messages)
-            is_sound = is_sound and isinstance(system, str)
-            return "" if is_sound else "decided a context that is no text and messages"
+            is_valid = _is_list(messages) and all(isinstance(message, Message) for message in messages)
+            return "" if is_valid and isinstance(system, str) else "returned an invalid context"
         case Retry(delay=delay, model=model):
-            is_sound = isinstance(delay, int | float) and delay >= 0
-            return "" if is_sound and (model is None or _is_model(model)) else "decided an odd retry"
+            is_valid = isinstance(delay, int | float) and delay >= 0
+            return "" if is_valid and (model is None or _is_model(model)) else "returned an invalid retry"
         case Rewrite():
-            return ""  # checked where it is used: a malformed rewrite refuses the call
-    try:
-        msgspec.json.decode(msgspec.json.encode(decision), type=type(decision))
-    except (TypeError, ValueError) as error:
-        return f"decided a {type(decision).__name__} that cannot be stored: {error}"
-    return ""
+            return ""  # checked on use: an invalid rewrite refuses the call
+    problem = storage_problem(decision)
+    return f"returned a {type(decision).__name__} that cannot be stored: {problem}" if problem else ""
 
 
 def _is_list(value: Any) -> bool:

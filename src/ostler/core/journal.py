@@ -39,7 +39,6 @@ class World(msgspec.Struct, frozen=True):
 EventHandler = Callable[[Sequence[Fact | Event]], None]
 """Sees committed facts and live events, in order, in batches. It must not block."""
 
-
 Handler = TypeVar("Handler")
 
 
@@ -98,9 +97,9 @@ class Journal:
         """The leaf was moved, and the state does not show it yet."""
         self.side_calls: set[str] = set()
         """Model calls outside of steps that run in this process: recovery leaves them alone."""
-        self.handed_over: dict[str, Any] = {}
+        self.secret_answers: dict[str, Any] = {}
         """Secret answers by request: the inbox is a file, and holds the requests without them."""
-        self.begun: RequestPrefix | None = None
+        self.last_prefix: RequestPrefix | None = None
         """The prefix of the last step's request."""
         self._publisher = Publisher[EventHandler](self._warn_of_handler)
         self._staged: list[Fact] = []

@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from itertools import chain, repeat
 from types import SimpleNamespace, UnionType
 from typing import Annotated, Any, NotRequired, Required, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 Schema = dict[str, Any]
-
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -387,25 +387,13 @@ def _read(text: str, kind: str, schema: Schema, whole: Schema) -> Any:
 
 def _fitted_object(value: dict[str, Any], schema: Schema, whole: Schema) -> dict[str, Any]:
     properties, others = schema.get("properties"), schema.get("additionalProperties")
-    if type(properties) is not dict:
-        properties = {}
-    changed: dict[str, Any] | None = None
-    for name, one in value.items():
-        fitted = _fitted(one, properties.get(name, others), whole)
-        if fitted is not one:
-            changed = dict(value) if changed is None else changed
-            changed[name] = fitted
-    return value if changed is None else changed
+    known = properties if type(properties) is dict else {}
+    fitted = {name: _fitted(one, known.get(name, others), whole) for name, one in value.items()}
+    return fitted if any(fitted[name] is not one for name, one in value.items()) else value
 
 
 def _fitted_array(value: list[Any], schema: Schema, whole: Schema) -> list[Any]:
     first, others = schema.get("prefixItems"), schema.get("items")
-    if type(first) is not list:
-        first = []
-    changed: list[Any] | None = None
-    for place, one in enumerate(value):
-        fitted = _fitted(one, first[place] if place < len(first) else others, whole)
-        if fitted is not one:
-            changed = list(value) if changed is None else changed
-            changed[place] = fitted
-    return value if changed is None else changed
+    schemas = chain(first if type(first) is list else (), repeat(others))
+    fitted = [_fitted(one, part, whole) for one, part in zip(value, schemas, strict=False)]
+    return fitted if any(new is not old for new, old in zip(fitted, value, strict=True)) else value

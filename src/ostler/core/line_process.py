@@ -73,27 +73,20 @@ class LineProcess(ABC):
         self.problem = ""
         """Why we killed it, if we did."""
         self.ended: asyncio.Future[int] = self._loop.create_future()
-        pipe = subprocess.PIPE
-        self._group = OwnedGroup(
-            command, cwd=cwd, environment=environment, stdin=pipe, stdout=pipe, stderr=pipe
-        )
+        self._group = OwnedGroup(command, cwd=cwd, environment=environment, stdin=subprocess.PIPE)
         self.id = self._group.id
         child = self._group.process
         assert child.stdin and child.stdout and child.stderr
         self._stdin = child.stdin
-        self._input, self._output, self._errors = (
-            child.stdin.fileno(),
-            child.stdout.fileno(),
-            child.stderr.fileno(),
-        )
-        for descriptor in (self._input, self._output, self._errors):
+        descriptors = [pipe.fileno() for pipe in (child.stdin, child.stdout, child.stderr)]
+        for descriptor in descriptors:
             os.set_blocking(descriptor, False)
+        self._input, self._output, self._errors = descriptors
         self._loop.add_reader(self._output, self._read)
         self._loop.add_reader(self._errors, self._read_errors)
         on_exit(self.id.pid, self._reap)
 
     # --- what a subclass defines ----------------------------------------------------------------------
-
     @abstractmethod
     def take_line(self, line: bytes | None) -> None:
         """Gets each line of standard output; None for a line that is too long."""
@@ -109,7 +102,6 @@ class LineProcess(ABC):
         """Called when it has closed its standard input."""
 
     # --- use ------------------------------------------------------------------------------------------
-
     def write(self, data: bytes = b"") -> None:
         """Writes in order, as fast as the process reads."""
         is_idle = not self._unwritten
@@ -162,7 +154,6 @@ class LineProcess(ABC):
             await asyncio.wait([self.ended], timeout=_EXIT_WAIT)
 
     # --- pipes ----------------------------------------------------------------------------------------
-
     def _reap(self) -> None:
         self._group.id.kill_group()  # before it is reaped: until then no other process can get its pid
         status = self._group.process.wait()

@@ -43,15 +43,14 @@ if TYPE_CHECKING:
 else:
     tool_calls = lazy_module("ostler.core.tool_calls")
 
-PROTOCOL_ERRORS_AT_MOST = 4
-"""Calls in a row that may be malformed before the run fails."""
-
+MAX_PROTOCOL_ERRORS = 4
+"""The run fails after so many malformed calls in a row."""
 
 Action = Literal["end_run", "cancel", "wait", "begin_step", "call_model", "run_tools", "end_step"]
 
 
 def next_action(run: RunState, *, ending: bool, cancelled: bool, pause: bool, stuck: bool) -> Action:
-    """What a run does next: by its facts, and by what is known of it in this process."""
+    """What a run does next, by its facts and by its state in this process."""
     step = run.step
     if ending:
         return "end_run"
@@ -82,7 +81,7 @@ class Loop:
         self.model_caller = ModelCaller(session, cancel, self._scope)
         self.spawned = SpawnedChildren(session, session.children, self.budget)
         self.steers: list[Steer] = []
-        """Messages for the model that arrived while it works, in order."""
+        """Messages for the model that arrived during the run, in order."""
         self.pause_request = ""
         """The request to pause before the next step."""
         self.compaction: CompactionRequest | None = None
@@ -91,9 +90,9 @@ class Loop:
         self._ending: RunEnded | None = None
         """How the run ends, as soon as its children have ended."""
         self._is_stuck = False
-        """Open calls wait for something outside."""
+        """The open calls wait for requests."""
         self._fallbacks: dict[str, Model] = {}
-        """The models that replace a failed one for the rest of the run, by its name."""
+        """The models that replace a failed one until the run ends, by its name."""
         self._run_plan: RunPlan | None = None
         self._plan: StepPlan | None = None
 
@@ -107,7 +106,14 @@ class Loop:
             async with time_limit(self.journal, self._limits.seconds, self.cancel):
                 await recover(self)
                 while (run := self.journal.state.run) is not None:
-                    match self._next_action(run):
+                    action = next_action(
+                        run,
+                        ending=self._ending is not None,
+                        cancelled=self.cancel.cancelled,
+                        pause=bool(self.pause_request),
+                        stuck=self._is_stuck,
+                    )
+                    match action:
                         case "end_run":
                             await self._end_run(run)
                         case "cancel":
@@ -128,21 +134,11 @@ class Loop:
         assert self.ended is not None
         return self.ended
 
-    def _next_action(self, run: RunState) -> Action:
-        return next_action(
-            run,
-            ending=self._ending is not None,
-            cancelled=self.cancel.cancelled,
-            pause=bool(self.pause_request),
-            stuck=self._is_stuck,
-        )
-
     def take_steers(self) -> list[Steer]:
         steers, self.steers = self.steers, []
         return steers
 
     # --- begin_step -----------------------------------------------------------------------------------
-
     async def _begin_step(self, run: RunState) -> None:
         """Ends the run, or begins its next step."""
         if await self._is_over(run):
@@ -153,7 +149,7 @@ class Loop:
             self._end("refused", refusal.reason or "a hook refused the run")
             return
         number = run.steps + 1
-        if reason := await self._reserve():
+        if reason := await self.budget.reserve():
             self._end("limit", reason)
             return
         plan = await self._plan_step(number, tuple(sorted(self._harness.tools)))
@@ -178,10 +174,6 @@ class Loop:
         self._run_plan = verdict
         return None
 
-    async def _reserve(self) -> str:
-        """The limit that forbids the next call, if one does. Most runs have none."""
-        return await self.budget.reserve() if self.budget.is_limited else ""
-
     async def _plan_step(self, number: int, tools: tuple[str, ...]) -> StepPlan | Refuse:
         """What a step uses: these tools and the run's model, unless a hook changes it."""
         model = self._harness.model
@@ -204,19 +196,8 @@ class Loop:
     async def _is_over(self, run: RunState) -> bool:
         """Whether the previous step was the last; if not, steers become messages."""
         step = run.step
-        if step is not None:
-            if step.message is None:
-                self._end_without_message(step)
-                return True
-            if step.ends_run:
-                self._end("completed", "a tool ended the run")
-                return True
-            if run.protocol_errors >= PROTOCOL_ERRORS_AT_MOST:
-                self._end_misunderstood(run, step)
-                return True
-            if most_repeated(run) >= STOP_AT:
-                self._end("limit", f"the same call had the same result {STOP_AT} times in a row")
-                return True
+        if step is not None and self._must_end(run, step):
+            return True
         if step is not None and not step.calls:  # the model has finished: the last chance to steer it
             await self.spawned.join(self.cancel)
             if self.cancel.cancelled:
@@ -229,35 +210,35 @@ class Loop:
         if step is None or steers:
             return False
         if not step.calls:
-            self._end_with_message(step)
+            stop_reason = step.message.stop_reason if step.message else "end"
+            if stop_reason == "refusal":
+                self._end("refused", "the model refused to answer")
+            else:
+                is_cut = stop_reason == "length"
+                self._end("completed", "the answer was cut by its output limit" if is_cut else "")
             return True
         if self._harness.context is None and (text := reminder(run)) is not None:
             self.journal.record(events.UserMessage((Text(text),), source="reminder", hidden=True))
         return False
 
-    def _end_with_message(self, step: StepState) -> None:
-        assert step.message is not None
-        if step.message.stop_reason == "refusal":
-            self._end("refused", "the model refused to answer")
-        elif step.message.stop_reason == "length":
-            self._end("completed", "the answer was cut by its output limit")
-        else:
-            self._end("completed", "")
-
-    def _end_misunderstood(self, run: RunState, step: StepState) -> None:
-        results = [call.result for call in step.calls.values() if call.result]
-        text = f"{run.protocol_errors} calls in a row could not be understood: {text_of(results[-1].content)}"
-        self._end("failed", text, Failure("invalid_arguments", text))
-
-    def _end_without_message(self, step: StepState) -> None:
+    def _must_end(self, run: RunState, step: StepState) -> bool:
+        """Ends the run if the step failed, was refused or was the last one allowed."""
         failure = step.failure.failure if step.failure else None
-        if step.ended and step.ended.refused:
+        if step.message is None and step.ended and step.ended.refused:
             self._end("refused", step.ended.refused)
-        else:
+        elif step.message is None:
             self._end("failed", failure.message if failure else "the model did not answer", failure)
+        elif step.ends_run:
+            self._end("completed", "a tool ended the run")
+        elif run.protocol_errors >= MAX_PROTOCOL_ERRORS:
+            results = [text_of(call.result.content) for call in step.calls.values() if call.result]
+            text = f"{run.protocol_errors} calls in a row could not be understood: {results[-1]}"
+            self._end("failed", text, Failure("invalid_arguments", text))
+        elif most_repeated(run) >= STOP_AT:
+            self._end("limit", f"the same call had the same result {STOP_AT} times in a row")
+        return self._ending is not None
 
     # --- call_model -----------------------------------------------------------------------------------
-
     async def _call_model(self, run: RunState) -> None:
         """Makes one attempt at the step's message, after the delay that the previous failure asked for."""
         step = run.step
@@ -274,14 +255,14 @@ class Loop:
                 return
         plan = self._plan
         if plan is None or plan.number != step.number:
-            # The process that planned the step is gone: ask the hooks again, about no more tools.
+            # The process that planned the step is gone: ask the hooks again, with at most the same tools.
             tools = tuple(sorted(set(step.tools) & set(self._harness.tools)))
             verdict = await self._plan_step(step.number, tools)
             if isinstance(verdict, Refuse):
                 self._end_refused(step.number, verdict)
                 return
             plan = self._plan = verdict
-        if not self.budget.is_reserved and (reason := await self._reserve()):
+        if not self.budget.is_reserved and (reason := await self.budget.reserve()):
             self.journal.record(events.StepEnded(step.number))
             self._end("limit", reason)
             return
@@ -297,9 +278,8 @@ class Loop:
             self._end("failed", built.problem, Failure("context_overflow", built.problem))
             return
         model = await self.model_caller.attempt(step, built, plan.model, offers, plan.tool_choice)
-        if self.budget.is_limited:
-            self.budget.release()
-            await self.budget.warn()
+        self.budget.release()
+        await self.budget.warn()
         if isinstance(model, Refuse):
             self._end_refused(step.number, model)
             return
@@ -314,7 +294,7 @@ class Loop:
     ) -> BuiltContext | None:
         """The content of the next request, compacted first if it is full or a request asks for it.
 
-        None when the run was cancelled meanwhile.
+        None if the run was cancelled meanwhile.
         """
         journal, harness, context = self.journal, self._harness, self._harness.context
         content = context_input(journal, harness, model, tools, self._run_plan)
@@ -346,19 +326,17 @@ class Loop:
             return CompactionRequest("overflow")
         if self.compaction is not None:
             return self.compaction
-        return (
-            CompactionRequest("automatic") if await context.needs_compaction(self.journal, content) else None
-        )
+        needs_compaction = await context.needs_compaction(self.journal, content)
+        return CompactionRequest("automatic") if needs_compaction else None
 
     # --- run_tools, wait ------------------------------------------------------------------------------
-
     async def _run_tools(self, run: RunState) -> None:
         """Moves the open calls of a step as far as possible."""
         step = run.step
         assert step is not None
         has_moved = bool(run.children) and await self.tool_runner.find_moved(step)
-        if run.is_paused:
-            return  # a moment ago
+        if run.is_paused:  # since a moment ago
+            return
         if has_moved and run.waiting:
             self.journal.record(events.RunResumed())
         await self.tool_runner.run(step)
@@ -367,7 +345,7 @@ class Loop:
         self._is_stuck = not self.cancel.cancelled and not await self.tool_runner.find_moved(step)
 
     async def _wait(self, run: RunState) -> RunWaiting | None:
-        """Records what the run waits for. None when it had to join spawned children first."""
+        """Records what the run waits for. None if it had to join spawned children first."""
         if run.waiting is not None and run.is_paused:
             waiting = run.waiting  # only `resume` ends that
         elif self._is_stuck:
@@ -383,7 +361,6 @@ class Loop:
         return waiting
 
     # --- end_run, cancel ------------------------------------------------------------------------------
-
     async def _end_run(self, run: RunState) -> None:
         """Ends the run as decided. A run that completes waits for its spawned children first."""
         assert self._ending is not None

@@ -23,13 +23,11 @@ from ostler.schema.messages import Block, Message, StopReason
 from ostler.schema.usage import UNKNOWN_USAGE, Usage
 
 ReasoningLevel = Literal["off", "minimal", "low", "medium", "high"]
-
-
 _encoder = msgspec.json.Encoder()
 
 
 class ToolOffer(msgspec.Struct, frozen=True):
-    """A tool as the model is told of it."""
+    """A tool as it is offered to the model."""
 
     name: str
     description: str
@@ -45,23 +43,23 @@ class ModelRequest(msgspec.Struct, frozen=True):
     transcript: Transcript
     system: str = ""
     tools: tuple[ToolOffer, ...] = ()
-    """Sorted by name, so that the prefix which prompt caches depend on does not move."""
+    """Sorted by name, so that the prefix for prompt caches does not change."""
     tool_choice: str = "auto"
     """`auto`, `none`, `required`, or the name of a tool."""
     reasoning: ReasoningLevel | None = None
     max_output_tokens: int | None = None
     session: str = ""
-    """Where it belongs, for vendors that keep the cached prefixes of one conversation together."""
+    """For vendors that cache prefixes by conversation."""
     answer_schema: dict[str, Any] | None = None
-    """A JSON Schema that the answer's text shall fit, where the vendor can promise that."""
+    """A JSON Schema for the answer's text, where the vendor supports it."""
     tail: tuple[Message, ...] = ()
-    """Told after the transcript, this once; no part of the prefix that prompt caches keep."""
+    """Messages after the transcript, in this request only; not part of the prefix for prompt caches."""
 
     def digest(self) -> str:
-        """Of what is asked, apart from its id; costs only what was added since the last time."""
+        """The digest of everything but the id. Only messages since the last digest are hashed."""
         hasher = blake2b(self.transcript.digest(), digest_size=16)
-        rest = (self.model, self.system, self.tools, self.tool_choice, self.reasoning, self.max_output_tokens)
-        hasher.update(_encoder.encode(rest))
+        head = (self.model, self.system, self.tools, self.tool_choice, self.reasoning, self.max_output_tokens)
+        hasher.update(_encoder.encode(head))
         if self.answer_schema is not None:
             hasher.update(_encoder.encode(self.answer_schema))
         if self.tail:
@@ -70,7 +68,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
 
 class ModelDone(msgspec.Struct, frozen=True):
-    """The answer, whole. The last event of a stream that succeeded."""
+    """The whole answer: the last event of a stream that succeeded."""
 
     content: tuple[Block, ...]
     stop_reason: StopReason
@@ -87,25 +85,22 @@ class ModelFailure(msgspec.Struct, frozen=True):
 
 
 ModelDelta = TextDelta | ReasoningDelta | ToolInputStarted | ToolInputDelta | ToolInputEnded
-
-
 ModelEvent = ModelDelta | Warned | SourceCited | ModelDone | ModelFailure
 
 
 class Model(Protocol):
     """Answers requests.
 
-    - `stream` yields batches: the events of one network read travel together.
+    - `stream` yields batches: the events of one network read stay together.
     - The last event is exactly one `ModelDone` or `ModelFailure`; failures are values, never exceptions.
-    - One attempt only: whether and when to try again is the kernel's decision.
-    - A stream that ends without its wire's proper end is a `ModelFailure`.
+    - It makes one attempt only: the loop decides whether and when to retry.
+    - A stream that ends without the end that its protocol requires is a `ModelFailure`.
     - Closing the iterator abandons the request and frees its connection.
     """
 
     @property
     def name(self) -> str:
         """`provider/id`."""
-        ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]: ...
 
@@ -113,15 +108,12 @@ class Model(Protocol):
         """Frees connections. The code that made the model closes it."""
 
 
-NOBODY_ANSWERS = "the session was opened without a model"
-
-
 class AbsentModel:
-    """Stands for a model where none is needed, or where none can be had: `why` says the reason."""
+    """Stands for a model where none is needed or none is available; `why` is the reason."""
 
     name = "absent"
 
-    def __init__(self, why: str = NOBODY_ANSWERS) -> None:
+    def __init__(self, why: str = "the session was opened without a model") -> None:
         self.why = why
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:

@@ -7,22 +7,11 @@ from typing import Any
 
 import msgspec
 
-from ostler.core import context
+from ostler.core import context, hooks
 from ostler.core.cancellation import CancelToken, cancel_scope
 from ostler.core.completion import STREAM_ENDS, can_fall_back, read_stream, record_usage, retry_delay
 from ostler.core.context import BuiltContext
 from ostler.core.harness import OpenSession
-from ostler.core.hooks import (
-    ContextDraft,
-    DraftMessage,
-    FailedCall,
-    GiveUp,
-    HookScope,
-    Refuse,
-    Replace,
-    Retry,
-    Suppress,
-)
 from ostler.core.model import Model, ModelDone, ModelEvent, ModelFailure, ModelRequest, ToolOffer
 from ostler.core.run_state import StepState
 from ostler.core.transcript import Transcript
@@ -30,7 +19,7 @@ from ostler.schema import events
 from ostler.schema.errors import Failure
 from ostler.schema.events import Event, ReasoningDelta, SourceCited, TextDelta, Warned
 from ostler.schema.facts import storage_problem
-from ostler.schema.messages import Block, Reasoning, StopReason, Text, ToolCall
+from ostler.schema.messages import Block, Reasoning, StopReason, Text, ToolCall, text_of
 from ostler.schema.usage import UNKNOWN_USAGE
 
 
@@ -38,44 +27,37 @@ class PartialMessage:
     """The text and reasoning of a message so far, by block. Unfinished tool calls are left out."""
 
     def __init__(self) -> None:
-        self._text: dict[int, list[str]] = {}
-        self._reasoning: dict[int, list[str]] = {}
+        self._blocks: dict[tuple[int, type[Text | Reasoning]], list[str]] = {}
 
     def take(self, batch: Sequence[ModelEvent]) -> None:
         for event in batch:
-            kind = type(event)
-            if kind is TextDelta:
-                self._text.setdefault(event.block, []).append(event.text)  # type: ignore[union-attr]
-            elif kind is ReasoningDelta:
-                self._reasoning.setdefault(event.block, []).append(event.text)  # type: ignore[union-attr]
+            if (kind := _BLOCKS.get(type(event))) is not None:
+                self._blocks.setdefault((event.block, kind), []).append(event.text)  # type: ignore[union-attr]
+
+    def content(self) -> tuple[Text | Reasoning, ...]:
+        """Text and reasoning in order, for users."""
+        ordered = sorted(self._blocks.items(), key=lambda item: item[0][0])
+        return tuple(kind("".join(parts)) for (_, kind), parts in ordered)
 
     def text(self) -> tuple[Block, ...]:
         """The text alone: what a model may get of a message that was cut off."""
-        return tuple(Text("".join(parts)) for _, parts in sorted(self._text.items()) if any(parts))
-
-    def content(self) -> tuple[Block, ...]:
-        """Text and reasoning in order, for people."""
-        blocks: dict[int, Block] = {i: Reasoning("".join(parts)) for i, parts in self._reasoning.items()}
-        blocks |= {i: Text("".join(parts)) for i, parts in self._text.items()}
-        return tuple(block for _, block in sorted(blocks.items()))
+        return tuple(block for block in self.content() if isinstance(block, Text) and block.text)
 
 
 _FACTS = (Warned, SourceCited)
-
-_VISIBLE_TEXT = (TextDelta, ReasoningDelta)
-
+_BLOCKS: dict[type, type[Text | Reasoning]] = {TextDelta: Text, ReasoningDelta: Reasoning}
 _decode_arguments: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
 class ModelCaller:
     """Makes the model calls of a run's steps."""
 
-    def __init__(self, session: OpenSession, cancel: CancelToken, scope: HookScope) -> None:
+    def __init__(self, session: OpenSession, cancel: CancelToken, scope: hooks.HookScope) -> None:
         self._journal = session.journal
         self._harness = session.harness
         self._cancel = cancel
         self._scope = scope
-        self._patience = cancel_scope(cancel, silence=session.harness.silence_limit)
+        self._cancel_scope = cancel_scope(cancel, silence=session.harness.silence_limit)
 
     async def attempt(
         self,
@@ -84,14 +66,14 @@ class ModelCaller:
         model: Model,
         tools: tuple[ToolOffer, ...],
         tool_choice: str,
-    ) -> Model | Refuse:
+    ) -> Model | hooks.Refuse:
         """Makes one call. Afterwards the step has a message, or a failure that says whether to retry.
 
         Returns the model to use next: the same, a fallback, or one that a hook chose. A `Refuse` comes from a
         guard of the context, before any request.
         """
         request = await self._request(built, model, tools, tool_choice)
-        if isinstance(request, Refuse):
+        if isinstance(request, hooks.Refuse):
             return request
         called = events.ModelCalled(
             id=request.id,
@@ -107,29 +89,29 @@ class ModelCaller:
         held: list[Event] | None = [] if "before_message" in self._harness.hooks else None
         with self._harness.start_span("model_call", model=model.name, call=request.id, step=step.number):
             end = await self._stream(model, request, draft, held)
-        if isinstance(end, ModelDone):
-            end = _sound(end)
-        if isinstance(end, ModelDone):
-            await self._record_message(called, end, held)
-            return model
+        if isinstance(end, ModelDone) and (problem := storage_problem(end)):  # a wire is foreign code
+            text = f"the wire gave an answer that cannot be stored: {problem}"
+            end = ModelFailure(Failure("stream_broken", text, stream_opened=True))
+        if isinstance(end, ModelFailure):
+            return await self._record_failure(called, end, draft, model, step, held)
         if end is None:
             await self._record_cancelled(called, draft, held)
-            return model
-        return await self._record_failure(called, end, draft, model, step, held)
+        else:
+            await self._record_message(called, end, held)
+        return model
 
     async def _request(
         self, built: BuiltContext, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str
-    ) -> ModelRequest | Refuse:
-        harness = self._harness
-        transcript, system = built.transcript, built.system
+    ) -> ModelRequest | hooks.Refuse:
+        harness, transcript, system = self._harness, built.transcript, built.system
         if "context" in harness.hooks:
-            draft = ContextDraft(system, tuple(transcript))
-            changed = await harness.hooks.context(draft, self._scope)
-            if isinstance(changed, Refuse):
-                return changed
-            system = changed.system
-            if changed is not draft and changed.messages != draft.messages:
-                transcript = Transcript(changed.messages)
+            draft = hooks.ContextDraft(system, tuple(transcript))
+            decision = await harness.hooks.context(draft, self._scope)
+            if isinstance(decision, hooks.Refuse):
+                return decision
+            system = decision.system
+            if decision.messages != draft.messages:
+                transcript = Transcript(decision.messages)
         return ModelRequest(
             id=self._journal.world.new_id("msg"),
             model=model.name,
@@ -147,21 +129,21 @@ class ModelCaller:
     async def _stream(
         self, model: Model, request: ModelRequest, draft: PartialMessage, held: list[Event] | None
     ) -> ModelDone | ModelFailure | None:
-        """The end of the stream; None when the run was cancelled. Deltas are published as they come."""
+        """The end of the stream; None if the run was cancelled. Deltas are published as they arrive."""
 
         async def on_batch(batch: Sequence[ModelEvent]) -> None:
             if not batch:
                 return
             draft.take(batch)
             last = batch[-1]
-            if held is None and type(last) is TextDelta is type(batch[0]):
-                self._journal.publish(batch)  # type: ignore[arg-type]  # the common case: nothing but text
+            if held is None and type(last) is TextDelta is type(batch[0]):  # the common case: only text
+                self._journal.publish(batch)  # type: ignore[arg-type]
             else:
                 self._publish(batch, held)
             if self._journal.has_recorded and not isinstance(last, STREAM_ENDS):
                 await self._journal.commit()  # a warning or a source is visible at once
 
-        return await read_stream(model, request, self._patience, on_batch)
+        return await read_stream(model, request, self._cancel_scope, on_batch)
 
     def _publish(self, batch: Sequence[ModelEvent], held: list[Event] | None) -> None:
         out: list[Event] = []
@@ -170,7 +152,7 @@ class ModelCaller:
                 self._journal.record(event)
             elif isinstance(event, STREAM_ENDS):
                 continue
-            elif held is not None and isinstance(event, _VISIBLE_TEXT):
+            elif held is not None and type(event) in _BLOCKS:
                 held.append(event)
             else:
                 out.append(event)
@@ -185,17 +167,16 @@ class ModelCaller:
             content = tuple(block for block in content if not isinstance(block, ToolCall))
         visible, suppressed = await self._visible_content(called, content, done.stop_reason, held)
         record_usage(self._journal, called, done.usage)
-        self._journal.record(
-            events.AssistantMessage(
-                call=called.id,
-                content=content,
-                stop_reason=done.stop_reason,
-                model="" if done.model == called.model.partition("/")[2] else done.model,
-                shown=visible,
-                suppressed=suppressed,
-                request_id=done.request_id,
-            )
+        message = events.AssistantMessage(
+            call=called.id,
+            content=content,
+            stop_reason=done.stop_reason,
+            model="" if done.model == called.model.partition("/")[2] else done.model,
+            shown=visible,
+            suppressed=suppressed,
+            request_id=done.request_id,
         )
+        self._journal.record(message)
         self._record_calls(content, done)
 
     async def _visible_content(
@@ -205,47 +186,42 @@ class ModelCaller:
         stop_reason: StopReason,
         held: list[Event] | None,
     ) -> tuple[tuple[Block, ...] | None, bool]:
-        """What people see instead of the content, and whether they see nothing. Publishes the held deltas."""
-        text = "\n".join(block.text for block in content if isinstance(block, Text))
+        """What users see instead of the content, and whether they see nothing. Publishes the held deltas."""
         if held is None:
             return None, False
-        if not text:
-            self._journal.publish(held)
-            return None, False
-        draft = DraftMessage(text, content, stop_reason)
-        verdict = await self._harness.hooks.before_message(draft, self._scope)
-        if isinstance(verdict, Suppress):
-            return None, True
-        if isinstance(verdict, Replace) and verdict.text != text:
-            self._journal.publish([TextDelta(called.id, 0, 0, verdict.text)])
-            return _with_text(content, verdict.text), False
+        if text := text_of(content):
+            draft = hooks.DraftMessage(text, content, stop_reason)
+            decision = await self._harness.hooks.before_message(draft, self._scope)
+            if isinstance(decision, hooks.Suppress):
+                return None, True
+            if isinstance(decision, hooks.Replace) and decision.text != text:
+                self._journal.publish([TextDelta(called.id, 0, 0, decision.text)])
+                return _with_text(content, decision.text), False
         self._journal.publish(held)
         return None, False
 
     def _record_calls(self, content: tuple[Block, ...], done: ModelDone) -> None:
         run = self._journal.state.run
         assert run is not None and run.step is not None
-        for block in content:
-            if isinstance(block, ToolCall):
-                arguments, malformed = read_arguments(block.arguments)
-                if malformed and done.stop_reason == "length":
-                    malformed = f"the answer was cut by its output limit ({malformed})"
-                tool = self._harness.tools.get(block.name)
-                kind, display = (tool.spec.kind, tool.spec.display) if tool else ("other", None)
-                called = events.ToolCalled(
-                    block.id, block.name, arguments, run.step.number, kind, malformed, display
-                )
-                self._journal.record(called)
+        for call in [block for block in content if isinstance(block, ToolCall)]:
+            arguments, malformed = read_arguments(call.arguments)
+            if malformed and done.stop_reason == "length":
+                malformed = f"the answer was cut by its output limit ({malformed})"
+            tool = self._harness.tools.get(call.name)
+            kind, display = (tool.spec.kind, tool.spec.display) if tool else ("other", None)
+            number = run.step.number
+            called = events.ToolCalled(call.id, call.name, arguments, number, kind, malformed, display)
+            self._journal.record(called)
 
     def _with_unique_calls(self, content: tuple[Block, ...]) -> tuple[Block, ...]:
         """Gives each call an id of its own: some vendors number calls per answer, or not at all."""
-        taken, given = self._journal.state.call_ids, set[str]()
+        earlier, ids = self._journal.state.call_ids, set[str]()
         unique: list[Block] = []
         for block in content:
             if isinstance(block, ToolCall):
-                if not block.id or block.id in taken or block.id in given:
+                if not block.id or block.id in earlier or block.id in ids:
                     block = msgspec.structs.replace(block, id=self._journal.world.new_id("call"))
-                given.add(block.id)
+                ids.add(block.id)
             unique.append(block)
         return tuple(unique)
 
@@ -256,14 +232,9 @@ class ModelCaller:
         text = draft.text()
         visible, suppressed = await self._visible_content(called, text, "cancelled", held)
         record_usage(self._journal, called, UNKNOWN_USAGE)
-        if text:
-            message = events.AssistantMessage(
-                called.id, text, "cancelled", shown=visible, suppressed=suppressed
-            )
-            self._journal.record(message)
-        else:
-            failure = Failure("interrupted", self._cancel.reason or "cancelled")
-            self._journal.record(events.ModelFailed(called.id, failure))
+        failure = Failure("interrupted", self._cancel.reason or "cancelled")
+        message = events.AssistantMessage(called.id, text, "cancelled", shown=visible, suppressed=suppressed)
+        self._journal.record(message if text else events.ModelFailed(called.id, failure))
 
     async def _record_failure(
         self,
@@ -275,7 +246,7 @@ class ModelCaller:
         held: list[Event] | None,
     ) -> Model:
         failure, attempt, failing = end.failure, step.attempts, model
-        partial = draft.content()
+        partial: tuple[Block, ...] = draft.content()
         if held is not None:
             visible, suppressed = await self._visible_content(called, draft.text(), "other", held)
             partial = () if suppressed else visible or draft.text()
@@ -284,45 +255,32 @@ class ModelCaller:
             delay = 0.0  # once, after a compaction
         if self._is_budget_spent():
             delay = None
-        if (
-            delay is None
-            and can_fall_back(failure)
-            and (fallback := self._harness.next_fallback(model, self._warn))
-        ):
-            delay, model = 0.0, fallback
-        decision = await self._harness.hooks.after_failure(FailedCall(failure, attempt, model), self._scope)
-        if isinstance(decision, Retry):
+        if delay is None and can_fall_back(failure):
+            fallback = self._harness.next_fallback(model, self._warn)
+            delay, model = (0.0, fallback) if fallback else (None, model)
+        failed_call = hooks.FailedCall(failure, attempt, model)
+        decision = await self._harness.hooks.after_failure(failed_call, self._scope)
+        if isinstance(decision, hooks.Retry):
             delay, model = decision.delay, decision.model or failing
-        elif isinstance(decision, GiveUp):
+        elif isinstance(decision, hooks.GiveUp):
             delay, model = None, failing
         record_usage(self._journal, called, end.usage)
         retry_in = None if delay is None else round(delay, 3)
-        fallback_name = "" if model is failing else model.name
-        self._journal.record(
-            events.ModelFailed(called.id, failure, attempt, retry_in, fallback_name, partial)
-        )
+        next_model = "" if model is failing else model.name
+        self._journal.record(events.ModelFailed(called.id, failure, attempt, retry_in, next_model, partial))
         return model
 
     def _can_make_room(self, step: StepState) -> bool:
         """Whether a summary could replace something before the last exchange."""
-        is_first = not step.has_overflowed
-        return is_first and self._harness.context is not None and len(self._journal.state.transcript) > 2
+        has_context = self._harness.context is not None
+        return has_context and not step.has_overflowed and len(self._journal.state.transcript) > 2
 
     def _warn(self, text: str) -> None:
         self._journal.record(Warned(text))
 
     def _is_budget_spent(self) -> bool:
-        run, most = self._journal.state.run, self._harness.limits.retries
-        return run is not None and most is not None and run.retries >= most
-
-
-def _sound(done: ModelDone) -> ModelDone | ModelFailure:
-    """The answer, or a failure if it cannot be stored and read back: a wire is third-party code, too."""
-    problem = storage_problem(done)
-    if not problem:
-        return done
-    text = f"the wire gave an answer that cannot be stored: {problem}"
-    return ModelFailure(Failure("stream_broken", text, stream_opened=True))
+        run, limit = self._journal.state.run, self._harness.limits.retries
+        return run is not None and limit is not None and run.retries >= limit
 
 
 def read_arguments(text: str) -> tuple[dict[str, Any], str]:

@@ -263,11 +263,9 @@ class OwnerPipe:
                 flags = fcntl.fcntl(self.child_end, fcntl.F_GETFL)
                 fcntl.fcntl(self.child_end, fcntl.F_SETFL, flags | os.O_ASYNC)
             if others and max(others) > self._owner:
-                lower, self._owner = (
-                    self._owner,
-                    fcntl.fcntl(self._owner, fcntl.F_DUPFD_CLOEXEC, max(others) + 1),
-                )
-                os.close(lower)
+                higher = fcntl.fcntl(self._owner, fcntl.F_DUPFD_CLOEXEC, max(others) + 1)
+                os.close(self._owner)
+                self._owner = higher
         os.close(self.child_end)
         self.child_end = -1
 
@@ -314,9 +312,8 @@ class OwnedGroup:
                 raise UsageError(problem) from None
             raise
         self._owner = owner
-        self._pipes = [
-            pipe for pipe in (self.process.stdin, self.process.stdout, self.process.stderr) if pipe
-        ]
+        pipes = (self.process.stdin, self.process.stdout, self.process.stderr)
+        self._pipes = [pipe for pipe in pipes if pipe]
         owner.attach(self.process.pid, *(pipe.fileno() for pipe in self._pipes))
         self.id = ProcessId.of(self.process.pid)
 

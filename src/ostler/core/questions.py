@@ -1,4 +1,4 @@
-"""Questions to people: the first answer wins, whichever front end it comes from."""
+"""Questions to the user: the first answer wins, whichever front end it comes from."""
 
 from __future__ import annotations
 
@@ -15,22 +15,20 @@ from ostler.schema.outcomes import Question
 
 if TYPE_CHECKING:
     from ostler.core import json_schema
+    from ostler.core.journal import Journal
 else:
     json_schema = lazy_module("ostler.core.json_schema")
 
-NOBODY_TO_ASK = "Refused: this needs a person's permission, and nobody can be asked here."
-
-
-Recorder = Callable[[QuestionAnswered], None]
+NOBODY_TO_ASK = "Refused: this needs the user's permission, and there is no user to ask."
 
 
 class OpenQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A question that somebody can answer now, and where it was asked."""
+    """A question that can be answered now, and where it was asked."""
 
     session: str
     asked: QuestionAsked
     agent: str = ""
-    """The child that asks; empty when it is the run itself."""
+    """The child that asks; empty if it is the run itself."""
 
 
 class Questions:
@@ -41,31 +39,31 @@ class Questions:
         self._taken: set[str] = set()
 
     def take(self, request: str) -> bool:
-        """False when this request has been handled already: its facts may not be committed yet."""
+        """False if this request has been handled already: its facts may not be committed yet."""
         if request in self._taken:
             return False
         self._taken.add(request)
         return True
 
     def expect(self, asked: QuestionAsked) -> None:
-        """From now on answers from outside are delivered to `ask`."""
+        """From now on, `deliver` passes answers from outside to `ask`."""
         self._waiting[asked.id] = asyncio.get_running_loop().create_future()
 
     def expects(self, question: str) -> bool:
         return question in self._waiting
 
     def deliver(self, answer: QuestionAnswered) -> bool:
-        """False when the question has its answer already."""
+        """False if the question has its answer already."""
         waiting = self._waiting[answer.id]
         if waiting.done():
             return False
         waiting.set_result(answer)
         return True
 
-    async def ask(self, asked: QuestionAsked, asker: Asker, record: Recorder) -> QuestionAnswered:
+    async def ask(self, asked: QuestionAsked, asker: Asker, journal: Journal) -> QuestionAnswered:
         """Asks an expected question, and waits for the asker's answer or for a delivered one.
 
-        The answer is recorded before any other task runs: the next answer must find the question closed.
+        The answer is recorded before any other task runs, so that the next answer finds the question closed.
         """
         waiting = self._waiting[asked.id]
         asking = asyncio.ensure_future(_call_asker(asked, asker))
@@ -74,14 +72,14 @@ class Questions:
             if waiting.done():
                 answer = waiting.result()
             elif asking.cancelled():
-                answer = QuestionAnswered(asked.id, "withdrawn", "the question could not be put")
+                answer = QuestionAnswered(asked.id, "withdrawn", "the question could not be asked")
             else:
                 answer = asking.result()
-            record(answer)
+            record_answer(journal, asked, answer)
             return answer
         except asyncio.CancelledError:
             if waiting.done():
-                self._taken.discard(waiting.result().request)  # which is refused then
+                self._taken.discard(waiting.result().request)  # it is refused then
             raise
         finally:
             asking.cancel()
@@ -94,7 +92,7 @@ async def _call_asker(asked: QuestionAsked, asker: Asker) -> QuestionAnswered:
     except CallRefused as refusal:
         return QuestionAnswered(asked.id, "declined", refusal.message)
     except Exception as error:
-        return QuestionAnswered(asked.id, "withdrawn", f"the question could not be put: {error}")
+        return QuestionAnswered(asked.id, "withdrawn", f"the question could not be asked: {error}")
     return QuestionAnswered(asked.id, "answered", answer)
 
 
@@ -113,13 +111,21 @@ def answer_problem(question: Question, value: Any) -> str:
     return ""
 
 
-def as_stored(asked: QuestionAsked, answer: QuestionAnswered) -> QuestionAnswered:
-    """The answer for the log: a secret is never stored."""
-    return msgspec.structs.replace(answer, answer=None) if asked.question.secret else answer
+def record_answer(journal: Journal, asked: QuestionAsked, answer: QuestionAnswered) -> None:
+    """Records the answer to an open question. A secret is never stored."""
+    if asked.id in journal.state.questions:
+        stored = msgspec.structs.replace(answer, answer=None) if asked.question.secret else answer
+        journal.record(stored, run=run_of(asked), settles=answer.request)
+
+
+def withdraw_question(journal: Journal, asked: QuestionAsked) -> None:
+    """Closes a question without an answer, if it is still open."""
+    if not journal.failed:
+        record_answer(journal, asked, QuestionAnswered(asked.id, "withdrawn"))
 
 
 def run_of(asked: QuestionAsked) -> str | None:
-    """The run of an answer, for `Journal.record`. An extension's question and its answer belong to no run,
+    """The run of a question and its answer, for `Journal.record`. Those of an extension belong to no run,
     because the code that asks may outlive one."""
     return "" if asked.asked_by == "extension" else None
 
@@ -132,4 +138,4 @@ def grants(asked: QuestionAsked, answer: QuestionAnswered) -> bool:
 
 
 Asker = Callable[[QuestionAsked], Awaitable[Any]]
-"""Asks a person through a front end. Returns the answer; raises `CallRefused` to decline."""
+"""Asks the user through a front end. Returns the answer; raises `CallRefused` to decline."""

@@ -16,7 +16,7 @@ from ostler.core.completion import INTERRUPTED, record_failure, retry_delay
 from ostler.core.journal import Journal
 from ostler.core.lazy import lazy_module
 from ostler.core.model import ModelFailure
-from ostler.core.questions import run_of
+from ostler.core.questions import withdraw_question
 from ostler.core.run_state import CallState, RunState, StepState
 from ostler.schema import events
 from ostler.schema.facts import Fact
@@ -43,13 +43,13 @@ async def recover(loop: Loop) -> None:
     for asked in list(journal.state.questions.values()):
         is_open_here = asked.asked_by == "extension" and loop.session.questions.expects(asked.id)
         if not asked.durable and not is_open_here:
-            journal.record(events.QuestionAnswered(asked.id, "withdrawn"), run=run_of(asked))
+            withdraw_question(journal, asked)
     run = journal.state.run
     if run is None:
         return
     if run.open_children():
         await loop.spawned.recover()
-    for called in list(run.asides.values()):
+    for called in list(run.side_calls.values()):
         if called.id not in journal.side_calls:
             record_failure(journal, called, ModelFailure(INTERRUPTED))
     if run.step is not None and not run.step.ended:

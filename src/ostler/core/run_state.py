@@ -11,21 +11,18 @@ from ostler.schema.ids import blake2b
 from ostler.schema.usage import NOTHING_USED, Usage
 
 
-class CallState:
+class CallState(msgspec.Struct, eq=False):
     """A tool call of the current step."""
 
-    __slots__ = ("answered", "arguments", "called", "deferred", "question", "result", "started")
-
-    def __init__(self, called: events.ToolCalled) -> None:
-        self.called = called
-        self.arguments: dict[str, Any] = called.arguments
-        self.started: events.ToolStarted | None = None
-        self.question: events.QuestionAsked | None = None
-        """The newest question about it."""
-        self.answered: events.QuestionAnswered | None = None
-        """The answer to that question."""
-        self.deferred = False
-        self.result: events.ToolResultFact | None = None
+    called: events.ToolCalled
+    arguments: dict[str, Any]
+    started: events.ToolStarted | None = None
+    question: events.QuestionAsked | None = None
+    """The newest question about it."""
+    answered: events.QuestionAnswered | None = None
+    """The answer to that question."""
+    deferred: bool = False
+    result: events.ToolResultFact | None = None
 
     @property
     def is_open(self) -> bool:
@@ -83,12 +80,12 @@ class BudgetUse(msgspec.Struct):
     @classmethod
     def of(cls, *parts: events.Totals) -> BudgetUse:
         """Added one by one: in a sum, an unknown part would hide that another has no price."""
-        used = cls()
-        for totals in parts:
-            usage = totals.usage
+        total = cls()
+        for part in parts:
+            usage = part.usage
             unpriced = usage.cost is None and usage.source == "reported"
-            used.add(cls(totals.steps, usage.total_tokens, totals.least_cost, totals.runs, unpriced))
-        return used
+            total.add(cls(part.steps, usage.total_tokens, part.least_cost, part.runs, unpriced))
+        return total
 
     def add(self, other: BudgetUse) -> None:
         self.steps += other.steps
@@ -98,14 +95,11 @@ class BudgetUse(msgspec.Struct):
         self.unpriced = self.unpriced or other.unpriced
 
 
-class ChildState:
+class ChildState(msgspec.Struct):
     """A child of the open run, with its call; with none, if an extension spawned it."""
 
-    __slots__ = ("call", "ended")
-
-    def __init__(self, call: str) -> None:
-        self.call = call
-        self.ended: events.ChildEnded | None = None
+    call: str
+    ended: events.ChildEnded | None = None
 
 
 class RunState:
@@ -126,9 +120,9 @@ class RunState:
         self.known_cost = 0.0
         """The known part of its cost; `usage` has no cost as soon as a part is unknown."""
         self.unpriced = False
-        """A call was reported whose price is unknown."""
+        """The vendor reported a call whose price is unknown."""
         self.warned: set[str] = set()
-        """The limits that had their warning."""
+        """The limits that were warned about."""
         self.protocol_errors = 0
         """Malformed calls in a row."""
         self.citations = 0
@@ -137,14 +131,14 @@ class RunState:
         """By their session."""
         self.children_totals = events.Totals()
         self._used_by_children = BudgetUse()
-        """The same, as it counts against the limits."""
-        self.asides: dict[str, events.ModelCalled] = {}
+        """The same, as counted against the limits."""
+        self.side_calls: dict[str, events.ModelCalled] = {}
         """Model calls outside of its steps that have no usage yet."""
         self.first_seq = 0
         self.waiting: events.RunWaiting | None = None
         self.still_since_ms: int | None = None
         self.still_ms = 0
-        """How long it has waited for people so far."""
+        """How long it has waited for users so far."""
         self.repeats: dict[str, int] = {}
         """How many steps in a row the same call had the same result, by digest of both."""
 
@@ -168,7 +162,7 @@ class RunState:
         total.add(self._used_by_children)
         return total
 
-    def note_stillness(self, is_asking: bool, time_ms: int) -> None:
+    def update_clock(self, is_asking: bool, time_ms: int) -> None:
         """Stops its clock while it waits, or while a question is open."""
         is_still = self.waiting is not None or is_asking
         if is_still and self.still_since_ms is None:
@@ -179,9 +173,7 @@ class RunState:
 
 
 REMIND_AT = 3
-
 STOP_AT = 5
-
 
 _encoder = msgspec.json.Encoder(order="sorted")
 
@@ -206,5 +198,5 @@ def reminder(run: RunState) -> str | None:
     names = sorted({call.called.name for call in calls if run.repeats.get(signature(call)) == REMIND_AT})
     return (
         f"You have made the same call ({', '.join(names)}) with the same result {REMIND_AT} times in a row. "
-        "Making it again will not help: use what it told you, try something else, or say what is in your way."
+        "Making it again will not help: use its result, try something else, or say what is in your way."
     )

@@ -17,7 +17,7 @@ from ostler.schema.usage import NOTHING_USED, Usage
 
 
 class SessionState:
-    """Everything the kernel needs to know of a session."""
+    """Everything that the loop needs to know of a session."""
 
     def __init__(self) -> None:
         self.id = ""
@@ -27,7 +27,7 @@ class SessionState:
         self.last_seq = 0
         self.last_time_ms = 0
         self.leaf = 0
-        self._telling = TranscriptBuilder()
+        self.builder = TranscriptBuilder()
         self.usage: Usage = NOTHING_USED
         self.run: RunState | None = None
         self.last_status: RunStatus | None = None
@@ -56,41 +56,13 @@ class SessionState:
         """The type of an unknown critical entry on the path: such a session is not advanced."""
 
     @property
-    def sources(self) -> list[int]:
-        """The number of the entry that each message of the transcript comes from."""
-        return self._telling.sources
-
-    @property
-    def instructions(self) -> dict[str, str]:
-        """The instruction files that the model was told of by results, each with its digest."""
-        return self._telling.instructions
-
-    @property
-    def prompts(self) -> set[int]:
-        """The numbers of the entries on the path that began a run."""
-        return self._telling.prompts
-
-    @property
-    def steers(self) -> set[int]:
-        """Those of what people said while a run was under way."""
-        return self._telling.steers
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Those that the work before the last compaction has touched."""
-        return self._telling.files
-
-    @property
     def transcript(self) -> Transcript:
-        """What the model is told."""
-        return self._telling.transcript
+        """The messages that the model gets."""
+        return self.builder.transcript
 
-    def apply(self, fact: Fact, *, on_path: bool = True) -> None:
-        """Takes one more fact in. `on_path` is false for entries of branches that were left."""
-        self._take(fact, None, on_path)
-
-    def _take(self, fact: Fact, event: Event | UnknownEvent | None, on_path: bool) -> None:
-        """`event` is the fact's, if it was decoded already."""
+    def apply(self, fact: Fact, event: Event | UnknownEvent | None = None, on_path: bool = True) -> None:
+        """Applies the next fact. `event` is the fact's, if it was decoded already; `on_path` is false for
+        entries of branches that were left."""
         self.last_seq, self.last_time_ms = fact.seq, fact.time_ms
         is_entry = on_path and fact.parent is not None
         if is_entry:
@@ -100,78 +72,59 @@ class SessionState:
                 return  # of a run that has ended: its message says the same
             event = fact.event
         if is_entry:
-            self._telling.add(event, fact.seq)
-        handler = _HANDLERS.get(type(event))
-        if handler is not None:
-            handler(self, event, fact)
+            self.builder.add(event, fact.seq)
+        kind = type(event)
+        if kind in _HANDLERS:
+            _HANDLERS[kind](self, event, fact)
+        elif kind in _RUN_HANDLERS:
+            if self.run is not None:
+                _RUN_HANDLERS[kind](self.run, event)
         elif isinstance(event, events.TodoUpdated):
             if is_entry:
                 self.todo[event.list] = event.items
         elif isinstance(event, UnknownEvent) and on_path and b'"critical":true' in event.body:
             self.undecipherable = event.type
 
-    def leave_undone(self, facts: Iterable[Fact]) -> None:
-        """Compactions that these facts undo are not told; to be said before any fact is applied."""
-        undoings = [fact.event for fact in facts if fact.type == "compaction_undone"]
-        undone = {event.compaction for event in undoings if isinstance(event, events.CompactionUndone)}
-        self._telling.undone = frozenset(undone)
-
-    def close_cut_results(self) -> None:
-        """Makes the transcript one that a model can be told, when no run is open to finish its calls."""
-        if self.run is None:
-            self._telling.close_results()
-
     def snapshot(self) -> dict[str, Any]:
-        """Everything comparable, for the invariant that the fold of the log is the live state."""
-        step = self.run.step if self.run else None
-        return {
-            "id": self.id,
-            "title": self.title,
-            "last_seq": self.last_seq,
-            "leaf": self.leaf,
+        """Everything comparable: folding the log must give the same as the live state."""
+        run = self.run
+        step = run.step if run else None
+        calls = step.calls.values() if step else ()
+        return {name: getattr(self, name) for name in _COMPARED} | {
             "messages": list(self.transcript),
-            "instructions": self.instructions,
-            "usage": self.usage,
-            "run": (self.run.id, self.run.steps, self.run.repeats, self.run.waiting) if self.run else None,
+            "instructions": self.builder.instructions,
+            "run": (run.id, run.steps, run.repeats, run.waiting, run.children_totals) if run else None,
             "step": (step.number, step.attempts, step.message, step.ended) if step else None,
-            "calls": [(c.called, c.started, c.result, c.deferred) for c in step.calls.values()]
-            if step
-            else [],
-            "questions": dict(self.questions),
-            "held": self.held,
-            "settings": self.settings,
-            "labels": dict(self.labels),
-            "permissions": dict(self.permissions),
-            "last_status": self.last_status,
-            "reusable": dict(self.reusable),
-            "todo": dict(self.todo),
-            "extension_state": self.extension_state,
-            "children": self.run.children_totals if self.run else None,
-            "spawned": set(self.spawned),
+            "calls": [(call.called, call.started, call.result, call.deferred) for call in calls],
         }
+
+
+_COMPARED = (
+    *("id", "title", "last_seq", "leaf", "usage", "questions", "held", "settings", "labels", "permissions"),
+    *("last_status", "reusable", "todo", "extension_state", "spawned"),
+)
 
 
 def fold(facts: Sequence[Fact]) -> SessionState:
     """The state that these facts add up to: all of a session's, or those that opening needs."""
     state = SessionState()
-    if _is_one_line(facts):
-        state.leave_undone(facts)
-        for fact, event in decode_together(facts):
-            state._take(fact, event, True)
-    else:
-        path = path_of(facts)
-        state.leave_undone(fact for fact in facts if fact.seq in path)
-        for fact, event in decode_together(facts):
-            state._take(fact, event, fact.seq in path)
+    path = None if _is_one_line(facts) else path_of(facts)
+    for fact in facts:  # before any fact is applied
+        if fact.type == "compaction_undone" and (path is None or fact.seq in path):
+            state.builder.undone.add(fact.event.compaction)  # type: ignore[union-attr]
+    for fact, event in decode_together(facts):
+        state.apply(fact, event, path is None or fact.seq in path)
+    if path is not None:
         state.leaf = leaf_of(facts)
-    state.close_cut_results()
+    if state.run is None:  # no run is open that would finish the last calls
+        state.builder.close_results()
     return state
 
 
 def _is_one_line(facts: Iterable[Fact]) -> bool:
-    """Nobody ever went back: every entry follows the one before it, and all are on the path.
+    """Whether every entry follows the one before it, so that all are on the path.
 
-    An entry may follow one that is not here: opening leaves the calls of runs that have ended out.
+    An entry may follow one that is missing: opening does not read the calls of ended runs.
     """
     leaf = 0
     for fact in facts:
@@ -198,17 +151,17 @@ def leaf_of(facts: Iterable[Fact]) -> int:
 def path_of(facts: Iterable[Fact], leaf: int | None = None) -> set[int]:
     """The numbers of the entries between the leaf and the root.
 
-    One that is not here is a call, whose message stands right before it.
+    A missing one is a call, and its message is right before it.
     """
     facts = list(facts)
     parents = {fact.seq: fact.parent for fact in facts if fact.parent is not None}
     entries = [0, *parents]
-    present: int = leaf_of(facts) if leaf is None else leaf
+    entry: int = leaf_of(facts) if leaf is None else leaf
     path: set[int] = set()
-    while present:
-        path.add(present)
-        parent = parents.get(present)
-        present = entries[bisect_left(entries, present) - 1] if parent is None else parent
+    while entry:
+        path.add(entry)
+        parent = parents.get(entry)
+        entry = entries[bisect_left(entries, entry) - 1] if parent is None else parent
     return path
 
 
@@ -242,19 +195,15 @@ def _settings_changed(state: SessionState, event: events.SettingsChanged, fact: 
 
 
 def _extension_state(state: SessionState, event: events.ExtensionState, fact: Fact) -> None:
-    kept = state.extension_state.setdefault(event.extension, {})
+    values = state.extension_state.setdefault(event.extension, {})
     if event.value is None:
-        kept.pop(event.key, None)
+        values.pop(event.key, None)
     else:
-        kept[event.key] = event.value
+        values[event.key] = event.value
 
 
-def _prompts_held(state: SessionState, event: events.PromptsHeld, fact: Fact) -> None:
-    state.held = True
-
-
-def _prompts_released(state: SessionState, event: events.PromptsReleased, fact: Fact) -> None:
-    state.held = False
+def _prompts_held(state: SessionState, event: Event, fact: Fact) -> None:
+    state.held = isinstance(event, events.PromptsHeld)
 
 
 def _run_started(state: SessionState, event: events.RunStarted, fact: Fact) -> None:
@@ -262,21 +211,15 @@ def _run_started(state: SessionState, event: events.RunStarted, fact: Fact) -> N
     state.run.first_seq = fact.seq
 
 
-def _run_waiting(state: SessionState, event: events.RunWaiting, fact: Fact) -> None:
+def _run_waiting(state: SessionState, event: events.RunWaiting | events.RunResumed, fact: Fact) -> None:
     if state.run:
-        state.run.waiting = event
-        _note_stillness(state, fact.time_ms)
+        state.run.waiting = event if isinstance(event, events.RunWaiting) else None
+        _update_clock(state, fact)
 
 
-def _run_resumed(state: SessionState, event: events.RunResumed, fact: Fact) -> None:
+def _update_clock(state: SessionState, fact: Fact) -> None:
     if state.run:
-        state.run.waiting = None
-        _note_stillness(state, fact.time_ms)
-
-
-def _note_stillness(state: SessionState, time_ms: int) -> None:
-    if state.run:
-        state.run.note_stillness(bool(state.questions), time_ms)
+        state.run.update_clock(bool(state.questions), fact.time_ms)
 
 
 def _run_ended(state: SessionState, event: events.RunEnded, fact: Fact) -> None:
@@ -287,47 +230,42 @@ def _run_ended(state: SessionState, event: events.RunEnded, fact: Fact) -> None:
     state.context_tokens, state.context_messages = event.context, event.context_messages
 
 
-def _step_started(state: SessionState, event: events.StepStarted, fact: Fact) -> None:
-    if state.run:
-        state.run.step = StepState(event)
-        state.run.steps = event.number
-
-
 def _model_called(state: SessionState, event: events.ModelCalled, fact: Fact) -> None:
-    if state.run and fact.run == state.run.id:
-        state.run.model_calls += 1
-        step = state.run.step
-        if event.purpose != "step":
-            state.run.asides[event.id] = event
-        elif step:
-            is_same = step.model_call is not None and step.model_call.model == event.model
-            step.tries = step.tries + 1 if is_same else 1
-            step.model_call = event
-            step.usage_known = False
-            step.failure = None
+    if (run := state.run) is None or fact.run != run.id:
+        return
+    run.model_calls += 1
+    if event.purpose != "step":
+        run.side_calls[event.id] = event
+    elif step := run.step:
+        is_same = step.model_call is not None and step.model_call.model == event.model
+        step.tries = step.tries + 1 if is_same else 1
+        step.model_call = event
+        step.usage_known = False
+        step.failure = None
 
 
 def _usage(state: SessionState, event: events.UsageReported, fact: Fact) -> None:
     state.usage = event.cumulative
-    if state.run and fact.run == state.run.id:
-        state.run.usage = state.run.usage + event.usage
-        state.run.last_usage = event.usage
-        state.run.asides.pop(event.call, None)
-        if event.usage.cost is not None:
-            state.run.known_cost += event.usage.cost
-        elif event.usage.source == "reported":
-            state.run.unpriced = True
-        step = state.run.step
-        if step and step.model_call and step.model_call.id == event.call:
-            step.usage_known = True
-            is_reported = event.usage.source == "reported" and event.usage.total_tokens > 0
-            if is_reported and _sent_everything(step.model_call):
-                state.context_tokens = event.usage.total_tokens
-                state.context_messages = len(state.transcript) + 1  # with the answer, which follows
+    if (run := state.run) is None or fact.run != run.id:
+        return
+    run.usage = run.usage + event.usage
+    run.last_usage = event.usage
+    run.side_calls.pop(event.call, None)
+    if event.usage.cost is not None:
+        run.known_cost += event.usage.cost
+    elif event.usage.source == "reported":
+        run.unpriced = True
+    step = run.step
+    if step and step.model_call and step.model_call.id == event.call:
+        step.usage_known = True
+        is_reported = event.usage.source == "reported" and event.usage.total_tokens > 0
+        if is_reported and _sent_everything(step.model_call):
+            state.context_tokens = event.usage.total_tokens
+            state.context_messages = len(state.transcript) + 1  # with the answer, which follows
 
 
 def _sent_everything(called: events.ModelCalled) -> bool:
-    """What was counted of a part says nothing of the whole."""
+    """If only a part was sent, its tokens are not those of the whole."""
     trace = called.trace
     return not isinstance(trace, dict) or ("decisions" not in trace and "left" not in trace)
 
@@ -340,37 +278,8 @@ def _assistant_message(state: SessionState, event: events.AssistantMessage, fact
         state.run.step.message = event
 
 
-def _model_failed(state: SessionState, event: events.ModelFailed, fact: Fact) -> None:
-    step = state.run.step if state.run else None
-    if state.run and step and step.model_call and step.model_call.id == event.call:
-        step.failure = event
-        step.has_overflowed = step.has_overflowed or event.failure.kind == "context_overflow"
-        if event.retry_in is not None:
-            state.run.retries += 1
-
-
-def _tool_called(state: SessionState, event: events.ToolCalled, fact: Fact) -> None:
-    if state.run and state.run.step:
-        state.run.step.calls[event.call] = CallState(event)
-        state.run.tool_calls += 1
-
-
-def _call(state: SessionState, call: str) -> CallState | None:
-    step = state.run.step if state.run else None
-    return step.calls.get(call) if step else None
-
-
-def _tool_started(state: SessionState, event: events.ToolStarted, fact: Fact) -> None:
-    if call := _call(state, event.call):
-        call.started, call.deferred = event, False
-        call.question = call.answered = None  # what was asked before it began is settled by its beginning
-        if event.arguments is not None:
-            call.arguments = event.arguments
-
-
-def _tool_deferred(state: SessionState, event: events.ToolDeferred, fact: Fact) -> None:
-    if call := _call(state, event.call):
-        call.deferred = True
+def _call(run: RunState | None, call: str) -> CallState | None:
+    return run.step.calls.get(call) if run and run.step else None
 
 
 def _child_started(state: SessionState, event: events.ChildStarted, fact: Fact) -> None:
@@ -393,59 +302,41 @@ def _child_ended(state: SessionState, event: events.ChildEnded, fact: Fact) -> N
         state.run.count_children(events.Totals(runs=1), event.own, event.children)
 
 
-def _warned(state: SessionState, event: events.Warned, fact: Fact) -> None:
-    if state.run and event.about == "limit" and event.details:
-        state.run.warned.add(str(event.details.get("limit")))
-
-
 def _tool_result(state: SessionState, event: events.ToolResultFact, fact: Fact) -> None:
     if event.key and not event.failed and not event.repeats:
         state.reusable[event.key] = fact.seq
-    if state.run and (call := _call(state, event.call)):
-        call.result = event
-        if event.ends_run and state.run.step:
-            state.run.step.ends_run = event.name
-        if event.failed == "call_refused":
-            state.run.refused_calls += 1
-        is_protocol_error = event.failed in PROTOCOL_ERRORS
-        state.run.protocol_errors = state.run.protocol_errors + 1 if is_protocol_error else 0
-        citations = event.details.get("citations") if event.details else None
-        if isinstance(citations, list):
-            state.run.citations += len(citations)
-
-
-def _step_ended(state: SessionState, event: events.StepEnded, fact: Fact) -> None:
-    if state.run and state.run.step:
-        state.run.step.ended = event
-        state.run.repeats = _repeated(state.run)
-
-
-def _repeated(run: RunState) -> dict[str, int]:
-    assert run.step is not None
-    seen = {signature(call) for call in run.step.calls.values() if call.result is not None}
-    return {one: run.repeats.get(one, 0) + 1 for one in seen}
+    if (run := state.run) is None or (call := _call(run, event.call)) is None:
+        return
+    call.result = event
+    if event.ends_run and run.step:
+        run.step.ends_run = event.name
+    if event.failed == "call_refused":
+        run.refused_calls += 1
+    run.protocol_errors = run.protocol_errors + 1 if event.failed in PROTOCOL_ERRORS else 0
+    citations = event.details.get("citations") if event.details else None
+    if isinstance(citations, list):
+        run.citations += len(citations)
 
 
 def _question_asked(state: SessionState, event: events.QuestionAsked, fact: Fact) -> None:
     state.questions[event.id] = event
-    _note_stillness(state, fact.time_ms)
-    if event.durable and (call := _call(state, event.call)):
+    _update_clock(state, fact)
+    if event.durable and (call := _call(state.run, event.call)):
         call.question, call.answered = event, None
 
 
 def _question_answered(state: SessionState, event: events.QuestionAnswered, fact: Fact) -> None:
     asked = state.questions.pop(event.id, None)
-    _note_stillness(state, fact.time_ms)
-    if asked and (call := _call(state, asked.call)) and call.question is asked:
+    _update_clock(state, fact)
+    if asked and (call := _call(state.run, asked.call)) and call.question is asked:
         call.answered = event
 
 
 def _permission_remembered(state: SessionState, event: events.PermissionRemembered, fact: Fact) -> None:
-    if event.scope != "session" or event.where != fact.session:
-        return
-    state.permissions.pop(event.rule, None)
-    if event.effect != "revoked":
-        state.permissions[event.rule] = event.effect
+    if event.scope == "session" and event.where == fact.session:
+        state.permissions.pop(event.rule, None)
+        if event.effect != "revoked":
+            state.permissions[event.rule] = event.effect
 
 
 def _reset_context_count(state: SessionState, event: Event, fact: Fact) -> None:
@@ -454,8 +345,53 @@ def _reset_context_count(state: SessionState, event: Event, fact: Fact) -> None:
 
 def _history_replaced(state: SessionState, event: events.HistoryReplaced, fact: Fact) -> None:
     _reset_context_count(state, event, fact)
-    if event.usage is not None and not fact.origin:  # a copy's cost was counted where it was made
+    if event.usage is not None and not fact.origin:  # a copy's cost was counted in the original session
         state.usage = event.usage
+
+
+def _step_started(run: RunState, event: events.StepStarted) -> None:
+    run.step = StepState(event)
+    run.steps = event.number
+
+
+def _model_failed(run: RunState, event: events.ModelFailed) -> None:
+    step = run.step
+    if step and step.model_call and step.model_call.id == event.call:
+        step.failure = event
+        step.has_overflowed = step.has_overflowed or event.failure.kind == "context_overflow"
+        if event.retry_in is not None:
+            run.retries += 1
+
+
+def _tool_called(run: RunState, event: events.ToolCalled) -> None:
+    if run.step:
+        run.step.calls[event.call] = CallState(event, event.arguments)
+        run.tool_calls += 1
+
+
+def _tool_started(run: RunState, event: events.ToolStarted) -> None:
+    if call := _call(run, event.call):
+        call.started, call.deferred = event, False
+        call.question = call.answered = None  # questions from before its start are closed
+        if event.arguments is not None:
+            call.arguments = event.arguments
+
+
+def _tool_deferred(run: RunState, event: events.ToolDeferred) -> None:
+    if call := _call(run, event.call):
+        call.deferred = True
+
+
+def _warned(run: RunState, event: events.Warned) -> None:
+    if event.about == "limit" and event.details:
+        run.warned.add(str(event.details.get("limit")))
+
+
+def _step_ended(run: RunState, event: events.StepEnded) -> None:
+    if run.step:
+        run.step.ended = event
+        signatures = {signature(call) for call in run.step.calls.values() if call.result is not None}
+        run.repeats = {one: run.repeats.get(one, 0) + 1 for one in signatures}
 
 
 _HANDLERS: dict[type[Any], Any] = {
@@ -465,25 +401,18 @@ _HANDLERS: dict[type[Any], Any] = {
     events.SettingsChanged: _settings_changed,
     events.ExtensionState: _extension_state,
     events.PromptsHeld: _prompts_held,
-    events.PromptsReleased: _prompts_released,
+    events.PromptsReleased: _prompts_held,
     events.RunStarted: _run_started,
     events.RunWaiting: _run_waiting,
-    events.RunResumed: _run_resumed,
+    events.RunResumed: _run_waiting,
     events.RunEnded: _run_ended,
-    events.StepStarted: _step_started,
     events.ModelCalled: _model_called,
     events.UsageReported: _usage,
     events.AssistantMessage: _assistant_message,
-    events.ModelFailed: _model_failed,
-    events.ToolCalled: _tool_called,
-    events.ToolStarted: _tool_started,
     events.ChildStarted: _child_started,
     events.ChildUsed: _child_used,
     events.ChildEnded: _child_ended,
-    events.Warned: _warned,
-    events.ToolDeferred: _tool_deferred,
     events.ToolResultFact: _tool_result,
-    events.StepEnded: _step_ended,
     events.QuestionAsked: _question_asked,
     events.QuestionAnswered: _question_answered,
     events.PermissionRemembered: _permission_remembered,
@@ -492,3 +421,14 @@ _HANDLERS: dict[type[Any], Any] = {
     events.CompactionUndone: _reset_context_count,
     events.LeafMoved: _reset_context_count,
 }
+
+_RUN_HANDLERS: dict[type[Any], Any] = {
+    events.StepStarted: _step_started,
+    events.ModelFailed: _model_failed,
+    events.ToolCalled: _tool_called,
+    events.ToolStarted: _tool_started,
+    events.ToolDeferred: _tool_deferred,
+    events.Warned: _warned,
+    events.StepEnded: _step_ended,
+}
+"""For facts that matter only while their run is open."""

@@ -25,11 +25,11 @@ class Lease(msgspec.Struct, frozen=True):
     owner: ProcessId
     expires_ms: int
     taken_from: ProcessId | None = None
-    """The owner before, when that had not given it back: it died, or was too long away."""
+    """The former owner, if it did not release the lease: it died, or did not renew it in time."""
 
 
 class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A row of the list of sessions: an index over the log, rebuilt from it at will."""
+    """A row of the list of sessions: an index of the log, which can be rebuilt from it."""
 
     id: str
     cwd: str
@@ -66,16 +66,15 @@ class BlobPart(msgspec.Struct, frozen=True):
 class Log(Protocol):
     """Facts, numbered 1, 2, 3 … in each session in order of commit.
 
-    - `append` is atomic: all of its facts and settled requests, or none. The facts carry the numbers
-      that follow the last one; a gap, a repeat or a stale lease is refused and nothing is written.
-    - Nobody, in any process, sees a fact before it is committed.
+    - `append` is atomic: all of its facts and settled requests, or none. The facts have the numbers that
+      follow the last one; a gap, a repeat or a stale lease is refused and nothing is written.
+    - No process sees a fact before it is committed.
     - `follow` yields everything after `after` and then everything new, with no gap and no duplicate.
-    - The bytes of a fact are returned as they were given, whatever their type.
+    - The bytes of a fact are returned unchanged, whatever its type.
     """
 
     async def create(self, first: Fact, owner: ProcessId) -> Lease:
-        """A new session that begins with this fact, held by `owner`."""
-        ...
+        """Creates a session that begins with this fact, and gives `owner` its lease."""
 
     async def append(
         self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
@@ -85,20 +84,18 @@ class Log(Protocol):
     def append_now(
         self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
     ) -> bool | asyncio.Future[None]:
-        """`append` without a task of its own: True when it was done on the spot; False when nothing happened.
+        """`append` without a task of its own: True if it was done at once; False if nothing happened.
 
-        A future when it goes together with others: it is done when the append is, also if nobody waits.
+        A future if it is written together with others: it is done when the append is.
         """
-        ...
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]: ...
 
     async def read_opening(self, session: str) -> list[Fact]:
-        """The facts that opening needs (`governance.is_opening`), and all of a run that has not ended.
+        """The facts that opening needs (`visibility.is_opening`), and all of a run that has not ended.
 
-        A value that an extension has set anew later may be left out.
+        A value that an extension replaced later may be left out.
         """
-        ...
 
     def follow(self, session: str, after: int = 0) -> AsyncIterator[list[Fact]]: ...
 
@@ -106,61 +103,52 @@ class Log(Protocol):
 
     async def summary(self, session: str) -> SessionSummary:
         """Raises `NotFound`."""
-        ...
 
     async def changes(self, seen: int) -> int:
-        """Waits until a fact may have been committed, in any session, since `seen`; returns what to pass the
-        next time. Also wakes for those of other processes, within 100 ms."""
-        ...
+        """Waits until a fact may have been committed in any session since `seen`; returns the next `seen`.
+        Also wakes for facts of other processes, within 100 ms."""
 
     async def sessions(
         self, *, cwd: str | None = None, limit: int | None = None, prefix: str = "", since_ms: int = 0
     ) -> list[SessionSummary]:
         """Newest activity first; with `since_ms`, only where something happened since then."""
-        ...
 
     async def search(self, query: str, *, limit: int = 50) -> list[Hit]:
-        """Messages that hold all the words of the query, best first."""
-        ...
+        """Messages that contain all words of the query, best first."""
 
     async def usages(self, *, since_ms: int = 0, session: str = "") -> list[Fact]:
         """The `usage` facts of all sessions, or of one (or `NotFound`), in order of time.
 
-        Without copies that name their origin: what they tell of was counted there.
+        Without copies, because the originals are counted.
         """
-        ...
 
     async def import_session(self, facts: Sequence[Fact], blobs: Sequence[BlobPart] = ()) -> None:
-        """A whole session at once, such as a fork or a file; refused if its id exists."""
+        """Adds a whole session, such as a fork or an export; refused if its id exists."""
 
     async def delete(self, session: str, owner: ProcessId) -> None:
-        """With its blobs and requests; refused while another living process holds it."""
+        """Deletes its blobs and requests, too; refused while another living process holds it."""
 
 
 class Leases(Protocol):
-    """One writer a session, by the store's clock.
+    """One writer for each session, by the store's clock.
 
-    - `acquire` succeeds when the lease is free, expired, our own, or its owner's process is gone.
-    - After a take-over the former owner can write nothing: every append checks the generation.
+    - `acquire` succeeds if the lease is free, expired or our own, or if its owner's process is gone.
+    - After that the former owner can write nothing: every append checks the generation.
     - The process groups of running tools are rows beside the lease; a `tool_result` removes its call's.
     """
 
     async def acquire(self, session: str, owner: ProcessId) -> Lease:
-        """Raises `SessionHeld`, which says by whom."""
-        ...
+        """Raises `SessionHeld`, which names the holder."""
 
     async def holder(self, session: str) -> ProcessId | None:
-        """Who holds it, and is alive as far as can be told from here."""
-        ...
+        """The process that holds it, if it is alive as far as this process can tell."""
 
     async def renew(self, lease: Lease) -> Lease:
         """Raises `LeaseLost`."""
-        ...
 
     async def suspend(self, lease: Lease) -> Lease:
-        """Lets it end now, without giving it back: whoever wants the session gets it, and until somebody does
-        its owner may still write, and renew it. Raises `LeaseLost`."""
-        ...
+        """Lets it expire now without a release: any process can acquire the session, and until one does, its
+        owner may still write and renew it. Raises `LeaseLost`."""
 
     async def release(self, lease: Lease) -> None: ...
 
@@ -170,51 +158,44 @@ class Leases(Protocol):
 
 
 class Inbox(Protocol):
-    """Requests not yet taken up. Anyone may submit; nothing has happened until a fact says so."""
+    """Requests that are not handled yet. Any process may submit one."""
 
     async def submit(self, session: str, request: AnyRequest) -> bool:
-        """False when a request with this id is known already; the first one counts."""
-        ...
+        """False if a request with this id exists already; the first one counts."""
 
     async def pending(self, session: str) -> list[AnyRequest]:
-        """In the order to take them up: `cancel`, `answer` and `take_back` first, then by arrival."""
-        ...
+        """In the order to handle them: `cancel`, `answer` and `take_back` first, then by arrival."""
 
     async def settlement(self, session: str, request: str) -> int | None:
         """The number of the fact that settled a request."""
-        ...
 
     async def arrivals(self, session: str, seen: int) -> int:
-        """Waits until a request may have arrived since `seen`; returns what to pass the next time.
-
-        Also wakes for requests from other processes, within 100 ms.
-        """
-        ...
+        """Waits until a request may have arrived since `seen`; returns the next `seen`. Also wakes for
+        requests from other processes, within 100 ms."""
 
 
 class Blobs(Protocol):
-    """Bytes too large for a fact. Written in pieces; what was written before a crash can be read.
+    """Bytes too large for a fact, written in pieces; what was written before a crash can be read.
 
-    A blob's name is its session's own: names come from call ids, which vendors count anew in every session.
+    Names are unique only within a session, because they come from call ids.
     """
 
     async def append_blob(self, session: str, blob: str, data: bytes, media_type: str = "text/plain") -> None:
-        """Adds to a blob, durable when this returns."""
+        """Appends to a blob; the data is durable when this returns."""
 
     async def blob(self, session: str, blob: str) -> BlobRef | None: ...
 
     async def read_blob(self, session: str, blob: str, start: int = 0, size: int | None = None) -> bytes:
         """Raises `NotFound`."""
-        ...
 
 
 class Store(Log, Leases, Inbox, Blobs, Protocol):
-    """One place for all four."""
+    """A log, leases, an inbox and blobs in one."""
 
     socket_folder: Path | None
-    """A folder where the processes of this user that work on this store find each other's sockets."""
+    """The folder for the sockets of this user's processes that use this store."""
 
     async def checkpoint(self) -> None:
-        """Before a process leaves without closing: puts in order what would make the next opening slow."""
+        """Before a process exits without closing: finishes work that would make the next opening slow."""
 
     async def close(self) -> None: ...

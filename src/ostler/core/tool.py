@@ -1,4 +1,4 @@
-"""The Tool contract, and how a typed function becomes a tool."""
+"""The Tool contract, and the context of a running call."""
 
 from __future__ import annotations
 
@@ -14,43 +14,41 @@ from ostler.schema.events import Event, TodoItem, ToolResultFact
 from ostler.schema.facts import Fact
 from ostler.schema.messages import File, Image, PlainBlock, Text, as_content, text_of
 from ostler.schema.outcomes import Display, Failed, NeedUser, Ok, Outcome, Pending, Question
+from ostler.schema.text import plural
 
 if TYPE_CHECKING:
     from ostler.core.children import ChildRequest, ChildResult
 
 
 ToolKind = Literal["read", "search", "edit", "execute", "fetch", "agent", "ask", "other"]
-
-
 _SUMMARY_LIMIT = 200
-
 
 ToolSource = Literal["built-in", "mcp", "extension", "host"]
 """Who provides a tool."""
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
-    """What the kernel needs to know of a tool before it runs."""
+    """A tool's properties, which are known before it runs."""
 
     name: str
     description: str
     schema: dict[str, Any]
     kind: ToolKind = "other"
     parallel: bool = False
-    """May run beside other parallel tools of the same step."""
+    """It may run at the same time as other parallel tools of the step."""
     idempotent: Literal["no", "run", "session"] = "no"
-    """Running it again has no further effect; `run` and `session` say how far a result may be reused."""
+    """Running it again has no further effect; a result may be reused within the run or the session."""
     timeout: float | None = None
     resumes: bool = False
     """Called again with the answer after `need_user`; otherwise the answer is the result."""
     reattaches: bool = False
-    """Called again after a crash, whatever it did: it finds its children where they are."""
+    """Called again after a crash, even if it is not idempotent: it continues its children."""
     display: Display | None = None
     source: ToolSource = "host"
 
 
 class BeforeCall(Protocol):
-    """What may be known before a call runs."""
+    """What `precheck` and `expand_arguments` may know of the session."""
 
     cwd: Path
     memory: dict[str, Any]
@@ -64,95 +62,89 @@ class ToolContext(Protocol):
     session: str
     run: str
     root_run: str
-    """The run at the top of the tree of children; this one, if it is no child."""
+    """The run at the root of the tree of children; this one, if it is not a child."""
     parent_run: str
-    """Empty, if it is no child."""
+    """Empty if it is not a child."""
     trace: str
-    """The host's id of the work that this is a part of; else the root run's."""
+    """The host's id of the work that this belongs to; else the root run's."""
     step: int
     call: str
     attempt: int
     depth: int
     tags: dict[str, str | int | float | bool]
-    """What the host said of the run."""
+    """The host's tags of the run."""
     cwd: Path
     cancel: CancelToken
     memory: dict[str, Any]
     """Shared by the tools of this session while it is open; not stored."""
     services: dict[str, Any]
-    """What the host handed in; the tools of children have it too."""
+    """Objects that the host passes to the tools, also to those of children."""
     answer: Any
-    """The person's answer, when a tool that `resumes` is called again; `state` is what it had kept."""
+    """The user's answer, if a tool that `resumes` is called again; `state` is what it returned before."""
     state: Any
 
     def output(self, text: str, stream: Literal["out", "err"] = "out") -> None:
-        """Shows output live and keeps it. A crash loses at most the last fraction of a second of it.
+        """Shows output live and stores it. A crash loses at most the last fraction of a second.
 
-        When the result's content is shorter than what was output, the whole is named by the result.
+        If the result's content is shorter than the output, the result refers to the whole.
         """
 
     async def own_process(self, process: ProcessId) -> None:
-        """Records a process group, so that whoever takes over after a crash can end it."""
+        """Records a process group, so that the process that takes over after a crash can end it."""
 
     async def ask(self, question: Question) -> Any:
-        """Asks a person and waits. Raises `CallRefused` when nobody can or will answer."""
+        """Asks the user and waits. Raises `CallRefused` if there is no user, or no answer."""
 
     @property
     def citation_offset(self) -> int:
-        """How many citations this run's results have so far (`details["citations"]`): number on from it."""
-        ...
+        """How many citations this run's results have so far (`details["citations"]`)."""
 
     @property
     def todo(self) -> tuple[TodoItem, ...]:
-        """The to-do list as it is now."""
-        ...
+        """The current to-do list."""
 
     async def update_todo(self, items: Sequence[TodoItem]) -> None:
-        """Replaces the to-do list, for everybody who follows."""
+        """Replaces the to-do list."""
 
     async def working_history(self) -> list[Fact]:
-        """The session's facts up to this moment, those of the present step included."""
-        ...
+        """The session's facts up to this moment, including those of the current step."""
 
     async def persisted_history(self) -> list[Fact]:
         """The session's facts as they were when this run began."""
-        ...
 
     def publish_trace(self, child: str, events: Sequence[Event | Fact]) -> None:
-        """Shows what happens under this call, in `child`, live; it is not stored."""
+        """Publishes events of `child` live under this call; they are not stored."""
 
     def run_child(self, request: ChildRequest) -> Coroutine[Any, Any, ChildResult]:
-        """Runs a child to its end. Raises `CallRefused` where there can be none, and `ChildWaits` when it
-        waits for a person: let that pass, and the call stays open.
+        """Runs a child to its end. Raises `CallRefused` if no child can run here, and `ChildWaits` if it
+        waits for the user: do not catch that, and the call stays open.
 
-        The n-th child of a call is the same one when the call is started again after a crash.
+        The n-th child of a call is the same one if the call is started again after a crash.
         """
-        ...
 
     def results(self) -> AsyncIterator[ToolResultFact]:
         """The results on this session's path so far, oldest first, from the log."""
-        ...
 
     async def read_blob(self, blob: str, start: int = 0, size: int | None = None) -> bytes: ...
 
 
 class Tool(Protocol):
-    """Something the model may call.
+    """Something that the model may call.
 
     - `run` gets arguments that fit the schema; it may return text, blocks, a JSON value or an `Outcome`.
-    - Whatever it raises becomes a failed outcome; it never ends the loop.
-    - It stops soon after `context.cancel` fires: its task is cancelled, and processes it owns must die.
-    - It may have a method `async precheck(arguments, before: BeforeCall) -> str`: why the call would fail
-      for sure. It is asked before a person is, and changes nothing.
-    - It may have a method `expand_arguments(arguments, before: BeforeCall) -> dict`: the full arguments,
-      such as the command behind a name. Those are judged, shown to people, and run.
+    - Any exception that it raises becomes a failed outcome; it never ends the loop.
+    - It stops soon after `context.cancel` fires: its task is cancelled, and its processes must end.
+    - It may have a method `async precheck(arguments, before: BeforeCall) -> str`: why the call would fail in
+      any case. It is called before the user is asked, and changes nothing.
+    - It may have a method `expand_arguments(arguments, before: BeforeCall) -> dict`: the full arguments, such
+      as the command behind a name. Those are checked, shown to the user, and run.
     """
 
     @property
     def spec(self) -> ToolSpec: ...
 
     def validate(self, arguments: dict[str, Any]) -> Any:
-        """The arguments as `run` wants them; raises `InvalidArguments` with a text for the model."""
+        """The arguments as `run` takes them; raises `InvalidArguments` with a text for the model."""
 
     async def run(self, arguments: Any, context: ToolContext) -> Any: ...
 
@@ -173,41 +165,37 @@ class ToolOptions(TypedDict, total=False):
 
 
 def as_outcome(returned: Any) -> Outcome:
-    """What a tool returned, as an outcome: text, blocks, nothing, or any JSON value."""
+    """The outcome for what a tool returned: text, blocks, nothing, or any JSON value."""
     match returned:
         case Ok() | Failed() | NeedUser() | Pending():
             return returned
         case None:
             return Ok(as_content("done"))
         case str() | Text() | Image() | File():
-            return Ok(_content_or_note((returned,)))
+            return Ok(as_content((returned,)) or as_content("(no output)"))
         case list() | tuple() if returned and all(isinstance(part, Text | Image | File) for part in returned):
             return Ok(tuple(returned))
         case _:
             return Ok(as_content(msgspec.json.encode(returned).decode()))
 
 
-def _content_or_note(parts: tuple[str | PlainBlock, ...]) -> tuple[PlainBlock, ...]:
-    return as_content(parts) or as_content("(no output)")
-
-
 def default_summary(content: Sequence[PlainBlock]) -> str:
-    """What people are told of a result that says nothing about itself."""
+    """The summary, for the user, of a result without one."""
     text = text_of(content).strip()
     if not text:
-        others = [block.media_type for block in content if isinstance(block, Image | File)]
-        return ", ".join(others) or "no output"
+        media = [block.media_type for block in content if isinstance(block, Image | File)]
+        return ", ".join(media) or "no output"
     lines = text.splitlines()
     if len(lines) == 1 and len(text) <= _SUMMARY_LIMIT:
         return text
-    return f"{len(text)} characters in {len(lines)} line{'' if len(lines) == 1 else 's'}"
+    return f"{len(text)} characters in {plural(len(lines), 'line')}"
 
 
 MODEL_LIMIT = 50 * 1024
 
 
 class ResultLimits(msgspec.Struct, frozen=True):
-    """How much of a result's text the model is told, for tools that do not bound it themselves."""
+    """How much of a result's text the model gets, for tools that do not limit it themselves."""
 
     characters: int = MODEL_LIMIT
     lines: int | None = None

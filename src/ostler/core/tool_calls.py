@@ -13,14 +13,14 @@ from ostler.core.cancellation import CancelToken, run_with_timeout
 from ostler.core.children import ChildResult, ChildWaits, child_session, record_child_end
 from ostler.core.harness import OpenSession
 from ostler.core.hooks import FinishedCall, HookScope
-from ostler.core.questions import NOBODY_TO_ASK, Asker, as_stored
+from ostler.core.questions import NOBODY_TO_ASK, Asker, withdraw_question
 from ostler.core.run_state import CallState, StepState
 from ostler.core.tool import Tool, as_outcome, default_summary
 from ostler.schema import events
 from ostler.schema.errors import CallRefused, InvalidArguments, StoreError, ToolError, describe_error
 from ostler.schema.facts import storage_problem
 from ostler.schema.messages import BlobRef, Text
-from ostler.schema.outcomes import Failed, NeedUser, Outcome, Pending, Settled, failed
+from ostler.schema.outcomes import Failed, FinalOutcome, NeedUser, Outcome, Pending, failed
 
 
 class ToolRunner:
@@ -37,12 +37,12 @@ class ToolRunner:
         self._gate = CallGate(session, scope)
         self._tokens: dict[str, CancelToken] = {}
         self._moved: set[str] = set()
-        """Calls whose children waited, and can continue now."""
+        """Calls whose children waited and can continue now."""
         self._turns: dict[str, asyncio.Lock] = {}
         self._cancel.on_cancel(self._cancel_all)
 
     async def run(self, step: StepState) -> None:
-        """Runs each call until it has a result, or waits for something outside."""
+        """Runs each call until it has a result, or waits for a request."""
         while not self._cancel.cancelled:
             if step.ends_run:
                 for call in step.open_calls():
@@ -52,7 +52,7 @@ class ToolRunner:
             await self._run_group(step, group)
 
     def cancel_call(self, call: str) -> bool:
-        """Stops one running call; False when it is not running."""
+        """Stops one running call; False if it is not running."""
         token = self._tokens.get(call)
         if token is None:
             return False
@@ -78,7 +78,7 @@ class ToolRunner:
     async def _run_group(self, step: StepState, group: list[CallState]) -> None:
         """Checks the calls in order, commits the start of those that may run, and runs them in parallel."""
         if "before_tool" in self._harness.hooks:
-            await self._journal.commit()  # a hook may be slow: publish what is known first
+            await self._journal.commit()  # a hook may be slow: publish the facts so far first
         decisions = [(call, await self._gate.check(call, step)) for call in group]
         running: list[tuple[CallState, ApprovedCall]] = []
         repeats: list[tuple[CallState, ApprovedCall]] = []
@@ -113,38 +113,33 @@ class ToolRunner:
     ) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
-                for call, ready in running:
-                    turn = self._turn_of(ready.key)
-                    await turn.acquire()  # before any of its repeats
-                    tasks.create_task(self._execute_and_release(call, ready, step, turn))
+                for call, ready in running:  # these get their turn before the repeats
+                    tasks.create_task(self._execute_in_turn(call, ready, step))
                 for call, ready in repeats:
                     tasks.create_task(self._begin_and_execute(call, ready, step))
                 if self._harness.asker is not None:
                     for call, asked in asking:
                         tasks.create_task(self._ask_then_execute(call, asked, step))
         except BaseExceptionGroup as group_error:
-            raise group_error.exceptions[0] from None  # of the log: what a tool raises is a result
+            raise group_error.exceptions[0] from None  # a store's error: an error of a tool is a result
 
     async def _record_start(self, call: CallState, ready: ApprovedCall) -> bool:
-        """Records the start of a call; False when it reuses the result of an earlier one."""
+        """Records the start of a call; False if it reuses the result of an earlier one."""
         if ready.key and ready.key in self._journal.state.reusable:
             await self._reuse_result(call, ready.key)
             return False
-        called = call.called
+        called, spec = call.called, ready.tool.spec
         self._moved.discard(called.call)
-        self._journal.record(
-            events.ToolStarted(
-                call=called.call,
-                name=ready.tool.spec.name,
-                attempt=call.started.attempt + 1 if call.started else 1,
-                arguments=None if ready.arguments == called.arguments else ready.arguments,
-                key=ready.key,
-                child=child_session(self._journal.session, called.call, 1)
-                if ready.tool.spec.reattaches
-                else "",
-                allowed_by=ready.allowed_by,
-            )
+        started = events.ToolStarted(
+            call=called.call,
+            name=spec.name,
+            attempt=call.started.attempt + 1 if call.started else 1,
+            arguments=None if ready.arguments == called.arguments else ready.arguments,
+            key=ready.key,
+            child=child_session(self._journal.session, called.call, 1) if spec.reattaches else "",
+            allowed_by=ready.allowed_by,
         )
+        self._journal.record(started)
         return True
 
     async def _reuse_result(self, call: CallState, key: str) -> None:
@@ -152,10 +147,8 @@ class ToolRunner:
         earlier = self._journal.state.reusable[key]
         (fact,) = await self._journal.store.read(self._journal.session, earlier - 1, 1)
         assert isinstance(fact.event, events.ToolResultFact)
-        repeated = msgspec.structs.replace(
-            fact.event, call=call.called.call, key=key, repeats=earlier, duration_ms=0
-        )
-        self._journal.record(repeated)
+        changes = {"call": call.called.call, "key": key, "repeats": earlier, "duration_ms": 0}
+        self._journal.record(msgspec.structs.replace(fact.event, **changes))
         if self._is_any_open():
             await self._journal.commit()
 
@@ -171,18 +164,14 @@ class ToolRunner:
             await self.record_result(call, _cancelled(token.reason), None)
             return
         decision = self._gate.resume(call, self._harness.tools[call.called.name], asked, answer)
-        if not isinstance(decision, ApprovedCall):
+        if isinstance(decision, ApprovedCall):
+            await self._begin_and_execute(call, decision, step)
+        else:
             await self.record_result(call, decision, None)
-            return
-        await self._begin_and_execute(call, decision, step)
 
-    async def _execute_and_release(
-        self, call: CallState, ready: ApprovedCall, step: StepState, turn: asyncio.Lock
-    ) -> None:
-        try:
+    async def _execute_in_turn(self, call: CallState, ready: ApprovedCall, step: StepState) -> None:
+        async with self._turn_of(ready.key):
             await self._execute(call, ready, step)
-        finally:
-            turn.release()
 
     async def _begin_and_execute(self, call: CallState, ready: ApprovedCall, step: StepState) -> None:
         """Runs a call after any running one with the same key, whose result it may reuse."""
@@ -198,28 +187,22 @@ class ToolRunner:
     async def _answer(
         self, asked: events.QuestionAsked, asker: Asker, token: CancelToken
     ) -> events.QuestionAnswered | None:
-        """The answer, or None when the call was cancelled first. Closes the question either way."""
-
-        def record(answer: events.QuestionAnswered) -> None:
-            self._journal.record(as_stored(asked, answer), settles=answer.request)
-
-        status, asking = await run_with_timeout(self._questions.ask(asked, asker, record), token, None)
+        """The answer, or None if the call was cancelled first. Closes the question either way."""
+        answering = self._questions.ask(asked, asker, self._journal)
+        status, task = await run_with_timeout(answering, token, None)
         if status == "done":
-            return asking.result()
-        if asked.id in self._journal.state.questions:
-            record(events.QuestionAnswered(asked.id, "withdrawn"))
+            return task.result()
+        withdraw_question(self._journal, asked)
         return None
 
     async def _execute(self, call: CallState, ready: ApprovedCall, step: StepState) -> None:
         """Runs the tool, and records one outcome whatever it does."""
-        called, tool, token = call.called, ready.tool, self._token(call)
-        journal = self._journal
-        spool = OutputSpool(journal.store, journal.session, called.call, journal.publish, journal.fail)
+        called, token, now_ms = call.called, self._token(call), self._journal.world.now_ms
+        spool = OutputSpool(self._journal, called.call)
         context = CallContext(self._session, self._budget, call, step.number, spool, token)
         context.answer, context.state = ready.answer, ready.state
-        began = self._journal.world.now_ms()
-        timeout = tool.spec.timeout
-        running = _outcome_of(tool, ready, context)
+        start, timeout = now_ms(), ready.tool.spec.timeout
+        running = _outcome_of(ready.tool, ready, context)
         span = self._harness.start_span("tool_call", tool=called.name, call=called.call, step=step.number)
         try:
             with span:
@@ -231,35 +214,30 @@ class ToolRunner:
         if status == "cancelled":
             outcome = _cancelled(token.reason, spool.tail)
         elif status == "timed_out":
-            outcome = cut_short(
-                f"{called.name} took longer than {timeout:g} s and was stopped", spool.tail, "tool_timed_out"
-            )
+            text = f"{called.name} took longer than {timeout:g} s and was stopped"
+            outcome = cut_short(text, spool.tail, "tool_timed_out")
         else:
             outcome = _cancelled("the tool gave up") if task.cancelled() else task.result()
-        duration = max(0, self._journal.world.now_ms() - began)
-        await self._conclude(call, outcome, spool, duration)
+        await self._record_outcome(call, outcome, spool, max(0, now_ms() - start))
         self._tokens.pop(called.call, None)
 
-    async def _conclude(self, call: CallState, outcome: Outcome, spool: OutputSpool, duration: int) -> None:
-        if isinstance(outcome, Pending):
-            await spool.close(sent=spool.size)
-            await self._defer(call, outcome)
-        elif isinstance(outcome, NeedUser):
+    async def _record_outcome(
+        self, call: CallState, outcome: Outcome, spool: OutputSpool, duration: int
+    ) -> None:
+        if isinstance(outcome, NeedUser):
             await spool.close(sent=spool.size)
             await self._need_user(call, outcome, duration)
+        elif isinstance(outcome, Pending):
+            await spool.close(sent=spool.size)
+            deferred = events.ToolDeferred(call.called.call, outcome.handle, outcome.note)
+            if problem := storage_problem(deferred):
+                await self.record_result(call, _unstorable(problem), None)
+                return
+            self._journal.record(deferred)
+            await self._journal.commit()
         else:
             sent = sum(len(block.text) for block in outcome.content if isinstance(block, Text))
-            output = await spool.close(sent)
-            await self.record_result(call, outcome, output, duration)
-
-    async def _defer(self, call: CallState, outcome: Pending) -> None:
-        deferred = events.ToolDeferred(call.called.call, outcome.handle, outcome.note)
-        problem = storage_problem(deferred)
-        if problem:
-            await self.record_result(call, _unstorable(problem), None)
-            return
-        self._journal.record(deferred)
-        await self._journal.commit()
+            await self.record_result(call, outcome, await spool.close(sent), duration)
 
     async def _need_user(self, call: CallState, outcome: NeedUser, duration: int) -> None:
         asker = self._harness.asker
@@ -274,8 +252,7 @@ class ToolRunner:
             state=outcome.state,
             resume=outcome.resume,
         )
-        problem = storage_problem(asked)
-        if problem:
+        if problem := storage_problem(asked):
             await self.record_result(call, _unstorable(problem), None, duration)
             return
         self._journal.record(asked)
@@ -289,13 +266,13 @@ class ToolRunner:
         if answer is None:
             await self.record_result(call, _cancelled(token.reason), None, duration)
             return
-        call.answered = answer  # the log has no secrets; the tool must have it
+        call.answered = answer  # the log has no secrets, and the tool needs it
         await self._journal.commit()
 
     async def record_result(
         self,
         call: CallState,
-        outcome: Settled,
+        outcome: FinalOutcome,
         output: BlobRef | None,
         duration: int = 0,
         *,
@@ -313,7 +290,7 @@ class ToolRunner:
         failure = outcome.kind if isinstance(outcome, Failed) else None
         finished = FinishedCall(called.call, called.name, call.arguments, content, failure, outcome.details)
         if "after_tool" in self._harness.hooks:
-            if instructions := self._journal.state.instructions:
+            if instructions := self._journal.state.builder.instructions:
                 finished = msgspec.structs.replace(finished, instructions=instructions)
             finished = await self._harness.hooks.after_tool(finished, self._scope)
         result = events.ToolResultFact(
@@ -330,7 +307,7 @@ class ToolRunner:
         )
         run = self._journal.state.run
         if run is None or not call.is_open:
-            return  # the run has ended while a hook judged the result
+            return  # the run ended while a hook worked on the result
         if settles and run.waiting and run.waiting.reason != "paused":
             self._journal.record(events.RunResumed(settles))
         self._journal.record(result, settles=settles)
@@ -348,12 +325,8 @@ class ToolRunner:
         for token in list(self._tokens.values()):
             token.cancel(self._cancel.reason)
 
-    async def finish(self, call: CallState, outcome: Settled, request: str) -> None:
-        """Records the outcome of a deferred call; the run continues if it waited for that."""
-        await self.record_result(call, outcome, None, settles=request)
-
     async def find_moved(self, step: StepState) -> bool:
-        """Whether a call whose child waited can continue, because the child does not wait any more."""
+        """Whether a call can continue because its child no longer waits."""
         children, run = self._session.children, self._journal.state.run
         if children is None or run is None:
             return False
@@ -380,7 +353,7 @@ class ToolRunner:
     async def close_unrun(self, call: CallState, reason: str) -> None:
         """Records the result of a call that will never run."""
         if call.is_asking and call.question:
-            self._journal.record(events.QuestionAnswered(call.question.id, "withdrawn"))
+            withdraw_question(self._journal, call.question)
         await self.record_result(call, failed(reason, kind="tool_cancelled"), None, commit=False)
 
 
@@ -389,10 +362,10 @@ async def _outcome_of(tool: Tool, ready: ApprovedCall, context: CallContext) -> 
     try:
         return as_outcome(await tool.run(ready.validated, context))
     except StoreError:
-        raise  # not the tool's fault: the log cannot be written
+        raise  # the log cannot be written, which is no failure of the tool
     except ChildWaits as waits:
         if not tool.spec.reattaches:
-            return failed(f"The child waits for somebody, and {tool.spec.name} cannot go on with it later.")
+            return failed(f"The child waits for an answer, and {tool.spec.name} cannot continue it later.")
         return Pending(waits.child, "the child waits for an answer")
     except CallRefused as error:
         return failed(error.message, kind="call_refused")
@@ -407,7 +380,7 @@ async def _outcome_of(tool: Tool, ready: ApprovedCall, context: CallContext) -> 
 
 
 def _crash(error: BaseException) -> str:
-    """The text for the model. Some of these would have ended the event loop."""
+    """The text for the model. Some of these errors would end the event loop."""
     if isinstance(error, SystemExit):
         return f"the tool crashed: it tried to exit the process ({error.code})"
     if isinstance(error, GeneratorExit | KeyboardInterrupt):
@@ -415,19 +388,16 @@ def _crash(error: BaseException) -> str:
     return describe_error(error)
 
 
-def _storable(outcome: Settled) -> Settled:
+def _storable(outcome: FinalOutcome) -> FinalOutcome:
     """The outcome, or a failure if it cannot be stored. Lone surrogates are replaced."""
     if not isinstance(outcome.content, tuple):
-        return _unstorable("its content is no tuple of blocks")
-    content = tuple(
-        Text(replace_surrogates(block.text))
-        if isinstance(block, Text) and isinstance(block.text, str)
-        else block
-        for block in outcome.content
-    )
-    outcome = msgspec.structs.replace(outcome, content=content)
-    problem = storage_problem(outcome)
-    return _unstorable(problem) if problem else outcome
+        return _unstorable("its content is not a tuple of blocks")
+    content = list(outcome.content)
+    for index, block in enumerate(content):
+        if isinstance(block, Text) and isinstance(block.text, str):
+            content[index] = Text(replace_surrogates(block.text))
+    outcome = msgspec.structs.replace(outcome, content=tuple(content))
+    return _unstorable(problem) if (problem := storage_problem(outcome)) else outcome
 
 
 def _unstorable(problem: str) -> Failed:

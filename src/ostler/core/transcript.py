@@ -1,9 +1,9 @@
-"""The transcript that a model is told, grown from the entries on a session's path."""
+"""The transcript that a model gets, built from the entries on a session's path."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -14,22 +14,19 @@ from ostler.schema.ids import blake2b
 from ostler.schema.messages import Message, Text, ToolCall, ToolResult
 from ostler.schema.visibility import is_blank, visibility_of
 
-NEVER_RUN = "This call was not run: the conversation was taken up again from before its result."
-
+NEVER_RUN = "This call was not run: the conversation continued from before its result."
 
 SUMMARY = "This conversation began earlier. What came before the messages below, in a summary:"
 
-
 OTHER_BRANCH = "This was done from here before, and then left. What came of it, in a summary:"
-
 
 _encoder = msgspec.json.Encoder()
 
-_HASHED_TOGETHER = 200  # messages: the memory for one lot serves the next
+_HASHED_TOGETHER = 200  # messages, so that their memory is reused for the next ones
 
 
 class TranscriptBuilder:
-    """Takes entries in one by one. Results are told together, once all calls of their message have one."""
+    """Adds entries one by one. Results are sent together, once all calls of their message have one."""
 
     def __init__(self) -> None:
         self.transcript = Transcript()
@@ -38,20 +35,20 @@ class TranscriptBuilder:
         self.prompts: set[int] = set()
         """The numbers of the entries that began a run."""
         self.steers: set[int] = set()
-        """Those of what people said while one was under way."""
-        self.undone: frozenset[int] = frozenset()
-        """Compactions that were undone: nothing is left out for them."""
+        """The numbers of the entries that steered one."""
+        self.undone: set[int] = set()
+        """Compactions that were undone, and replace nothing."""
         self.instructions: dict[str, str] = {}
-        """The instruction files that results told of, each with its digest."""
+        """The instruction files that results contain, each with its digest."""
         self.files: tuple[str, ...] = ()
-        """Those that the work before the last compaction has touched."""
+        """The files that were used before the last compaction."""
         self._seq = 0
-        """The number of the last entry that was told."""
+        """The number of the last entry that is sent."""
         self._calls: dict[str, ToolCall] = {}
         """Those of the last assistant message, in its order, until all have their results."""
         self._results: dict[str, ToolResult] = {}
-        self._behind: list[Message] = []
-        """What an extension said while calls were open: it is told behind their results."""
+        self._delayed: list[Message] = []
+        """Messages of extensions that came while calls were open: they follow the results."""
 
     def add(self, event: events.Event | UnknownEvent, seq: int) -> None:
         kind = type(event)
@@ -59,9 +56,9 @@ class TranscriptBuilder:
             self._result(event, seq)  # type: ignore[arg-type]
         elif kind is events.AssistantMessage:
             self._answer(event, seq)  # type: ignore[arg-type]
-        elif kind in _TELLERS and visibility_of(event).sent:
+        elif kind in _HANDLERS and visibility_of(event).sent:
             self._seq = seq
-            _TELLERS[kind](self, event)
+            _HANDLERS[kind](self, event)
 
     def _add(self, message: Message) -> None:
         self.transcript.append(message)
@@ -90,42 +87,31 @@ class TranscriptBuilder:
         self._seq = seq
         if event.call not in self._calls:
             return
-        if event.details and "instructions" in event.details:
-            self._note_instructions(event.details["instructions"])
+        if event.details and isinstance(files := event.details.get("instructions"), dict):
+            digests = {path: digest for path, digest in files.items() if isinstance(digest, str)}
+            self.instructions = {**self.instructions, **digests}
         result = ToolResult(event.call, event.name, event.content, event.failed is not None)
-        if len(self._calls) == 1:  # nearly always, in sessions of thousands of them
-            self._calls = {}
-            self._add(Message("tool", (result,)))
-            if self._behind:
-                self._tell_behind()
-            return
         self._results[event.call] = result
         if len(self._results) == len(self._calls):
             self.close_results()
 
-    def _note_instructions(self, named: Any) -> None:
-        if isinstance(named, dict):
-            told = {path: digest for path, digest in named.items() if isinstance(digest, str)}
-            self.instructions = {**self.instructions, **told}
-
     def _new_history(self, event: events.HistoryReplaced) -> None:
-        self._calls, self._results = {}, {}
-        self._behind = []
+        self._calls, self._results, self._delayed = {}, {}, []
         self.instructions = {}
         self.transcript = Transcript(event.messages)
         self.sources = [self._seq] * len(event.messages)
 
     def _compacted(self, event: events.Compacted) -> None:
-        """A summary in place of what came before `keeps_from`; everything after it stays as it was."""
+        """Replaces everything before `keeps_from` with a summary."""
         if self._seq in self.undone:
             return
         self.close_results()
-        self.instructions = {}  # a summary is no place for them: they are told again from their files
+        self.instructions = {}  # a summary does not contain them: they are sent again from their files
         self.files = event.files
-        kept = bisect_left(self.sources, event.keeps_from)
+        first = bisect_left(self.sources, event.keeps_from)
         summary = Message("user", (Text(f"{SUMMARY}\n\n{event.summary}"),))
-        self.transcript = Transcript([summary, *list(self.transcript)[kept:]])
-        self.sources = [self._seq, *self.sources[kept:]]
+        self.transcript = Transcript([summary, *list(self.transcript)[first:]])
+        self.sources = [self._seq, *self.sources[first:]]
 
     def _collapsed(self, event: events.BranchCollapsed) -> None:
         self.close_results()
@@ -134,19 +120,14 @@ class TranscriptBuilder:
     def _extension(self, event: events.ExtensionEntry) -> None:
         message = Message("user", event.told)
         if self._calls:
-            self._behind.append(message)
+            self._delayed.append(message)
         else:
             self._add(message)
 
-    def _tell_behind(self) -> None:
-        behind, self._behind = self._behind, []
-        for message in behind:
-            self._add(message)
-
     def close_results(self) -> None:
-        """A tool message with one result a call, in the order of the calls.
+        """Adds a tool message with one result for each call, in the order of the calls.
 
-        All are there unless the path was cut between two of them by a fork or by navigating.
+        One is missing only if a fork or a navigation cut the path between the results.
         """
         if not self._calls:
             return
@@ -155,66 +136,62 @@ class TranscriptBuilder:
             for id, call in self._calls.items()
         ]
         self._add(Message("tool", tuple(results)))
-        self._calls, self._results = {}, {}
-        self._tell_behind()
+        delayed, self._calls, self._results, self._delayed = self._delayed, {}, {}, []
+        for message in delayed:
+            self._add(message)
 
 
-_TELLERS: dict[type[Any], Any] = {
+_HANDLERS: dict[type[Any], Any] = {
     events.UserMessage: TranscriptBuilder._user,
     events.HistoryReplaced: TranscriptBuilder._new_history,
     events.Compacted: TranscriptBuilder._compacted,
     events.BranchCollapsed: TranscriptBuilder._collapsed,
     events.ExtensionEntry: TranscriptBuilder._extension,
 }
-"""How the transcript grows by what the model is told beside answers and results."""
+"""For entries that the model gets beside answers and results."""
 
 
 class Transcript:
-    """The messages a model is told, each with its encodings.
+    """The messages that a model gets, each with its encodings.
 
-    A transcript only grows. Every wire asks for its own encoding of each message through `encoded`,
-    which calls the encoder once a message, however many steps the message lives through.
+    A transcript only grows. Every wire gets its own encoding of each message from `encoded`, which calls the
+    encoder once for each message, not once for each step.
     """
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
-        self._messages: list[Message] = list(messages)
-        self.append: Callable[[Message], None] = self._messages.append
-        """Adds a message. The list's own: opening a long session calls it thousands of times."""
+        self.messages: list[Message] = list(messages)
+        self.append: Callable[[Message], None] = self.messages.append
+        """Adds a message. It is the list's own method: opening a long session calls it thousands of times."""
         self._encodings: dict[str, list[bytes]] = {}
         self._hasher = blake2b(digest_size=16)
         self._hashed = 0
         self._call_ids: set[str] = set()
         self._searched = 0
 
-    @property
-    def messages(self) -> Sequence[Message]:
-        """All of them; it grows with the transcript."""
-        return self._messages
-
     def __len__(self) -> int:
-        return len(self._messages)
+        return len(self.messages)
 
     def __iter__(self) -> Iterator[Message]:
-        return iter(self._messages)
+        return iter(self.messages)
 
     def __getitem__(self, index: int) -> Message:
-        return self._messages[index]
+        return self.messages[index]
 
     def encoded(self, key: str, encode: Callable[[Message], bytes]) -> list[bytes]:
-        """One encoding a message. `key` names the encoder: a wire and whatever changes its output."""
-        done = self._encodings.setdefault(key, [])
-        done += map(encode, self._messages[len(done) :])
-        return done
+        """The encodings of all messages. `key` names the encoder: a wire and all that changes its output."""
+        encodings = self._encodings.setdefault(key, [])
+        encodings += map(encode, self.messages[len(encodings) :])
+        return encodings
 
     def call_ids(self) -> set[str]:
         """The ids of all calls in it."""
-        for message in self._messages[self._searched :]:
+        for message in self.messages[self._searched :]:
             self._call_ids.update([call.id for call in message.calls])
-        self._searched = len(self._messages)
+        self._searched = len(self.messages)
         return self._call_ids
 
     def digest(self) -> bytes:
-        while new := self._messages[self._hashed : self._hashed + _HASHED_TOGETHER]:
+        while new := self.messages[self._hashed : self._hashed + _HASHED_TOGETHER]:
             self._hasher.update(_encoder.encode_lines(new))
             self._hashed += len(new)
         return self._hasher.digest()

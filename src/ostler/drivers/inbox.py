@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Protocol
 
+from ostler.core.cancellation import background_task
 from ostler.core.harness import harness_without_model
 from ostler.core.journal import Journal
 from ostler.drivers.driver import Status
@@ -37,7 +37,7 @@ async def release_journal(journal: Journal) -> None:
         return
     with suppress(StoreError, NotFound):  # another process has opened the session, or deleted it
         for request in await journal.store.pending(journal.session):
-            if isinstance(request, (*requests.ALONE, *requests.OF_A_RUN)):
+            if isinstance(request, (*requests.NEEDS_LOG, *requests.NEEDS_RUN)):
                 with suppress(UsageError):  # it was refused, and that is a fact
                     await submit_now(journal.store, journal.session, request, journal.world)
 
@@ -82,14 +82,8 @@ class AgentInbox:
         """Removes a prompt that is a fact now."""
         self._waiting = [one for one in self._waiting if one[1] != request]
 
-    @asynccontextmanager
-    async def watched(self) -> AsyncIterator[None]:
-        task = asyncio.ensure_future(self._watch())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
+    def watched(self) -> AbstractAsyncContextManager[None]:
+        return background_task(self._watch())
 
     async def _watch(self) -> None:
         seen = -1

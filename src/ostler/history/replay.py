@@ -34,7 +34,7 @@ from ostler.schema.errors import CallRefused
 from ostler.schema.events import RunEnded, RunWaiting
 from ostler.schema.facts import Fact
 from ostler.schema.ids import new_id
-from ostler.schema.outcomes import Failed, Ok, Settled, failed
+from ostler.schema.outcomes import Failed, FinalOutcome, Ok, failed
 from ostler.schema.requests import AnyRequest, Steer
 from ostler.store.memory import MemoryStore
 from ostler.tools.child_process import stop_background
@@ -152,7 +152,7 @@ class RunReplay:
         found = self.run.results.get(call)
         return found is not None and found.result.failed not in FROM_OUTSIDE
 
-    def from_log(self, call: str) -> Settled:
+    def from_log(self, call: str) -> FinalOutcome:
         """Stands for the recorded result, which `settle` puts in its place."""
         found = self.run.results.get(call)
         if found is None:

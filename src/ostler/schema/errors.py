@@ -1,43 +1,4 @@
-"""The tree of errors, from which exit codes, HTTP statuses and messages to the model derive.
-
-OstlerError
-├── UsageError                  the user asked for something impossible
-│   ├── ConfigurationError      a configuration file or variable is wrong
-│   ├── NotFound                no such session, entry, tool, blob
-│   └── SessionBusy             a run is open: try again when it has ended
-├── NoModel                     no configured model can answer
-├── ModelError                  a model call failed
-│   ├── ConnectionFailed        no connection: refused, name unknown, TLS, proxy
-│   ├── AuthenticationFailed    401: the key is missing or wrong
-│   ├── PermissionDenied        403: the key may not do this
-│   ├── ModelNotFound           404: the vendor does not know the model
-│   ├── InvalidRequest          400, 422 and the rest of 4xx
-│   ├── ContextOverflow         the request is larger than the model's context
-│   ├── RateLimited             429
-│   ├── Overloaded              529, 503: try again later
-│   ├── ServerFailed            other 5xx
-│   ├── StreamBroken            the answer did not start, was truncated, or violated the protocol
-│   ├── StreamSilent            nothing arrived for too long
-│   ├── InvalidAnswer           the answer does not fit the requested schema
-│   └── Interrupted             our own process ended during the call
-├── ToolError                   a call failed
-│   ├── UnknownTool             protocol: the model named a tool that does not exist
-│   ├── InvalidArguments        protocol: the arguments do not fit the schema, or are not JSON
-│   ├── CallRefused             a hook, a permission or the user refused it
-│   ├── ToolTimedOut
-│   ├── ToolCancelled
-│   ├── ToolInterrupted         the process ended while it ran; its effect may have happened
-│   └── ToolFailed              it ran and failed
-├── StoreError                  the log cannot be used
-│   ├── StoreBusy               another process holds the database too long
-│   ├── StoreReadOnly
-│   ├── StoreFull
-│   ├── StoreNewer              written by a newer version
-│   ├── StoreCorrupt
-│   ├── SessionHeld             another living process holds the lease
-│   └── LeaseLost               we no longer hold it
-└── NotTrusted                  a project's configuration needs more than the user has granted
-"""
+"""The tree of errors, from which exit codes, HTTP statuses and messages to the model derive."""
 
 from __future__ import annotations
 
@@ -45,7 +6,7 @@ import msgspec
 
 
 class OstlerError(Exception):
-    """`message` says what happened, to what, and what to do, in one line."""
+    """The base of all errors. `message` says what happened, to what, and what to do, in one line."""
 
     exit_code = 1
     http_status = 500
@@ -56,29 +17,37 @@ class OstlerError(Exception):
 
 
 class UsageError(OstlerError):
+    """The user asked for something impossible."""
+
     exit_code = 2
     http_status = 400
 
 
 class ConfigurationError(UsageError):
-    pass
+    """A configuration file or variable is wrong."""
 
 
 class NotFound(UsageError):
+    """There is no such session, entry, tool or blob."""
+
     http_status = 404
 
 
 class SessionBusy(UsageError):
+    """A run is open: try again when it has ended."""
+
     http_status = 409
 
 
 class NoModel(OstlerError):
+    """No configured model can answer."""
+
     exit_code = 3
     http_status = 503
 
 
 class ModelError(OstlerError):
-    """`retry_after` is the delay in seconds that the vendor asks for."""
+    """A model call failed. `retry_after` is the delay in seconds that the vendor asks for."""
 
     http_status = 502
 
@@ -101,122 +70,134 @@ class ModelError(OstlerError):
 
 
 class ConnectionFailed(ModelError):
-    pass
+    """No connection: refused, name unknown, TLS, proxy."""
 
 
 class AuthenticationFailed(ModelError):
-    pass
+    """401: the key is missing or wrong."""
 
 
 class PermissionDenied(ModelError):
-    pass
+    """403: the key may not do this."""
 
 
 class ModelNotFound(ModelError):
-    pass
+    """404: the vendor does not know the model."""
 
 
 class InvalidRequest(ModelError):
-    pass
+    """400, 422 and all other 4xx."""
 
 
 class ContextOverflow(ModelError):
-    pass
+    """The request is larger than the model's context."""
 
 
 class RateLimited(ModelError):
-    pass
+    """429."""
 
 
 class Overloaded(ModelError):
-    pass
+    """529, 503: try again later."""
 
 
 class ServerFailed(ModelError):
-    pass
+    """Other 5xx."""
 
 
 class StreamBroken(ModelError):
-    pass
+    """The answer did not start, was truncated, or violated the protocol."""
 
 
 class StreamSilent(ModelError):
-    pass
+    """Nothing arrived for too long."""
 
 
 class InvalidAnswer(ModelError):
-    pass
+    """The answer does not fit the requested schema."""
 
 
 class Interrupted(ModelError):
-    pass
+    """Our own process ended during the call."""
 
 
 class ToolError(OstlerError):
-    pass
+    """A call failed."""
 
 
 class UnknownTool(ToolError):
-    pass
+    """Protocol: the model named a tool that does not exist."""
 
 
 class InvalidArguments(ToolError):
-    pass
+    """Protocol: the arguments do not fit the schema, or are not JSON."""
 
 
 class CallRefused(ToolError):
+    """A hook, a permission or the user refused it."""
+
     exit_code = 4
 
 
 class ToolTimedOut(ToolError):
-    pass
+    """It took longer than its timeout."""
 
 
 class ToolCancelled(ToolError):
-    pass
+    """It was cancelled."""
 
 
 class ToolInterrupted(ToolError):
-    pass
+    """The process ended while it ran; its effect may have happened."""
 
 
 class ToolFailed(ToolError):
-    pass
+    """It ran and failed."""
 
 
 class StoreError(OstlerError):
+    """The log cannot be used."""
+
     http_status = 503
 
 
 class StoreBusy(StoreError):
-    pass
+    """Another process holds the database too long."""
 
 
 class StoreReadOnly(StoreError):
-    pass
+    """The log cannot be written."""
 
 
 class StoreFull(StoreError):
+    """The disk is full."""
+
     http_status = 507
 
 
 class StoreNewer(StoreError):
-    pass
+    """Written by a newer version."""
 
 
 class StoreCorrupt(StoreError):
-    pass
+    """The log is damaged."""
 
 
 class SessionHeld(StoreError):
+    """Another living process holds the lease."""
+
     http_status = 409
 
 
 class LeaseLost(StoreError):
+    """We no longer hold it."""
+
     http_status = 409
 
 
 class NotTrusted(OstlerError):
+    """A project's configuration needs more than the user has granted."""
+
     exit_code = 4
     http_status = 403
 
@@ -246,7 +227,8 @@ def kind_of(error: type[OstlerError]) -> str:
     """The name that is stored and sent: the class's `kind`, or its name in snake_case."""
     if kind := vars(error).get("kind"):
         return str(kind)
-    return "".join([f"_{one.lower()}" if one.isupper() else one for one in error.__name__]).removeprefix("_")
+    name = error.__name__
+    return "".join([f"_{letter.lower()}" if letter.isupper() else letter for letter in name])[1:]
 
 
 def failure_of(error: OstlerError) -> Failure:
@@ -276,4 +258,4 @@ ERRORS: dict[str, type[OstlerError]] = _tree(OstlerError)
 
 def how_to_install(extra: str) -> str:
     """The command, in Ostler's folder: on PyPI the name belongs to another project."""
-    return f"in Ostler's folder say `.venv/bin/pip install -e '.[{extra}]'`"
+    return f"in Ostler's folder run `.venv/bin/pip install -e '.[{extra}]'`"

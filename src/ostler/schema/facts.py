@@ -17,7 +17,7 @@ from ostler.schema.errors import StoreCorrupt
 from ostler.schema.events import EVENT_TYPES, AssistantMessage, Event, ToolResultFact, UserMessage
 
 _encoder = msgspec.json.Encoder()
-
+_decoder_of: Callable[[Any], msgspec.json.Decoder[Any]] = cache(msgspec.json.Decoder)
 _TAG_START = len(b'{"type":"')
 
 
@@ -73,12 +73,8 @@ class Fact(msgspec.Struct, eq=False, gc=False):
         return self.line_of(self.envelope())
 
     def envelope(self) -> dict[str, Any]:
-        envelope: dict[str, Any] = {
-            "seq": self.seq,
-            "session": self.session,
-            "run": self.run,
-            "time": self.time,
-        }
+        envelope: dict[str, Any] = {"seq": self.seq, "session": self.session, "run": self.run}
+        envelope["time"] = self.time
         if self.parent is not None:
             envelope["parent"] = self.parent
         if self.origin:
@@ -101,9 +97,6 @@ class Fact(msgspec.Struct, eq=False, gc=False):
 
 
 _COMPARED = ("seq", "session", "run", "time_ms", "type", "body", "parent", "origin")
-
-
-_decoders: dict[str, msgspec.json.Decoder[Any]] = {}
 
 
 def type_of(body: bytes) -> str:
@@ -147,7 +140,6 @@ _CHUNK = 200
 """Small enough that the memory of one chunk is reused for the next."""
 
 _FREQUENT = frozenset({"user_message", "assistant_message", "tool_result"})
-
 _decode_many: Callable[[bytes], list[Any]] | None = None
 
 
@@ -161,17 +153,11 @@ def decode_event(body: bytes) -> Event | UnknownEvent:
 
 
 def _decode(tag: str, body: bytes) -> Event | UnknownEvent:
-    decoder = _decoders.get(tag)
-    if decoder is None:
-        event_type = EVENT_TYPES.get(tag)
-        if event_type is None:
-            return UnknownEvent(tag, body)
-        decoder = _decoders[tag] = msgspec.json.Decoder(event_type)
-    event: Event = decoder.decode(body)
-    return event
+    event_type = EVENT_TYPES.get(tag)
+    return UnknownEvent(tag, body) if event_type is None else _decoder_of(event_type).decode(body)
 
 
-def storage_problem(value: msgspec.Struct) -> str:
+def storage_problem(value: Any) -> str:
     """Why an event, or a part of one, cannot be stored and read back; empty if it can.
 
     For values from user code, whose types are not checked.
@@ -181,11 +167,6 @@ def storage_problem(value: msgspec.Struct) -> str:
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         return f"{type(error).__name__}: {error}"
     return ""
-
-
-@cache
-def _decoder_of(kind: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
 
 
 def encode_lines(events: list[Event]) -> bytes:

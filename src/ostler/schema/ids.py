@@ -8,10 +8,8 @@ from collections.abc import Callable
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no i, l, o, u to misread
 
-
 _DIGITS = (_ALPHABET * 8).encode()
 """Maps each byte to the digit of its low five bits."""
-
 
 NewId = Callable[[str], str]
 """Makes an id from a prefix; the simulator passes a seeded one."""

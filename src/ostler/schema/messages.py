@@ -9,7 +9,6 @@ import msgspec
 
 Role = Literal["user", "assistant", "tool"]
 
-
 StopReason = Literal[
     "end",  # the model finished
     "tool_calls",  # it called tools
@@ -86,7 +85,6 @@ class ToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool_result
 
 
 Block = Text | Image | File | Reasoning | ToolCall | ToolResult
-
 PlainBlock = Text | Image | File
 
 

@@ -19,10 +19,8 @@ FailureKind = Literal[
     "tool_failed",
 ]
 
-
 PROTOCOL_ERRORS: frozenset[FailureKind] = frozenset({"unknown_tool", "invalid_arguments"})
 """The call could not be understood, so nothing ran. The other kinds are failures of valid calls."""
-
 
 ResumeStrategy = Literal["", "result", "again"]
 """What an answer does: it becomes the `result`, or the tool is called `again` with it (empty: as it says)."""
@@ -80,8 +78,7 @@ class Pending(msgspec.Struct, frozen=True, tag_field="status", tag="pending", om
 
 
 Outcome = Ok | Failed | NeedUser | Pending
-
-Settled = Ok | Failed
+FinalOutcome = Ok | Failed
 
 
 def ok(
@@ -126,5 +123,5 @@ class Display(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def title_for(self, arguments: dict[str, Any]) -> str:
         """The title of one call; a missing argument is left out."""
-        filled = re.sub(r"\{(\w+)\}", lambda match: str(arguments.get(match[1], "")), self.title)
-        return " ".join(filled.split())
+        title = re.sub(r"\{(\w+)\}", lambda match: str(arguments.get(match[1], "")), self.title)
+        return " ".join(title.split())

@@ -181,10 +181,8 @@ AnyRequest = (
     | Resize
 )
 
-
 OVERTAKING = (Cancel, Answer, TakeBack)
 """These are handled before requests that arrived earlier."""
-
 
 _encoder = msgspec.json.Encoder()
 
@@ -207,37 +205,11 @@ def decode_request(body: bytes) -> AnyRequest | None:
         return None
 
 
-MOVING = (
-    Prompt,
-    Continue,
-    Answer,
-    Cancel,
-    Resume,
-    FinishCall,
-    ReleasePrompts,
-)
-"""Requests that make a session move: if nothing drives it, it is opened and driven."""
+NEEDS_DRIVER = (Prompt, Continue, Answer, Cancel, Resume, FinishCall, ReleasePrompts)
+"""Requests that can start or continue a run: if nothing drives the session, it is opened and driven."""
 
+NEEDS_LOG = (Rename, Label, Navigate, UndoCompaction, RevokePermission, TakeBack, Keys, Resize)
+"""Requests that need only the log: no model, no extension, and no process that drives the session."""
 
-ALONE = (
-    Rename,
-    Label,
-    Navigate,
-    UndoCompaction,
-    RevokePermission,
-    TakeBack,
-    Keys,
-    Resize,
-)
-"""Requests that need no model and no extension: if nothing drives the session, the log is enough."""
-
-
-OF_A_RUN = (
-    Steer,
-    Answer,
-    Cancel,
-    Pause,
-    Resume,
-    FinishCall,
-)
-"""Requests that are refused if no run is open; for that the log is enough."""
+NEEDS_RUN = (Steer, Answer, Cancel, Pause, Resume, FinishCall)
+"""Requests that are refused if no run is open; for a refusal the log is enough."""

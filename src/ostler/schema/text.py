@@ -9,14 +9,8 @@ from functools import cache
 import msgspec
 
 _GAP = re.compile(r"\s*")
-
-
 _QUOTED = {'"': re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL), "'": re.compile(r"'([^']*)'")}
-
-
 _ESCAPED = re.compile(r"\\([\s\"'\\])")
-
-
 _ESCAPED_IN_QUOTES = re.compile(r'\\(["\\])')
 
 
@@ -78,8 +72,6 @@ def plural(number: int, what: str) -> str:
 
 
 _SHORTEST_ID = 8
-
-
 _UNITS = ((7 * 86400, "w"), (86400, "d"), (3600, "h"), (60, "m"))
 
 
@@ -88,15 +80,11 @@ def short_ids(ids: Sequence[str]) -> dict[str, str]:
     short: dict[str, str] = {}
     ordered = sorted(ids)
     for before, one, after in zip(["", *ordered], ordered, [*ordered[1:], ""], strict=False):
-        common = max(_common_length(one, before), _common_length(one, after))
-        short[one] = one[: max(common + 1, _SHORTEST_ID)]
+        size = _SHORTEST_ID
+        while size < len(one) and (before.startswith(one[:size]) or after.startswith(one[:size])):
+            size += 1
+        short[one] = one[:size]
     return short
-
-
-def _common_length(one: str, other: str) -> int:
-    return next(
-        (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )
 
 
 def age(seconds: float) -> str:
@@ -107,7 +95,6 @@ def age(seconds: float) -> str:
 
 
 ELLIPSIS = "…"
-
 
 _CONTROL = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"

@@ -33,7 +33,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
             cost=None if self.cost is None or other.cost is None else self.cost + other.cost,
-            source=_less_certain(self.source, other.source),
+            source=max(self.source, other.source, key=_UNCERTAINTY.__getitem__),
         )
 
     @property
@@ -44,16 +44,10 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 NOTHING_USED = Usage(cost=0.0)
 """The start of every sum: no tokens, and a cost that is known to be zero."""
 
-
 UNKNOWN_USAGE = Usage(source="unknown")
 """Of a call that failed, was cancelled or interrupted before the vendor reported usage."""
 
-
-_CERTAINTY: dict[UsageSource, int] = {"reported": 0, "estimated": 1, "unknown": 2}
-
-
-def _less_certain(one: UsageSource, other: UsageSource) -> UsageSource:
-    return one if _CERTAINTY[one] >= _CERTAINTY[other] else other
+_UNCERTAINTY: dict[UsageSource, int] = {"reported": 0, "estimated": 1, "unknown": 2}
 
 
 class Totals(msgspec.Struct, frozen=True, omit_defaults=True):

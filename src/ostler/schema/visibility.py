@@ -23,15 +23,10 @@ class Visibility(msgspec.Struct, frozen=True):
 
 
 _FACT = Visibility(stored=True, shown=True, sent=False, live=True)
-
 _INTERNAL = Visibility(stored=True, shown=False, sent=False, live=True)
-
 _SENT = Visibility(stored=True, shown=True, sent=True, live=True)
-
 _SENT_ONLY = Visibility(stored=True, shown=False, sent=True, live=True)
-
 _LIVE = Visibility(stored=False, shown=True, sent=False, live=True)
-
 
 _VISIBILITY: dict[type, Visibility] = {
     UnknownEvent: _INTERNAL,
@@ -47,18 +42,8 @@ _VISIBILITY: dict[type, Visibility] = {
 }
 """The visibility of types that differ from their kind."""
 
-
-_KINDS: dict[type[events.Event], Visibility] = {
-    events.Entry: _FACT,
-    events.Record: _FACT,
-    events.Delta: _LIVE,
-    events.LiveEvent: _LIVE,
-}
-
 for _type in events.EVENT_TYPES.values():
-    _VISIBILITY.setdefault(
-        _type, next(visibility for kind, visibility in _KINDS.items() if issubclass(_type, kind))
-    )
+    _VISIBILITY.setdefault(_type, _FACT if issubclass(_type, events.Entry | events.Record) else _LIVE)
 
 
 def visibility_of(event: events.Event | UnknownEvent) -> Visibility:
@@ -90,11 +75,9 @@ def opens_with(event_type: type[events.Event] | None) -> bool:
     The others matter only inside their own run, so opening a long session does not read them. A tool call is
     one of those, because its message contains it.
     """
-    if event_type is None:
-        return True
-    if issubclass(event_type, events.Entry):
+    if event_type is not None and issubclass(event_type, events.Entry):
         return event_type is not events.ToolCalled
-    return event_type in _OPENING_RECORDS
+    return event_type is None or event_type in _OPENING_RECORDS
 
 
 def is_opening(tag: str, run: str) -> bool:
@@ -103,23 +86,18 @@ def is_opening(tag: str, run: str) -> bool:
     return opens_with(events.EVENT_TYPES.get(tag)) or (not run and tag in _OPENING_BETWEEN_RUNS)
 
 
-_OPENING_BETWEEN_RUNS = frozenset(
-    {"usage", "child_started", "child_ended", "question_asked", "question_answered"}
-)
+_OPENING_BETWEEN_RUNS = {"usage", "child_started", "child_ended", "question_asked", "question_answered"}
 
-
-_OPENING_RECORDS = frozenset(
-    {
-        events.SessionStarted,
-        events.SessionRenamed,
-        events.Labelled,
-        events.LeafMoved,
-        events.SettingsChanged,
-        events.PromptsHeld,
-        events.PromptsReleased,
-        events.ExtensionState,
-        events.PermissionRemembered,
-        events.RunEnded,
-        events.MessageRevised,
-    }
-)
+_OPENING_RECORDS = {
+    events.SessionStarted,
+    events.SessionRenamed,
+    events.Labelled,
+    events.LeafMoved,
+    events.SettingsChanged,
+    events.PromptsHeld,
+    events.PromptsReleased,
+    events.ExtensionState,
+    events.PermissionRemembered,
+    events.RunEnded,
+    events.MessageRevised,
+}

@@ -201,7 +201,7 @@ class ServerState:
             self._equipped,
             keep_open=KEPT_OPEN,
             is_wanted=self._is_followed,
-            attend_alone=self._audit,
+            on_bare_journal=self._audit,
         )
         self.left_behind = AbandonedRequests(self.supervisor)
         self.driven = AgentRegistry(store, self._attend_agent)
@@ -215,7 +215,7 @@ class ServerState:
 
     async def _equipped(self, cwd: Path) -> Harness:
         harness = await self._equip(cwd)
-        harness.listeners = [*harness.listeners, JournalListener(self.watch.attend)]
+        harness.listeners = [*harness.listeners, JournalListener(self.watch.attach)]
         return harness
 
     async def switch(self, cwd: Path, session: str, prompt: str) -> str:
@@ -240,7 +240,7 @@ class ServerState:
 
     def _attend_agent(self, journal: Journal) -> None:
         self._audit(journal)
-        self.watch.attend(journal)
+        self.watch.attach(journal)
 
     async def next_facts(self, session: str, after: int, wait: float) -> list[Fact]:
         """Waited for so many seconds, or until the server ends."""

@@ -52,7 +52,6 @@ _OTHER_NAMES = {"glob": "find", "list": "ls", "multiedit": "edit"}
 _NO_EFFECT = ("disallowedTools", "hooks", "permission", "permissionMode")
 """Restrictions of other programs that have no effect here, which the user should know."""
 
-
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 _PositiveNumber = Annotated[float, msgspec.Meta(gt=0)]
@@ -281,16 +280,13 @@ def _limits(fields: _Fields) -> Limits:
 
 NAME = "delegate"
 
-
 ABOUT = (
     "Hands a task to a subagent that works on it alone, with your tools, and returns its answer. "
     "It knows nothing of this conversation: say all that it needs to know. "
     "Several tasks that do not depend on each other can be handed out at once."
 )
 
-
 TASK = {"type": "string", "description": "what to do, and everything needed to do it"}
-
 
 CHILD_NOTE = (
     "You work on a task that another agent handed to you. Nobody can be asked for more: "

@@ -22,7 +22,6 @@ clocks of processes that share a store may differ by less than this."""
 
 PAGE = 100
 
-
 EncodeFact = Callable[[Fact, str], bytes]
 """Encodes a fact with the cursor after it."""
 

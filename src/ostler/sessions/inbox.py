@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ import msgspec
 from ostler.core.context import CompactionRequest, context_input
 from ostler.core.harness import OpenSession
 from ostler.core.lazy import lazy_module
-from ostler.core.questions import answer_problem, as_stored, run_of
+from ostler.core.questions import answer_problem, record_answer, withdraw_question
 from ostler.schema import events
 from ostler.schema.errors import NotFound, OstlerError, StoreError
 from ostler.schema.requests import (
@@ -105,17 +104,8 @@ class InboxReader:
                 self._seen.add(request.id)
                 await self.handle(request, is_cut=is_cut)
 
-    @asynccontextmanager
-    async def follow(self) -> AsyncIterator[None]:
-        """Handles requests as they arrive, for as long as the block runs."""
-        task = asyncio.ensure_future(self._follow())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
-
-    async def _follow(self) -> None:
+    async def follow(self) -> None:
+        """Handles requests as they arrive, until it is cancelled."""
         arrivals = -1
         try:
             while True:
@@ -138,7 +128,6 @@ class InboxReader:
             await self._journal.commit()
 
     # --- the run --------------------------------------------------------------------------------------
-
     async def _steer(self, request: Steer) -> Refusal:
         if self._journal.state.run is None or self._loop is None:
             return NO_RUN
@@ -200,7 +189,7 @@ class InboxReader:
             return f"the call {request.call} is not pending"
         if self._loop is None:
             return None  # left for the process that drives the run on
-        await self._loop.tool_runner.finish(call, request.outcome, request.id)
+        await self._loop.tool_runner.record_result(call, request.outcome, None, settles=request.id)
         return ""
 
     async def _compact(self, request: Compact) -> Refusal:
@@ -220,13 +209,12 @@ class InboxReader:
             return await harness.context.compact(self._journal, harness, content, order) or None
 
     # --- answers --------------------------------------------------------------------------------------
-
     async def _answer(self, request: Answer) -> Refusal:
         journal, questions = self._journal, self._session.questions
         if not questions.take(request.id):
             return None
-        if request.id in journal.handed_over:
-            request = msgspec.structs.replace(request, answer=journal.handed_over[request.id])
+        if request.id in journal.secret_answers:
+            request = msgspec.structs.replace(request, answer=journal.secret_answers[request.id])
         asked = journal.state.questions.get(request.question)
         if asked and not request.declined and (problem := answer_problem(asked.question, request.answer)):
             return problem
@@ -237,17 +225,17 @@ class InboxReader:
         if asked.durable:
             return self._record_answer(request, asked)
         # We hold the session, and nothing here has asked it: the code that waited for the answer is gone.
-        journal.record(events.QuestionAnswered(request.question, "withdrawn"), run=run_of(asked))
+        withdraw_question(journal, asked)
         return NOBODY_WAITS
 
     def _record_answer(self, request: Answer, asked: events.QuestionAsked) -> Refusal:
         journal, run = self._journal, self._journal.state.run
         call = run.step.calls.get(asked.call) if run and run.step else None
-        has_secret = call is not None and request.id in journal.handed_over
+        has_secret = call is not None and request.id in journal.secret_answers
         if asked.question.secret and not request.declined and not has_secret:
             return SECRET_NEEDS_ITS_CALL
         answer = outcome_of(request)
-        journal.record(as_stored(asked, answer), run=run_of(asked), settles=request.id)
+        record_answer(journal, asked, answer)
         if call is not None and asked.question.secret:
             call.answered = answer
         if run and run.waiting and run.waiting.reason != "paused":
@@ -255,7 +243,6 @@ class InboxReader:
         return ""
 
     # --- commands -------------------------------------------------------------------------------------
-
     async def _command(self, request: RunCommand) -> Refusal:
         if not self._session.questions.take(request.id):
             return None  # it runs beside the run, and may outlive it
@@ -293,7 +280,6 @@ class InboxReader:
         raise NotFound(_no_command(request))
 
     # --- the session ----------------------------------------------------------------------------------
-
     async def _set_model(self, request: SetModel) -> Refusal:
         harness = self._session.harness
         try:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 
 import msgspec
 
-from ostler.core.cancellation import CLOCK_SLACK
+from ostler.core.cancellation import CLOCK_SLACK, background_task
 from ostler.core.children import ChildResult
 from ostler.core.journal import Journal, World, open_journal
 from ostler.core.processes import ProcessId, sessions_with_processes
@@ -68,16 +67,10 @@ async def suspend_lease(journal: Journal) -> None:
             journal.lease = await journal.store.suspend(journal.lease)
 
 
-@asynccontextmanager
-async def renew_lease(journal: Journal) -> AsyncIterator[None]:
+def renew_lease(journal: Journal) -> AbstractAsyncContextManager[None]:
     """Renews the lease at a third of its period. If that fails for two thirds of it, everything stops while
-    the lease still holds, so that nothing of ours runs when another process takes over."""
-    renewal = asyncio.ensure_future(_keep_renewing(journal))
-    try:
-        yield
-    finally:
-        renewal.cancel()
-        await asyncio.wait({renewal})
+    the lease is still valid, so that nothing of ours runs when another process takes over."""
+    return background_task(_keep_renewing(journal))
 
 
 async def _keep_renewing(journal: Journal) -> None:

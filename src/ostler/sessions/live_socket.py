@@ -256,7 +256,6 @@ def remove_stale_sockets(folder: Path | None) -> None:
 
 Batch = list[Fact | Event]
 
-
 LOOK_AGAIN = 5.0
 """Seconds without events until the relay checks again who owns the session."""
 

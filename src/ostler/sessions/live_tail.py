@@ -14,7 +14,6 @@ from ostler.schema.facts import Fact, UnknownEvent, decode_event, type_of
 MAX_OUTPUT = 64_000
 """Characters of a running tool's output: users look at its end, and a blob has all of it."""
 
-
 Key = tuple[str, ...]
 """Identifies the text or value that a live event belongs to."""
 

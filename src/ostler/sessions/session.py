@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ostler import __version__
 from ostler.core.budget import Budget
-from ostler.core.cancellation import CancelToken, is_being_cancelled, run_shielded
+from ostler.core.cancellation import CancelToken, background_task, is_being_cancelled, run_shielded
 from ostler.core.children import SpawnedChildren
 from ostler.core.harness import Children, Harness, TreePosition
 from ostler.core.hooks import Handled, InputDraft, Refuse, hook_scope
 from ostler.core.journal import EventHandler, Journal, World, open_journal
 from ostler.core.lazy import Lazy, lazy_module, load
 from ostler.core.processes import ProcessId, current_process
-from ostler.core.questions import Questions, as_stored
+from ostler.core.questions import Questions, record_answer
 from ostler.core.recovery import PROCESS_ENDED, close_run
 from ostler.core.state import SessionState, fold
 from ostler.core.store import Lease, Store
@@ -112,7 +112,6 @@ class Session:
         return self.loop is not None and self._inbox.withdraw(steer)
 
     # --- runs -----------------------------------------------------------------------------------------
-
     async def prompt(
         self, content: tuple[PlainBlock, ...], *, request: str = "", at_once: bool = False
     ) -> RunEnded | RunWaiting:
@@ -175,7 +174,7 @@ class Session:
         if run is None or call is None or asked.id not in self.state.questions:
             raise UsageError(f"the question {asked.id} is not open")
         answered = events.QuestionAnswered(asked.id, "answered", answer)
-        self.journal.record(as_stored(asked, answered))
+        record_answer(self.journal, asked, answered)
         call.answered = answered
         if run.waiting and not run.is_paused:
             self.journal.record(events.RunResumed())
@@ -256,7 +255,6 @@ class Session:
         self.journal.close()
 
     # --- how a run starts -----------------------------------------------------------------------------
-
     async def _acquire(self) -> None:
         """Before a run starts: the lease is ours, no run is open, and requests for a run are refused."""
         if self.loop is not None:
@@ -344,14 +342,13 @@ class Session:
         return ended
 
     # --- how a run is driven --------------------------------------------------------------------------
-
     async def _drive(self, *, is_cut: bool = False) -> RunEnded | RunWaiting:
         """Drives the run until it ends or waits. Whatever happens here, the run gets its end, unless the log
         cannot be written: recovery records it then."""
         async with self._open_loop() as loop:
             try:
                 await self._inbox.read(is_cut=is_cut)
-                async with self._inbox.follow():
+                async with background_task(self._inbox.follow()):
                     outcome = await loop.advance()
                 if isinstance(outcome, RunEnded):  # requests that came too late are refused
                     self._inbox.reset()

@@ -21,7 +21,6 @@ from ostler.sessions.live_tail import Key, LiveTail, key_of
 MAX_UNREAD_BYTES = 1_000_000
 """A subscriber that leaves more unread falls behind: it drops its queue and catches up from the source."""
 
-
 Item = TypeVar("Item")
 
 
@@ -46,7 +45,6 @@ class Subscriber(ABC, Generic[Item]):
         self._wake_up: asyncio.Future[None] | None = None
 
     # --- for the stream -------------------------------------------------------------------------------
-
     def put(self, item: Item) -> None:
         if not self._is_behind:
             self._queue.append(item)
@@ -71,7 +69,6 @@ class Subscriber(ABC, Generic[Item]):
         self._wake()
 
     # --- for the reader -------------------------------------------------------------------------------
-
     async def next(self) -> bytes | None:
         """The next bytes; empty for a keep-alive; None at the end."""
         while not self._is_closed:
@@ -104,7 +101,6 @@ class Subscriber(ABC, Generic[Item]):
         self._leave()
 
     # --- for subclasses -------------------------------------------------------------------------------
-
     @abstractmethod
     def _size_of(self, item: Item) -> int: ...
 
@@ -341,7 +337,7 @@ class SessionSubscriber(Subscriber[Frame]):
 class SessionStreams:
     """One stream for each session that has subscribers or is driven in this process.
 
-    - A session that is driven here publishes to its stream itself; call `attend` when it is opened.
+    - A session that is driven here publishes to its stream itself; call `attach` when it is opened.
     - Any other is relayed while it has subscribers: from its owner's socket, or from the log if there is no
       owner or its socket cannot be reached (subscribers are told that they see facts only).
     """
@@ -400,8 +396,7 @@ class SessionStreams:
         self._cancel_relay(stream.session)
 
     # --- sessions driven in this process --------------------------------------------------------------
-
-    def attend(self, journal: Journal) -> None:
+    def attach(self, journal: Journal) -> None:
         """Publishes what this journal records, until it is closed."""
         session = journal.session
         stream = self._streams.get(session) or self._new_stream(session, journal.state.last_seq)
@@ -430,7 +425,6 @@ class SessionStreams:
         self._remove_idle(stream)
 
     # --- sessions driven elsewhere --------------------------------------------------------------------
-
     def _start_relay(self, stream: SessionStream) -> None:
         session = stream.session
         if stream.subscribers and session not in self._journals and session not in self._relays:

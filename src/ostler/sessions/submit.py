@@ -14,13 +14,12 @@ from ostler.core.state import SessionState
 from ostler.core.store import Store
 from ostler.schema.errors import SessionBusy, SessionHeld, UsageError
 from ostler.schema.events import RequestRefused
-from ostler.schema.requests import ALONE, OF_A_RUN, Answer, AnyRequest, Cancel
+from ostler.schema.requests import NEEDS_LOG, NEEDS_RUN, Answer, AnyRequest, Cancel
 from ostler.sessions.inbox import SECRET_NEEDS_ITS_CALL
 from ostler.sessions.lease import close_dead_agent, kill_orphans, new_owner
 from ostler.sessions.session import RunOutcome, Session
 
 MakeHarness = Callable[[], Awaitable[Harness]]
-
 
 PATIENCE = 2.0
 """Seconds that the holder of a session has to handle a request while we wait."""
@@ -32,12 +31,12 @@ async def submit_now(
     request: AnyRequest,
     world: World,
     make_harness: MakeHarness | None = None,
-    attend: Callable[[Journal], None] | None = None,
+    on_journal: Callable[[Journal], None] | None = None,
 ) -> bool:
     """Submits a request and, when no process holds the session, handles it at once.
 
     It drives no run, so only a summary needs a model: `make_harness` is called when the session is free.
-    Without it, `attend` gets the journal. False when the holder has not handled the request yet. Raises
+    Without it, `on_journal` gets the journal. False when the holder has not handled the request yet. Raises
     `UsageError` when it was refused.
     """
     is_free = await store.holder(session) is None
@@ -59,7 +58,7 @@ async def submit_now(
         if await store.settlement(session, request.id) is None:  # the former holder has not handled it
             if make_harness and harness is None:
                 harness = await make_harness()
-            await _handle(journal, request, harness, attend)
+            await _handle(journal, request, harness, on_journal)
     finally:
         await store.release(lease)
     return await _is_settled(store, session, request.id)
@@ -69,11 +68,11 @@ async def _handle(
     journal: Journal,
     request: AnyRequest,
     harness: Harness | None,
-    attend: Callable[[Journal], None] | None,
+    on_journal: Callable[[Journal], None] | None,
 ) -> None:
     if harness is None:
         harness = harness_without_model(journal.state.cwd)
-        harness.listeners = [JournalListener(attend)] if attend else []
+        harness.listeners = [JournalListener(on_journal)] if on_journal else []
     session = Session(journal, harness)
     try:
         if isinstance(request, Cancel) and not request.call and journal.state.run is not None:
@@ -116,7 +115,9 @@ async def answer_question(
         raise UsageError(SECRET_NEEDS_ITS_CALL)
     world = session.journal.world
     request = Answer(id=world.new_id("req"), by=by, question=one.asked.id, answer=answer, declined=declined)
-    await submit_now(session.journal.store, one.session, request, world, attend=session.harness.on_journal)
+    await submit_now(
+        session.journal.store, one.session, request, world, on_journal=session.harness.on_journal
+    )
     return await session.advance()
 
 
@@ -125,11 +126,11 @@ async def submit_to_agent(
     state: SessionState,
     request: AnyRequest,
     world: World,
-    attend: Callable[[Journal], None] | None = None,
+    on_journal: Callable[[Journal], None] | None = None,
 ) -> bool:
     """Submits a request for the process that drives the agent. If there is none, closes its run, and handles
     only requests that need no agent; others raise `SessionBusy`."""
-    needs_no_agent = isinstance(request, (*ALONE, *OF_A_RUN))
+    needs_no_agent = isinstance(request, (*NEEDS_LOG, *NEEDS_RUN))
     if await store.holder(state.id) is not None:
         is_new = await store.submit(state.id, request)
         if not needs_no_agent or await store.holder(state.id) is not None:  # else it has just been released
@@ -139,7 +140,7 @@ async def submit_to_agent(
     if not needs_no_agent:
         raise SessionBusy(has_ended(state.id))
     with suppress(UsageError):  # it was refused, and that is a fact
-        await submit_now(store, state.id, request, world, attend=attend)
+        await submit_now(store, state.id, request, world, on_journal=on_journal)
     return True
 
 

@@ -15,35 +15,20 @@ from ostler.core.model import AbsentModel, Model
 from ostler.core.state import SessionState, fold
 from ostler.core.store import Store
 from ostler.schema import requests
-from ostler.schema.errors import (
-    NoModel,
-    NotFound,
-    OstlerError,
-    SessionBusy,
-    SessionHeld,
-    UsageError,
-)
+from ostler.schema.errors import NoModel, NotFound, OstlerError, SessionBusy, SessionHeld, UsageError
 from ostler.schema.events import RunEnded, RunWaiting
 from ostler.schema.facts import Fact
 from ostler.schema.messages import PlainBlock, as_content
-from ostler.schema.requests import ALONE, MOVING, OF_A_RUN, AnyRequest
+from ostler.schema.requests import NEEDS_DRIVER, NEEDS_LOG, NEEDS_RUN, AnyRequest
 from ostler.sessions.inbox import SECRET_NEEDS_ITS_CALL
 from ostler.sessions.lease import close_dead_agents, kill_session_processes, new_owner
-from ostler.sessions.run_tree import (
-    RunRow,
-    is_stuck,
-    latest_run,
-    list_runs,
-    load_state,
-    root_of,
-)
+from ostler.sessions.run_tree import RunRow, is_stuck, latest_run, list_runs, load_state, root_of
 from ostler.sessions.session import RunOutcome, Session, create_session, open_session, require_own_agent
 from ostler.sessions.session_task import RunHandle, SessionTask
 from ostler.sessions.submit import submit_now, submit_to_agent
 
 Equip = Callable[[Path], Harness | Awaitable[Harness]]
 """Builds the harness for a directory; each session gets its own."""
-
 
 Prompt = str | Iterable[str | PlainBlock]
 
@@ -66,14 +51,14 @@ class Supervisor:
         world: World | None = None,
         keep_open: float = 0,
         is_wanted: Callable[[str], bool] = lambda session: False,
-        attend_alone: Callable[[Journal], None] | None = None,
+        on_bare_journal: Callable[[Journal], None] | None = None,
     ) -> None:
-        """`attend_alone` gets the sessions that are opened for a request that needs no harness."""
+        """`on_bare_journal` gets the sessions that are opened for a request that needs no harness."""
         self.store = store
         self.keep_open = keep_open
         self.is_wanted = is_wanted
         self.is_closing = False
-        self._attend_alone = attend_alone
+        self._on_bare_journal = on_bare_journal
         self._equip = equip
         self._world = world or World()
         self._tasks: dict[str, SessionTask] = {}
@@ -90,7 +75,6 @@ class Supervisor:
         self._observers.append(make)
 
     # --- starting -----------------------------------------------------------------------------------
-
     async def start(
         self, prompt: Prompt, *, session: str = "", cwd: Path | None = None, request: str = ""
     ) -> RunHandle:
@@ -162,12 +146,12 @@ class Supervisor:
         equipped = self._equip(cwd)
         harness = equipped if isinstance(equipped, Harness) else await equipped
 
-        def attend(journal: Journal) -> None:
-            journal.handed_over = self._secrets
+        def on_journal(journal: Journal) -> None:
+            journal.secret_answers = self._secrets
             for make in self._observers:
                 journal.subscribe(make(journal.session))
 
-        harness.listeners = [*harness.listeners, JournalListener(attend)]
+        harness.listeners = [*harness.listeners, JournalListener(on_journal)]
         return harness
 
     async def recheck(self, session: Session, outcome: RunOutcome) -> None:
@@ -176,9 +160,11 @@ class Supervisor:
             await self._move(session.id)
         else:
             for request in await self.store.pending(session.id):
-                if isinstance(request, ALONE) or (isinstance(request, OF_A_RUN) and not session.state.run):
+                if isinstance(request, NEEDS_LOG) or (
+                    isinstance(request, NEEDS_RUN) and not session.state.run
+                ):
                     await self._handle_alone(session.id, request)
-                elif not isinstance(request, (*MOVING, *OF_A_RUN)):
+                elif not isinstance(request, (*NEEDS_DRIVER, *NEEDS_RUN)):
                     await self._move(session.id)
         if isinstance(outcome, RunEnded) and session.state.child_of and session.position is None:
             await self._move(session.state.child_of)
@@ -191,7 +177,6 @@ class Supervisor:
             await self.advance(session)
 
     # --- requests -------------------------------------------------------------------------------------
-
     async def submit(self, session: str, request: AnyRequest) -> bool:
         """Puts a request into a session's inbox. If nothing drives the session, it is handled here, with as
         little as the request needs.
@@ -202,12 +187,12 @@ class Supervisor:
             return await self.store.submit(session, request)
         state = await load_state(self.store, session)
         if state.driver != "agent":
-            return await submit_to_agent(self.store, state, request, self._world, self._attend_alone)
+            return await submit_to_agent(self.store, state, request, self._world, self._on_bare_journal)
         root = (await root_of(self.store, state)).id
         async with self._opening(root):
             is_free = root not in self._tasks and await self.store.holder(root) is None
             if is_free and (
-                isinstance(request, ALONE) or (isinstance(request, OF_A_RUN) and state.run is None)
+                isinstance(request, NEEDS_LOG) or (isinstance(request, NEEDS_RUN) and state.run is None)
             ):
                 await self._handle_alone(session, request)
                 return True
@@ -221,7 +206,7 @@ class Supervisor:
                 task = self._begin(opened, opened.advance())
         if task is not None and isinstance(request, requests.Prompt | requests.Continue):
             await task.wait_until_started()
-        elif task is None and is_new and isinstance(request, MOVING):
+        elif task is None and is_new and isinstance(request, NEEDS_DRIVER):
             await self._move(session)
         return is_new
 
@@ -236,7 +221,7 @@ class Supervisor:
 
     async def _handle_alone(self, session: str, request: AnyRequest) -> None:
         with suppress(UsageError):  # the refusal is a fact
-            await submit_now(self.store, session, request, self._world, attend=self._attend_alone)
+            await submit_now(self.store, session, request, self._world, on_journal=self._on_bare_journal)
 
     async def _knows(self, session: str, request: str) -> bool:
         if await self.store.settlement(session, request) is not None:
@@ -304,7 +289,6 @@ class Supervisor:
         return self._world.new_id("req")
 
     # --- state --------------------------------------------------------------------------------------
-
     def uses_model(self, model: Model) -> bool:
         """Whether a session that is open here uses the model."""
         return any(task.session.harness.model is model for task in self._tasks.values())
@@ -355,12 +339,11 @@ class Supervisor:
             return True
         for request in await self.store.pending(session):
             is_prompt = isinstance(request, requests.Prompt | requests.Continue)
-            if isinstance(request, MOVING) and not (is_prompt and (state.held or state.run)):
+            if isinstance(request, NEEDS_DRIVER) and not (is_prompt and (state.held or state.run)):
                 return True
         return False
 
     # --- shutdown -----------------------------------------------------------------------------------
-
     async def drain(self, timeout: float | None = None) -> bool:
         """Starts no more runs and waits for the current ones. False if some did not end in time."""
         self._begin_closing()

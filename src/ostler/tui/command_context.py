@@ -53,7 +53,7 @@ class CommandContext(Protocol):
     def panels(self) -> Panels: ...
 
     @property
-    def writing(self) -> ContextComposer: ...
+    def composer(self) -> ContextComposer: ...
 
     @property
     def commands(self) -> Commands: ...
@@ -166,7 +166,7 @@ class SessionSwitch:
                 return session
             there = await self._open(session, left, store or left.store)
             conversation = Conversation(there, left.host, self._context.see)
-            await self._context.writing.shell.stop()
+            await self._context.composer.shell.stop()
             await left.close()
             await self._context.show(conversation)
         if prompt:

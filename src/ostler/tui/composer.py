@@ -81,13 +81,13 @@ class Rewind:
         """Decides by the state when the key is pressed. It is the second of two only if no new run or prompt
         began in between."""
         session = self._context.conversation.session
-        at, run = (session.id, max(session.state.prompts, default=0)), session.state.run
+        at, run = (session.id, max(session.state.builder.prompts, default=0)), session.state.run
         is_second = self._twice.is_second and at == self._first_at and (not run or run.id == self._first_run)
         if is_second:
             self._context.show_notice("")
             return self._go()
         self._first_at, self._first_run = at, run.id if run else ""
-        if not self._line.text and not self._shell and (run or session.state.prompts):
+        if not self._line.text and not self._shell and (run or session.state.builder.prompts):
             self._twice.first()
         return self._escape(is_empty=not self._line.text)
 
@@ -123,9 +123,9 @@ class Rewind:
         await _at_rest(conversation)
         if self._line.text:
             self._context.show_notice(CLEAR_FIRST)
-        if not session.state.prompts or self._line.text:
+        if not session.state.builder.prompts or self._line.text:
             return
-        leaf, number = session.state.leaf, max(session.state.prompts)
+        leaf, number = session.state.leaf, max(session.state.builder.prompts)
         fact = (await conversation.store.read(session.id, number - 1, 1))[0]
         to, prompt = fact.parent or 0, fact.event
         assert isinstance(prompt, UserMessage)

@@ -107,7 +107,7 @@ def _bind_panels(tui: TerminalUI, keys: KeyBindings) -> None:
 
 
 def _bind_line(tui: TerminalUI, keys: KeyBindings) -> None:
-    writing, line = tui.writing, tui.writing.line
+    composer, line = tui.composer, tui.composer.line
 
     def free(name: str) -> Condition:
         return Condition(lambda: not tui.panels.takes(name))
@@ -118,7 +118,7 @@ def _bind_line(tui: TerminalUI, keys: KeyBindings) -> None:
 
     @keys.add("enter")
     def submit(event: KeyPressEvent) -> None:
-        writing.enter()
+        composer.enter()
         event.app.vi_state.input_mode = InputMode.INSERT  # in vi mode, a new line begins in insert mode
 
     @keys.add("escape", "enter", filter=with_alt)
@@ -128,17 +128,17 @@ def _bind_line(tui: TerminalUI, keys: KeyBindings) -> None:
 
     @keys.add("escape", "s", filter=with_alt)
     def steer(event: KeyPressEvent) -> None:
-        writing.steer()
+        composer.steer()
 
     @keys.add("up")
     @keys.add("c-p")
     def up(event: KeyPressEvent) -> None:
-        writing.up()
+        composer.up()
 
     @keys.add("down")
     @keys.add("c-n")
     def down(event: KeyPressEvent) -> None:
-        writing.down()
+        composer.down()
 
     @keys.add("backspace", filter=emacs_insert_mode | vi_insert_mode)
     def delete(event: KeyPressEvent) -> None:
@@ -147,28 +147,28 @@ def _bind_line(tui: TerminalUI, keys: KeyBindings) -> None:
 
     @keys.add("s-tab")
     def think(event: KeyPressEvent) -> None:
-        writing.soon(writing.thinking.next())
+        composer.soon(composer.thinking.next())
 
     @keys.add("tab")
     def complete(event: KeyPressEvent) -> None:
-        writing.popup.complete_when_found()
+        composer.popup.complete_when_found()
 
     @keys.add("c-r", filter=~vi_navigation_mode)
     def search(event: KeyPressEvent) -> None:
-        writing.search.open()
+        composer.search.open()
 
     # Eager, so that a panel does not get them as letters.
     @keys.add("c-x", filter=free("ctrl+x"), eager=True)
     def chord(event: KeyPressEvent) -> None:
-        writing.chords.open()
+        composer.chords.open()
 
     @keys.add("c-v", filter=~vi_navigation_mode)
     def paste_clipboard(event: KeyPressEvent) -> None:
-        writing.soon(writing.paste_clipboard())
+        composer.soon(composer.paste_clipboard())
 
     @keys.add(Keys.BracketedPaste, eager=True)
     def paste(event: KeyPressEvent) -> None:
-        writing.paste(event.data)
+        composer.paste(event.data)
 
     @keys.add("c-t", filter=~vi_navigation_mode & free("ctrl+t"), eager=True)
     def thoughts(event: KeyPressEvent) -> None:
@@ -176,7 +176,7 @@ def _bind_line(tui: TerminalUI, keys: KeyBindings) -> None:
 
     @keys.add("c-o", filter=~vi_navigation_mode & free("ctrl+o"), eager=True)
     def unfold(event: KeyPressEvent) -> None:
-        writing.soon(history_viewer.HistoryViewer(tui).last())
+        composer.soon(history_viewer.HistoryViewer(tui).last())
 
     @keys.add("c-l", filter=free("ctrl+l"), eager=True)
     def repaint(event: KeyPressEvent) -> None:
@@ -193,23 +193,23 @@ def alt(tui: TerminalUI, name: str) -> bool:
         return False
     match name:
         case "alt+s":
-            tui.writing.steer()
+            tui.composer.steer()
         case "alt+enter" if is_for_line:
-            tui.writing.line.buffer.newline(copy_margin=False)
+            tui.composer.line.buffer.newline(copy_margin=False)
         case _:
             return tui.is_asked
     return True
 
 
 def _bind_ends(tui: TerminalUI, keys: KeyBindings) -> None:
-    writing, line = tui.writing, tui.writing.line
+    composer, line = tui.composer, tui.composer.line
     leaving = DoublePress(tui, "press ctrl+c again to quit")
     in_empty_line = Condition(lambda: not line.text)
 
     @keys.add("escape", filter=emacs_mode | vi_navigation_mode | (vi_insert_mode & in_empty_line))
     def escape(event: KeyPressEvent) -> None:
         event.app.vi_state.input_mode = InputMode.NAVIGATION
-        writing.soon(writing.back.escape())
+        composer.soon(composer.back.escape())
 
     @keys.add("c-c", eager=True)
     @keys.add(Keys.SIGINT, eager=True)
@@ -222,20 +222,20 @@ def _bind_ends(tui: TerminalUI, keys: KeyBindings) -> None:
         is_for_line = not is_open or not tui.panels.takes_text
         if is_open:
             tui.panels.key("esc")
-        elif not line.text and writing.shell:
-            writing.soon(writing.shell.stop())
+        elif not line.text and composer.shell:
+            composer.soon(composer.shell.stop())
         cleared = line.take().text if is_for_line else ""
         leaving.first()
-        writing.soon(return_(cleared))
+        composer.soon(return_(cleared))
 
     async def return_(cleared: str) -> None:
-        if message := await writing.back.return_(cleared):
+        if message := await composer.back.return_(cleared):
             leaving.first(message)
 
     # Not on the alternate screen: the output of the shell would vanish with it.
     @keys.add("c-z", filter=Condition(lambda: not tui.panels.is_tall), eager=True)
     def suspend(event: KeyPressEvent) -> None:
-        writing.soon(tui.face.stop_for_shell())
+        composer.soon(tui.face.stop_for_shell())
 
     @keys.add("c-d", filter=in_empty_line)
     def leave(event: KeyPressEvent) -> None:

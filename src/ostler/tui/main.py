@@ -90,9 +90,9 @@ async def _run(
 
     def begin(tui: TerminalUI) -> None:
         if needs_model:
-            tui.writing.soon(set_up(tui))
+            tui.composer.soon(set_up(tui))
         elif not session.state.leaf and not prompt:
-            tui.writing.soon(print_welcome(tui, settings))
+            tui.composer.soon(print_welcome(tui, settings))
 
     async def set_up(tui: TerminalUI) -> None:
         """The prompt of the command line is for the model that answers then."""
@@ -145,7 +145,7 @@ async def run_terminal(
             dark=terminal_input.is_dark("auto", color, os.environ)
         )
     face.stray = front_end.StrayOutput(tui.say)
-    tui.writing.soon(_report_missing_theme(tui, settings))
+    tui.composer.soon(_report_missing_theme(tui, settings))
     begin(tui)
     signals = quit_on_signals(tui.quit)
     with reader.raw_mode():

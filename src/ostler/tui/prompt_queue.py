@@ -242,7 +242,7 @@ class _Queue:
             if picked is None:
                 return
             edits = picked.key == "enter"
-            if not await self._context.writing.waiting.take_back(picked.choice.value, edits=edits):
+            if not await self._context.composer.waiting.take_back(picked.choice.value, edits=edits):
                 self._context.say("too late: it is no longer queued", "warning")
             if edits:
                 return
@@ -253,7 +253,7 @@ class _Queue:
         return state.held and state.run is None
 
     async def _choices(self) -> list[Choice]:
-        waiting = self._context.writing.waiting
+        waiting = self._context.composer.waiting
         return [
             picker.Choice(one_line(waiting.typed_for(one.id, one.content).text), one, (what,), about=ABOUT)
             for what, one in await waiting.all()

@@ -88,7 +88,7 @@ class TerminalUI:
     commands: Commands
     conversation: Conversation
     printing: TranscriptPrinter
-    writing: Composer
+    composer: Composer
 
     def __init__(
         self,
@@ -115,27 +115,27 @@ class TerminalUI:
         self.questions.closed = self._close_question
         self.conversation = Conversation(session, host, self.see)
         self.switching = SessionSwitch(self)
-        self.rescue = ModelFallback(self)
+        self.fallback = ModelFallback(self)
         face.switch_to = self.switching.to
         self.notice = ""
         """A message in place of the activity, until the next key."""
         self.activity = Activity(self.transcript)
         self.meter = MeterReader(session, self.activity)
         self.notifier = Notifier(self.write, session.harness.cwd.name, os.environ, notify)
-        self.writing = Composer(self, session.harness.cwd)
+        self.composer = Composer(self, session.harness.cwd)
         self._ticking: asyncio.TimerHandle | None = None
         keys = key_bindings(self)
         self.notifier.bind(keys)
         face.unwatched = self.notifier.unwatched
         self.app = InlineApp(
-            self.writing.line.buffer,
+            self.composer.line.buffer,
             keys,
             above=(
                 self.panels.top,
                 self.extensions.header,
                 self._tail,
-                self.writing.shell.rows,
-                self.writing.waiting.rows,
+                self.composer.shell.rows,
+                self.composer.waiting.rows,
                 self.extensions.above,
                 self._activity_row,
                 self.panels.rows,
@@ -151,15 +151,15 @@ class TerminalUI:
                 self.panels.bottom,
                 self._activity_row,
                 self._tail,
-                self.writing.shell.rows,
-                self.writing.waiting.rows,
+                self.composer.shell.rows,
+                self.composer.waiting.rows,
                 self.extensions.above,
                 self.extensions.below,
             ),
             input=input,
             output=output,
             editing=editing,
-            highlights=[ChipStyle(self.writing.line), EmptyHint(self._is_new)],
+            highlights=[ChipStyle(self.composer.line), EmptyHint(self._is_new)],
         )
         self.app.is_whole = lambda region: region == self.panels.rows and self.panels.is_tall
         self.printing = TranscriptPrinter(
@@ -179,7 +179,7 @@ class TerminalUI:
         self.extensions.begin()
         self.conversation.begin()
         if first:
-            self.writing.soon(self.submit(first))
+            self.composer.soon(self.submit(first))
         later = asyncio.ensure_future(self._after_first_frame())
         self.notifier.begin()
         try:
@@ -189,8 +189,8 @@ class TerminalUI:
             later.cancel()
             if self._ticking:
                 self._ticking.cancel()
-            await self.writing.close()
-            self.rescue.end()
+            await self.composer.close()
+            self.fallback.end()
             await self.conversation.close()
             await self.printing.finish()
             self.app.finish()
@@ -209,9 +209,9 @@ class TerminalUI:
             event = one.event if isinstance(one, Fact) else one
             self.activity.take(event)
             self.meter.take(event)
-            self.rescue.take(event)
+            self.fallback.take(event)
             self.notifier.take(event, self.activity.run_seconds)
-        closed = self.transcript.take(self.writing.waiting.take(events))
+        closed = self.transcript.take(self.composer.waiting.take(events))
         self.extensions.see(batch)
         if closed:
             self.printing.take(closed)
@@ -248,7 +248,7 @@ class TerminalUI:
         await self._print_earlier()
         self.extensions.begin()
         conversation.begin()
-        await self.writing.waiting.look()
+        await self.composer.waiting.look()
         await self.meter.look_back()
 
     async def _print_earlier(self) -> None:
@@ -277,7 +277,7 @@ class TerminalUI:
 
     def _is_new(self) -> bool:
         """Nothing is typed yet, and nothing else is shown."""
-        return not self.writing.has_typed and not self.activity.words and self.panels.present is None
+        return not self.composer.has_typed and not self.activity.words and self.panels.present is None
 
     @property
     def is_asked(self) -> bool:
@@ -310,7 +310,7 @@ class TerminalUI:
         return [self.rows.parts(fitting(status_parts(self.meters()), width))]
 
     def meters(self) -> Meters:
-        read = self.meter.read(len(self.writing.waiting), self.extensions.notes)
+        read = self.meter.read(len(self.composer.waiting), self.extensions.notes)
         if self.conversation.is_elsewhere:
             return read
         return msgspec.structs.replace(read, permissions=self.conversation.harness.permission_profile)
@@ -324,10 +324,10 @@ class TerminalUI:
 
     async def submit(self, text: str) -> None:
         """Sends a text as if a person had typed it."""
-        await self.writing.submit_text(text)
+        await self.composer.submit_text(text)
 
     async def stop(self) -> None:
-        await self.writing.back.stop()
+        await self.composer.back.stop()
 
     def say(self, text: str, level: Level = "info") -> None:
         """Prints a message of a command."""

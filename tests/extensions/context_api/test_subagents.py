@@ -484,7 +484,7 @@ async def test_a_child_that_waits_for_somebody_is_ended() -> None:
     session.harness.set_tools([order])
     ended = await prompt(session)
     assert ended.status == "completed"
-    assert (await spawner.done[0].wait()).error.startswith("it waited for somebody")
+    assert (await spawner.done[0].wait()).error.startswith("it waited for the user")
     assert await problems(store) == []
     await session.close()
 

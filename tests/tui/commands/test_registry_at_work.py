@@ -219,8 +219,8 @@ async def test_the_last_answer_goes_to_the_clipboard_through_the_terminal(
         await face.see("started a new session")
         facts = await face.tui.conversation.session.journal.history()
         assert not any(isinstance(fact.event, AssistantMessage) for fact in facts)
-        await face.until(lambda: face.tui.conversation.session.state.prompts)
-        prompt = max(face.tui.conversation.session.state.prompts)
+        await face.until(lambda: face.tui.conversation.session.state.builder.prompts)
+        prompt = max(face.tui.conversation.session.state.builder.prompts)
         fact = (await face.tui.conversation.store.read(face.tui.conversation.session.id, prompt - 1, 1))[0]
         assert isinstance(fact.event, UserMessage) and "over two lines" in str(fact.event.content)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ostler.core.cancellation import running_stopwatch
-from ostler.core.questions import answer_problem, as_stored, run_of
+from ostler.core.questions import answer_problem, run_of, withdraw_question
 from ostler.extensions.ui.types import (
     ConfirmDialog,
     ConfirmResult,
@@ -160,11 +160,6 @@ class Dialogs:
     async def _answer(self, asked: QuestionAsked) -> QuestionAnswered:
         session, journal = self._context.session, self._context.journal
         watch = running_stopwatch.get()
-
-        def record(answer: QuestionAnswered) -> None:
-            if asked.id in journal.state.questions:
-                journal.record(as_stored(asked, answer), run=run_of(asked), settles=answer.request)
-
         if not session.is_running:
             await hold_lease(journal)
         journal.record(asked, run=run_of(asked))
@@ -175,13 +170,12 @@ class Dialogs:
         try:
             async with renew_lease(journal):
                 await journal.commit()
-                return await session.questions.ask(asked, self._put, record)
+                return await session.questions.ask(asked, self._put, journal)
         finally:
             reading.cancel()
             if watch:
                 watch.go_on()
-            if not journal.failed:
-                record(QuestionAnswered(asked.id, "withdrawn"))
+            withdraw_question(journal, asked)
             await self._context.extension_session.commit()
 
     async def _put(self, asked: QuestionAsked) -> Any:

@@ -85,7 +85,7 @@ class Commands:
     async def _run(self, command: Command, arguments: str, text: str) -> None:
         if reason := refusal(self._context.conversation.store, command.name):
             self._context.say(reason, "warning")
-        elif command.at_rest and (self._context.writing.shell or await self._context.conversation.is_busy()):
+        elif command.at_rest and (self._context.composer.shell or await self._context.conversation.is_busy()):
             self._context.say(f"/{command.name} must wait: {BUSY}", "warning")
             self._put_back(text)
         elif arguments and not command.arguments:

@@ -128,7 +128,7 @@ class QuestionPanel:
     @property
     def is_noticed(self) -> bool:
         if self._present is not None:
-            self._was_noticed = self._was_noticed or not self._tui.writing.is_typing
+            self._was_noticed = self._was_noticed or not self._tui.composer.is_typing
         return self._was_noticed
 
     @property
@@ -138,7 +138,7 @@ class QuestionPanel:
     @property
     def _is_beside(self) -> bool:
         """Keys are for the input line, where a prompt has been begun."""
-        return self._is_typed_beside and bool(self._tui.writing.line.text)
+        return self._is_typed_beside and bool(self._tui.composer.line.text)
 
     @property
     def takes_text(self) -> bool:

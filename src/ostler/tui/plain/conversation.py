@@ -60,13 +60,13 @@ class PlainContext:
         self.panels = PlainPanels(face.say)
         self.rows = ItemRenderer()
         self.app = _Output(face.say)
-        self.writing = _Writing(
+        self.composer = _PlainComposer(
             ShellCommands(self),
             PromptQueue(self, _Line(face)),
         )
         self.commands = Commands(self)
         self.switching = SessionSwitch(self)
-        self.rescue = ModelFallback(self)
+        self.fallback = ModelFallback(self)
 
     def colors(self) -> None:
         return None
@@ -108,12 +108,12 @@ class PlainContext:
         ]
 
     async def close(self) -> None:
-        self.rescue.end()
-        self.writing.waiting.close()
-        await self.writing.shell.stop()
+        self.fallback.end()
+        self.composer.waiting.close()
+        await self.composer.shell.stop()
 
 
-class _Writing(NamedTuple):
+class _PlainComposer(NamedTuple):
     shell: ShellCommands
     waiting: PromptQueue
 
@@ -288,8 +288,8 @@ class PlainConversation:
     def _interrupt(self) -> None:
         if self._conversation.is_working:
             self._begin(self._conversation.stop())
-        elif self.context.writing.shell:
-            self._begin(self.context.writing.shell.stop())
+        elif self.context.composer.shell:
+            self._begin(self.context.composer.shell.stop())
         else:
             self.quit()
 
@@ -298,12 +298,12 @@ class PlainConversation:
     def see(self, batch: Sequence[Fact | Event]) -> None:
         for one in batch:
             event = one.event if isinstance(one, Fact) else one
-            for block in self._transcript.take(self.context.writing.waiting.take([one])):
+            for block in self._transcript.take(self.context.composer.waiting.take([one])):
                 if isinstance(block, UserItem) and block.text in self._echoed:
                     self._echoed.remove(block.text)
                 else:
                     self._face.say(*item_lines(block))
-            self.context.rescue.take(event)
+            self.context.fallback.take(event)
             match event:
                 case events.ToolCalled(name=name, arguments=arguments):
                     self._face.say(call_words(name, arguments))
@@ -313,7 +313,7 @@ class PlainConversation:
                     self._prompt()
 
     async def _tell_held(self) -> None:
-        if held := await self.context.writing.waiting.held():
+        if held := await self.context.composer.waiting.held():
             self._face.say(*held, "an empty line sends held prompts, /queue edits or drops them")
         self._prompt()
 
@@ -377,7 +377,7 @@ class PlainConversation:
             case "/steer":
                 await self._say(rest.strip(), steers=True)
             case _ if (shell := shell_line(line)) is not None and shell.command:
-                await self.context.writing.shell.run(shell)
+                await self.context.composer.shell.run(shell)
                 self._prompt()
             case _ if await self.context.commands.run(line):
                 self._prompt()
@@ -390,7 +390,7 @@ class PlainConversation:
             return
         conversation = self._conversation
         names = [one.name for one in self.context.commands.entries()]
-        waiting, typed = self.context.writing.waiting, PromptDraft(line, Chips())
+        waiting, typed = self.context.composer.waiting, PromptDraft(line, Chips())
         if isinstance(conversation.store, RemoteSessions):
             content = as_typed(typed)
         else:
