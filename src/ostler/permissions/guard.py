@@ -36,12 +36,8 @@ if TYPE_CHECKING:
 else:
     judge_module = lazy_module("ostler.permissions.judge")
 
-
 SESSION = ("session",)
-
 EVERYWHERE = ("session", "project", "user")
-
-
 Recall = Callable[[], Iterable[Rule]]
 
 

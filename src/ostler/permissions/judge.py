@@ -58,7 +58,6 @@ def lies_in_git_folder(path: Path) -> bool:
 
 
 _SEVERITY: dict[Verdict, int] = {"allow": 0, "ask": 1, "refuse": 2}
-
 _PATHS = ("path", "file_path")
 
 
@@ -327,9 +326,7 @@ def _other_repository(part: Command) -> str:
 
 
 Scope = Literal["session", "project", "user"]
-
 SCOPES: tuple[Scope, ...] = ("session", "project", "user")
-
 
 _WITH_SUBCOMMANDS = word_set(
     "apt brew bun bundle cargo composer deno docker dotnet gh git go gradle helm kubectl make mvn npm pip "

@@ -15,14 +15,12 @@ from ostler.permissions.shell_words import Command, is_plain_name, word_set
 
 Words = Sequence[str | None]
 
-
 ANY_ARGUMENTS = word_set(
     "basename cat cmp comm cut df diff dirname du echo egrep expand false fgrep fold grep head id join jq "
     "ls md5sum nl nproc od paste pwd readlink realpath rev seq sha1sum sha256sum sha512sum sleep stat tac "
     "tail tr true tsort type uname unexpand uptime wc which whoami :"
 )
 """None of these has an option that writes a file or runs a program."""
-
 
 _FIND = word_set(
     "-H -L -P -a -and -o -or -not ! ( ) , -name -iname -path -ipath -wholename -regex -iregex -type -size "
@@ -32,9 +30,7 @@ _FIND = word_set(
 )
 
 _SORT = re.compile(r"-[bdfghiMnRrVuzcCsm]+|-[kt].+|-k|-t")
-
 _UNIQ = re.compile(r"-[cdDiuz]+|-[fsw]\d+|--count|--repeated|--unique")
-
 _TREE = re.compile(r"-[adfshpugDFQil]+|-L|-I|-P|--dirsfirst|--gitignore|--noreport|--du")
 
 _RIPGREP = re.compile(
@@ -45,16 +41,13 @@ _RIPGREP = re.compile(
 )
 
 _FILE = re.compile(r"-[biLhkN0]+|--mime-type|--mime|--brief|--mime-encoding")
-
 _DATE = re.compile(r"\+.*|-u|-R|-I\w*|--utc|--iso-8601(=\w+)?|--rfc-3339=\w+")
-
 _SED_SCRIPT = re.compile(r"(?:\d+|\$)(?:,(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:\d+|\$))?p)*")
 
 VERSIONS = word_set(
     "python python3 node npm pnpm yarn deno bun cargo rustc go java javac git gcc clang make cmake pip "
     "pip3 uv ruby perl php docker"
 )
-
 
 _GIT_SHOWS = re.compile(
     r"-\d+|-[pusnwbaqzRim]+\d*|-[SGLUM].*|-C\d*|--(stat|shortstat|numstat|dirstat|summary|name-only|name-status"
@@ -208,10 +201,8 @@ _CHECKED: dict[str, Callable[[list[str]], bool]] = {
     "uniq": _only(_UNIQ, most=1),
 }
 
-
 LOOKING = (ANY_ARGUMENTS | _CHECKED.keys()) - VERSIONS | {"git"}
 """All that may be harmless, those that are only with some options included."""
-
 
 WrappedWords = tuple[str | None, ...]
 
@@ -262,9 +253,7 @@ _PRIVILEGED: dict[str, _Options] = {
 }
 
 _SHELLS = frozenset({"bash", "sh", "dash"})
-
 _OTHER_SHELLS = frozenset({"zsh", "ksh", "fish", "csh", "tcsh"})
-
 _UNKNOWN_INNER = "what it runs is known only when it runs"
 
 

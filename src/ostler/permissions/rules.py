@@ -24,20 +24,14 @@ from ostler.store.paths import expand_home
 from ostler.tools.files import compile_glob
 
 Profile = Literal["read-only", "ask", "edit", "full"]
-
 Verdict = Literal["allow", "ask", "refuse"]
-
-
 PROFILES: tuple[Profile, ...] = ("read-only", "ask", "edit", "full")
-
 
 _LOOKING: frozenset[ToolKind] = frozenset({"read", "search", "ask", "agent"})
 """Asking the person is always allowed: it changes nothing, and it is how permission is given. So is handing a
 task on, because whatever a child does is judged as well."""
 
-
 _PREVIEWED = ("command", "path", "file_path", "url", "query", "pattern", "name")
-
 _PREVIEW_LENGTH = 120
 
 
@@ -119,14 +113,9 @@ def _what(kind: ToolKind) -> str:
 
 
 Effect = Literal["allow", "ask", "deny"]
-
 EFFECTS: tuple[Effect, ...] = ("allow", "ask", "deny")
-
 Match = Literal["yes", "maybe", "no"]
-
-
 _RULE = re.compile(r"([\w.:/*-]+)(?:\((.*)\))?", re.DOTALL)
-
 _SPECIAL = re.compile(r"[*?\[\]{}\\]")
 
 

@@ -35,7 +35,6 @@ from ostler.permissions.shell_words import (
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-
 MAX_LENGTH = 20_000
 
 MAX_PIPES = 500
@@ -64,7 +63,6 @@ def parse_command(command: str) -> ParsedCommand:
 _OWN_NAMES = re.compile(r"(?!\w*proxy$)[a-z_][a-z0-9_]*")
 """Variables of the script's own. Those that programs and the shell itself listen to are in capitals."""
 
-
 _DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 
 _HARMLESS_EXPANSION = re.compile(
@@ -72,9 +70,7 @@ _HARMLESS_EXPANSION = re.compile(
 )
 
 _HARMLESS_ARITHMETIC = re.compile(r"\$\(\([\d\s+\-*/%()]*\)\)")
-
 _TEST_TOKENS = word_set("[ ] [[ ]] ( ) ! && || = == != < > -a -o")
-
 _TEST_OPERATORS = word_set("-e -f -d -s -r -w -x -z -n -L -h -nt -ot")
 
 _TEST_NODES = word_set(

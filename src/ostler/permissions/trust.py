@@ -33,7 +33,6 @@ SENSITIVE = frozenset(
 """Where requests and keys go, what runs a command or without asking, what is loaded into the process or
 changes how that works, and what writes a file."""
 
-
 LIMITS = (
     "max_children",
     "max_cost",
@@ -46,18 +45,14 @@ LIMITS = (
 )
 """What a project may set lower than its user, but not higher."""
 
-
 DEFAULT_DEPTH = 3
-
 EXTENSIONS = Path(".ostler") / "extensions"
 
 EDITS = "edits"
 """In place of a digest: also what is changed later is trusted."""
 
-
 _DEFAULTS = {"max_depth": DEFAULT_DEPTH, "max_retries": 20}
 """Limits that hold when nobody has set them: a project may not raise those either."""
-
 
 _REACH = {"read-only": 0, "ask": 1, "edit": 2, "full": 3}
 

@@ -34,11 +34,7 @@ from ostler.schema.messages import (
 )
 
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
-
 _MARKER = b',"cache_control":{"type":"ephemeral"}'
-
-
 _encode = msgspec.json.Encoder().encode
 
 
@@ -107,10 +103,7 @@ def _plain(block: PlainBlock) -> list[dict[str, Any]]:
 def _image(image: Image) -> dict[str, Any]:
     if image.url:
         return {"type": "image", "source": {"type": "url", "url": image.url}}
-    return {
-        "type": "image",
-        "source": {"type": "base64", "media_type": image.media_type, "data": image.data},
-    }
+    return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": image.data}}
 
 
 def _document(file: File) -> dict[str, Any]:
@@ -154,7 +147,6 @@ def _tool_result(result: ToolResult) -> list[dict[str, Any]]:
 
 
 API_VERSION = "2023-06-01"
-
 
 _MARKED_MESSAGES = 2
 """With the system prompt and the tools these are the four breakpoints the vendor allows.

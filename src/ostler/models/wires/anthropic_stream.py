@@ -121,23 +121,11 @@ class _Nameless(msgspec.Struct, gc=False):
 
 
 _decode_message_start = msgspec.json.Decoder(_MessageStart).decode
-
-
 _decode_block_start = msgspec.json.Decoder(_BlockStart).decode
-
-
 _decode_block_delta = msgspec.json.Decoder(_BlockDelta).decode
-
-
 _decode_block_stop = msgspec.json.Decoder(_BlockStop).decode
-
-
 _decode_message_delta = msgspec.json.Decoder(_MessageDelta).decode
-
-
 _decode_error = msgspec.json.Decoder(_Error).decode
-
-
 _decode_nameless = msgspec.json.Decoder(_Nameless).decode
 
 

@@ -16,9 +16,7 @@ from ostler.schema.messages import Block, File, Image, Message, Text, ToolResult
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 """What every vendor that sees pictures takes."""
 
-
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -117,7 +115,6 @@ def placeholder(what: str) -> str:
 
 
 Schema = dict[str, Any]
-
 
 _STRICT_WORDS = frozenset(
     {"type", "properties", "required", "additionalProperties", "items", "anyOf", "enum", "const"}

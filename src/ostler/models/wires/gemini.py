@@ -36,14 +36,11 @@ from ostler.schema.messages import (
 
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
 
-
 _RESULT_TYPES = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf"})
 """What may stand inside the result of a call."""
 
-
 _UNSIGNED = "skip_thought_signature_validator"
 """The vendor's word for a call that another vendor's model made, and that nobody has signed."""
-
 
 _encode = msgspec.json.Encoder().encode
 

@@ -28,7 +28,6 @@ _STOP_REASONS: dict[str, StopReason] = {
     "IMAGE_RECITATION": "refusal",
 }
 
-
 _UNUSABLE = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"})
 """The vendor could make nothing of what its model wrote, and has thrown it away."""
 

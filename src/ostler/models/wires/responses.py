@@ -36,10 +36,7 @@ from ostler.schema.messages import (
 )
 
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
-
 _OFFICE = "application/vnd.openxmlformats-officedocument"
-
 
 _DOCUMENTS = {
     "application/pdf": "pdf",
@@ -52,10 +49,8 @@ _DOCUMENTS = {
 }
 """What it reads beside plain text, and how a file of the type is named."""
 
-
 _Own = Callable[[Opaque | None], dict[str, Any]]
 """The fields that this vendor gave for itself."""
-
 
 _encode = msgspec.json.Encoder().encode
 
@@ -137,11 +132,7 @@ def _tool_output(result: ToolResult) -> dict[str, Any]:
         output = f"[error] {text}" if result.failed else text
     else:
         output = _parts([Text("[error]"), *result.content] if result.failed else result.content)
-    return {
-        "type": "function_call_output",
-        "call_id": sendable_id(result.call, _CALL_ID),
-        "output": output,
-    }
+    return {"type": "function_call_output", "call_id": sendable_id(result.call, _CALL_ID), "output": output}
 
 
 def _parts(content: Iterable[PlainBlock]) -> list[dict[str, Any]]:

@@ -106,32 +106,14 @@ class _Typed(msgspec.Struct, gc=False):
 
 
 _decode_delta = msgspec.json.Decoder(_Delta).decode
-
-
 _decode_annotation = msgspec.json.Decoder(_AnnotationFrame).decode
-
-
 _decode_item = msgspec.json.Decoder(_ItemFrame).decode
-
-
 _decode_message_item = msgspec.json.Decoder(_MessageItem).decode
-
-
 _decode_called = msgspec.json.Decoder(_Called).decode
-
-
 _decode_thought = msgspec.json.Decoder(_Thought).decode
-
-
 _decode_response = msgspec.json.Decoder(_ResponseFrame).decode
-
-
 _decode_output = msgspec.json.Decoder(list[msgspec.Raw] | None).decode
-
-
 _decode_typed = msgspec.json.Decoder(_Typed).decode
-
-
 _decode_anything = msgspec.json.Decoder().decode
 
 
@@ -361,7 +343,6 @@ _READERS: dict[bytes, Callable[[ResponsesDecoder, bytes], None]] = {
     b"error": ResponsesDecoder._error,
     b"": ResponsesDecoder._untyped,
 }
-
 
 WIRE = "responses"
 
