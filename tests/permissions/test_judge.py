@@ -193,7 +193,7 @@ ls \x1b[2K
 
 
 def lines(text: str) -> list[str]:
-    """The commands of a list; one with a text for its input takes the lines up to EOF."""
+    """The commands of a list; one with a here-document takes the lines up to EOF."""
     found: list[str] = []
     for line in text.split("\n"):
         is_inside = bool(found) and "<<EOF" in found[-1].replace("'", "") and not found[-1].endswith("\nEOF")

@@ -168,7 +168,7 @@ _CHECKED: dict[str, Callable[[list[str]], bool]] = {
     "uniq": _only(_UNIQ, most=1),
 }
 
-LOOKING = (ANY_ARGUMENTS | _CHECKED.keys()) - VERSIONS | {"git"}
+READ_ONLY = (ANY_ARGUMENTS | _CHECKED.keys()) - VERSIONS | {"git"}
 """Programs that may only read, some of them only with certain options."""
 
 WrappedWords = tuple[str | None, ...]
