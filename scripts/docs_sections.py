@@ -33,7 +33,7 @@ from ostler.history.export import transcript
 from ostler.models.providers import PROVIDERS, ModelOptions
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.permissions.guard import permission_hook
-from ostler.permissions.known_programs import LOOKING, VERSIONS
+from ostler.permissions.known_programs import READ_ONLY, VERSIONS
 from ostler.permissions.rules import PROFILES, judge
 from ostler.permissions.trust import LIMITS, SENSITIVE
 from ostler.schema import errors
@@ -208,7 +208,7 @@ def permission_table() -> Iterator[str]:
 
 
 def harmless_commands() -> str:
-    looking, versions = (", ".join(f"`{name}`" for name in sorted(names)) for names in (LOOKING, VERSIONS))
+    looking, versions = (", ".join(f"`{name}`" for name in sorted(names)) for names in (READ_ONLY, VERSIONS))
     return f"{looking}; and with `--version` only: {versions}"
 
 

@@ -204,7 +204,7 @@ def test_a_call_can_be_tried(ostler: Ostler) -> None:
         return ostler("permissions", "test", call, "--permissions", profile).out.splitlines()
 
     assert tried("bash: git push", "full") == ["allow: profile full"]
-    assert tried("bash: ls -l | sort", "edit") == ["allow: profile edit, it only looks"]
+    assert tried("bash: ls -l | sort", "edit") == ["allow: profile edit, it only reads"]
     assert tried("bash: ls -l", "ask")[0].startswith("ask: ")
     assert tried("read: /etc/passwd", "read-only") == ["allow: profile read-only"]
     assert tried("bash: ls", "read-only")[0].startswith("refuse: permissions are read-only")
@@ -216,7 +216,7 @@ def test_a_call_can_be_tried(ostler: Ostler) -> None:
         "  user would remember bash(git push)",
     ]
     assert tried("write: /etc/x", "edit")[0] == (
-        "ask: permissions are edit: /etc/x lies outside of the working directory"
+        "ask: permissions are edit: /etc/x is outside the working directory"
     )
     assert tried("fetch: https://example.com/x", "ask")[1] == "  session would remember fetch(example.com)"
     out = ostler("permissions", "test", "--json", "bash: git push", "--permissions", "edit").out

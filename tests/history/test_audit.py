@@ -516,7 +516,7 @@ async def test_a_call_says_which_profile_or_rule_allowed_it(tmp_path: Path) -> N
     assert said(ran, "tool.allow") == [
         "rule bash(git push) of the test",
         "profile edit",
-        "profile edit, it only looks",
+        "profile edit, it only reads",
     ]
 
 

@@ -85,7 +85,7 @@ def test_no_model_of_the_catalogue_is_asked_for_a_level_that_it_does_not_have(pr
             request = request_of(reasoning=asked)
             sent = level_in(json.loads(model.body(request)))
             assert sent in info.reasoning_levels or is_known_better(info, sent), (info.name, asked, sent)
-            assert bool(model._unsupported(request)) == (sent != asked), (info.name, asked, sent)
+            assert bool(model.warnings(request)) == (sent != asked), (info.name, asked, sent)
 
 
 def is_known_better(info: ModelInfo, sent: str | None) -> bool:
@@ -96,18 +96,18 @@ def is_known_better(info: ModelInfo, sent: str | None) -> bool:
 @pytest.mark.parametrize(
     ("name", "wire", "asked", "sentence"),
     [
-        ("anthropic/claude-sonnet-5-5", None, "off", "cannot be stopped from reasoning; it is asked for low"),
-        ("google/gemini-4-argon", None, "off", "cannot be stopped from reasoning; it is asked for low"),
-        ("openai/gpt-5.1", None, "minimal", "cannot reason at the level minimal; it is asked for low"),
-        ("openai/gpt-5-pro", "chat", "low", "cannot reason at the level low; it is asked for high"),
-        ("openai/gpt-4o", None, "high", "takes no level of reasoning; it is asked without one"),
-        ("moonshot/kimi-k3.1-pro", None, "medium", "cannot reason at the level medium; it is asked for high"),
+        ("anthropic/claude-sonnet-5-5", None, "off", "cannot turn reasoning off; the level is low"),
+        ("google/gemini-4-argon", None, "off", "cannot turn reasoning off; the level is low"),
+        ("openai/gpt-5.1", None, "minimal", "cannot reason at the level minimal; the level is low"),
+        ("openai/gpt-5-pro", "chat", "low", "cannot reason at the level low; the level is high"),
+        ("openai/gpt-4o", None, "high", "does not support reasoning levels; none is sent"),
+        ("moonshot/kimi-k3.1-pro", None, "medium", "cannot reason at the level medium; the level is high"),
     ],
 )
 def test_a_level_that_is_not_the_one_asked_for_is_told(
     name: str, wire: Wire | None, asked: str, sentence: str
 ) -> None:
-    assert model_of(name, wire=wire)._unsupported(request_of(reasoning=asked)) == [f"{name} {sentence}"]
+    assert model_of(name, wire=wire).warnings(request_of(reasoning=asked)) == [f"{name} {sentence}"]
 
 
 @pytest.mark.parametrize(
@@ -122,15 +122,15 @@ def test_a_level_that_is_not_the_one_asked_for_is_told(
     ],
 )
 def test_a_level_that_is_had_is_not_talked_about(name: str, asked: str | None) -> None:
-    assert model_of(name)._unsupported(request_of(reasoning=asked)) == []
+    assert model_of(name).warnings(request_of(reasoning=asked)) == []
 
 
 def test_a_model_that_is_known_to_reason_and_cannot_be_told_not_to_is_named() -> None:
     catalogue = Catalogue({"lmstudio/mine": {"reasoning": True}, "azure/mine": {"reasoning": True}})
     for name in ("lmstudio/mine", "azure/mine"):
         model = model_of(name, base_url="http://127.0.0.1:1/v1", catalogue=catalogue)
-        told = f"nobody knows how {name} is stopped from reasoning; it is not asked to"
-        assert model._unsupported(request_of(reasoning="off")) == [told]
+        told = f"it is not known how to turn reasoning off for {name}; it stays on"
+        assert model.warnings(request_of(reasoning="off")) == [told]
 
 
 @pytest.mark.parametrize(
@@ -147,27 +147,27 @@ def test_a_model_that_is_known_to_reason_and_cannot_be_told_not_to_is_named() ->
 )
 def test_a_tool_that_stops_the_reasoning_is_told(name: str, level: str | None, told: bool) -> None:
     request = request_of(tools=(READ,), tool_choice="read", reasoning=level)
-    sentence = f"{name} cannot reason while it is made to call a tool; it is asked not to"
-    assert model_of(name)._unsupported(request) == ([sentence] if told else [])
-    assert sentence not in model_of(name)._unsupported(request_of(tools=(READ,), reasoning=level))
+    sentence = f"{name} cannot reason when it must call a tool; reasoning is turned off"
+    assert model_of(name).warnings(request) == ([sentence] if told else [])
+    assert sentence not in model_of(name).warnings(request_of(tools=(READ,), reasoning=level))
 
 
 def test_a_limit_that_is_raised_to_make_room_for_reasoning_is_told() -> None:
     model = model_of("anthropic/claude-sonnet-4-5")
     request = request_of(reasoning="low", max_output_tokens=1000)
     assert json.loads(model.body(request))["max_tokens"] == 6144
-    told = "anthropic/claude-sonnet-4-5 needs room to reason; its answer may have 6,144 tokens"
-    assert model._unsupported(request) == [told]
-    assert model._unsupported(request_of(reasoning="low", max_output_tokens=9000)) == []
-    assert model._unsupported(request_of(reasoning="low")) == []
+    told = "anthropic/claude-sonnet-4-5 needs room to reason; the output limit is 6,144 tokens"
+    assert model.warnings(request) == [told]
+    assert model.warnings(request_of(reasoning="low", max_output_tokens=9000)) == []
+    assert model.warnings(request_of(reasoning="low")) == []
 
 
 def test_a_named_tool_that_becomes_any_tool_is_told() -> None:
     request = request_of(tools=(READ,), tool_choice="read")
-    told = "lmstudio/mine cannot be made to call read; it is made to call any tool"
-    assert model_of("lmstudio/mine")._unsupported(request) == [told]
-    assert model_of("lmstudio/mine")._unsupported(request_of(tools=(READ,), tool_choice="required")) == []
-    assert model_of("vllm/mine")._unsupported(request) == []
+    told = "lmstudio/mine cannot be made to call read; it must call any tool instead"
+    assert model_of("lmstudio/mine").warnings(request) == [told]
+    assert model_of("lmstudio/mine").warnings(request_of(tools=(READ,), tool_choice="required")) == []
+    assert model_of("vllm/mine").warnings(request) == []
 
 
 @pytest.mark.parametrize("wire", ["responses", "chat"])

@@ -51,9 +51,9 @@ def test_a_model_that_does_not_reason_is_told_nothing_about_reasoning(wire: Wire
     model = model_of(wire, reasoning=False)
     for level in (None, "off", "low", "high"):
         assert reasoning_in(body_of(model, reasoning=level)) == {}
-    told = f"{model.name} takes no level of reasoning; it is asked without one"
-    assert model._unsupported(request_of(reasoning="high")) == [told]
-    assert model._unsupported(request_of(reasoning="off")) == []
+    told = f"{model.name} does not support reasoning levels; none is sent"
+    assert model.warnings(request_of(reasoning="high")) == [told]
+    assert model.warnings(request_of(reasoning="off")) == []
 
 
 LOWEST: dict[Wire, Any] = {
@@ -74,15 +74,15 @@ LOWEST: dict[Wire, Any] = {
 def test_a_model_is_asked_only_for_the_levels_that_are_listed(wire: Wire) -> None:
     model = model_of(wire, reasoning_levels=["off", "low"])
     assert reasoning_in(body_of(model, reasoning="high")) == LOWEST[wire]
-    told = f"{model.name} cannot reason at the level high; it is asked for low"
-    assert model._unsupported(request_of(reasoning="high")) == [told]
+    told = f"{model.name} cannot reason at the level high; the level is low"
+    assert model.warnings(request_of(reasoning="high")) == [told]
 
 
 def test_a_model_that_is_said_to_have_no_level_but_off_is_asked_not_to_reason() -> None:
     model = model_of("anthropic", reasoning_levels=["off"])
     assert body_of(model, reasoning="high")["thinking"] == {"type": "disabled"}
-    told = f"{model.name} cannot reason at the level high; it is asked not to"
-    assert model._unsupported(request_of(reasoning="high")) == [told]
+    told = f"{model.name} cannot reason at the level high; reasoning is turned off"
+    assert model.warnings(request_of(reasoning="high")) == [told]
 
 
 @every_wire
@@ -92,8 +92,8 @@ def test_a_model_that_takes_no_tools_is_offered_none(wire: Wire) -> None:
     assert body_of(model_of(wire), **asked).keys() & offered >= {"tools"}
     model = model_of(wire, tools=False)
     assert not body_of(model, **asked).keys() & offered
-    assert model._unsupported(request_of(**asked)) == [f"{model.name} takes no tools; it is offered none"]
-    assert model._unsupported(request_of()) == []
+    assert model.warnings(request_of(**asked)) == [f"{model.name} does not support tools; none are sent"]
+    assert model.warnings(request_of()) == []
 
 
 @every_wire
@@ -106,13 +106,13 @@ def test_what_a_model_cannot_see_is_replaced_by_a_word_and_told(wire: Wire) -> N
     blind = model_of(wire, input=["text"])
     body = json.dumps(body_of(blind, *messages))
     assert "UElY" not in body and "UERG" not in body
-    assert body.count("[an image of type image/png, which this model cannot be shown]") == 2
-    assert body.count("[the file 'a.pdf' of type application/pdf, which this model cannot be shown]") == 1
-    assert blind._unsupported(request_of(*messages[:1])) == [
-        f"{blind.name} is not shown an image of type image/png",
-        f"{blind.name} is not shown the file 'a.pdf' of type application/pdf",
+    assert body.count("[an image of type image/png is omitted: this model cannot read it]") == 2
+    assert body.count("[the file 'a.pdf' of type application/pdf is omitted: this model cannot read it]") == 1
+    assert blind.warnings(request_of(*messages[:1])) == [
+        f"{blind.name} cannot read an image of type image/png; it is omitted",
+        f"{blind.name} cannot read the file 'a.pdf' of type application/pdf; it is omitted",
     ]
-    assert len(blind._unsupported(request_of(*messages))) == 1
+    assert len(blind.warnings(request_of(*messages))) == 1
 
 
 @every_wire

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostler.core.tool import ToolKind
-from ostler.permissions.judge import Judge, Judgement, RuleBases, suggest_rules
+from ostler.permissions.judge import Judge, Judgement, suggest_rules
 from ostler.permissions.rules import PROFILES, Profile, Rule, Verdict, parse_rule
 
 
@@ -193,7 +193,7 @@ ls \x1b[2K
 
 
 def lines(text: str) -> list[str]:
-    """The commands of a list; one with a text for its input takes the lines up to EOF."""
+    """The commands of a list; one with a here-document takes the lines up to EOF."""
     found: list[str] = []
     for line in text.split("\n"):
         is_inside = bool(found) and "<<EOF" in found[-1].replace("'", "") and not found[-1].endswith("\nEOF")
@@ -467,7 +467,7 @@ def test_what_is_remembered_keeps_the_same_question_from_coming_back(
     here: Path, command: str, session: list[str] | None, user: list[str] | None
 ) -> None:
     judged = bash(here, command)
-    offered = suggest_rules("bash", judged, RuleBases(here, here))
+    offered = suggest_rules("bash", judged, here, here)
     assert offered.get("session") == (tuple(session) if session else None)
     if session is None:
         return
@@ -482,19 +482,19 @@ def test_what_is_remembered_keeps_the_same_question_from_coming_back(
 
 def test_what_a_rule_asks_about_cannot_be_remembered(here: Path) -> None:
     judged = bash(here, "make", ask="bash(make)")
-    assert suggest_rules("bash", judged, RuleBases(here, here)) == {}
+    assert suggest_rules("bash", judged, here, here) == {}
 
 
 def test_each_scope_remembers_a_path_in_its_own_words(here: Path) -> None:
     judged = Judge("ask", [], here / "src").judge("write", "edit", {"path": "deep/a.py"})
     real = here.resolve()
-    assert suggest_rules("write", judged, RuleBases(here / "src", here)) == {
+    assert suggest_rules("write", judged, here / "src", here) == {
         "session": ("edit(deep/**)",),
         "project": ("edit(src/deep/**)",),
         "user": (f"edit({real}/src/deep/**)",),
     }
     outside = Judge("edit", [], here / "src").judge("write", "edit", {"path": "../b.py"})
-    assert suggest_rules("write", outside, RuleBases(here / "src", here)) == {
+    assert suggest_rules("write", outside, here / "src", here) == {
         "session": (f"edit({real}/b.py)",),
         "project": ("edit(./b.py)",),
         "user": (f"edit({real}/b.py)",),

@@ -28,9 +28,7 @@ NEWEST_SAMPLES = 20
 LEAST, MOST = 0.5, 3.0
 """Beyond these the report is rather wrong than the count: some servers report only what is new to them."""
 
-
 _MANY_SAMPLES = 8
-
 _NARROW, _WIDE = 0.05, 0.2
 
 

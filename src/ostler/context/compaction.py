@@ -36,7 +36,6 @@ SYSTEM = (
 )
 
 KEPT_CALLS = "Calls that are kept, word for word:"
-
 LAST_REQUEST = "The person's last request, word for word:"
 
 LONGEST_RESULT = 2_000
@@ -45,9 +44,7 @@ LONGEST_RESULT = 2_000
 SHORTEST_RECORD = 400
 """Fewer characters are not worth a model call."""
 
-
 _READING = ("read", "grep", "find", "ls")
-
 _CHANGING = ("write", "edit")
 
 

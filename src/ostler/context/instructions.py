@@ -35,17 +35,13 @@ else:
     tool_files = lazy_module("ostler.tools.files")
     truncation = lazy_module("ostler.tools.truncation")
 
-
 NAMES = ("AGENTS.md", "CLAUDE.md")
 """The first that exists in a folder is used."""
 
-
 LARGEST_FILE = 64 * 1024
-
 
 LARGEST_SUM = 128 * 1024
 """Bytes of one file, and of all files together."""
-
 
 _DEFAULT = """\
 You are Ostler, a coding agent that works in a person's own directory with the tools you are given.
@@ -55,7 +51,6 @@ You are Ostler, a coding agent that works in a person's own directory with the t
 - Change files with the edit and write tools, not through the shell.
 - When a call is refused, say so and continue without it; do not try the same thing another way.
 - When you are done, summarise in a few lines what you did and what you verified."""
-
 
 _PRECEDENCE = (
     "The instructions below come from files. If they conflict, later ones take precedence; "

@@ -17,13 +17,10 @@ from ostler.context.files import Unusable
 
 Value: TypeAlias = "str | int | bool | list[Value] | dict[str, Value] | None"
 
-
 DEEPEST = 16
 """How far lists and tables may be nested."""
 
-
 _KEY = re.compile(r"""("[^"\\]*"|'[^']*'|[^\W\d][\w.-]*)[ \t]*:(?:[ \t]+(.*))?""")
-
 _CLOSING = {'"': re.compile(r'((?:[^"\\]|\\.)*)"'), "'": re.compile(r"((?:[^']|'')*)'(?!')")}
 
 _ITEM = re.compile(
@@ -31,17 +28,11 @@ _ITEM = re.compile(
 )
 
 _ENDS_IN_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\$")
-
 _BLOCK = re.compile(r"([|>])([+-]?)(?:[ \t]+#.*)?")
-
 _COMMENT = re.compile(r"(?:^|[ \t])#")
-
 _COLON = re.compile(r":(?:[ \t]|$)")
-
 _OWN_MEANING = re.compile(r"[&*!|>%@`{}\[\],\"'#]|[-?:](?:[ \t]|$)")
-
 _WHOLE_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})")
-
 _WORDS = {"true": True, "false": False, "null": None}
 
 
@@ -329,9 +320,7 @@ def _folded_block(lines: Sequence[str]) -> str:
 
 
 _FENCE = re.compile(r"^[ \t]*(?:(`{3,})[^`\n]*|(~{3,})[^\n]*)$", re.MULTILINE)
-
 _TICKS = re.compile(r"`+")
-
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 
 

@@ -41,7 +41,6 @@ MOST_ATTACHED = 20 * 1024 * 1024
 """The same for pictures and documents."""
 MOST_ENTRIES = 500
 _MOST_WALKED = 20_000
-
 _NOT_BEFORE = r"(?<![A-Za-z0-9_.+\-/@\\%=&])"
 _MENTION = re.compile(
     _NOT_BEFORE + r'@(?:"((?:[^"\\\n]|\\["\\])+)"((?:[:#][\w:-]*\w)?)|((?:[^\s"\\]|\\[^\n])+))'
@@ -144,8 +143,7 @@ def _listing(folder: Path, cwd: Path) -> str:
     # The upper levels say most: they come first when not all of it fits.
     paths.sort(key=lambda one: (len(one[0].parts), in_path_order(str(one[0]))))
     rows = sorted(
-        (f"{path}/" if has_more else str(path) for path, has_more in paths[:MOST_ENTRIES]),
-        key=in_path_order,
+        (f"{path}/" if has_more else str(path) for path, has_more in paths[:MOST_ENTRIES]), key=in_path_order
     )
     kept = first_that_fit(map(without_surrogates, rows))
     total = f"more than {_MOST_WALKED}" if seen > _MOST_WALKED else str(len(paths))

@@ -18,7 +18,6 @@ from ostler.schema.messages import Message, Text
 Placement = Literal["system", "prompt", "end"]
 """After the system prompt; before the current run's prompt; or at the end, if it changes often."""
 
-
 _KIND = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
@@ -33,7 +32,6 @@ class ProviderRequest(msgspec.Struct, frozen=True):
 
 
 Content = str | None
-
 Source = Callable[[ProviderRequest], Content | Awaitable[Content]]
 
 

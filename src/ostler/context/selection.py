@@ -13,10 +13,8 @@ from ostler.schema.messages import Block, Message, Reasoning, Text, ToolCall, To
 
 Action = Literal["cut", "dropped", "stripped"]
 
-
 EASE = 0.75
 """The share of the room that is filled when something had to be left out: so that the next steps need not."""
-
 
 CHARACTERS_A_TOKEN = 4
 

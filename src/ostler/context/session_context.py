@@ -32,7 +32,6 @@ else:
     policy_module = lazy_module("ostler.context.policy")
     tokenizers_module = lazy_module("ostler.context.tokenizers")
 
-
 EASILY = 0.5
 """The share of a model's window up to which no exact count is needed."""
 
@@ -45,18 +44,14 @@ DOCUMENT = 500_000
 """And a document, however short its file is: its pages are what is counted."""
 
 LAST_STEPS = 3
-
 CLOSE_CHAPTER = "close_chapter"
 
 FRAME = 60
 """Characters that the framing of a call or a result counts for."""
 
 NO_REMINDERS: Mapping[str, Rule] = {}
-
 NO_RULES: Rules = {}
-
 ANOTHER_POLICY = "by another policy"
-
 
 LimitsOf = Callable[[str], tuple[int, int | None]]
 """How many tokens a model reads, and how many it writes."""

@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ostler.context.files import (
-    FileSearch,
-    Unusable,
-    printable_path,
-    quoted_path,
-    read_bytes,
-)
+from ostler.context.files import FileSearch, Unusable, printable_path, quoted_path, read_bytes
 from ostler.core.function_tool import validate_arguments
 from ostler.core.lazy import lazy_module
 from ostler.core.tool import ToolContext, ToolSpec
@@ -39,26 +33,20 @@ SKILL_FOLDERS = (".ostler/skills", ".agents/skills")
 """Folders of skills in a project; the first one wins."""
 
 FILE = "SKILL.md"
-
 LARGEST_FILE = 64 * 1024
 
 LARGEST_CATALOGUE = 32 * 1024
 """The maximum size of the skills section in the system prompt, in bytes."""
 
 LONGEST_NAME = 64
-
 LONGEST_DESCRIPTION = 1024
-
 LONGEST_COMPATIBILITY = 500
 
 MOST_FILES = 50
 """Files of a skill's folder that are listed for the model."""
 
-
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-
 _INVOCATION = re.compile(r"\s*/skill:(\S*)\s*(.*)", re.DOTALL)
-
 
 IsTrusted = Callable[[Path, bytes], bool]
 """Whether a project's file with this content is trusted."""

@@ -114,11 +114,8 @@ PROMPT_FOLDERS = (".ostler/prompts", ".agents/prompts")
 """In a project's folders; the first one wins."""
 
 LARGEST_FILE = 256 * 1024
-
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
-
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-
 _NOT_FOLLOWED = ("allowed-tools", "hooks", "model")
 
 

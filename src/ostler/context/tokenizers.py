@@ -98,9 +98,7 @@ _OTHER_PICTURES = PictureRule(750, 85, 1600)
 _HEAD = 1 << 17
 """Characters of base64 in which the size of a picture is looked for; photographs begin with a thumbnail."""
 
-
 PAGE_TOKENS = 2500
-
 BYTES_A_TOKEN = 4
 
 MOST_FILE_TOKENS = 100 * PAGE_TOKENS
@@ -136,21 +134,14 @@ def _decoded(data: str) -> bytes:
 
 
 CountText = Callable[[str], int]
-
-
 MESSAGE_FRAME = 5
-
 CALL_FRAME = 13
-
 RESULT_FRAME = 10
-
 TOOL_FRAME = 24
-
 TOOLS_FRAME = 80
 
 CLAUDE_TOOLS_FRAME = 350
 """Claude is told how to call tools in a prompt of its own; the vendor counts 346 tokens for it."""
-
 
 SEALED_CHARACTERS = 5
 """Of each token in what a vendor has encrypted: four of text, a third more in base64."""
@@ -233,7 +224,6 @@ def _strings(data: Any) -> Iterator[str]:
 
 
 _CONTINUATION = bytes(range(0x80, 0xC0))
-
 
 _WEIGHTS: tuple[tuple[float, tuple[bytes, ...]], ...] = (
     (1.0, (b" a", b".a", b"\na", b"0a")),  # a word begins

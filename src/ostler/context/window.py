@@ -20,8 +20,6 @@ from ostler.core.transcript import Transcript
 from ostler.schema.messages import Message, Text
 
 LEFT_OUT = "[{} earlier messages of this conversation are left out for want of room.]"
-
-
 Count = Callable[[Message], int]
 
 

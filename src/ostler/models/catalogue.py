@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 else:
     validation_module = lazy_module("ostler.core.validation")
 
-
 Modality = Literal["text", "image", "file", "audio", "video"]
 
 

@@ -44,11 +44,7 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 
 KEY_COMMAND_SECONDS = 30.0
-
-
 Source = Literal["named", "environment", "configuration", "command", "file", "keyring"]
-
-
 _handed_out: set[str] = set()
 
 
@@ -214,7 +210,6 @@ def write_privately(path: Path, content: bytes) -> None:
 
 SERVICE = "ostler"
 """Under this name, with the provider as the user, a keyring has our keys."""
-
 
 KEYRING_SECONDS = 10.0
 """A keyring may ask its owner to be unlocked, on a screen that nobody looks at."""

@@ -27,7 +27,6 @@ from ostler.schema.usage import NOTHING_USED, Usage
 
 # The end of the body follows the last frame at once; reading it lets the connection be used again.
 _DRAIN_SECONDS = 0.25
-
 _WORTH_TELLING_SECONDS = 1.0
 
 

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from ostler.models.wires.wire_model import WireModel
 
 MakeModel = Callable[[str], Model]
-
 Options = TypeVar("Options", bound=ModelOptions)
-
 FindKey = Callable[[Provider, KeySearch], Key | None]
 
 

@@ -16,12 +16,10 @@ if TYPE_CHECKING:
 Level = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 """Those that a model may have; a person asks for none above `high`."""
 
-
 LEVELS: tuple[Level, ...] = get_args(Level)
 
 WORDS: dict[Level, str] = {level: "none" if level == "off" else level for level in LEVELS}
 """As OpenAI calls them, and those who imitate it."""
-
 
 Spelling = Mapping[Level, Any]
 """What stands for each level on a wire."""
@@ -78,7 +76,6 @@ _CLAUDE_FAMILIES: tuple[tuple[str, ClaudeFamily], ...] = (
 
 _OTHER_CLAUDE = ClaudeFamily(32_000, "budget")
 """Models of other vendors behind the same wire know the older way to ask for thinking."""
-
 
 _CLAUDE_BUDGETS: dict[Level, int] = {"off": 0, "minimal": 1024, "low": 2048, "medium": 8192, "high": 16384}
 
@@ -156,14 +153,11 @@ class GeminiFamily(msgspec.Struct, frozen=True):
 
 
 _GEMINI_BUDGETS: dict[Level, int] = {"off": 0, "minimal": 512, "low": 2048, "medium": 8192, "high": 24576}
-
 _BUDGETS_OF_PRO: dict[Level, int] = {"minimal": 128, "low": 2048, "medium": 8192, "high": 24576}
-
 _USUAL_GEMINI: dict[Level, str] = {"low": "LOW", "medium": "MEDIUM", "high": "HIGH"}
 
 _ALL: dict[Level, str] = {"minimal": "MINIMAL", **_USUAL_GEMINI}
 """None of them is `off`: these models cannot be stopped from thinking."""
-
 
 _GEMINI_FAMILIES: tuple[tuple[str, GeminiFamily], ...] = (
     (r"gemini-(1|2\.0)|gemini-2\.5-.*(image|tts|audio|computer)", GeminiFamily()),
@@ -213,7 +207,6 @@ _OPENAI_FAMILIES: tuple[tuple[str, tuple[Level, ...]], ...] = (
 
 FAMILIES = tuple([(rf"(^|[/:])({pattern})", levels) for pattern, levels in _OPENAI_FAMILIES])
 """By a pattern that is found in their names, also in those of fine-tuned models."""
-
 
 _UNKNOWN = Levels(WORDS, assumed={"off": "", **{level: level for level in _USUAL_OPENAI}})
 """An empty word is not sent."""

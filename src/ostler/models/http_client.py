@@ -33,7 +33,6 @@ from ostler.models.transport import (
 from ostler.schema.errors import StreamBroken
 
 HEAD_LIMIT = 100 * 1024
-
 READ_SIZE = 64 * 1024
 
 HOLD_LIMIT = 256 * 1024
@@ -209,7 +208,6 @@ class Connection(asyncio.BufferedProtocol):
 HEAD_START_SECONDS = 0.25
 """How long an address is tried alone before the next is tried beside it, as RFC 8305 recommends."""
 
-
 Address = tuple[socket.AddressFamily, Any]
 
 
@@ -277,11 +275,8 @@ async def _connected(address: Address) -> socket.socket:
 RACE_SECONDS = 2.0
 """A connection closed while idle shows it within a round trip; a request that is lost later may be taken."""
 
-
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-
 _IN_PATH = "/%:@!$&'()*+,;=~"
-
 
 Place = tuple[str, int, bool]
 """The host, the port, and whether it speaks TLS."""

@@ -155,7 +155,6 @@ _ALL = (
     Provider(name="gguf", charges=False),
 )
 
-
 PROVIDERS: dict[str, Provider] = {provider.name: provider for provider in _ALL}
 
 

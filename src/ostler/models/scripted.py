@@ -56,7 +56,6 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 Answer = Turn | str | Call | ModelError | Sequence[Call]
-
 Script = Iterable[Answer | Callable[[ModelRequest], Answer]]
 
 
@@ -233,16 +232,10 @@ def end_of(answer: RecordedAnswer) -> ModelDone | ModelFailure:
 
 
 LABEL = "DEMO (scripted, not a model)"
-
 JOB = "Write a small program that greets the world, run it, and tell me what it printed."
-
-
 RUNS = "runs.log"
-
 QUICK_RUN = "python3 hello.py"
-
 SLOW_RUN = "python3 hello.py --slowly"
-
 
 _PROGRAM = f'''\
 """Greets the world, and writes down each time that it is run."""
@@ -258,14 +251,12 @@ if "--slowly" in sys.argv:
 print("Hello, world!")
 '''
 
-
 WAYS = (
     "give a vendor's key: set ANTHROPIC_API_KEY or OPENAI_API_KEY, or say `ostler key set anthropic`",
     "start a local server such as Ollama: it is found by itself, or named with --model ollama/NAME",
     "name any OpenAI-compatible server: --model openai/NAME --base-url http://HOST:PORT/v1",
 )
 """How to connect a model."""
-
 
 _NO_SCRIPT = "\n".join(
     (
@@ -276,7 +267,6 @@ _NO_SCRIPT = "\n".join(
         "What I can show is `ostler demo`; what was looked for on this machine is in `ostler doctor`.",
     )
 )
-
 
 _INTERRUPTED = "The process ended while this call ran"
 """As the result says it of a call that was under way when its process died."""

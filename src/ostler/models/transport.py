@@ -16,7 +16,6 @@ from ostler.core.lazy import load
 from ostler.schema.errors import ConnectionFailed, InvalidRequest, StreamBroken
 
 CONNECT_SECONDS = 15.0
-
 IDLE_LIMIT = 64
 
 IDLE_SECONDS = 30.0

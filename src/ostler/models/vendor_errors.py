@@ -24,7 +24,6 @@ from ostler.schema.errors import (
 
 BODY_LIMIT = 4096
 
-
 _BY_STATUS: dict[int, type[ModelError]] = {
     401: AuthenticationFailed,
     403: PermissionDenied,
@@ -36,9 +35,7 @@ _BY_STATUS: dict[int, type[ModelError]] = {
     529: Overloaded,
 }
 
-
 _PROXY_LOGIN = 407
-
 
 _BY_CODE: dict[str, type[ModelError]] = {
     "authentication_error": AuthenticationFailed,
@@ -86,7 +83,6 @@ _BY_CODE: dict[str, type[ModelError]] = {
 }
 """What vendors write into `type`, `code` or `status` of an error that may come without an HTTP status."""
 
-
 _OVERFLOW_PHRASES = (
     "prompt is too long",
     "context_length_exceeded",
@@ -106,7 +102,6 @@ _OVERFLOW_PHRASES = (
     "context length of only",
     "exceeds the maximum number of tokens",
 )
-
 
 _ADVICE: dict[type[ModelError], str] = {
     AuthenticationFailed: "check the API key",

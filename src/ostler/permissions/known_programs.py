@@ -1,13 +1,14 @@
 """Tables: programs that only read, and programs that run another one (`sudo`, `xargs`, `bash -c`).
 
-In doubt a program is not listed as read-only. Many programs that read have an option that writes or runs
-something; for those, only the options listed here are accepted, spelled in full.
+A program is listed as read-only only without doubt. Many programs that read have an option that writes or
+runs something; for those, only the options listed here are accepted, spelled in full.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 
 import msgspec
 
@@ -15,14 +16,12 @@ from ostler.permissions.shell_words import Command, is_plain_name, word_set
 
 Words = Sequence[str | None]
 
-
 ANY_ARGUMENTS = word_set(
     "basename cat cmp comm cut df diff dirname du echo egrep expand false fgrep fold grep head id join jq "
     "ls md5sum nl nproc od paste pwd readlink realpath rev seq sha1sum sha256sum sha512sum sleep stat tac "
     "tail tr true tsort type uname unexpand uptime wc which whoami :"
 )
 """None of these has an option that writes a file or runs a program."""
-
 
 _FIND = word_set(
     "-H -L -P -a -and -o -or -not ! ( ) , -name -iname -path -ipath -wholename -regex -iregex -type -size "
@@ -32,9 +31,7 @@ _FIND = word_set(
 )
 
 _SORT = re.compile(r"-[bdfghiMnRrVuzcCsm]+|-[kt].+|-k|-t")
-
 _UNIQ = re.compile(r"-[cdDiuz]+|-[fsw]\d+|--count|--repeated|--unique")
-
 _TREE = re.compile(r"-[adfshpugDFQil]+|-L|-I|-P|--dirsfirst|--gitignore|--noreport|--du")
 
 _RIPGREP = re.compile(
@@ -45,16 +42,13 @@ _RIPGREP = re.compile(
 )
 
 _FILE = re.compile(r"-[biLhkN0]+|--mime-type|--mime|--brief|--mime-encoding")
-
 _DATE = re.compile(r"\+.*|-u|-R|-I\w*|--utc|--iso-8601(=\w+)?|--rfc-3339=\w+")
-
 _SED_SCRIPT = re.compile(r"(?:\d+|\$)(?:,(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:\d+|\$))?p)*")
 
 VERSIONS = word_set(
     "python python3 node npm pnpm yarn deno bun cargo rustc go java javac git gcc clang make cmake pip "
     "pip3 uv ruby perl php docker"
 )
-
 
 _GIT_SHOWS = re.compile(
     r"-\d+|-[pusnwbaqzRim]+\d*|-[SGLUM].*|-C\d*|--(stat|shortstat|numstat|dirstat|summary|name-only|name-status"
@@ -64,6 +58,10 @@ _GIT_SHOWS = re.compile(
     r"|ignored|max-count|skip|date|patch|no-patch|raw|minimal|patience|histogram|diff-filter|find-renames"
     r"|ignore-all-space|ignore-space-change|ignore-blank-lines|check|exit-code|quiet|relative|topo-order"
     r"|date-order|left-right|cherry-pick|full-index|text|no-ext-diff|no-textconv|no-renames)(=.*)?"
+)
+
+_GIT_REV_PARSE = re.compile(
+    r"--(show-toplevel|abbrev-ref|short|verify|git-dir|is-inside-work-tree|show-prefix|symbolic-full-name)"
 )
 
 _GIT: dict[str, tuple[re.Pattern[str], bool]] = {
@@ -79,12 +77,7 @@ _GIT: dict[str, tuple[re.Pattern[str], bool]] = {
     ),
     "ls-tree": (re.compile(r"-[drtlz]+|--name-only|--full-tree"), True),
     "describe": (re.compile(r"--(tags|always|all|long|abbrev=\d+)"), True),
-    "rev-parse": (
-        re.compile(
-            r"--(show-toplevel|abbrev-ref|short|verify|git-dir|is-inside-work-tree|show-prefix|symbolic-full-name)"
-        ),
-        True,
-    ),
+    "rev-parse": (_GIT_REV_PARSE, True),
     "rev-list": (re.compile(r"--(count|all|left-right|no-merges|max-count=\d+)|-n|-\d+"), True),
     "merge-base": (re.compile(r"--all|--is-ancestor|--fork-point"), True),
     "cat-file": (re.compile(r"-[tspe]"), True),
@@ -92,11 +85,11 @@ _GIT: dict[str, tuple[re.Pattern[str], bool]] = {
     "tag": (re.compile(r"-[ln]+|--list"), False),
     "remote": (re.compile(r"-v|--verbose"), False),
 }
-"""The options that a command of git may have, and whether it may have other words, too."""
+"""The options that a git command may have, and whether it may have other words too."""
 
 
 def is_read_only(words: Words) -> bool:
-    """Whether the command only looks."""
+    """Whether the command only reads."""
     name, rest = words[0], words[1:]
     if name in ANY_ARGUMENTS:
         return True
@@ -106,15 +99,11 @@ def is_read_only(words: Words) -> bool:
 
 
 def may_read(words: Words) -> Words:
-    """The words of a harmless command that may name files."""
+    """The words of a read-only command that may name files."""
     return () if words[0] in _WITHOUT_FILES else words[1:]
 
 
 _WITHOUT_FILES = word_set(": echo false nproc printf pwd seq sleep true type uname uptime which whoami")
-
-
-def is_git(words: Words) -> bool:
-    return words[0] == "git"
 
 
 def _only(options: re.Pattern[str], *, most: int | None = None) -> Callable[[list[str]], bool]:
@@ -126,7 +115,7 @@ def _only(options: re.Pattern[str], *, most: int | None = None) -> Callable[[lis
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    """Options, and the other words. All behind `--` are of the others."""
+    """The options, and the other words; all words after `--` are others."""
     end = words.index("--") if "--" in words else len(words)
     options = [word for word in words[:end] if word.startswith("-") and word != "-"]
     return options, [word for word in words[:end] if word not in options] + words[end + 1 :]
@@ -145,73 +134,42 @@ def _git(words: list[str]) -> bool:
 
 
 def _find(words: list[str]) -> bool:
-    """What stands behind `-exec` is judged as a command of its own."""
-    rest = list(words)
-    while "-exec" in rest:
-        start = rest.index("-exec")
-        ends = [position for position in range(start, len(rest)) if rest[position] in (";", "+")]
+    """The command after `-exec` is judged separately."""
+    words = list(words)
+    while "-exec" in words:
+        start = words.index("-exec")
+        ends = [position for position in range(start, len(words)) if words[position] in (";", "+")]
         if not ends:
             return False
-        del rest[start : ends[0] + 1]
-    tests = [word for word in rest if word.startswith(("-", "(", ")", "!", ","))]
+        del words[start : ends[0] + 1]
+    tests = [word for word in words if word.startswith(("-", "(", ")", "!", ","))]
     return all(word in _FIND or re.fullmatch(r"-\d+[a-zA-Z]?", word) for word in tests)
 
 
-def _printf(words: list[str]) -> bool:
-    return bool(words) and not words[0].startswith("-")
-
-
 def _sed(words: list[str]) -> bool:
-    return (
-        len(words) >= 2 and words[0] == "-n" and bool(_SED_SCRIPT.fullmatch(words[1])) and _plain(words[2:])
-    )
-
-
-def _plain(words: list[str]) -> bool:
-    return not any(word.startswith("-") for word in words)
-
-
-def _version(words: list[str]) -> bool:
-    return words == ["--version"]
-
-
-def _hostname(words: list[str]) -> bool:
-    return not words
-
-
-def _command(words: list[str]) -> bool:
-    return len(words) == 2 and words[0] in ("-v", "-V") and _plain(words[1:])
-
-
-def _test(words: list[str]) -> bool:
-    return "-v" not in words and "-R" not in words
-
-
-def _date(words: list[str]) -> bool:
-    return all(_DATE.fullmatch(word) for word in words)
+    is_print = len(words) >= 2 and words[0] == "-n" and _SED_SCRIPT.fullmatch(words[1]) is not None
+    return is_print and not any(word.startswith("-") for word in words[2:])
 
 
 _CHECKED: dict[str, Callable[[list[str]], bool]] = {
-    **dict.fromkeys(VERSIONS, _version),
-    "command": _command,
-    "date": _date,
+    **dict.fromkeys(VERSIONS, lambda words: words == ["--version"]),
+    "command": lambda words: len(words) == 2 and words[0] in ("-v", "-V") and not words[1].startswith("-"),
+    "date": lambda words: all(_DATE.fullmatch(word) for word in words),
     "file": _only(_FILE),
     "find": _find,
     "git": _git,
-    "hostname": _hostname,
-    "printf": _printf,
+    "hostname": lambda words: not words,
+    "printf": lambda words: bool(words) and not words[0].startswith("-"),
     "rg": _only(_RIPGREP),
     "sed": _sed,
     "sort": _only(_SORT),
-    "test": _test,
+    "test": lambda words: "-v" not in words and "-R" not in words,
     "tree": _only(_TREE),
     "uniq": _only(_UNIQ, most=1),
 }
 
-
-LOOKING = (ANY_ARGUMENTS | _CHECKED.keys()) - VERSIONS | {"git"}
-"""All that may be harmless, those that are only with some options included."""
-
+READ_ONLY = (ANY_ARGUMENTS | _CHECKED.keys()) - VERSIONS | {"git"}
+"""Programs that may only read, some of them only with certain options."""
 
 WrappedWords = tuple[str | None, ...]
 
@@ -221,17 +179,17 @@ class Unwrapped(msgspec.Struct, frozen=True):
     scripts: tuple[str, ...] = ()
     problem: str = ""
     stands_in: bool = False
-    """What it runs must be allowed in its place: by itself it does nothing."""
+    """The inner command must be allowed instead: the wrapper itself does nothing."""
 
 
 class _Options(msgspec.Struct, frozen=True):
-    """Options that may stand before the command that a program runs."""
+    """Options that may precede the command that a program runs."""
 
     alone: str = ""
     """A regular expression."""
     with_value: tuple[str, ...] = ()
     operands: int = 0
-    """How many words stand between the options and the command."""
+    """The number of words between the options and the command."""
 
 
 _TRANSPARENT: dict[str, _Options] = {
@@ -262,21 +220,19 @@ _PRIVILEGED: dict[str, _Options] = {
 }
 
 _SHELLS = frozenset({"bash", "sh", "dash"})
-
 _OTHER_SHELLS = frozenset({"zsh", "ksh", "fish", "csh", "tcsh"})
-
-_UNKNOWN_INNER = "what it runs is known only when it runs"
+_UNKNOWN_INNER = "the program that it runs is known only at run time"
 
 
 def unwrapped(command: Command) -> Unwrapped:
-    """What a command would run in its turn; nothing for one that does its work itself."""
+    """The commands and scripts that a command would run; empty for one that does its work itself."""
     first = command.words[0]
     assert first is not None
     name = first.rpartition("/")[2]
-    found = _unwrapped(name, command)
-    # A program of that name that lies elsewhere is another program.
-    is_known = first in (name, f"/bin/{name}", f"/usr/bin/{name}")
-    return found if is_known else msgspec.structs.replace(found, stands_in=False)
+    inner = _unwrapped(name, command)
+    # A program of that name in another folder is another program.
+    is_usual = first in (name, f"/bin/{name}", f"/usr/bin/{name}")
+    return inner if is_usual else msgspec.structs.replace(inner, stands_in=False)
 
 
 def _unwrapped(name: str, command: Command) -> Unwrapped:
@@ -285,25 +241,25 @@ def _unwrapped(name: str, command: Command) -> Unwrapped:
     if name in _TRANSPARENT:
         return _behind_options(name, command, _TRANSPARENT[name])
     if name in _PRIVILEGED:
-        found = _behind_options(name, command, _PRIVILEGED[name])
-        inner = tuple(msgspec.structs.replace(one, only_restricts=True) for one in found.commands)
-        return Unwrapped(inner, problem=found.problem)
+        inner = _behind_options(name, command, _PRIVILEGED[name])
+        commands = tuple(msgspec.structs.replace(one, only_restricts=True) for one in inner.commands)
+        return Unwrapped(commands, problem=inner.problem)
     if name in _SHELLS:
         return _with_its_variables(_shell(command.words[1:]), command)
     if name in _OTHER_SHELLS:
-        return Unwrapped(problem="its language is not understood here")
+        return Unwrapped(problem="its language is not supported")
     if name == "eval":
         return _with_its_variables(_script(command.words[1:]), command)
     if name == "trap" and len(command.words) > 2 and command.words[1] != "-":
         return _script(command.words[1:2])
     if name == "find":
-        return Unwrapped(_found(command))
+        return Unwrapped(_exec_commands(command))
     return Unwrapped()
 
 
-def _with_its_variables(found: Unwrapped, command: Command) -> Unwrapped:
-    """Variables that are set for a script reach all that it runs, so it cannot be allowed part by part."""
-    return msgspec.structs.replace(found, stands_in=found.stands_in and not command.assignments)
+def _with_its_variables(inner: Unwrapped, command: Command) -> Unwrapped:
+    """A script whose variables are set cannot be allowed part by part: all that it runs inherits them."""
+    return msgspec.structs.replace(inner, stands_in=inner.stands_in and not command.assignments)
 
 
 def _behind_options(name: str, command: Command, options: _Options) -> Unwrapped:
@@ -330,21 +286,18 @@ def _behind_options(name: str, command: Command, options: _Options) -> Unwrapped
     position += options.operands
     if position >= len(words):
         return Unwrapped()
-    replaces = any(
-        word is not None and word.startswith(("-I", "-i", "--replace")) for word in words[1:position]
-    )
-    first = words[position]
+    first, inner = words[position], words[position:]
     if first is not None and not re.fullmatch(r"[\w./+@%-]+", first):
         return Unwrapped(problem=_UNKNOWN_INNER)
-    inner = _as_xargs_runs(words[position:], replaces) if name == "xargs" else words[position:]
+    if name == "xargs" and any(
+        (word or "").startswith(("-I", "-i", "--replace")) for word in words[1:position]
+    ):
+        program = first if first and re.fullmatch(r"[\w./-]+", first) else None
+        inner = (program, *[None] * len(inner))
+    elif name == "xargs":
+        inner = (*inner, None)
     run = Command(inner, command.source, tuple(assignments), command.only_restricts)
     return Unwrapped((run,), stands_in=name in _TRANSPARENT)
-
-
-def _as_xargs_runs(words: WrappedWords, replaces: bool) -> WrappedWords:
-    if replaces:
-        return (words[0] if words[0] and re.fullmatch(r"[\w./-]+", words[0]) else None, *[None] * len(words))
-    return (*words, None)
 
 
 def _shell(words: WrappedWords) -> Unwrapped:
@@ -354,7 +307,7 @@ def _shell(words: WrappedWords) -> Unwrapped:
         if word is None or word.startswith("--"):
             return Unwrapped(problem=_UNKNOWN_INNER)
         if not word.startswith(("-", "+")):
-            return Unwrapped()  # a file with a script: what is in it is not looked at
+            return Unwrapped()  # a file with a script, which is not read here
         if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word):
             return _script_behind(words[position + 1 :])
         if not re.fullmatch(r"[-+][euxlvnfi]+|[-+][oO]", word):
@@ -364,7 +317,7 @@ def _shell(words: WrappedWords) -> Unwrapped:
 
 
 def _script_behind(words: WrappedWords) -> Unwrapped:
-    """The first word that is no option; the others are its arguments."""
+    """The first word that is not an option is the script; the others are its arguments."""
     for position, word in enumerate(words):
         if word is None:
             break
@@ -376,25 +329,19 @@ def _script_behind(words: WrappedWords) -> Unwrapped:
 
 
 def _script(words: Sequence[str | None]) -> Unwrapped:
-    known = [word for word in words if word is not None]
-    if len(known) < len(words):
+    literal = [word for word in words if word is not None]
+    if len(literal) < len(words):
         return Unwrapped(problem=_UNKNOWN_INNER)
-    return Unwrapped(scripts=(" ".join(known),), stands_in=True)
+    return Unwrapped(scripts=(" ".join(literal),), stands_in=True)
 
 
-def _found(command: Command) -> tuple[Command, ...]:
-    """Each command behind an `-exec`. What was found stands in for `{}`."""
+def _exec_commands(command: Command) -> tuple[Command, ...]:
+    """The command after each `-exec` of find; a word with `{}` in it is unknown."""
     commands = []
-    words = command.words
-    for position, word in enumerate(words):
+    for position, word in enumerate(command.words):
         if word in ("-exec", "-execdir", "-ok", "-okdir"):
-            inner: list[str | None] = []
-            for one in words[position + 1 :]:
-                if one in (";", "+"):
-                    break
-                inner.append(None if one is None or "{}" in one else one)
+            words = takewhile(lambda one: one not in (";", "+"), command.words[position + 1 :])
+            inner = tuple(None if one is None or "{}" in one else one for one in words)
             if inner:
-                commands.append(
-                    Command(tuple(inner), command.source, command.assignments, command.only_restricts)
-                )
+                commands.append(msgspec.structs.replace(command, words=inner))
     return tuple(commands)

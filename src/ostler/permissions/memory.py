@@ -1,6 +1,6 @@
-"""What a person said shall always hold, for a project or for everything: a file in the user's own folder.
+"""Remembered permission rules, for one project or for all, in a file in the user's own folder.
 
-Never in the project: a project must not give itself rights. A rule of a project counts in its folder only.
+They are never stored in the project, which must not grant itself rights. A project's rules apply only there.
 """
 
 from __future__ import annotations
@@ -24,39 +24,38 @@ class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Memory(msgspec.Struct, omit_defaults=True):
-    """By project's folder; `user` is what holds everywhere."""
+    """Rules by project folder; those in `user` apply everywhere."""
 
     user: list[Remembered] = []
     projects: dict[str, list[Remembered]] = {}
 
     def of(self, project: Path | None) -> list[Remembered]:
-        """What is remembered for a project, or for everything."""
         return self.user if project is None else self.projects.get(str(project), [])
 
 
 def remember(rule: str, effect: Effect, project: Path | None) -> bool:
-    """Keeps a rule; one that said something else about the same is replaced. False if it was known."""
+    """Stores a rule, and replaces one for the same call. False if it is stored already."""
     parse_rule(rule, effect)
-    with _changing() as memory:
-        known = memory.of(project)
-        if Remembered(rule, effect) in known:
+    with _locked_memory() as memory:
+        rules = memory.of(project)
+        if Remembered(rule, effect) in rules:
             return False
-        kept = [one for one in known if one.rule != rule]
-        _put(memory, project, [*kept, Remembered(rule, effect)])
+        others = [one for one in rules if one.rule != rule]
+        _put(memory, project, [*others, Remembered(rule, effect)])
     return True
 
 
 def forget(rule: str, project: Path | None) -> bool:
-    """False if it was not known."""
-    with _changing() as memory:
-        known = memory.of(project)
-        kept = [one for one in known if one.rule != rule]
-        _put(memory, project, kept)
-    return len(kept) < len(known)
+    """Removes a rule; False if there is none."""
+    with _locked_memory() as memory:
+        rules = memory.of(project)
+        others = [one for one in rules if one.rule != rule]
+        _put(memory, project, others)
+    return len(others) < len(rules)
 
 
 def remembered_rules(cwd: Path) -> list[Rule]:
-    """The rules that hold in a working directory."""
+    """The rules that apply in a working directory."""
     memory = read_memory()
     project = project_folder(cwd)
     rules = [_rule(one, "", "remembered for you") for one in memory.user]
@@ -79,7 +78,7 @@ def read_memory() -> Memory:
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
     except msgspec.DecodeError as error:
-        raise ConfigurationError(f"{path} is damaged ({error}); mend or remove it") from None
+        raise ConfigurationError(f"{path} is damaged ({error}); fix or remove it") from None
 
 
 def _put(memory: Memory, project: Path | None, rules: list[Remembered]) -> None:
@@ -92,8 +91,8 @@ def _put(memory: Memory, project: Path | None, rules: list[Remembered]) -> None:
 
 
 @contextmanager
-def _changing() -> Iterator[Memory]:
-    """The memory, written back at the end; two processes that change it wait for each other."""
+def _locked_memory() -> Iterator[Memory]:
+    """The memory, written back at the end, under a lock between processes."""
     path = permissions_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -31,66 +31,54 @@ else:
     shlex = lazy_module("shlex")
 
 Profile = Literal["read-only", "ask", "edit", "full"]
-
 Verdict = Literal["allow", "ask", "refuse"]
-
-
 PROFILES: tuple[Profile, ...] = ("read-only", "ask", "edit", "full")
 
-
-_LOOKING: frozenset[ToolKind] = frozenset({"read", "search", "ask", "agent"})
-"""Asking the person is always allowed: it changes nothing, and it is how permission is given. So is handing a
-task on, because whatever a child does is judged as well."""
-
+_ALWAYS_ALLOWED: frozenset[ToolKind] = frozenset({"read", "search", "ask", "agent"})
+"""A question to the person changes nothing. Every call of a child agent is judged in its turn."""
 
 _PREVIEWED = ("command", "path", "file_path", "url", "query", "pattern", "name")
-
 _PREVIEW_LENGTH = 120
 
 
 def judge(profile: Profile, kind: ToolKind) -> Verdict:
     """Whether a tool of this kind runs, runs after a person said yes, or does not run."""
-    if profile == "full" or kind in _LOOKING:
+    if profile == "full" or kind in _ALWAYS_ALLOWED or profile == kind == "edit":
         return "allow"
-    if profile == "read-only":
-        return "refuse"
-    if profile == "edit" and kind == "edit":
-        return "allow"
-    return "ask"
+    return "refuse" if profile == "read-only" else "ask"
 
 
 def reason(profile: Profile, kind: ToolKind) -> str:
-    """Why a call was refused or must be asked about; empty when it is allowed."""
+    """Why a call is refused or asked about; empty if it is allowed."""
     verdict = judge(profile, kind)
     if verdict == "allow":
         return ""
+    tools = f"permissions are {profile}: tools that {_EFFECTS_OF_KIND.get(kind, 'may change something')}"
     if verdict == "refuse":
-        return (
-            f"permissions are {profile}: tools that {_what(kind)} are refused; work without them. "
-            f"A person can allow {_how_to_allow(kind)}"
-        )
-    return (
-        f"permissions are {profile}: tools that {_what(kind)} need a person's consent (--yes gives it to all)"
-    )
+        edits = "that with --permissions edit, or " if kind == "edit" else ""
+        return f"{tools} are refused; work without them. A person can allow {edits}everything with --yes"
+    return f"{tools} need a person's consent (--yes gives it to all)"
+
+
+_EFFECTS_OF_KIND: dict[str, str] = {
+    "edit": "change files",
+    "execute": "run commands",
+    "fetch": "use the network",
+    "agent": "start other agents",
+}
 
 
 def by_profile(profile: Profile) -> str:
-    """Who allows a call that no rule is about."""
+    """The reason for a call that no rule covers."""
     return f"profile {profile}"
 
 
-def _how_to_allow(kind: ToolKind) -> str:
-    if kind == "edit":
-        return "that with --permissions edit, or everything with --yes"
-    return "everything with --yes"
-
-
 def preview(name: str, arguments: dict[str, Any] | str) -> str:
-    """The telling part of a call, in one line of at most 120 characters that can all be printed."""
-    return preview_line(_telling_part(name, arguments))
+    """The main argument of a call, in one line of at most 120 printable characters."""
+    return preview_line(_main_argument(name, arguments))
 
 
-def _telling_part(name: str, arguments: dict[str, Any] | str) -> str:
+def _main_argument(name: str, arguments: dict[str, Any] | str) -> str:
     if isinstance(arguments, str):
         try:
             decoded = msgspec.json.decode(arguments)
@@ -110,30 +98,16 @@ def _telling_part(name: str, arguments: dict[str, Any] | str) -> str:
 
 
 def preview_line(text: str) -> str:
-    """The text in one line of at most 120 characters that can all be printed."""
-    # Escape codes and marks that reorder text could make a command look like another one.
+    """The text in one line of at most 120 printable characters."""
+    # Escape codes and direction marks could make a command look like another one.
     line = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
     return line if len(line) <= _PREVIEW_LENGTH else line[: _PREVIEW_LENGTH - 1] + "…"
 
 
-def _what(kind: ToolKind) -> str:
-    return {
-        "edit": "change files",
-        "execute": "run commands",
-        "fetch": "use the network",
-        "agent": "start other agents",
-    }.get(kind, "may change something")
-
-
 Effect = Literal["allow", "ask", "deny"]
-
 EFFECTS: tuple[Effect, ...] = ("allow", "ask", "deny")
-
 Match = Literal["yes", "maybe", "no"]
-
-
 _RULE = re.compile(r"([\w.:/*-]+)(?:\((.*)\))?", re.DOTALL)
-
 _SPECIAL = re.compile(r"[*?\[\]{}\\]")
 
 
@@ -142,9 +116,9 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
     tool: str
     pattern: str | None = None
     base: str = ""
-    """The folder that a relative path in it begins at; where work is done, unless it is set."""
+    """The folder that a relative path begins at; by default the working directory."""
     origin: str = ""
-    """Where it comes from, for people."""
+    """Where the rule comes from, for people."""
 
     @property
     def text(self) -> str:
@@ -155,13 +129,13 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.effect != "allow"
 
     def covers(self, tool: str, kind: str) -> bool:
-        """Whether it is about such a tool at all."""
+        """Whether the rule is about this tool, by its name or its kind."""
         is_search = kind == "search" and self.tool == "read"
         return self.tool == kind or is_search or fnmatchcase(tool, self.tool)
 
 
 def parse_rule(text: str, effect: Effect, *, base: str = "", origin: str = "") -> Rule:
-    """Raises `UsageError`, which says what a rule looks like."""
+    """Parses a rule. Raises `UsageError`, which shows what a rule looks like."""
     match = _RULE.fullmatch(text.strip())
     if match is None or (match[2] is not None and not match[2].strip()):
         raise UsageError(
@@ -179,14 +153,11 @@ def parse_rule(text: str, effect: Effect, *, base: str = "", origin: str = "") -
     return Rule(effect, match[1], pattern, base, origin)
 
 
-# --- commands ---------------------------------------------------------------------------------------
-
-
 def matches_command(rule: Rule, words: Sequence[str | None], assignments: Sequence[str] = ()) -> Match:
-    """Whether a command begins with the rule's words; with `=` before them it has no others.
+    """Whether a command begins with the rule's words; after `=`, whether it consists of them.
 
-    What allows must match all that may change what runs. What restricts also matches the program in another
-    folder, and perhaps one whose words are not known, or one with options before the word it is about.
+    A rule that allows must match everything that may change what runs. One that restricts also matches the
+    program in another folder, and may match unknown words, or options before a subcommand.
     """
     if rule.pattern is None:
         return "yes"
@@ -197,10 +168,10 @@ def matches_command(rule: Rule, words: Sequence[str | None], assignments: Sequen
     name = words[0].rpartition("/")[2] if words and words[0] else None
     best: Match = "no"
     for form in (tuple(words), (*assignments, *words), (name, *words[1:])):
-        found = _begins_with(form, wanted, exact)
-        if found == "yes":
+        match = _begins_with(form, wanted, exact)
+        if match == "yes":
             return "yes"
-        best = "maybe" if found == "maybe" or _hides(form, wanted) else best
+        best = "maybe" if match == "maybe" or _hides(form, wanted) else best
     return best
 
 
@@ -209,7 +180,7 @@ def _begins_with(words: Sequence[str | None], wanted: Sequence[str], exact: bool
         return "no"
     for word, pattern in zip(words, wanted, strict=False):
         if word is None and pattern != "*":
-            return "maybe"  # one unknown word may be many, so those behind it say nothing
+            return "maybe"  # one unknown word may be several, so the words after it mean nothing
         if word is not None and not fnmatchcase(word, pattern):
             return "no"
     if len(words) < len(wanted):
@@ -220,7 +191,7 @@ def _begins_with(words: Sequence[str | None], wanted: Sequence[str], exact: bool
 
 
 def _hides(words: Sequence[str | None], wanted: Sequence[str]) -> bool:
-    """`git -C . push` for `git push`: options, each with at most one value, before the word in question."""
+    """Whether options precede the subcommand, as in `git -C . push`; each may have one value."""
     if len(wanted) < 2 or not words or words[0] is None or not fnmatchcase(words[0], wanted[0]):
         return False
     position = 1
@@ -231,8 +202,8 @@ def _hides(words: Sequence[str | None], wanted: Sequence[str]) -> bool:
         if not word.startswith("-"):
             return False
         for skipped in (1, 2):
-            rest = words[position + skipped :]
-            if rest and _begins_with(rest, wanted[1:], exact=False) != "no":
+            others = words[position + skipped :]
+            if others and _begins_with(others, wanted[1:], exact=False) != "no":
                 return True
         has_value = position + 1 < len(words) and not (words[position + 1] or "-").startswith("-")
         position += 2 if has_value else 1
@@ -240,19 +211,16 @@ def _hides(words: Sequence[str | None], wanted: Sequence[str]) -> bool:
 
 
 def command_pattern(words: Sequence[str], *, exact: bool) -> str:
-    """The pattern that these words match."""
+    """A pattern that matches exactly these words."""
     escaped = (re.sub(r"[*?\[]", lambda match: f"[{match[0]}]", word) for word in words)
     return ("=" if exact else "") + shlex.join(escaped)
 
 
-# --- paths ------------------------------------------------------------------------------------------
-
-
 def matches_path(rule: Rule, path: Path, cwd: Path) -> Match:
-    """Whether a file or folder is the rule's. `path` is absolute, as it was named.
+    """Whether the rule matches an absolute path.
 
-    What allows must match where the path really leads. What restricts also matches the name it was given,
-    and everything below a folder that it names.
+    A rule that allows must match the path with its links resolved. One that restricts also matches the path
+    as written, and everything below a folder.
     """
     if rule.pattern is None:
         return "yes"
@@ -261,7 +229,7 @@ def matches_path(rule: Rule, path: Path, cwd: Path) -> Match:
     if not rule.restricts:
         return "yes" if _allowed_form(rule.pattern, base).fullmatch(str(real)) else "no"
     forms = _restricting_forms(rule.pattern, base)
-    for candidate in {real, _without_dots(path)}:
+    for candidate in {real, Path(normpath(path))}:
         for one in (candidate, *candidate.parents):
             if any(form.fullmatch(str(one)) for form in forms):
                 return "yes"
@@ -276,8 +244,7 @@ def _allowed_form(pattern: str, base: Path) -> re.Pattern[str]:
 
 
 def _restricting_forms(pattern: str, base: Path) -> list[re.Pattern[str]]:
-    """On macOS names that differ in case are the same file."""
-    flags = re.IGNORECASE if sys.platform == "darwin" else 0
+    flags = re.IGNORECASE if sys.platform == "darwin" else 0  # on macOS, names that differ in case are equal
     pattern = pattern.rstrip("/") or "/"
     if pattern.startswith(("/", "~")):
         whole = _with_home(pattern)
@@ -289,7 +256,7 @@ def _restricting_forms(pattern: str, base: Path) -> list[re.Pattern[str]]:
 
 
 def _compiled(glob: str, flags: int) -> re.Pattern[str]:
-    """Of an absolute glob. `folder/**` is the folder itself, too."""
+    """The expression of an absolute glob. `folder/**` also matches the folder."""
     stem = glob.removesuffix("/**")
     expression = f"/(?:{files.compile_glob(glob).pattern})"
     if stem and stem != glob:
@@ -300,10 +267,10 @@ def _compiled(glob: str, flags: int) -> re.Pattern[str]:
 
 
 def _with_home(pattern: str) -> str:
-    """The home's path is meant as it is: characters in it are no wildcards."""
-    name, slash, rest = pattern.partition("/")
+    """The pattern with `~` replaced; characters in the home's path are no wildcards."""
+    name, slash, path = pattern.partition("/")
     home = escaped_path(expand_home(name)) if name.startswith("~") else name
-    return str(Path(f"{home}{slash}{rest}"))
+    return str(Path(f"{home}{slash}{path}"))
 
 
 def _with_real_beginning(glob: str) -> str:
@@ -313,17 +280,13 @@ def _with_real_beginning(glob: str) -> str:
     return "/".join((escaped_path(Path(*parts[:plain]).resolve()).rstrip("/"), *parts[plain:]))
 
 
-def _without_dots(path: Path) -> Path:
-    return Path(normpath(path))
-
-
 def escaped_path(path: Path) -> str:
-    """A pattern for this path only."""
+    """A pattern that matches only this path."""
     return _SPECIAL.sub(lambda match: f"\\{match[0]}", str(path))
 
 
 def anchored(rule: Rule, folder: Path) -> Rule:
-    """The same rule with its path made absolute, if it has one that begins in that folder."""
+    """The rule with its relative path, if it has one, made absolute below the folder."""
     pattern = rule.pattern
     if pattern is None or pattern.startswith(("/", "~")) or not _is_about_paths(rule.tool):
         return rule
@@ -338,11 +301,8 @@ def _is_about_paths(tool: str) -> bool:
     return tool in ("read", "search", "edit", "write", "ls", "grep", "find")
 
 
-# --- domains ----------------------------------------------------------------------------------------
-
-
 def host_of(url: str) -> str | None:
-    """The host that a URL leads to; None where programs may disagree about it."""
+    """The host of a URL; None if programs may disagree about it."""
     from urllib.parse import urlsplit
 
     if "\\" in url or any(c.isspace() or not c.isprintable() for c in url):
@@ -358,7 +318,7 @@ def host_of(url: str) -> str | None:
 
 
 def matches_host(rule: Rule, host: str | None) -> Match:
-    """A domain is itself and everything below it."""
+    """Whether the rule's domain is the host's, or a parent of it."""
     if rule.pattern is None:
         return "yes"
     if host is None:

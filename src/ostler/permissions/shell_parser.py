@@ -1,7 +1,7 @@
-"""A shell command taken apart: everything that bash would run, write or read, each to be judged by itself.
+"""Parses a shell command into the parts to judge: everything that bash would run, write or read.
 
-Only what is known to be understood counts as understood. Everything else is `Unparsed`, and so are the
-places where this parser is known to read a command differently from bash.
+Anything that is not certain to be understood is `Unparsed`, and so is what this parser is known to read
+differently from bash.
 """
 
 from __future__ import annotations
@@ -35,11 +35,10 @@ from ostler.permissions.shell_words import (
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-
 MAX_LENGTH = 20_000
 
 MAX_PIPES = 500
-"""Of an unfinished pipeline the parser takes a time that grows with the square of its length."""
+"""The parser's time for an unfinished pipeline grows with the square of its length."""
 
 MAX_DEPTH = 60
 
@@ -53,7 +52,7 @@ def _parser() -> Parser:
 
 
 def parse_command(command: str) -> ParsedCommand:
-    """Every part of the command, those inside substitutions, wrappers and quoted scripts too."""
+    """Every part of the command, including those in substitutions, wrappers and quoted scripts."""
     reader = _Reader()
     reader.read(command)
     if not reader.parts and not reader.has_inert and command.strip():
@@ -62,8 +61,7 @@ def parse_command(command: str) -> ParsedCommand:
 
 
 _OWN_NAMES = re.compile(r"(?!\w*proxy$)[a-z_][a-z0-9_]*")
-"""Variables of the script's own. Those that programs and the shell itself listen to are in capitals."""
-
+"""Variables of the script. Those that programs and the shell use are in capitals."""
 
 _DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 
@@ -72,9 +70,7 @@ _HARMLESS_EXPANSION = re.compile(
 )
 
 _HARMLESS_ARITHMETIC = re.compile(r"\$\(\([\d\s+\-*/%()]*\)\)")
-
 _TEST_TOKENS = word_set("[ ] [[ ]] ( ) ! && || = == != < > -a -o")
-
 _TEST_OPERATORS = word_set("-e -f -d -s -r -w -x -z -n -L -h -nt -ot")
 
 _TEST_NODES = word_set(
@@ -104,14 +100,20 @@ _INERT = word_set(
     "extglob_pattern brace_expression simple_expansion file_descriptor heredoc_content"
 )
 
-_ARGUMENT_BEFORE = "an argument stands behind a redirection"
+_MOVES = ("cd", "pushd", "popd")
+
+_ARGUMENT_BEFORE = "an argument follows a redirection"
+_UNCERTAIN_END = "it is uncertain where a word ends"
+_NOT_JUDGED = "this cannot be judged"
+_SETS_VARIABLE = "it sets a variable that other programs may use"
+_UNQUOTED_IN_TEST = "a value without quotes inside [ ]"
 
 
 class _Reader:
     def __init__(self, depth: int = 0) -> None:
         self.parts: list[Part] = []
         self.has_inert = False
-        """There was something that needs no judgement, such as a test."""
+        """There is something that needs no judgement, such as a test."""
         self._depth = depth
         self._leading_folder: str | None = None
         self._redefines = False
@@ -122,22 +124,22 @@ class _Reader:
             self._unclear("it is too long to be judged", command)
             return
         if any(not c.isprintable() and c not in "\n\t" for c in command):
-            self._unclear("it has characters that cannot be seen", command)
+            self._unclear("it has invisible characters", command)
         source = as_ascii(command)
         if source is None:
-            self._unclear("it has odd words", command)
+            self._unclear("it has words that the parser cannot read", command)
             return
         root = _parser().parse(source).root_node
         if root.has_error or not is_covered(root, source):
             self._unclear("it does not parse", command)
         if re.search(r"\S\\\n", command):
-            self._unclear("where a word ends is uncertain", command)
+            self._unclear(_UNCERTAIN_END, command)
         self._source = source
         self._leading_folder = leading_folder(root)
         self._walk(root, self._depth)
 
     def folder(self) -> str | None:
-        """One `cd` that all the rest depends on is followed; any other may or may not have happened."""
+        """The folder of a `cd` that everything else depends on; None after any other `cd`."""
         moves = [part for part in self.parts if isinstance(part, Command) and part.words[0] in _MOVES]
         if self._redefines or len(moves) > 1:
             return None
@@ -171,29 +173,28 @@ class _Reader:
         elif kind == "compound_statement" and re.match(r"\{\s", text_of(node)):
             self._children(node, depth)
         elif kind == "expansion" and not _HARMLESS_EXPANSION.fullmatch(text_of(node)):
-            self._not_understood(node, depth, "the value is computed in a way that may run something")
+            self._not_understood(node, depth, "its value may run something")
         elif kind == "arithmetic_expansion":
             if not _HARMLESS_ARITHMETIC.fullmatch(text_of(node)):
                 self._not_understood(node, depth, "arithmetic may run something")
         elif kind == "command_substitution" and "`" in text_of(node)[:1] and "\\" in text_of(node):
-            self._not_understood(node, depth, "backslashes inside of backquotes")
+            self._not_understood(node, depth, "backslashes inside backquotes")
         elif _runs_together(node):
-            self._not_understood(node, depth, "where a word ends is uncertain")
+            self._not_understood(node, depth, _UNCERTAIN_END)
         elif kind in _CONTAINERS:
             self._children(node, depth)
         elif kind not in _INERT:
-            self._not_understood(node, depth, "this cannot be judged")
+            self._not_understood(node, depth, _NOT_JUDGED)
 
     def _children(self, node: Node, depth: int) -> None:
-        if node.type != "expansion" and any(
-            one.type not in _TOKENS for one in node.children if not one.is_named
-        ):
-            self._unclear("this cannot be judged", text_of(node))
+        tokens = {one.type for one in node.children if not one.is_named}
+        if node.type != "expansion" and not tokens <= _TOKENS:
+            self._unclear(_NOT_JUDGED, text_of(node))
         for child in node.named_children:
             self._walk(child, depth + 1)
 
     def _not_understood(self, node: Node, depth: int, why: str) -> None:
-        """What is in it is looked at all the same: it may be denied."""
+        """Its children are judged too: a rule may deny them."""
         self._unclear(why, text_of(node))
         for child in node.named_children:
             if child.type not in ("variable_name", "subscript", "regex", "binary_expression"):
@@ -222,40 +223,39 @@ class _Reader:
                 self._walk(child, depth + 1)
             else:
                 words.append(None)
-                self._not_understood(child, depth, "this cannot be judged")
+                self._not_understood(child, depth, _NOT_JUDGED)
         if not are_apart(node):
-            self._unclear("where a word ends is uncertain", text_of(node))
+            self._unclear(_UNCERTAIN_END, text_of(node))
         if words:
-            self.run(Command(tuple(words), text_of(node), tuple(assignments)), depth)
+            self._run(Command(tuple(words), text_of(node), tuple(assignments)), depth)
 
-    def run(self, command: Command, depth: int) -> None:
-        """A command, and what it would run in its turn."""
+    def _run(self, command: Command, depth: int) -> None:
+        """Adds a command, and the commands and scripts that it would run."""
         if not command.words or command.words[0] is None:
-            self._unclear("which program runs is known only when it runs", command.source)
+            self._unclear("which program runs is known only at run time", command.source)
             return
-        found = unwrapped(command)
-        self.parts.append(
-            msgspec.structs.replace(command, only_restricts=command.only_restricts or found.stands_in)
-        )
-        if found.problem:
-            self._unclear(found.problem, command.source)
-        for script in found.scripts:
-            inner = _Reader(depth + 5)
-            inner.read(script)
-            self._redefines = self._redefines or inner._redefines
-            self.parts += _restricting(inner.parts) if command.only_restricts else inner.parts
-        for one in found.commands:
+        inner = unwrapped(command)
+        only_restricts = command.only_restricts or inner.stands_in
+        self.parts.append(msgspec.structs.replace(command, only_restricts=only_restricts))
+        if inner.problem:
+            self._unclear(inner.problem, command.source)
+        for script in inner.scripts:
+            reader = _Reader(depth + 5)
+            reader.read(script)
+            self._redefines = self._redefines or reader._redefines
+            self.parts += _restricting(reader.parts) if command.only_restricts else reader.parts
+        for one in inner.commands:
             if depth > MAX_DEPTH:
                 self._unclear("it is too deeply nested", command.source)
                 return
-            self.run(one, depth + 5)
+            self._run(one, depth + 5)
 
     def _assignment(self, node: Node, depth: int) -> None:
         self.has_inert = True
         for one in [node] if node.type == "variable_assignment" else node.named_children:
             name = _assigned_name(one)
             if name is None or not (_OWN_NAMES.fullmatch(name) or is_plain_name(name)):
-                self._unclear("it sets a variable that other programs may listen to", text_of(one))
+                self._unclear(_SETS_VARIABLE, text_of(one))
             self._value(one, depth)
 
     def _value(self, assignment: Node, depth: int) -> None:
@@ -265,7 +265,7 @@ class _Reader:
     def _loop(self, node: Node, depth: int) -> None:
         variable = node.child_by_field_name("variable")
         if variable is None or not _OWN_NAMES.fullmatch(text_of(variable)):
-            self._unclear("it sets a variable that other programs may listen to", text_of(node))
+            self._unclear(_SETS_VARIABLE, text_of(node))
         self._children(node, depth)
 
     def _redirection(self, node: Node, depth: int) -> None:
@@ -275,7 +275,7 @@ class _Reader:
         for target in targets:
             self._walk(target, depth + 1)
         if not self._has_own_descriptor(node):
-            self._unclear("where a word ends is uncertain", source)
+            self._unclear(_UNCERTAIN_END, source)
         if operator in (">&-", "<&-") and not targets:
             return
         if len(targets) != 1:
@@ -287,7 +287,7 @@ class _Reader:
         if operator in (">&", "<&") and path is not None and path[:1] in "-0123456789":
             self._unclear("this redirection cannot be judged", source)
         elif path is None:
-            self._unclear("which file it is about is known only when it runs", source)
+            self._unclear("the file is known only at run time", source)
         elif path.startswith(("/dev/tcp/", "/dev/udp/")):
             self._unclear("it opens a connection", source)
         elif operator == "<":
@@ -299,7 +299,7 @@ class _Reader:
             self._unclear("this redirection cannot be judged", source)
 
     def _has_own_descriptor(self, redirection: Node) -> bool:
-        """In `a2>b` the number belongs to the word."""
+        """Whether the number before it is a descriptor; in `a2>b` it belongs to the word."""
         descriptor = redirection.child_by_field_name("descriptor")
         if descriptor is None:
             return True
@@ -327,7 +327,7 @@ class _Reader:
             one = waiting.pop()
             if one.type in _TEST_NODES:
                 if splits and any(child.type in ("simple_expansion", "expansion") for child in one.children):
-                    self._unclear("a value without quotes inside of [ ]", text_of(node))
+                    self._unclear(_UNQUOTED_IN_TEST, text_of(node))
                 waiting += one.children
             elif one.type == "test_operator":
                 if text_of(one) not in _TEST_OPERATORS:
@@ -336,7 +336,7 @@ class _Reader:
                 if one.type not in _TEST_TOKENS:
                     self._unclear("this test may run something", text_of(node))
             elif splits and one.type == "command_substitution":
-                self._not_understood(one, depth, "a value without quotes inside of [ ]")
+                self._not_understood(one, depth, _UNQUOTED_IN_TEST)
             else:
                 self._walk(one, depth + 1)
 
@@ -345,9 +345,6 @@ def _runs_together(node: Node) -> bool:
     if node.type == "negated_command":
         return not re.match(r"!\s+[^!\s]", text_of(node))
     return node.type == "herestring_redirect" and may_be_several_words(node)
-
-
-_MOVES = ("cd", "pushd", "popd")
 
 
 def _restricting(parts: list[Part]) -> list[Part]:

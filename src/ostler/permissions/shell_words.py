@@ -1,4 +1,4 @@
-"""The parts of a shell command, and its words as bash reads them, where that is certain before it runs."""
+"""The parts of a shell command, and its words as bash reads them if that is certain before it runs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A program or builtin with its words; a word is None where it is known only when it runs."""
+    """A program or builtin with its words; a word that is known only at run time is None."""
 
     words: tuple[str | None, ...]
     source: str
     assignments: tuple[str, ...] = ()
-    """Those before it that may change what it does, as they stand: `PATH=.`"""
+    """Assignments before it that may change what it does, verbatim: `PATH=.`"""
     only_restricts: bool = False
-    """What denies or asks counts for it, but another part must be allowed in its place."""
+    """Rules that deny or ask apply to it, but another part must be allowed instead."""
 
 
 class FileWrite(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ Part = Command | FileWrite | FileRead | Unparsed
 class ParsedCommand(msgspec.Struct, frozen=True):
     parts: tuple[Part, ...]
     folder: str | None = "."
-    """Where the parts run, relative to where the whole does; None where that is uncertain."""
+    """The folder that the parts run in, relative to that of the command; None if it is uncertain."""
 
 
 _HARMLESS_NAMES = re.compile(
@@ -60,7 +60,7 @@ _HARMLESS_NAMES = re.compile(
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether setting this variable changes at most how something is shown."""
+    """Whether setting this variable changes at most how output looks."""
     return _HARMLESS_NAMES.fullmatch(name) is not None
 
 
@@ -75,9 +75,9 @@ _MASK = re.compile("zQ([0-9a-f]+)Qz")
 
 
 def as_ascii(command: str) -> bytes | None:
-    """The command for the parser, each other character in ASCII letters; None if it has such letters already.
+    """The command with all other characters encoded in ASCII letters; None if it contains such letters.
 
-    The parser looks characters up in a table of 256, and crashes on some that lie far behind its end.
+    The parser looks characters up in a table of 256, and crashes on some that are far beyond its end.
     """
     if _MASK.search(command):
         return None
@@ -85,18 +85,15 @@ def as_ascii(command: str) -> bytes | None:
 
 
 def text_of(node: Node) -> str:
-    """The text of a node as it stands in the command."""
+    """The text of a node, verbatim."""
     return _MASK.sub(lambda match: chr(int(match[1], 16)), (node.text or b"").decode())
 
 
 def literal(node: Node) -> str | None:
-    """What the word is after quotes are taken off; None for one that is known only when it runs."""
-    match node.type:
-        case "word" | "number":
-            return _home_for_tilde(text_of(node)) if _is_plain(text_of(node)) else None
-        case "concatenation":
-            return _joined(node)
-    return _quoted(node)
+    """The word without its quotes; None for one that is known only at run time."""
+    if node.type in ("word", "number"):
+        return _home_for_tilde(text_of(node)) if _is_plain(text_of(node)) else None
+    return _joined(node) if node.type == "concatenation" else _quoted(node)
 
 
 def _quoted(node: Node) -> str | None:
@@ -104,13 +101,13 @@ def _quoted(node: Node) -> str | None:
     if node.type == "raw_string":
         return text[1:-1]
     if node.type == "string" and all(child.type in ('"', "string_content") for child in node.children):
-        # A backslash keeps its meaning before these only.
+        # A backslash is special only before these characters.
         return re.sub(r'\\(?:\n|([$`"\\]))', lambda match: match[1] or "", text[1:-1])
     return None
 
 
 def _joined(node: Node) -> str | None:
-    """Pieces that touch each other. What braces or wildcards would make of them is not known."""
+    """A word of adjacent pieces; None if braces or wildcards could expand in it."""
     pieces: list[str] = []
     position = node.start_byte
     for child in node.children:
@@ -119,11 +116,11 @@ def _joined(node: Node) -> str | None:
         position = child.end_byte
         if child.type in ("word", "number"):
             text = text_of(child)
-            if not _is_plain(text) or ("{" in text and not _has_only_empty_braces(node)):
+            # `find` and `xargs` replace `{}`, and bash does not change it.
+            has_braces = "{" in text and re.search(r"[{}]", text_of(node).replace("{}", "")) is not None
+            if not _is_plain(text) or has_braces or (not pieces and text == "~"):
                 return None
-            piece = _home_for_tilde(text) if not pieces else _unescaped(text)
-            if not pieces and text == "~":
-                return None
+            piece = _unescaped(text) if pieces else _home_for_tilde(text)
         else:
             piece = _quoted(child)
             if not pieces and piece is not None and piece.startswith("~"):
@@ -134,14 +131,8 @@ def _joined(node: Node) -> str | None:
     return "".join(pieces)
 
 
-def _has_only_empty_braces(node: Node) -> bool:
-    """As in `{}`, which `find` and `xargs` replace and bash leaves alone."""
-    rest = text_of(node).replace("{}", "")
-    return "{" not in rest and "}" not in rest
-
-
 def _is_plain(word: str) -> bool:
-    """No wildcard, no braces that multiply, nothing that is replaced."""
+    """Whether the word has no wildcards, no brace expansion and no substitutions."""
     bare = re.sub(r"\\.", "", word, flags=re.DOTALL)
     if _GLOB & set(bare) or re.search(r"[$`\s]", bare):
         return False
@@ -152,7 +143,7 @@ def _is_plain(word: str) -> bool:
 
 def _home_for_tilde(word: str) -> str | None:
     if word == "~" or word.startswith("~/"):
-        home = home_folder()  # without one the shell decides what it stands for
+        home = home_folder()  # without one, the meaning depends on the shell
         return None if home is None else str(home) + _unescaped(word[1:])
     return _unescaped(word)
 
@@ -162,7 +153,7 @@ def _unescaped(word: str) -> str:
 
 
 def is_covered(root: Node, source: bytes) -> bool:
-    """Whether the parser made something of every character that is not a blank."""
+    """Whether the nodes cover every character that is not a blank."""
     position = 0
     waiting = [root]
     while waiting:
@@ -180,7 +171,7 @@ _WHOLE = frozenset({"string", "heredoc_body"})
 
 
 def are_apart(command: Node) -> bool:
-    """Whether there is a blank between any two words: where there is none, bash takes them for one."""
+    """Whether there is a blank between any two words; without one, bash reads them as one word."""
     words = [child for child in command.named_children if not child.type.endswith("_redirect")]
     source = command.text or b""
     start = command.start_byte
@@ -198,7 +189,7 @@ def _gap(source: bytes, start: int, end: int) -> bytes:
 
 
 def leading_folder(root: Node) -> str | None:
-    """Where `cd FOLDER && …` goes, when the whole command depends on that."""
+    """The folder of `cd FOLDER && …`, if the whole command depends on that `cd`."""
     statements = [child for child in root.named_children if child.type != "comment"]
     if len(statements) != 1 or any(child.type == "&" for child in root.children):
         return None
@@ -216,14 +207,14 @@ def leading_folder(root: Node) -> str | None:
 
 
 def heredoc_problem(node: Node) -> str:
-    """Where bash finds the end of a text may differ from where the parser did, so it is looked for again."""
+    """Checks that bash finds the end of a here-document where the parser did."""
     start = next((child for child in node.children if child.type == "heredoc_start"), None)
     end = next((child for child in node.children if child.type == "heredoc_end"), None)
     if start is None or end is None or node.parent is None:
-        return "a text for its input has no end"
+        return "a here-document has no end"
     mark = re.fullmatch(r"(['\"]?)(\w+)\1", text_of(start))
     if mark is None:
-        return "a text for its input has an odd end"
+        return "a here-document has an unusual delimiter"
     root = node
     while root.parent is not None:
         root = root.parent
@@ -232,10 +223,9 @@ def heredoc_problem(node: Node) -> str:
     below = start.start_point.row + 1
     lines = [line.lstrip("\t") if strip else line for line in whole[below:]]
     if mark[2] not in lines or lines.index(mark[2]) + below != end.start_point.row:
-        return "the end of a text for its input is uncertain"
+        return "the end of a here-document is uncertain"
     if text_of(root).count("<<") > 1:
-        return "several texts for its input"
+        return "it has several here-documents"
     body = "\n".join(lines[: lines.index(mark[2])])
-    if not mark[1] and re.search(r"\$[({\[]|`", body):
-        return "a text for its input runs commands"
-    return ""
+    runs_commands = not mark[1] and re.search(r"\$[({\[]|`", body)
+    return "a here-document runs commands" if runs_commands else ""

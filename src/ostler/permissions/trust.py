@@ -1,6 +1,6 @@
-"""Trust: what a project's own files may decide only after their user has looked at them.
+"""Trust: settings and files of a project that take effect only after the user has reviewed them.
 
-Trust is given to a folder *and* to the content of its file: when the file changes, it is asked anew.
+Trust covers a folder *and* the content of its file: after a change, the user must trust the file again.
 """
 
 from __future__ import annotations
@@ -17,23 +17,10 @@ from ostler.schema.errors import ConfigurationError
 from ostler.store.paths import PROJECT_EXTENSIONS, trust_file
 
 SENSITIVE = frozenset(
-    {
-        "aliases",
-        "allow",
-        "api_key",
-        "audit",
-        "base_url",
-        "extensions",
-        "gguf",
-        "key_command",
-        "options",
-        "providers",
-        "terminal_agents",
-    }
+    {"aliases", "allow", "api_key", "audit", "base_url", "extensions", "gguf"}
+    | {"key_command", "options", "providers", "terminal_agents"}
 )
-"""Where requests and keys go, what runs a command or without asking, what is loaded into the process or
-changes how that works, and what writes a file."""
-
+"""Settings that direct requests and keys, run commands, skip questions, load code or write files."""
 
 LIMITS = (
     "max_children",
@@ -45,24 +32,22 @@ LIMITS = (
     "max_steps",
     "max_tokens",
 )
-"""What a project may set lower than its user, but not higher."""
-
+"""A project may lower these limits, but not raise them above the user's."""
 
 EDITS = "edits"
-"""In place of a digest: also what is changed later is trusted."""
-
+"""Stands in place of a digest: later changes are trusted too."""
 
 _DEFAULTS = {"max_depth": DEFAULT_DEPTH, "max_retries": 20}
-"""Limits that hold when nobody has set them: a project may not raise those either."""
-
+"""Limits that apply when nobody sets them: a project may not raise those either."""
 
 _REACH = {"read-only": 0, "ask": 1, "edit": 2, "full": 3}
 
 
 def untrusted_part(wanted: Mapping[str, Any], own: Mapping[str, Any]) -> frozenset[str]:
-    """The names in a project's file that need trust: sensitive ones, and what exceeds one's own settings."""
+    """The names in a project's file that need trust: sensitive ones, and those that exceed the user's own."""
     own = {**_DEFAULTS, **own}
-    names = {name for name in LIMITS if _exceeds(wanted.get(name), own.get(name))}
+    limits = [name for name in LIMITS if wanted.get(name) is not None and own.get(name) is not None]
+    names = {name for name in limits if float(wanted[name]) > float(own[name])}
     if _reach(wanted) > _reach(own):
         names.add("permissions")
     if own.get("tools") is not None and not set(wanted.get("tools") or ()) <= set(own["tools"]):
@@ -76,23 +61,19 @@ def untrusted_part(wanted: Mapping[str, Any], own: Mapping[str, Any]) -> frozens
     return (SENSITIVE & wanted.keys()) | names
 
 
-def _exceeds(wanted: float | None, own: float | None) -> bool:
-    return wanted is not None and own is not None and float(wanted) > float(own)
-
-
 def _reach(values: Mapping[str, Any]) -> int:
     return _REACH[values.get("permissions", "read-only")]
 
 
 def _leads_key_away(wanted: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
-    """A key that is set without a provider is meant for the provider of one's own model, and no other."""
+    """Whether the project's model would get a key that the user has set for the provider of another model."""
     if "model" not in wanted or not (own.get("api_key") or own.get("key_command")):
         return False
     return bool(_provider(wanted["model"]) != _provider(own.get("model", "")))
 
 
 def _is_file(model: str) -> bool:
-    """A model file is read by native code: one that comes with a project may be made to harm."""
+    """Whether the model is a file. Native code reads it, so a project could attack it with a crafted one."""
     return _provider(model) == "gguf"
 
 
@@ -101,7 +82,7 @@ def _provider(model: str) -> str:
 
 
 def is_trusted(folder: Path, content: bytes) -> bool:
-    """Whether a project's file with this content is trusted. Who asks has read the content, and uses that."""
+    """Whether a project's file with this content is trusted. The caller must use the content it passes."""
     return _read().get(_name(folder)) == _digest(content)
 
 
@@ -110,7 +91,7 @@ def trust(folder: Path, content: bytes) -> None:
 
 
 def distrust(folder: Path) -> bool:
-    """False when it was not trusted."""
+    """Removes the trust; False if there was none."""
     trusted = _read()
     if trusted.pop(_name(folder), None) is None:
         return False
@@ -119,12 +100,12 @@ def distrust(folder: Path) -> bool:
 
 
 def trusts_edits(project: Path) -> bool:
-    """Whether all extensions of a project are trusted, whatever they are changed to."""
+    """Whether all extensions of a project are trusted, including later changes to them."""
     return _read().get(_name(project / PROJECT_EXTENSIONS)) == EDITS
 
 
 def trust_edits(project: Path) -> Path:
-    """Returns what the consent is kept under."""
+    """Trusts all extensions of a project, and returns the folder that the trust is stored for."""
     _write(_read() | {_name(project / PROJECT_EXTENSIONS): EDITS})
     return project / PROJECT_EXTENSIONS
 
@@ -138,7 +119,7 @@ def _name(folder: Path) -> str:
 
 
 def _digest(content: bytes) -> str:
-    from hashlib import sha256  # which loads OpenSSL; most projects have nothing to trust
+    from hashlib import sha256  # loads OpenSSL, and most projects have nothing to trust
 
     return sha256(content).hexdigest()
 
@@ -152,9 +133,8 @@ def _read() -> dict[str, str]:
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
     except msgspec.DecodeError as error:
-        raise ConfigurationError(
-            f"{path} is damaged ({error}); remove it, and trust your folders again"
-        ) from None
+        message = f"{path} is damaged ({error}); remove it, and trust your folders again"
+        raise ConfigurationError(message) from None
 
 
 def _write(trusted: dict[str, str]) -> None:

@@ -12,7 +12,7 @@ PROJECT_EXTENSIONS = Path(".ostler") / "extensions"
 
 
 def project_folder(cwd: Path) -> Path:
-    """The root of the repository around a folder, or the folder itself."""
+    """The root of the repository that contains the folder, or the folder itself."""
     cwd = cwd.resolve()
     return next((folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists()), cwd)
 

@@ -104,8 +104,8 @@ def test_a_tool_is_forced_where_and_how_the_provider_lets_it_be(
     body = sent(provider, model, **fields)
     assert body.get("tool_choice") == word
     assert body.get("thinking") == thinking
-    told = model_of(provider, model)._unsupported(request_of(**fields))
-    assert any("which tool" in sentence for sentence in told) == (choice != "auto" and word is None)
+    warnings = model_of(provider, model).warnings(request_of(**fields))
+    assert any("tool choice" in sentence for sentence in warnings) == (choice != "auto" and word is None)
 
 
 @pytest.mark.parametrize("provider", ["deepseek", "groq", "moonshot"])
@@ -116,9 +116,9 @@ def test_a_server_that_refuses_schemas_has_its_model_told_and_the_person_too(pro
     assert "response_format" not in body
     assert body["messages"][0] == {
         "role": "system",
-        "content": 'Be kind.\n\nAnswer with nothing but JSON that fits this JSON Schema: {"type":"object"}',
+        "content": 'Be kind.\n\nAnswer only with JSON that matches this JSON Schema: {"type":"object"}',
     }
-    assert model._unsupported(request) == [f"{provider}/m cannot be held to a schema; its answer may not fit"]
+    assert model.warnings(request) == [f"{provider}/m cannot enforce a schema; its answer may not match it"]
 
 
 def thought(provider: str, field: str, *more: Any) -> Message:

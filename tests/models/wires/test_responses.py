@@ -227,7 +227,7 @@ async def test_what_the_model_cannot_do_is_warned_of() -> None:
         answer = await ask(vendor, request, model="gpt-4o")
         assert vendor.requests[0].json["text"]["format"]["strict"] is False
     warnings = " ".join(event.text for event in answer.events if isinstance(event, Warned))
-    assert "level of reasoning" in warnings and "schema" in warnings and "image/svg+xml" in warnings
+    assert "reasoning levels" in warnings and "schema" in warnings and "image/svg+xml" in warnings
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 
 
 def warnings(request: ModelRequest, model: Any) -> list[str]:
-    return list(model._unsupported(request))
+    return list(model.warnings(request))
 
 
 async def test_what_a_model_cannot_do_is_told_once_and_left_out() -> None:
@@ -33,7 +33,7 @@ async def test_what_a_model_cannot_do_is_told_once_and_left_out() -> None:
         for model in (old, plain):
             events = (await answer_of(model, request)).events
             told = [event.text for event in events if isinstance(event, Warned)]
-            assert told[0] == f"{model.name} takes no level of reasoning; it is asked without one"
+            assert told[0] == f"{model.name} does not support reasoning levels; none is sent"
             assert all(event.call == "mc_1" for event in events if isinstance(event, Warned))
             await model.aclose()
         first, second = (received.json for received in vendor.requests)
@@ -55,8 +55,8 @@ def test_what_a_model_is_not_shown_is_told_when_it_comes() -> None:
     blind = ChatModel("deepseek-chat", provider="deepseek", dialect=DIALECTS["deepseek"])
     request = request_of(user("Look", picture, picture, File("application/pdf", "a.pdf", "JVBERi0=")))
     assert warnings(request, blind) == [
-        "deepseek/deepseek-chat is not shown an image of type image/png",
-        "deepseek/deepseek-chat is not shown the file 'a.pdf' of type application/pdf",
+        "deepseek/deepseek-chat cannot read an image of type image/png; it is omitted",
+        "deepseek/deepseek-chat cannot read the file 'a.pdf' of type application/pdf; it is omitted",
     ]
     assert "image_url" not in blind.body(request).decode()
     result = Message("tool", (ToolResult("call_a", "read", (Image("image/tiff", PIXEL),)),))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -13,17 +12,18 @@ from ostler.models.families import claude_family, claude_levels, limits_for, nea
 from ostler.models.wires.anthropic_stream import WIRE, AnthropicDecoder
 from ostler.models.wires.encoder import (
     closed,
+    encode_json,
     placeholder,
     refused_by_vendor,
     sendable_arguments,
     sendable_id,
     sendable_name,
     text_of_file,
+    tool_schema,
 )
 from ostler.models.wires.wire_model import RequestSupport, WireModel
 from ostler.schema.messages import (
     Block,
-    File,
     Image,
     Message,
     PlainBlock,
@@ -34,49 +34,28 @@ from ostler.schema.messages import (
 )
 
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_BREAKPOINT = {"cache_control": {"type": "ephemeral"}}
+_MARKER = b"," + encode_json(_BREAKPOINT)[1:-1]
 
 
-_MARKER = b',"cache_control":{"type":"ephemeral"}'
-
-
-_encode = msgspec.json.Encoder().encode
-
-
-def encode_message(message: Message) -> bytes:
-    """One message, or nothing where no part of it can be sent. `with_marker` needs `content` to be last."""
+def _encode_message(message: Message) -> bytes:
+    """One message; empty if no part of it can be sent. `_with_marker` needs `content` to be last."""
     role = "assistant" if message.role == "assistant" else "user"
     content = [block for part in message.content for block in _blocks(part)]
     if role == "assistant":
-        # Another vendor's model may have drawn a picture; in an answer this one takes none.
+        # Another vendor's model may have drawn a picture; this vendor takes none in an answer.
         content = [block for block in content if block["type"] not in ("image", "document")]
         # A message that ends in thinking is refused; it does when the answer was cut before it began.
         while content and content[-1]["type"] in ("thinking", "redacted_thinking"):
             content.pop()
     else:
         content.sort(key=lambda block: block["type"] != "tool_result")
-    return _encode({"role": role, "content": content}) if content else b""
+    return encode_json({"role": role, "content": content}) if content else b""
 
 
-def with_marker(message: bytes) -> bytes:
-    """The same message with a cache breakpoint on its last block, without encoding it again."""
+def _with_marker(message: bytes) -> bytes:
+    """The message with a cache breakpoint on its last block, without encoding it again."""
     return message[:-3] + _MARKER + message[-3:]
-
-
-def encode_system(text: str) -> bytes:
-    return _encode([{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}])
-
-
-def encode_tools(tools: Iterable[ToolOffer]) -> bytes:
-    offers: list[dict[str, Any]] = [
-        {
-            "name": tool.name,
-            "description": tool.description,
-            "input_schema": {"type": "object", "properties": {}} | tool.schema,
-        }
-        for tool in tools
-    ]
-    offers[-1]["cache_control"] = {"type": "ephemeral"}
-    return _encode(offers)
 
 
 def _blocks(block: Block) -> list[dict[str, Any]]:
@@ -97,31 +76,19 @@ def _blocks(block: Block) -> list[dict[str, Any]]:
 
 def _plain(block: PlainBlock) -> list[dict[str, Any]]:
     if isinstance(block, Text):
-        # White space alone is refused as well.
+        # The vendor refuses a text of white space.
         return [{"type": "text", "text": block.text}] if block.text.strip() else []
-    if what := refused_by_vendor(block):
-        return [{"type": "text", "text": placeholder(what)}]
-    return [_image(block) if isinstance(block, Image) else _document(block)]
-
-
-def _image(image: Image) -> dict[str, Any]:
-    if image.url:
-        return {"type": "image", "source": {"type": "url", "url": image.url}}
-    return {
-        "type": "image",
-        "source": {"type": "base64", "media_type": image.media_type, "data": image.data},
-    }
-
-
-def _document(file: File) -> dict[str, Any]:
-    source: dict[str, Any]
-    if file.url:
-        source = {"type": "url", "url": file.url}
-    elif file.media_type == "application/pdf":
-        source = {"type": "base64", "media_type": file.media_type, "data": file.data}
+    if description := refused_by_vendor(block):
+        return [{"type": "text", "text": placeholder(description)}]
+    if block.url:
+        source = {"type": "url", "url": block.url}
+    elif isinstance(block, Image) or block.media_type == "application/pdf":
+        source = {"type": "base64", "media_type": block.media_type, "data": block.data}
     else:
-        source = {"type": "text", "media_type": "text/plain", "data": text_of_file(file)}
-    return {"type": "document", "source": source} | ({"title": file.name} if file.name else {})
+        source = {"type": "text", "media_type": "text/plain", "data": text_of_file(block) or ""}
+    if isinstance(block, Image):
+        return [{"type": "image", "source": source}]
+    return [{"type": "document", "source": source} | ({"title": block.name} if block.name else {})]
 
 
 def _thinking(block: Reasoning) -> list[dict[str, Any]]:
@@ -136,12 +103,12 @@ def _thinking(block: Reasoning) -> list[dict[str, Any]]:
 def _tool_result(result: ToolResult) -> list[dict[str, Any]]:
     encoded: dict[str, Any] = {"type": "tool_result", "tool_use_id": sendable_id(result.call, _CALL_ID)}
     content = [block for part in result.content for block in _plain(part)]
-    beside: list[dict[str, Any]] = []
+    media: list[dict[str, Any]] = []
     if result.failed:
-        # A failure holds text only, so the rest of what the tool returned follows it.
-        beside = [block for block in content if block["type"] != "text"]
-        if beside:
-            beside.insert(0, {"type": "text", "text": f"What {result.name} returned beside its text:"})
+        # A failure holds only text, so the media follow it.
+        media = [block for block in content if block["type"] != "text"]
+        if media:
+            media.insert(0, {"type": "text", "text": f"{result.name} also returned:"})
         content = [block for block in content if block["type"] == "text"]
         content = content or [{"type": "text", "text": "failed without a message"}]
     if len(content) == 1 and content[0]["type"] == "text":
@@ -150,17 +117,16 @@ def _tool_result(result: ToolResult) -> list[dict[str, Any]]:
         encoded["content"] = content
     if result.failed:
         encoded["is_error"] = True
-    return [encoded, *beside]
+    return [encoded, *media]
 
 
 API_VERSION = "2023-06-01"
 
-
 _MARKED_MESSAGES = 2
-"""With the system prompt and the tools these are the four breakpoints the vendor allows.
+"""With the system prompt and the tools, these are the four breakpoints that the vendor allows.
 
-The last message is marked for the next request to find; the one before, because the vendor looks for an
-earlier breakpoint only a few blocks back, and one step may have added more than that.
+The next request finds the marker on the last message. The one before it is needed because the vendor searches
+only a few blocks back for an earlier breakpoint, and one step may add more than that.
 """
 
 
@@ -170,6 +136,7 @@ class AnthropicModel(WireModel):
     PROVIDER = "anthropic"
     BASE_URL = "https://api.anthropic.com"
     KEY_HEADER = "x-api-key"
+    DECODER = AnthropicDecoder
 
     def url(self) -> str:
         return f"{self._base_url.removesuffix('/v1')}/v1/messages"
@@ -181,25 +148,17 @@ class AnthropicModel(WireModel):
         self._family = claude_family(self._model)
         levels = claude_levels(self._family)
         self._levels = levels.available(self._settings.reasoning_levels, self._settings.reasons)
-
-    def _body(self, request: ModelRequest) -> bytes:
-        parts = [_encode(self._head(request))[:-1]]
-        if request.system.strip():
-            parts += b',"system":', encode_system(request.system)
-        if request.tools:
-            parts += b',"tools":', self._encoded_tools(request.tools)
-        parts += b',"messages":[', b",".join(self._marked_messages(request)), b"]}"
-        return b"".join(parts)
+        self._encoding, self._encode_message = WIRE, _encode_message
 
     def _head(self, request: ModelRequest) -> dict[str, Any]:
-        choice = _tool_choice(request)
-        head: dict[str, Any] = {"model": self._model, "stream": True}
-        head |= self._limits(request)
+        head = {"model": self._model, "stream": True, **self._limits(request)}
         if request.answer_schema is not None and self._family.schemas:
             answer = {"format": {"type": "json_schema", "schema": closed(request.answer_schema)}}
             head["output_config"] = head.get("output_config", {}) | answer
-        if choice:
+        if choice := _tool_choice(request):
             head["tool_choice"] = choice
+        if request.system.strip():
+            head["system"] = [{"type": "text", "text": request.system, **_BREAKPOINT}]
         return head
 
     def _limits(self, request: ModelRequest) -> dict[str, Any]:
@@ -212,22 +171,24 @@ class AnthropicModel(WireModel):
             forced_tool=_is_forced(request),
         )
 
-    def _decoder(self, request: ModelRequest) -> AnthropicDecoder:
-        return AnthropicDecoder(request, self._provider, self._model, self._settings.prices)
-
     def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
-        return encode_tools(tools)
+        offers: list[dict[str, Any]] = [
+            {"name": tool.name, "description": tool.description, "input_schema": tool_schema(tool)}
+            for tool in tools
+        ]
+        offers[-1] |= _BREAKPOINT
+        return encode_json(offers)
 
-    def _marked_messages(self, request: ModelRequest) -> list[bytes]:
-        messages = list(self._encoded_messages(request, WIRE, encode_message))
+    def _messages(self, request: ModelRequest) -> list[bytes]:
+        messages = list(super()._messages(request))
         left = _MARKED_MESSAGES
         for index in range(len(request.transcript) - 1, -1, -1):
             if not left:
                 break
             if messages[index] and request.transcript[index].role != "assistant":
-                messages[index] = with_marker(messages[index])
+                messages[index] = _with_marker(messages[index])
                 left -= 1
-        return [message for message in messages if message]
+        return messages
 
     def _support(self, request: ModelRequest) -> RequestSupport:
         level, asked = nearest(request.reasoning, self._levels), self._output_limit(request)

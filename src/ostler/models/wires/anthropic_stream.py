@@ -1,4 +1,4 @@
-"""The Messages wire's stream, decoded."""
+"""Decodes the stream of the Messages wire."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from ostler.core.model import ModelRequest
-from ostler.models.catalogue import Prices
 from ostler.models.sse import Frame
 from ostler.models.vendor_errors import error_in_stream
 from ostler.models.wires.decoder import AnswerDecoder, OpenBlock
 from ostler.schema.messages import Opaque, StopReason
 from ostler.schema.usage import Usage
+
+WIRE = "anthropic"
 
 _STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end",
@@ -121,36 +121,21 @@ class _Nameless(msgspec.Struct, gc=False):
 
 
 _decode_message_start = msgspec.json.Decoder(_MessageStart).decode
-
-
 _decode_block_start = msgspec.json.Decoder(_BlockStart).decode
-
-
 _decode_block_delta = msgspec.json.Decoder(_BlockDelta).decode
-
-
 _decode_block_stop = msgspec.json.Decoder(_BlockStop).decode
-
-
 _decode_message_delta = msgspec.json.Decoder(_MessageDelta).decode
-
-
 _decode_error = msgspec.json.Decoder(_Error).decode
-
-
 _decode_nameless = msgspec.json.Decoder(_Nameless).decode
 
 
 class AnthropicDecoder(AnswerDecoder):
-    """See `Decoder`."""
-
-    def __init__(self, request: ModelRequest, provider: str, model: str, prices: Prices | None) -> None:
-        super().__init__(request, provider, model, prices)
+    def _configure(self) -> None:
         self._open: dict[int, OpenBlock] = {}
-        self._silent: set[int] = set()
-        """Text blocks that have said nothing yet: one that never does is not a part of the answer."""
+        self._empty: set[int] = set()
+        """Text blocks without text so far: one that stays empty is not part of the answer."""
         self._texts: dict[int, OpenBlock] = {}
-        """What each text block is a part of, also one that has ended."""
+        """The block that each text block belongs to, also after its end."""
         self._inputs: dict[int, dict[str, Any]] = {}
         self._usage: Usage | None = None
 
@@ -160,7 +145,7 @@ class AnthropicDecoder(AnswerDecoder):
     def _take(self, frames: list[Frame]) -> None:
         for name, data in frames:
             if name == b"content_block_delta":
-                # Nearly all frames are these, so the common ones are not handed on.
+                # Nearly all frames are of this kind, so the common case is handled here.
                 frame = _decode_block_delta(data)
                 fragment = frame.delta
                 text = fragment.text or fragment.partial_json
@@ -178,13 +163,13 @@ class AnthropicDecoder(AnswerDecoder):
         fragment = frame.delta
         block = self._open.get(frame.index)
         if block is None:
-            if frame.index not in self._silent:
+            if frame.index not in self._empty:
                 return
             if not fragment.text:
                 self._cite(fragment.citation)
                 return
-            self._silent.discard(frame.index)
-            # A cited answer is a block for each citation, cut in the middle of sentences.
+            self._empty.discard(frame.index)
+            # An answer with citations has a block for each citation, split in the middle of sentences.
             block = self._texts.get(frame.index - 1) or self._answer.begin("text")
             self._open[frame.index] = self._texts[frame.index] = block
         text = fragment.text or fragment.partial_json or fragment.thinking
@@ -221,7 +206,7 @@ class AnthropicDecoder(AnswerDecoder):
             self._message_delta(_decode_message_delta(data))
         elif name == b"message_stop":
             self.finished = True
-            for index in [*self._open, *self._silent]:
+            for index in [*self._open, *self._empty]:
                 self._stop(index)
         elif name == b"error":
             error = _decode_error(data).error
@@ -243,15 +228,15 @@ class AnthropicDecoder(AnswerDecoder):
             data = {"type": "redacted_thinking", "data": started.data}
             self._answer.begin("reasoning").opaque = Opaque(WIRE, data)
         elif started.type == "text":
-            self._silent.add(index)
+            self._empty.add(index)
             if started.text:
                 self._delta(_BlockDelta(index, _Fragment(text=started.text)))
 
     def _stop(self, index: int) -> None:
-        self._silent.discard(index)
+        self._empty.discard(index)
         block = self._open.pop(index, None)
         if block is not None and block.kind == "call":
-            # Others who speak this wire give the whole input with the start of its block.
+            # Other servers of this wire send the whole input with the start of its block.
             self._answer.end_call(block, msgspec.json.encode(self._inputs.pop(index)).decode())
 
     def _message_delta(self, frame: _MessageDelta) -> None:
@@ -263,30 +248,23 @@ class AnthropicDecoder(AnswerDecoder):
             self._answer.warn(stop.stop_details.explanation)
 
     def _count(self, usage: _Usage | None) -> None:
-        """Counts are cumulative: a later one replaces an earlier one, and an absent one does not."""
+        """Counts are cumulative: a later one replaces an earlier one."""
         if usage is None:
             return
+        written, by_lifetime = usage.cache_creation_input_tokens, usage.cache_creation
+        if written is None and by_lifetime is not None:
+            written = by_lifetime.ephemeral_5m_input_tokens + by_lifetime.ephemeral_1h_input_tokens
         counts = {
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,
             "cache_read_tokens": usage.cache_read_input_tokens,
-            "cache_write_tokens": _written(usage),
+            "cache_write_tokens": written,
             "reasoning_tokens": usage.output_tokens_details and usage.output_tokens_details.thinking_tokens,
         }
-        known = {name: count for name, count in counts.items() if count is not None}
-        self._usage = msgspec.structs.replace(self._usage or Usage(), **known)
+        reported = {name: count for name, count in counts.items() if count is not None}
+        self._usage = msgspec.structs.replace(self._usage or Usage(), **reported)
 
 
 def _sign(block: OpenBlock, more: str) -> None:
     signature = block.opaque.data["signature"] if block.opaque else ""
     block.opaque = Opaque(WIRE, {"type": "thinking", "signature": signature + more})
-
-
-def _written(usage: _Usage) -> int | None:
-    by_lifetime = usage.cache_creation
-    if usage.cache_creation_input_tokens is not None or by_lifetime is None:
-        return usage.cache_creation_input_tokens
-    return by_lifetime.ephemeral_5m_input_tokens + by_lifetime.ephemeral_1h_input_tokens
-
-
-WIRE = "anthropic"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -13,6 +14,7 @@ from ostler.models.families import nearest
 from ostler.models.wires.chat_dialects import ChatDialect
 from ostler.models.wires.chat_stream import WIRE, ChatDecoder
 from ostler.models.wires.encoder import (
+    encode_json,
     is_strict,
     placeholder,
     refused_by_vendor,
@@ -20,31 +22,10 @@ from ostler.models.wires.encoder import (
     sendable_id,
     sendable_name,
     text_of_file,
+    tool_schema,
 )
 from ostler.models.wires.wire_model import RequestSupport, WireModel
 from ostler.schema.messages import Block, File, Image, Message, Reasoning, Text, ToolCall, ToolResult, text_of
-
-_encode = msgspec.json.Encoder().encode
-
-
-def encode_system(text: str) -> bytes:
-    return _encode({"role": "system", "content": text})
-
-
-def encode_tools(tools: Iterable[ToolOffer]) -> bytes:
-    return _encode(
-        [
-            {
-                "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": {"type": "object", "properties": {}} | tool.schema,
-                },
-            }
-            for tool in tools
-        ]
-    )
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -65,9 +46,9 @@ class _Result(msgspec.Struct, gc=False):
 
 
 class MessageEncoder:
-    """Encodes a message into the items it becomes: none, one, or several with commas between.
+    """Encodes a message as items: none, one, or several separated by commas.
 
-    `key` names all that changes the outcome.
+    `key` names everything that changes the result.
     """
 
     def __init__(self, provider: str, dialect: ChatDialect) -> None:
@@ -85,22 +66,22 @@ class MessageEncoder:
             items = self._assistant_message(message)
         else:
             items = self._user_message(message.content)
-        return _encode(items)[1:-1]
+        return encode_json(items)[1:-1]
 
     def _user_message(self, content: Iterable[Block]) -> list[dict[str, Any]]:
         parts = [part for block in content if (part := self._part(block)) is not None]
         if not parts:
             return []
         if all(part["type"] == "text" for part in parts):
-            # Many servers of this wire take a list of parts only from models that see pictures.
+            # Many servers of this wire accept a list of parts only for models that see pictures.
             return [{"role": "user", "content": "\n".join(part["text"] for part in parts)}]
         return [{"role": "user", "content": parts}]
 
     def _part(self, block: Block) -> dict[str, Any] | None:
         if isinstance(block, Text):
             return {"type": "text", "text": block.text} if block.text else None
-        if what := refused_by_vendor(block, pdf=self._dialect.pdf != "never"):
-            return {"type": "text", "text": placeholder(what)}
+        if description := refused_by_vendor(block, pdf=self._dialect.pdf != "never"):
+            return {"type": "text", "text": placeholder(description)}
         if isinstance(block, File):
             return _file_part(block)
         if isinstance(block, Image):
@@ -135,13 +116,11 @@ class MessageEncoder:
         return [item]
 
     def _reasoning(self, thoughts: Iterable[Reasoning]) -> dict[str, Any]:
-        """What the vendor wants back of its own reasoning."""
+        """The vendor's own reasoning, in the fields in which it came."""
         fields: dict[str, Any] = {}
         for block in thoughts:
-            if block.opaque is None or block.opaque.wire != WIRE:
-                continue
-            data = block.opaque.data
-            if data["provider"] != self._provider:
+            data = block.opaque.data if block.opaque is not None and block.opaque.wire == WIRE else {}
+            if data.get("provider") != self._provider:
                 continue
             if "field" in data:
                 fields[data["field"]] = fields.get(data["field"], "") + block.text
@@ -161,9 +140,9 @@ class MessageEncoder:
             items.append(_Result("tool", call, f"[error] {text}" if block.failed else text))
             if len(parts) == 1 and type(parts[0]) is Text:
                 continue
-            if pictures := [part for part in parts if type(part) is not Text]:
-                attached += Text(f"What {block.name} returned beside its text:"), *pictures
-        # A tool's message holds text only, so the rest follows in a message of its own.
+            if media := [part for part in parts if type(part) is not Text]:
+                attached += Text(f"{block.name} also returned:"), *media
+        # A tool's message holds only text, so media follow in their own message.
         return [*items, *self._user_message(attached)] if attached else items
 
 
@@ -181,6 +160,8 @@ def _file_part(file: File) -> dict[str, Any]:
 class ChatModel(WireModel):
     """A model behind the Chat Completions wire."""
 
+    DECODER = ChatDecoder
+
     def __init__(self, model: str, *, dialect: ChatDialect | None = None, **options: Any) -> None:
         self._dialect = dialect or ChatDialect()
         super().__init__(model, **options)
@@ -197,17 +178,15 @@ class ChatModel(WireModel):
         if not self._settings.input:
             self._sees_images = re.search(dialect.seeing, model) is not None
         self._reads_files = self._reads_files or dialect.pdf == "always"
-        self._encode_message = MessageEncoder(self._provider, dialect)
+        self._refused = partial(refused_by_vendor, pdf=dialect.pdf != "never")
+        encoder = MessageEncoder(self._provider, dialect)
+        self._encoding, self._encode_message = encoder.key, encoder
 
-    def _body(self, request: ModelRequest) -> bytes:
-        parts = [_encode(self._head(request))[:-1]]
-        if request.tools:
-            parts += b',"tools":', self._encoded_tools(request.tools)
-        messages = self._encoded_messages(request, self._encode_message.key, self._encode_message)
-        if request.system:
-            messages = [encode_system(request.system), *messages]
-        parts += b',"messages":[', b",".join(filter(None, messages)), b"]}"
-        return b"".join(parts)
+    def _messages(self, request: ModelRequest) -> list[bytes]:
+        messages = super()._messages(request)
+        if not request.system:
+            return messages
+        return [encode_json({"role": "system", "content": request.system}), *messages]
 
     def _head(self, request: ModelRequest) -> dict[str, Any]:
         head: dict[str, Any] = {"model": self._model, "stream": True}
@@ -228,7 +207,7 @@ class ChatModel(WireModel):
         return head
 
     def _is_stopped(self, choice: str | dict[str, Any] | None) -> bool:
-        """Whether the model may not reason because of the tool that it is made to call."""
+        """Whether the model may not reason because it must call a tool."""
         return self._dialect.forced_tools == "without_reasoning" and choice not in (None, "none")
 
     def _tool_choice(self, request: ModelRequest) -> str | dict[str, Any] | None:
@@ -244,25 +223,23 @@ class ChatModel(WireModel):
             return "required"
         return {"type": "function", "function": {"name": choice}}
 
-    def _decoder(self, request: ModelRequest) -> ChatDecoder:
-        return ChatDecoder(request, self._provider, self._model, self._settings.prices)
-
     def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
-        return encode_tools(tools)
-
-    def _refused(self, block: Block) -> str:
-        return refused_by_vendor(block, pdf=self._dialect.pdf != "never")
+        functions = [
+            {"name": tool.name, "description": tool.description, "parameters": tool_schema(tool)}
+            for tool in tools
+        ]
+        return encode_json([{"type": "function", "function": function} for function in functions])
 
     def _support(self, request: ModelRequest) -> RequestSupport:
-        choice, level = self._tool_choice(request), nearest(request.reasoning, self._levels)
-        made: Literal["as_asked", "any", "free"] = "as_asked"
-        if choice is None and request.tools and request.tool_choice != "auto":
-            made = "free"
-        elif choice == "required" and request.tool_choice != "required":
-            made = "any"
+        sent, level = self._tool_choice(request), nearest(request.reasoning, self._levels)
+        choice: Literal["as_asked", "any", "free"] = "as_asked"
+        if sent is None and request.tools and request.tool_choice != "auto":
+            choice = "free"
+        elif sent == "required" and request.tool_choice != "required":
+            choice = "any"
         return RequestSupport(
             level=level if level and self._levels[level] else None,
-            stopped=self._is_stopped(choice) and bool(self._levels) and request.reasoning != "off",
+            stopped=self._is_stopped(sent) and bool(self._levels) and request.reasoning != "off",
             schema=self._takes_schema,
-            choice=made,
+            choice=choice,
         )

@@ -80,14 +80,11 @@ _OPENAI_KNOBS = tuple(
 )
 
 _ENABLED, _DISABLED = {"thinking": {"type": "enabled"}}, {"thinking": {"type": "disabled"}}
-
 _SWITCH = reasoning_switch({"reasoning": {"enabled": False}}, {"reasoning": {"enabled": True}})
-
 _NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 
 _PARSED = {"reasoning_format": "parsed"}
 """Left alone, some models of Groq's write their reasoning into the text."""
-
 
 DIALECTS: dict[str, ChatDialect] = {
     "openai": ChatDialect(
@@ -98,8 +95,7 @@ DIALECTS: dict[str, ChatDialect] = {
     "openrouter": ChatDialect(
         knobs=(
             ReasoningControl(
-                "",
-                Levels({level: {"reasoning": {"effort": word}} for level, word in WORDS.items()}),
+                "", Levels({level: {"reasoning": {"effort": word}} for level, word in WORDS.items()})
             ),
         ),
         pdf="always",

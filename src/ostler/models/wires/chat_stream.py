@@ -11,8 +11,6 @@ from typing import Any
 
 import msgspec
 
-from ostler.core.model import ModelRequest
-from ostler.models.catalogue import Prices
 from ostler.models.sse import Frame
 from ostler.models.vendor_errors import error_in_stream
 from ostler.models.wires.decoder import AnswerBuilder, AnswerDecoder, OpenBlock
@@ -34,7 +32,7 @@ class CallDelta(msgspec.Struct, gc=False):
 
 
 class _OpenCall:
-    """`offered` is the id that its server gave; `early` what it said before it had a block."""
+    """`offered` is the server's id; `early` are the arguments that came before it had a block."""
 
     __slots__ = ("block", "early", "index", "name", "offered")
 
@@ -56,11 +54,8 @@ class OpenCalls:
     def take(self, delta: CallDelta) -> None:
         function = delta.function or FunctionDelta()
         calls = self._calls
-        call: _OpenCall | None
-        if calls and not function.name and not delta.id and calls[-1].index == delta.index:
-            call = calls[-1]  # as almost always
-        else:
-            call = self._call_of(delta, function)
+        is_usual = calls and not function.name and not delta.id and calls[-1].index == delta.index
+        call = calls[-1] if is_usual else self._call_of(delta, function)
         if call is None:
             self._announce_all()
             call = _OpenCall(delta.index)
@@ -81,27 +76,25 @@ class OpenCalls:
             self._answer.add(call.block, text)
 
     def close(self) -> None:
-        """Nothing more comes: announces what still lacked an id, and ends every call."""
+        """Announces the calls that still lack an id, and ends every call."""
         self._announce_all()
         self._answer.end_calls()
 
     def _call_of(self, delta: CallDelta, function: FunctionDelta) -> _OpenCall | None:
-        """The call that a delta continues, or none when it begins one."""
-        if not self._calls:
-            return None
+        """The call that a delta continues; None if it begins one."""
         if delta.index is None:
-            known = [call for call in self._calls if delta.id and call.offered == delta.id]
-            call = known[-1] if known else self._calls[-1]
+            same_id = [call for call in self._calls if delta.id and call.offered == delta.id]
+            candidates = same_id or self._calls
         else:
-            same_index = [call for call in self._calls if call.index == delta.index]
-            if not same_index:
-                return None
-            call = same_index[-1]
+            candidates = [call for call in self._calls if call.index == delta.index]
+        if not candidates:
+            return None
+        call = candidates[-1]
         if not function.name or not call.name:
             return call
         if delta.id and call.offered:
             return call if delta.id == call.offered else None
-        # Named again without an id: another call if this one is already whole, else a repetition.
+        # A second name without an id begins another call if this one is complete; else it is a repetition.
         return None if _is_whole(call.block.parts if call.block else call.early) else call
 
     def _announce_all(self) -> None:
@@ -136,7 +129,7 @@ _STOP_REASONS: dict[str, StopReason] = {
 }
 
 _BROKEN_OFF = {"error": "server_error", "insufficient_system_resource": "overloaded_error"}
-"""Reasons to finish that are failures, and what others call such a failure."""
+"""Finish reasons that are failures, and the usual code of such a failure."""
 
 
 class _PromptDetails(msgspec.Struct, gc=False):
@@ -209,12 +202,9 @@ _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
 class ChatDecoder(AnswerDecoder):
-    """See `Decoder`."""
-
-    def __init__(self, request: ModelRequest, provider: str, model: str, prices: Prices | None) -> None:
-        super().__init__(request, provider, model, prices)
+    def _configure(self) -> None:
         self._open: OpenBlock | None = None
-        """The text or reasoning that goes on until something else comes."""
+        """The text or reasoning that the next delta continues."""
         self._calls = OpenCalls(self._answer)
         self._details: list[dict[str, Any]] = []
         self._usage: _Usage | None = None
@@ -230,7 +220,7 @@ class ChatDecoder(AnswerDecoder):
         return self._stop_reason is None and not (self.finished and self._answer.blocks)
 
     def _complete(self) -> None:
-        self._keep_details()
+        self._attach_details()
         if self._refused:
             self._stop_reason = "refusal"
         elif self._stop_reason in (None, "end", "tool_calls"):
@@ -270,7 +260,7 @@ class ChatDecoder(AnswerDecoder):
             self._usage = choice.usage
 
     def _account(self, chunk: _Chunk) -> None:
-        """What comes with the end of an answer; some servers repeat it with every chunk."""
+        """Reads what comes at the end of an answer; some servers repeat it with every chunk."""
         if chunk.usage is not None:
             self._usage = chunk.usage
         self._cite([*(chunk.search_results or ()), *(chunk.citations or ())])
@@ -331,8 +321,8 @@ class ChatDecoder(AnswerDecoder):
             if source.url:
                 self._answer.cite(url=source.url, title=source.title or "")
 
-    def _keep_details(self) -> None:
-        """Details may come after the reasoning that they belong to; the first block carries them all."""
+    def _attach_details(self) -> None:
+        """The first reasoning block gets all details: they may come after the reasoning they belong to."""
         if not self._details:
             return
         blocks = [block for block in self._answer.blocks if block.kind == "reasoning"]
@@ -350,7 +340,7 @@ def _usage(reported: _Usage) -> Usage:
     fresh = prompt - read - written if prompt >= read + written else prompt
     thought = (reported.completion_tokens_details or _CompletionDetails()).reasoning_tokens or 0
     if thought and reported.total_tokens == prompt + completion + thought:
-        completion += thought  # which not every server counts as a part of its answer
+        completion += thought  # not every server counts reasoning as part of its answer
     cost = reported.cost
     return Usage(
         input_tokens=fresh,
@@ -363,7 +353,7 @@ def _usage(reported: _Usage) -> Usage:
 
 
 def _joined(fragments: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Streamed pieces of reasoning details put together: neighbours of one type and index are one detail."""
+    """Joins streamed reasoning details: neighbours of one type and index are one detail."""
     joined: list[dict[str, Any]] = []
     texts: list[dict[str, list[str]]] = []
     for fragment in fragments:

@@ -1,4 +1,4 @@
-"""What the decoders of all wires share: `AnswerBuilder`, `AnswerDecoder`, and unique tool call ids."""
+"""`AnswerBuilder` and `AnswerDecoder`, which the decoders of all wires share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Literal
 import msgspec
 
 from ostler.core.model import ModelDone, ModelEvent, ModelFailure, ModelRequest
-from ostler.core.transcript import Transcript
 from ostler.models.catalogue import FREE, Prices
 from ostler.models.sse import Frame, SseSplitter
 from ostler.schema.errors import ModelError, StreamBroken, failure_of
@@ -24,31 +23,14 @@ from ostler.schema.ids import new_id
 from ostler.schema.messages import Block, Opaque, Reasoning, StopReason, Text, ToolCall
 from ostler.schema.usage import UNKNOWN_USAGE, Usage
 
-
-class CallIds:
-    """The ids of one answer's calls: the vendor's own, or a new one where that is missing or taken."""
-
-    def __init__(self, transcript: Transcript) -> None:
-        self._transcript = transcript
-        self._given: set[str] = set()
-
-    def unique(self, offered: str) -> str:
-        chosen = offered if offered and not self._is_taken(offered) else new_id("call")
-        self._given.add(chosen)
-        return chosen
-
-    def _is_taken(self, offered: str) -> bool:
-        return offered in self._given or offered in self._transcript.call_ids()
-
-
 BlockKind = Literal["text", "reasoning", "call", "whole"]
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a frame may raise that is no JSON, no UTF-8, or nested without end."""
+"""Raised by a frame that is not JSON, not UTF-8, or nested too deeply."""
 
 
 class OpenBlock:
-    """A block of the answer; `number` is its place in it. `opaque` is its vendor's own data."""
+    """A block of the answer; `number` is its index. `opaque` is the vendor's own data."""
 
     __slots__ = ("call", "ended", "kind", "name", "number", "offset", "opaque", "parts", "whole")
 
@@ -75,38 +57,39 @@ class OpenBlock:
 
 
 class AnswerBuilder:
-    """The blocks of an answer in their order, and the events that tell of them.
+    """The blocks of an answer in their order, and the events about them.
 
-    `events` is what nobody has been told yet; who hands the events on begins a new list.
+    `events` are those that are not sent yet; the code that sends them begins a new list.
     """
 
     def __init__(self, request: ModelRequest) -> None:
         self.message = request.id
         self.events: list[ModelEvent] = []
         self.blocks: list[OpenBlock] = []
-        self._ids = CallIds(request.transcript)
+        self._transcript = request.transcript
+        self._call_ids: set[str] = set()
         self._cited: set[str] = set()
 
-    def begin(self, kind: Literal["text", "reasoning"]) -> OpenBlock:
+    def begin(self, kind: BlockKind) -> OpenBlock:
         block = OpenBlock(kind, len(self.blocks))
         self.blocks.append(block)
         return block
 
     def begin_call(self, offered_id: str, name: str) -> OpenBlock:
-        block = OpenBlock("call", len(self.blocks))
-        self.blocks.append(block)
-        block.call, block.name = self._ids.unique(offered_id), name
+        """Begins a call with the vendor's id, or with a new one if that is missing or not unique."""
+        block = self.begin("call")
+        is_used = offered_id in self._call_ids or offered_id in self._transcript.call_ids()
+        block.call, block.name = new_id("call") if not offered_id or is_used else offered_id, name
+        self._call_ids.add(block.call)
         self.events.append(ToolInputStarted(self.message, block.number, block.call, name))
         return block
 
     def put(self, whole: Block) -> None:
-        """A block that came in one piece and that no delta tells of, such as a picture."""
-        block = OpenBlock("whole", len(self.blocks))
-        block.whole = whole
-        self.blocks.append(block)
+        """Adds a block that came in one piece and has no deltas, such as a picture."""
+        self.begin("whole").whole = whole
 
     def add(self, block: OpenBlock, text: str) -> None:
-        """A fragment of the block, told as a delta."""
+        """Adds a fragment to the block, and an event for it."""
         offset = block.offset
         block.offset = offset + len(text)
         block.parts.append(text)
@@ -119,7 +102,7 @@ class AnswerBuilder:
             self.events.append(ReasoningDelta(self.message, block.number, offset, text))
 
     def end_call(self, block: OpenBlock, whole: str = "{}") -> None:
-        """The call's arguments are complete; `whole` is what they are where none were streamed."""
+        """Ends a call; `whole` are its arguments if none were streamed."""
         if block.ended:
             return
         block.ended = True
@@ -133,7 +116,7 @@ class AnswerBuilder:
                 self.end_call(block)
 
     def cite(self, url: str = "", title: str = "", id: str = "") -> None:
-        """A source of what is said; each is told once, however often it is named."""
+        """Adds a source of the answer, once."""
         name = url or f"{id} {title}"
         if name not in self._cited:
             self._cited.add(name)
@@ -145,14 +128,11 @@ class AnswerBuilder:
     def has_calls(self) -> bool:
         return any(block.kind == "call" for block in self.blocks)
 
-    def content(self) -> tuple[Block, ...]:
-        return tuple([block.closed() for block in self.blocks])
-
 
 class AnswerDecoder:
-    """What a `Decoder` does whatever the wire.
+    """The base of all decoders; see `Decoder`.
 
-    A wire adds `_take` and `_reported`, and where it needs them `_cut` and `_complete`.
+    A wire adds `_configure`, `_take` and `_reported`, and if it needs them `_cut` and `_complete`.
     """
 
     def __init__(self, request: ModelRequest, provider: str, model: str, prices: Prices | None) -> None:
@@ -165,24 +145,29 @@ class AnswerDecoder:
         self._prices = prices
         self._splitter = SseSplitter()
         self._stop_reason: StopReason | None = None
+        self._configure()
+
+    def _configure(self) -> None:
+        """Sets up the wire's own state."""
+        raise NotImplementedError
 
     def _take(self, frames: list[Frame]) -> None:
-        """Reads frames; sets `finished` and `_stop_reason` when the wire says so, raises what it reports."""
+        """Reads frames; sets `finished` and `_stop_reason` at the end, and raises reported errors."""
         raise NotImplementedError
 
     def _reported(self) -> Usage | None:
-        """What the vendor has said of usage so far; the cost only where it names one itself."""
+        """The usage that the vendor has reported so far; with a cost only if the vendor reports one."""
         raise NotImplementedError
 
     def _cut(self) -> bool:
-        """Whether the stream has ended before the wire's proper end. A wire may know better."""
+        """Whether the stream ended before the wire's proper end."""
         return not self.finished
 
     def _complete(self) -> None:
-        """Nothing more comes and nothing is missing: the last chance to change the answer."""
+        """Called when the answer is complete: the last chance to change it."""
 
     def warn(self, text: str) -> None:
-        """Told with the first events of the answer."""
+        """Adds a warning to the first events of the answer."""
         self._answer.warn(text)
 
     def feed(self, data: bytes) -> list[ModelEvent]:
@@ -191,7 +176,7 @@ class AnswerDecoder:
         try:
             self._take(self._splitter.feed(data))
         except _UNREADABLE as error:
-            self._fail(self._broken(f"holds a frame that is not what the wire promises ({error})"))
+            self._fail(self._broken(f"contains an invalid frame ({error})"))
         except ModelError as error:
             self._fail(error)
         answer.events = []
@@ -211,19 +196,13 @@ class AnswerDecoder:
             return events
         self._complete()
         done = ModelDone(
-            content=self._with_provider(self._answer.content()),
+            content=tuple([_with_provider(block.closed(), self._provider) for block in self._answer.blocks]),
             stop_reason=self._stop_reason or "other",
             usage=self.usage(),
             model="" if self._model == self._asked_model else self._model,
             request_id=self.request_id,
         )
         return [*self._answer.events, done]
-
-    def _with_provider(self, content: tuple[Block, ...]) -> tuple[Block, ...]:
-        """The content with the provider's name on what is meant for it alone."""
-        if not any(getattr(block, "opaque", None) for block in content):
-            return content
-        return tuple([_signed(block, self._provider) for block in content])
 
     def usage(self) -> Usage:
         usage = self._reported()
@@ -239,14 +218,12 @@ class AnswerDecoder:
         self._answer.events.append(ModelFailure(failure_of(error), self.usage()))
 
     def _broken(self, what: str) -> ModelError:
-        return StreamBroken(
-            f"the answer of {self._provider} {what}; try again",
-            request_id=self.request_id,
-            stream_opened=True,
-        )
+        message = f"the answer of {self._provider} {what}; try again"
+        return StreamBroken(message, request_id=self.request_id, stream_opened=True)
 
 
-def _signed(block: Block, provider: str) -> Block:
+def _with_provider(block: Block, provider: str) -> Block:
+    """The block, with the provider's name on its opaque data."""
     opaque: Opaque | None = getattr(block, "opaque", None)
     if opaque is None:
         return block

@@ -12,11 +12,13 @@ import msgspec
 from ostler.core.model import ModelRequest, ToolOffer
 from ostler.models.families import gemini_family, nearest, thinking_for
 from ostler.models.wires.encoder import (
+    encode_json,
     placeholder,
     refused_by_vendor,
     sendable_arguments,
     sendable_name,
     text_of_file,
+    tool_schema,
 )
 from ostler.models.wires.gemini_stream import WIRE, GeminiDecoder
 from ostler.models.wires.wire_model import RequestSupport, WireModel
@@ -36,23 +38,18 @@ from ostler.schema.messages import (
 
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
 
-
 _RESULT_TYPES = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf"})
-"""What may stand inside the result of a call."""
-
+"""Media that may be inside the result of a call."""
 
 _UNSIGNED = "skip_thought_signature_validator"
-"""The vendor's word for a call that another vendor's model made, and that nobody has signed."""
+"""The vendor's signature for a call that another vendor's model made."""
 
 
-_encode = msgspec.json.Encoder().encode
+def _message_encoder(strict: bool) -> Callable[[Message], bytes]:
+    """An encoder of one message as contents: none, one, or two separated by a comma.
 
-
-def message_encoder(strict: bool) -> Callable[[Message], bytes]:
-    """An encoder of one message into the contents it becomes: none, one, or two with a comma between.
-
-    `strict` is of the model's family. Contents of one role may follow each other, but nothing may stand in
-    one content with the results of calls.
+    `strict` is of the model's family. Contents of one role may follow each other, but results of calls need
+    a content of their own.
     """
 
     def encode(message: Message) -> bytes:
@@ -62,13 +59,13 @@ def message_encoder(strict: bool) -> Callable[[Message], bytes]:
             contents = _content("model", _answer_parts(message, strict))
         else:
             contents = _content("user", _plain_parts(message.content))
-        return _encode(contents)[1:-1]
+        return encode_json(contents)[1:-1]
 
     return encode
 
 
-def not_shown(block: Block) -> str:
-    """What the block is, where the vendor cannot be shown it; else nothing."""
+def _refused(block: Block) -> str:
+    """As `refused_by_vendor`, for this vendor."""
     if isinstance(block, Image):
         is_visible = block.url or block.media_type in _IMAGE_TYPES
         return "" if is_visible else f"an image of type {block.media_type}"
@@ -77,31 +74,17 @@ def not_shown(block: Block) -> str:
     return refused_by_vendor(block)
 
 
-def encode_tools(tools: Iterable[ToolOffer]) -> bytes:
-    declarations = [
-        {
-            "name": tool.name,
-            "description": tool.description,
-            "parametersJsonSchema": {"type": "object", "properties": {}} | tool.schema,
-        }
-        for tool in tools
-    ]
-    return _encode([{"functionDeclarations": declarations}])
-
-
 def _content(role: str, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"role": role, "parts": parts}] if parts else []
 
 
 def _answer_parts(message: Message, strict: bool) -> list[dict[str, Any]]:
-    parts: list[dict[str, Any]] = []
-    for block in message.content:
-        parts += _answer_part(block, strict)
+    parts = [part for block in message.content for part in _answer_part(block, strict)]
     if all(part.get("thought") for part in parts):
         return []
     calls = [part for part in parts if "functionCall" in part]
     if strict and calls:
-        # Only the present turn is checked, but a prefix that changes later would be lost to the cache.
+        # Only the current turn is checked, but a prefix that changes later would miss the cache.
         calls[0].setdefault("thoughtSignature", _UNSIGNED)
     return parts
 
@@ -124,7 +107,7 @@ def _answer_part(block: Block, strict: bool) -> list[dict[str, Any]]:
 
 
 def _text_parts(text: str, spans: list[Any]) -> list[dict[str, Any]]:
-    """The parts that a text was put together from, as far as a signature depends on them."""
+    """The parts that a text was joined from, as far as a signature depends on them."""
     parts: list[dict[str, Any]] = []
     at = 0
     for begin, end, signature in spans:
@@ -162,8 +145,8 @@ def _plain_parts(content: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def _media_parts(block: Image | File) -> list[dict[str, Any]]:
-    if what := not_shown(block):
-        return [{"text": placeholder(what)}]
+    if description := _refused(block):
+        return [{"text": placeholder(description)}]
     name = block.name if isinstance(block, File) else ""
     if isinstance(block, File) and (text := text_of_file(block)) is not None:
         return [{"text": f"{name or 'A file'}:\n{text}"}]
@@ -192,9 +175,8 @@ def _results(message: Message, strict: bool) -> list[dict[str, Any]]:
         within = [part for part in media if strict and part.data and part.media_type in _RESULT_TYPES]
         if within:
             result["parts"] = [_inline(part.media_type, part.data) for part in within]
-        beside = [part for part in media if part not in within]
-        if beside:
-            attached += Text(f"What {block.name} returned beside its text:"), *beside
+        if others := [part for part in media if part not in within]:
+            attached += Text(f"{block.name} also returned:"), *others
         parts.append({"functionResponse": result})
     return _content("user", parts) + _content("user", _plain_parts(attached))
 
@@ -205,17 +187,24 @@ class GeminiModel(WireModel):
     PROVIDER = "google"
     BASE_URL = "https://generativelanguage.googleapis.com"
     KEY_HEADER = "x-goog-api-key"
+    DECODER = GeminiDecoder
+    MESSAGES = "contents"
 
     def url(self) -> str:
-        return _address(self._base_url, self._model)
+        """Of the beta, unless the base URL names a version: some model names are known only there."""
+        base_url = self._base_url
+        versioned = base_url if re.search(r"/v\d\w*$", base_url) else f"{base_url}/v1beta"
+        resource = self._model if "/" in self._model else f"models/{self._model}"
+        return f"{versioned}/{quote(resource)}:streamGenerateContent?alt=sse"
 
     def _configure(self) -> None:
         self._family = gemini_family(self._model)
         self._levels = self._family.levels.available(self._settings.reasoning_levels, self._settings.reasons)
         self._encoding = f"{WIRE}/strict" if self._family.strict else WIRE
-        self._encode_message = message_encoder(self._family.strict)
+        self._encode_message = _message_encoder(self._family.strict)
+        self._refused = _refused
 
-    def _body(self, request: ModelRequest) -> bytes:
+    def _head(self, request: ModelRequest) -> dict[str, Any]:
         head: dict[str, Any] = {}
         if generation := self._generation(request):
             head["generationConfig"] = generation
@@ -223,20 +212,14 @@ class GeminiModel(WireModel):
             head["toolConfig"] = {"functionCallingConfig": _tool_choice(request.tool_choice)}
         if request.system.strip():
             head["systemInstruction"] = {"parts": [{"text": request.system}]}
-        if request.tools:
-            head["tools"] = msgspec.Raw(self._encoded_tools(request.tools))
-        head["contents"] = []
-        messages = self._encoded_messages(request, self._encoding, self._encode_message)
-        return b"".join((_encode(head)[:-2], b",".join(filter(None, messages)), b"]}"))
-
-    def _decoder(self, request: ModelRequest) -> GeminiDecoder:
-        return GeminiDecoder(request, self._provider, self._model, self._settings.prices)
+        return head
 
     def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
-        return encode_tools(tools)
-
-    def _refused(self, block: Block) -> str:
-        return not_shown(block)
+        declarations = [
+            {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool_schema(tool)}
+            for tool in tools
+        ]
+        return encode_json([{"functionDeclarations": declarations}])
 
     def _support(self, request: ModelRequest) -> RequestSupport:
         level = nearest(request.reasoning, self._levels)
@@ -256,13 +239,6 @@ class GeminiModel(WireModel):
     def _takes_schema(self, request: ModelRequest) -> bool:
         """The older families refuse a schema beside tools."""
         return self._family.strict or not request.tools
-
-
-def _address(base_url: str, model: str) -> str:
-    """Of the beta, unless the base URL names a version: some names of models are known only there."""
-    versioned = base_url if re.search(r"/v\d\w*$", base_url) else f"{base_url}/v1beta"
-    resource = model if "/" in model else f"models/{model}"
-    return f"{versioned}/{quote(resource)}:streamGenerateContent?alt=sse"
 
 
 def _tool_choice(choice: str) -> dict[str, Any]:

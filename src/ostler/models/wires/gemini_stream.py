@@ -1,4 +1,4 @@
-"""The Gemini wire's stream, decoded."""
+"""Decodes the stream of the Gemini wire."""
 
 from __future__ import annotations
 
@@ -6,31 +6,28 @@ from typing import Any, Literal
 
 import msgspec
 
-from ostler.core.model import ModelRequest
-from ostler.models.catalogue import Prices
 from ostler.models.sse import Frame
 from ostler.models.vendor_errors import error_in_stream
 from ostler.models.wires.decoder import AnswerDecoder, OpenBlock
 from ostler.schema.messages import Image, Opaque, StopReason
 from ostler.schema.usage import Usage
 
+WIRE = "gemini"
+
+_REFUSALS = frozenset(
+    {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"}
+    | {"IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"}
+)
+
 _STOP_REASONS: dict[str, StopReason] = {
     "STOP": "end",
     "MAX_TOKENS": "length",
     "CONTINUATION": "length",
-    "SAFETY": "refusal",
-    "RECITATION": "refusal",
-    "BLOCKLIST": "refusal",
-    "PROHIBITED_CONTENT": "refusal",
-    "SPII": "refusal",
-    "IMAGE_SAFETY": "refusal",
-    "IMAGE_PROHIBITED_CONTENT": "refusal",
-    "IMAGE_RECITATION": "refusal",
+    **dict.fromkeys(_REFUSALS, "refusal"),
 }
 
-
 _UNUSABLE = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"})
-"""The vendor could make nothing of what its model wrote, and has thrown it away."""
+"""The vendor could not parse its model's output, and has discarded it."""
 
 
 class _Wire(msgspec.Struct, gc=False, rename="camel"):
@@ -119,10 +116,9 @@ _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
 class GeminiDecoder(AnswerDecoder):
-    """See `Decoder`. The wire has no word for its end: that is the body's, after a reason to stop."""
+    """The wire has no final event: the answer ends with the body, after a reason to stop."""
 
-    def __init__(self, request: ModelRequest, provider: str, model: str, prices: Prices | None) -> None:
-        super().__init__(request, provider, model, prices)
+    def _configure(self) -> None:
         self._open: OpenBlock | None = None
         self._usage: _Usage | None = None
         self._warned: set[str] = set()
@@ -174,8 +170,8 @@ class GeminiDecoder(AnswerDecoder):
             for chunk in candidate.grounding_metadata.grounding_chunks or ():
                 self._cite(chunk.web or chunk.retrieved_context or chunk.maps or _Source())
         if candidate.citation_metadata is not None:
-            cited = candidate.citation_metadata
-            for source in cited.citation_sources or cited.citations or ():
+            citations = candidate.citation_metadata
+            for source in citations.citation_sources or citations.citations or ():
                 self._cite(source)
         if candidate.finish_reason:
             self._stop(candidate.finish_reason, candidate.finish_message)
@@ -200,13 +196,14 @@ class GeminiDecoder(AnswerDecoder):
         if text:
             self._answer.add(block, text)
         if signature:
-            block.opaque = signed_text(block.opaque, begin, block.offset, signature)
+            block.opaque = block.opaque or Opaque(WIRE, {"signatures": []})
+            block.opaque.data["signatures"].append([begin, block.offset, signature])
 
     def _call(self, call: _FunctionCall, signature: str | None) -> None:
         self._open = None
         block = self._answer.begin_call(call.id or "", call.name or "")
         if signature:
-            block.opaque = signed_call(signature)
+            block.opaque = Opaque(WIRE, {"signature": signature})
         arguments = bytes(call.args).decode()
         self._answer.end_call(block, "{}" if arguments in ("", "null") else arguments)
 
@@ -216,8 +213,7 @@ class GeminiDecoder(AnswerDecoder):
 
     def _stop(self, reason: str, detail: str | None) -> None:
         if reason in _UNUSABLE:
-            words = f"{reason}: {detail}" if detail else reason
-            raise self._broken(f"is unusable, by its own word ({words})")
+            raise self._broken(f"is unusable ({reason}: {detail})" if detail else f"is unusable ({reason})")
         self._stop_reason = _STOP_REASONS.get(reason, "other")
         if self._stop_reason in ("refusal", "other"):
             self._warn(f"{self._provider} stopped the answer", reason, detail)
@@ -227,17 +223,3 @@ class GeminiDecoder(AnswerDecoder):
         if text not in self._warned:
             self._warned.add(text)
             self._answer.warn(text)
-
-
-WIRE = "gemini"
-
-
-def signed_call(signature: str) -> Opaque:
-    return Opaque(WIRE, {"signature": signature})
-
-
-def signed_text(opaque: Opaque | None, begin: int, end: int, signature: str) -> Opaque:
-    """For a text of which this part, too, came with a signature of its own."""
-    opaque = opaque or Opaque(WIRE, {"signatures": []})
-    opaque.data["signatures"].append([begin, end, signature])
-    return opaque

@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import msgspec
-
 from ostler.core.model import ModelRequest, ToolOffer
 from ostler.models.families import nearest, openai_levels, reasoning_fields
 from ostler.models.wires.encoder import (
+    encode_json,
     is_strict,
     placeholder,
     refused_by_vendor,
@@ -18,6 +17,7 @@ from ostler.models.wires.encoder import (
     sendable_id,
     sendable_name,
     text_of_file,
+    tool_schema,
 )
 from ostler.models.wires.responses_stream import WIRE, ResponsesDecoder
 from ostler.models.wires.wire_model import RequestSupport, WireModel
@@ -36,10 +36,7 @@ from ostler.schema.messages import (
 )
 
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
-
 _OFFICE = "application/vnd.openxmlformats-officedocument"
-
 
 _DOCUMENTS = {
     "application/pdf": "pdf",
@@ -50,18 +47,14 @@ _DOCUMENTS = {
     f"{_OFFICE}.spreadsheetml.sheet": "xlsx",
     f"{_OFFICE}.presentationml.presentation": "pptx",
 }
-"""What it reads beside plain text, and how a file of the type is named."""
-
+"""The types that it reads beside plain text, with the suffix of a file's name."""
 
 _Own = Callable[[Opaque | None], dict[str, Any]]
-"""The fields that this vendor gave for itself."""
+"""Returns the fields that only this vendor understands."""
 
 
-_encode = msgspec.json.Encoder().encode
-
-
-def message_encoder(provider: str, model: str) -> Callable[[Message], bytes]:
-    """An encoder of one message into the items it becomes: none, one, or several with commas between."""
+def _message_encoder(provider: str, model: str) -> Callable[[Message], bytes]:
+    """An encoder of one message as items: none, one, or several separated by commas."""
 
     def own(opaque: Opaque | None) -> dict[str, Any]:
         if opaque is None or opaque.wire != WIRE:
@@ -78,36 +71,21 @@ def message_encoder(provider: str, model: str) -> Callable[[Message], bytes]:
         else:
             parts = _parts([block for block in message.content if isinstance(block, PlainBlock)])
             items = [{"role": "user", "content": parts}] if parts else []
-        return _encode(items)[1:-1]
+        return encode_json(items)[1:-1]
 
     return encode
 
 
-def not_shown(block: Block) -> str:
-    """What the block is, where the vendor cannot be shown it; else nothing."""
+def _refused(block: Block) -> str:
+    """As `refused_by_vendor`, for this vendor."""
     if isinstance(block, File) and block.media_type in _DOCUMENTS:
         return ""
     return refused_by_vendor(block)
 
 
-def encode_tools(tools: Iterable[ToolOffer]) -> bytes:
-    return _encode(
-        [
-            {
-                "type": "function",
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": {"type": "object", "properties": {}} | tool.schema,
-                "strict": False,  # left out, the vendor tries to make the schema a strict one
-            }
-            for tool in tools
-        ]
-    )
-
-
 def _answer_items(content: Iterable[Block], own: _Own) -> list[dict[str, Any]]:
     items = [item for block in content if (item := _answer_item(block, own)) is not None]
-    # Reasoning is refused without the item it led to, which is missing when the answer was cut.
+    # Reasoning is refused without the item after it, which is missing if the answer was cut off.
     while items and items[-1].get("type") == "reasoning":
         items.pop()
     return items
@@ -137,11 +115,7 @@ def _tool_output(result: ToolResult) -> dict[str, Any]:
         output = f"[error] {text}" if result.failed else text
     else:
         output = _parts([Text("[error]"), *result.content] if result.failed else result.content)
-    return {
-        "type": "function_call_output",
-        "call_id": sendable_id(result.call, _CALL_ID),
-        "output": output,
-    }
+    return {"type": "function_call_output", "call_id": sendable_id(result.call, _CALL_ID), "output": output}
 
 
 def _parts(content: Iterable[PlainBlock]) -> list[dict[str, Any]]:
@@ -151,9 +125,8 @@ def _parts(content: Iterable[PlainBlock]) -> list[dict[str, Any]]:
 def _part(block: PlainBlock) -> dict[str, Any] | None:
     if isinstance(block, Text):
         return _text(block.text) if block.text else None
-    what = not_shown(block)
-    if what:
-        return _text(placeholder(what))
+    if description := _refused(block):
+        return _text(placeholder(description))
     if isinstance(block, Image):
         url = block.url or f"data:{block.media_type};base64,{block.data}"
         return {"type": "input_image", "detail": "auto", "image_url": url}
@@ -180,7 +153,10 @@ _LEAST_OUTPUT = 16
 
 
 class ResponsesModel(WireModel):
-    """A model behind the Responses wire. See `Model` for what it promises."""
+    """A model behind the Responses wire."""
+
+    DECODER = ResponsesDecoder
+    MESSAGES = "input"
 
     def url(self) -> str:
         return f"{self._base_url}/responses"
@@ -188,24 +164,17 @@ class ResponsesModel(WireModel):
     def _configure(self) -> None:
         self._levels = openai_levels(self._model, self._settings)
         self._encoding = f"{WIRE}/{self._provider}/{self._model}"
-        self._encode_message = message_encoder(self._provider, self._model)
-
-    def _body(self, request: ModelRequest) -> bytes:
-        parts = [_encode(self._head(request))[:-1]]
-        if request.tools:
-            parts += b',"tools":', self._encoded_tools(request.tools)
-        items = self._encoded_messages(request, self._encoding, self._encode_message)
-        parts += b',"input":[', b",".join(filter(None, items)), b"]}"
-        return b"".join(parts)
-
-    def _decoder(self, request: ModelRequest) -> ResponsesDecoder:
-        return ResponsesDecoder(request, self._provider, self._model, self._settings.prices)
+        self._encode_message = _message_encoder(self._provider, self._model)
+        self._refused = _refused
 
     def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
-        return encode_tools(tools)
-
-    def _refused(self, block: Block) -> str:
-        return not_shown(block)
+        functions = [
+            {"type": "function", "name": tool.name, "description": tool.description}
+            # Without `strict`, the vendor tries to make the schema a strict one.
+            | {"parameters": tool_schema(tool), "strict": False}
+            for tool in tools
+        ]
+        return encode_json(functions)
 
     def _support(self, request: ModelRequest) -> RequestSupport:
         level = nearest(request.reasoning, self._levels)
@@ -223,7 +192,9 @@ class ResponsesModel(WireModel):
         if request.tools:
             head["parallel_tool_calls"] = True
             if request.tool_choice != "auto":
-                head["tool_choice"] = _tool_choice(request.tool_choice)
+                named = {"type": "function", "name": request.tool_choice}
+                is_mode = request.tool_choice in ("none", "required")
+                head["tool_choice"] = request.tool_choice if is_mode else named
         schema = request.answer_schema
         if schema is not None:
             answer = {"type": "json_schema", "name": "answer", "strict": is_strict(schema), "schema": schema}
@@ -233,9 +204,3 @@ class ResponsesModel(WireModel):
         if request.system:
             head["instructions"] = request.system
         return head
-
-
-def _tool_choice(choice: str) -> str | dict[str, str]:
-    if choice in ("none", "required"):
-        return choice
-    return {"type": "function", "name": choice}

@@ -1,4 +1,4 @@
-"""The Responses wire's stream, decoded."""
+"""Decodes the stream of the Responses wire."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 import msgspec
 
-from ostler.core.model import ModelRequest
-from ostler.models.catalogue import Prices
 from ostler.models.sse import Frame
 from ostler.models.vendor_errors import error_in_stream
 from ostler.models.wires.decoder import AnswerDecoder, OpenBlock
 from ostler.schema.messages import Opaque, StopReason
 from ostler.schema.usage import Usage
 
+WIRE = "responses"
+
 _CUT_SHORT: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "refusal"}
 
 
 class _Delta(msgspec.Struct, gc=False):
-    """A fragment of anything, and its place: the item, and the part of the item."""
+    """A fragment, and its place: the item, and the part of the item."""
 
     delta: str = ""
     output_index: int = 0
@@ -106,44 +106,24 @@ class _Typed(msgspec.Struct, gc=False):
 
 
 _decode_delta = msgspec.json.Decoder(_Delta).decode
-
-
 _decode_annotation = msgspec.json.Decoder(_AnnotationFrame).decode
-
-
 _decode_item = msgspec.json.Decoder(_ItemFrame).decode
-
-
 _decode_message_item = msgspec.json.Decoder(_MessageItem).decode
-
-
 _decode_called = msgspec.json.Decoder(_Called).decode
-
-
 _decode_thought = msgspec.json.Decoder(_Thought).decode
-
-
 _decode_response = msgspec.json.Decoder(_ResponseFrame).decode
-
-
 _decode_output = msgspec.json.Decoder(list[msgspec.Raw] | None).decode
-
-
 _decode_typed = msgspec.json.Decoder(_Typed).decode
-
-
 _decode_anything = msgspec.json.Decoder().decode
 
 
 class ResponsesDecoder(AnswerDecoder):
-    """See `Decoder`.
+    """Blocks are found by the index of their item; text blocks also by the index of their part.
 
-    Blocks are found by the index of their item, those of text also by the index of their part. An item's
-    end has the last word on what the item holds: deltas may lack something of it.
+    The end of an item is authoritative: its deltas may be incomplete.
     """
 
-    def __init__(self, request: ModelRequest, provider: str, model: str, prices: Prices | None) -> None:
-        super().__init__(request, provider, model, prices)
+    def _configure(self) -> None:
         self._texts: dict[tuple[int, int], OpenBlock] = {}
         self._calls: dict[int, OpenBlock] = {}
         self._thoughts: dict[int, OpenBlock] = {}
@@ -265,9 +245,7 @@ class ResponsesDecoder(AnswerDecoder):
             self._answer.blocks[-1].opaque = None
         if kind not in self._unknown:
             self._unknown.add(kind)
-            self._answer.warn(
-                f"{self._provider} answered with something that is not kept: {kind or 'no type'}"
-            )
+            self._answer.warn(f"{self._provider} answered with an unsupported item: {kind or 'no type'}")
 
     def _progress(self, data: bytes) -> None:
         self._describe(_decode_response(data).response)
@@ -276,7 +254,7 @@ class ResponsesDecoder(AnswerDecoder):
         response = _decode_response(data).response
         self._describe(response)
         if not self._answer.blocks:
-            # A server that only repeats what another answered may give the items here alone.
+            # A server that repeats another server's answer may send the items only here.
             for index, item in enumerate(_decode_output(response.output) or ()):
                 self._end_item(index, item)
         self._answer.end_calls()
@@ -292,7 +270,7 @@ class ResponsesDecoder(AnswerDecoder):
         raise error_in_stream(self._provider, _decode_anything(data), request_id=self.request_id)
 
     def _untyped(self, data: bytes) -> None:
-        """What stands between the vendor and us may fail in words of its own."""
+        """A gateway between the vendor and us may report errors in its own format."""
         value = _decode_anything(data)
         if isinstance(value, dict) and value.get("error"):
             raise error_in_stream(self._provider, value, request_id=self.request_id)
@@ -328,7 +306,7 @@ class ResponsesDecoder(AnswerDecoder):
         return block
 
     def _fill(self, block: OpenBlock, whole: str) -> None:
-        """Adds what the deltas left out. Where they told something else, the whole is what counts."""
+        """Adds what the deltas lack. If they differ from the whole, the whole counts."""
         streamed = "".join(block.parts)
         if not whole.startswith(streamed):
             block.parts = [whole or streamed]
@@ -341,7 +319,12 @@ class ResponsesDecoder(AnswerDecoder):
             self._answer.cite(annotation.url or "", title, annotation.file_id or "")
 
     def _own(self, fields: dict[str, Any]) -> Opaque:
-        return own_data(self._provider, self._asked_model, fields)
+        """Fields of an item that only its vendor understands.
+
+        Encrypted reasoning is readable only where it was made. One item that is not makes the vendor refuse
+        every later request of the session, so another model of the same provider does not get them either.
+        """
+        return Opaque(WIRE, {"provider": self._provider, "model": self._asked_model, "fields": fields})
 
 
 _READERS: dict[bytes, Callable[[ResponsesDecoder, bytes], None]] = {
@@ -361,15 +344,3 @@ _READERS: dict[bytes, Callable[[ResponsesDecoder, bytes], None]] = {
     b"error": ResponsesDecoder._error,
     b"": ResponsesDecoder._untyped,
 }
-
-
-WIRE = "responses"
-
-
-def own_data(provider: str, model: str, fields: dict[str, Any]) -> Opaque:
-    """What of an answer only its vendor understands: fields of the item that they came with.
-
-    Encrypted reasoning is readable only where it was made. One item that is not makes the vendor refuse
-    every later request of the session, so another model of the same provider gets none of it either.
-    """
-    return Opaque(WIRE, {"provider": provider, "model": model, "fields": fields})

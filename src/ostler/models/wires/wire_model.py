@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from ostler.core.model import ModelEvent, ModelRequest, ReasoningLevel, ToolOffer
-from ostler.core.transcript import Transcript
 from ostler.models.catalogue import ModelProfile
 from ostler.models.endpoint import Endpoint
 from ostler.models.families import Level
 from ostler.models.transport import Transport
 from ostler.models.wires.decoder import AnswerDecoder
 from ostler.models.wires.encoder import (
+    encode_json,
     refused_by_vendor,
     unsupported_by_model,
     with_placeholders,
@@ -22,17 +22,23 @@ from ostler.models.wires.encoder import (
 )
 from ostler.schema.messages import Block, Message, ToolResult
 
+Describe = Callable[[Block], str]
+"""Describes a block that cannot be sent; returns an empty string for any other."""
+
 
 class WireModel:
     """The base of all wires; see `Model` for what it promises.
 
-    A wire has the vendor's `PROVIDER`, `BASE_URL` and `KEY_HEADER`, and defines `url`, `_body`, `_decoder`,
-    `_encode_tools` and `_support`; `_configure` derives what it needs from the model's name and profile.
+    A wire has the vendor's `PROVIDER`, `BASE_URL` and `KEY_HEADER`, its `DECODER` and the field of its
+    `MESSAGES`, and defines `url`, `_head`, `_encode_tools` and `_support`; `_configure` sets what depends on
+    the model's name and profile.
     """
 
     PROVIDER = "openai"
     BASE_URL = "https://api.openai.com/v1"
     KEY_HEADER = "authorization"
+    DECODER: type[AnswerDecoder]
+    MESSAGES = "messages"
 
     def __init__(
         self,
@@ -55,6 +61,10 @@ class WireModel:
         self._sees_images = not self._settings.input or "image" in self._settings.input
         # No source says which models read files, but one that takes only text reads none.
         self._reads_files = set(self._settings.input) != {"text"}
+        self._refused: Describe = refused_by_vendor
+        self._encode_message: Callable[[Message], bytes]
+        self._encoding: str
+        """Names everything that changes what `_encode_message` returns."""
         self._tools: tuple[tuple[ToolOffer, ...], bytes] = ((), b"")
         self._endpoint = Endpoint(
             self._provider,
@@ -71,23 +81,28 @@ class WireModel:
         raise NotImplementedError
 
     def headers(self) -> dict[str, str]:
-        """The headers of every request: the key, if there is one, `authorization` as a bearer token."""
+        """The headers of every request: the key, if there is one; in `authorization` as a bearer token."""
         if not self._api_key:
             return {}
         prefix = "Bearer " if self._key_header == "authorization" else ""
         return {self._key_header: f"{prefix}{self._api_key}"}
 
     def _configure(self) -> None:
-        pass
-
-    def body(self, request: ModelRequest) -> bytes:
-        """The request's bytes: the same request gives the same, and a longer transcript only adds to them."""
-        return self._body(self._with_schema_told(self._with_usable_tools(request)))
-
-    def _body(self, request: ModelRequest) -> bytes:
         raise NotImplementedError
 
-    def _decoder(self, request: ModelRequest) -> AnswerDecoder:
+    def body(self, request: ModelRequest) -> bytes:
+        """The request's bytes. They depend only on the request, and a longer transcript only adds to them."""
+        request = self._with_schema_in_prompt(self._with_supported_tools(request))
+        head = self._head(request)
+        if request.tools:
+            if self._tools[0] != request.tools:
+                self._tools = (request.tools, self._encode_tools(request.tools))
+            head["tools"] = msgspec.Raw(self._tools[1])
+        head[self.MESSAGES] = []
+        return b"".join((encode_json(head)[:-2], b",".join(filter(None, self._messages(request))), b"]}"))
+
+    def _head(self, request: ModelRequest) -> dict[str, Any]:
+        """All fields of a request but the tools and the messages."""
         raise NotImplementedError
 
     def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
@@ -95,10 +110,6 @@ class WireModel:
 
     def _support(self, request: ModelRequest) -> RequestSupport:
         raise NotImplementedError
-
-    def _refused(self, block: Block) -> str:
-        """What the block is, where the vendor refuses it from everybody; else nothing."""
-        return refused_by_vendor(block)
 
     def prepare(self) -> None:
         """Loads what the first request needs; may be called from any thread, to save time at the start."""
@@ -108,134 +119,117 @@ class WireModel:
         await self._endpoint.aclose()
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[list[ModelEvent], None]:
-        decoder = self._decoder(request)
+        decoder = self.DECODER(request, self._provider, self._model, self._settings.prices)
 
         def build() -> bytes:
             if len(request.transcript) == 1 and self._settings.assumptions:
                 decoder.warn(self._settings.assumptions)
-            for sentence in self._unsupported(request):
-                decoder.warn(sentence)
+            for warning in self.warnings(request):
+                decoder.warn(warning)
             return self.body(request)
 
         return self._endpoint.stream(build, decoder)
 
-    def _unsupported(self, request: ModelRequest) -> list[str]:
-        """What is asked that this model cannot do, a sentence each."""
+    def warnings(self, request: ModelRequest) -> list[str]:
+        """A sentence for each feature of the request that the model does not support."""
+        support = self._support(self._with_supported_tools(request))
+        return unsupported_features(self.name, request, support, self._settings, self._omitted)
 
-        taken = self._support(self._with_usable_tools(request))
-        return unsupported_features(self.name, request, taken, self._settings, self._hidden)
-
-    def _with_usable_tools(self, request: ModelRequest) -> ModelRequest:
+    def _with_supported_tools(self, request: ModelRequest) -> ModelRequest:
         if self._settings.tools is not False or not request.tools:
             return request
         return msgspec.structs.replace(request, tools=(), tool_choice="auto")
 
-    def _with_schema_told(self, request: ModelRequest) -> ModelRequest:
-        """A model that cannot be held to a schema is at least told of it."""
+    def _with_schema_in_prompt(self, request: ModelRequest) -> ModelRequest:
+        """Puts the schema into the system prompt if the wire cannot enforce it."""
         if request.answer_schema is None or self._support(request).schema:
             return request
-        schema = msgspec.json.encode(request.answer_schema).decode()
-        system = f"{request.system}\n\nAnswer with nothing but JSON that fits this JSON Schema: {schema}"
+        schema = encode_json(request.answer_schema).decode()
+        system = f"{request.system}\n\nAnswer only with JSON that matches this JSON Schema: {schema}"
         return msgspec.structs.replace(request, system=system.strip())
 
-    def _hidden(self, block: Block) -> str:
-        seen = unsupported_by_model(block, images=self._sees_images, files=self._reads_files)
-        return seen or self._refused(block)
+    def _omitted(self, block: Block) -> str:
+        unsupported = unsupported_by_model(block, images=self._sees_images, files=self._reads_files)
+        return unsupported or self._refused(block)
 
-    def _encoded_messages(
-        self, request: ModelRequest, key: str, encode: Callable[[Message], bytes]
-    ) -> list[bytes]:
-        """One encoding a message, without what is another provider's own or the model cannot see."""
+    def _messages(self, request: ModelRequest) -> list[bytes]:
+        """One encoding a message, without other providers' data and blocks that the model cannot read."""
+        images, files, provider = self._sees_images, self._reads_files, self._provider
 
-        sees_all, provider = self._sees_images and self._reads_files, self._provider
+        def encode(message: Message) -> bytes:
+            if not (images and files):
+                message = with_placeholders(message, images=images, files=files)
+            if message.role == "assistant":
+                message = without_foreign_data(message, provider)
+            return self._encode_message(message)
 
-        def encode_own(message: Message) -> bytes:
-            if not sees_all:
-                message = with_placeholders(message, images=self._sees_images, files=self._reads_files)
-            return encode(without_foreign_data(message, provider) if message.role == "assistant" else message)
-
-        sight = f"{self._sees_images:d}{self._reads_files:d}"
-        encoded = request.transcript.encoded(f"{key}/{self._provider}/{sight}", encode_own)
-        return [*encoded, *map(encode_own, request.tail)] if request.tail else encoded
+        encoded = request.transcript.encoded(f"{self._encoding}/{provider}/{images:d}{files:d}", encode)
+        return [*encoded, *map(encode, request.tail)] if request.tail else encoded
 
     def _output_limit(self, request: ModelRequest) -> int | None:
-        """How long the answer may be, where somebody set it; never more than the model can write."""
-        asked = request.max_output_tokens or self._settings.max_output_tokens
+        """The limit that is set for the answer's length, if any; never above the model's own limit."""
+        limit = request.max_output_tokens or self._settings.max_output_tokens
         most = self._settings.output_limit
-        return min(asked, most) if asked and most else asked
-
-    def _encoded_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
-        if self._tools[0] != tools:
-            self._tools = (tools, self._encode_tools(tools))
-        return self._tools[1]
-
-
-Hidden = Callable[[Block], str]
-"""What a block is, where the vendor is not shown it; nothing for one that it is shown."""
+        return min(limit, most) if limit and most else limit
 
 
 class RequestSupport(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of a request on its wire."""
+    """Which features of a request the wire can send."""
 
     level: Level | None
-    """The level of reasoning that is sent; nothing where none can be."""
+    """The reasoning level that is sent; None if none can be."""
     stopped: bool = False
-    """Whether the model may not reason because it is made to call a tool."""
+    """The model may not reason because it must call a tool."""
     schema: bool = True
     choice: Literal["as_asked", "any", "free"] = "as_asked"
-    """Whether the model is made to call the tool that was asked for, any tool, or none."""
+    """Whether the model must call the requested tool, any tool, or none."""
     output_tokens: int | None = None
-    """The limit of the answer, where it had to be raised for the reasoning."""
+    """The limit of the answer, if it had to be raised for the reasoning."""
 
 
 def unsupported_features(
-    name: str, request: ModelRequest, taken: RequestSupport, settings: ModelProfile, hidden: Hidden
+    name: str, request: ModelRequest, support: RequestSupport, settings: ModelProfile, omitted: Describe
 ) -> list[str]:
-    """A sentence for each thing that is asked of the model `name` and that it does not take.
+    """A sentence for each feature of the request that the model `name` does not support.
 
-    The later steps of a run would only repeat them: what concerns the whole request is said where the
-    person's own message is the newest, and what concerns a block where that block is new.
+    Later steps of a run do not repeat them: features of the whole request are reported when the person's
+    message is the newest, and a block when it is new.
     """
     transcript = request.transcript
-    warnings = [f"{name} is not shown {what}" for what in _hidden_blocks(transcript, hidden)]
+    newest = transcript[-1].content if len(transcript) else ()
+    parts = [
+        part for block in newest for part in (block.content if isinstance(block, ToolResult) else (block,))
+    ]
+    blocks = dict.fromkeys(filter(None, map(omitted, parts)))
+    warnings = [f"{name} cannot read {block}; it is omitted" for block in blocks]
     if len(transcript) and transcript[-1].role != "user":
         return warnings
     if request.tools and settings.tools is False:
-        warnings.append(f"{name} takes no tools; it is offered none")
-    if taken.stopped:
-        warnings.append(f"{name} cannot reason while it is made to call a tool; it is asked not to")
+        warnings.append(f"{name} does not support tools; none are sent")
+    if support.stopped:
+        warnings.append(f"{name} cannot reason when it must call a tool; reasoning is turned off")
     elif request.reasoning is not None:
-        warnings += _level(name, request.reasoning, taken.level, settings.reasons)
-    if taken.output_tokens:
-        warnings.append(f"{name} needs room to reason; its answer may have {taken.output_tokens:,} tokens")
-    if request.answer_schema is not None and not taken.schema:
-        warnings.append(f"{name} cannot be held to a schema; its answer may not fit")
-    if taken.choice == "any":
-        warnings.append(f"{name} cannot be made to call {request.tool_choice}; it is made to call any tool")
-    elif taken.choice == "free":
-        warnings.append(f"{name} cannot be told which tool to call; it chooses for itself")
+        warnings += _level_warning(name, request.reasoning, support.level, settings.reasons)
+    if support.output_tokens:
+        warnings.append(f"{name} needs room to reason; the output limit is {support.output_tokens:,} tokens")
+    if request.answer_schema is not None and not support.schema:
+        warnings.append(f"{name} cannot enforce a schema; its answer may not match it")
+    if support.choice == "any":
+        warnings.append(f"{name} cannot be made to call {request.tool_choice}; it must call any tool instead")
+    elif support.choice == "free":
+        warnings.append(f"{name} does not support a tool choice; it chooses for itself")
     return warnings
 
 
-def _level(name: str, asked: ReasoningLevel, sent: Level | None, reasons: bool | None) -> list[str]:
-    if sent == asked:
+def _level_warning(
+    name: str, requested: ReasoningLevel, sent: Level | None, reasons: bool | None
+) -> list[str]:
+    if sent == requested:
         return []
     if sent is not None:
-        cannot = "be stopped from reasoning" if asked == "off" else f"reason at the level {asked}"
-        instead = "not to" if sent == "off" else f"for {sent}"
-        return [f"{name} cannot {cannot}; it is asked {instead}"]
-    if asked != "off":
-        return [f"{name} takes no level of reasoning; it is asked without one"]
-    return [f"nobody knows how {name} is stopped from reasoning; it is not asked to"] if reasons else []
-
-
-def _hidden_blocks(transcript: Transcript, hidden: Hidden) -> list[str]:
-    if not len(transcript):
-        return []
-    names: dict[str, None] = {}
-    for block in transcript[-1].content:
-        for part in block.content if isinstance(block, ToolResult) else (block,):
-            what = hidden(part)
-            if what:
-                names[what] = None
-    return list(names)
+        feature = "turn reasoning off" if requested == "off" else f"reason at the level {requested}"
+        instead = "reasoning is turned off" if sent == "off" else f"the level is {sent}"
+        return [f"{name} cannot {feature}; {instead}"]
+    if requested != "off":
+        return [f"{name} does not support reasoning levels; none is sent"]
+    return [f"it is not known how to turn reasoning off for {name}; it stays on"] if reasons else []
