@@ -89,10 +89,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "ostler.context.providers": (
-            "ContextProvider",
-            "ProviderRequest",
-        ),
+        "ostler.context.providers": ("ContextProvider", "ProviderRequest"),
         "ostler.core.hooks": (
             "Allow",
             "Ask",
@@ -136,10 +133,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "SessionUsage",
             "ToolDescription",
         ),
-        "ostler.extensions.context_api.skills": (
-            "Skill",
-            "SkillSearchResult",
-        ),
+        "ostler.extensions.context_api.skills": ("Skill", "SkillSearchResult"),
         "ostler.extensions.context_api.subagents": (
             "Subagent",
             "SubagentEvent",
@@ -153,10 +147,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "Template",
         ),
         "ostler.extensions.extension": ("ToolRenderer",),
-        "ostler.extensions.extension_context": (
-            "ExtensionContext",
-            "State",
-        ),
+        "ostler.extensions.extension_context": ("ExtensionContext", "State"),
         "ostler.extensions.extension_session": (
             "ModelChanged",
             "ReasoningChanged",
@@ -167,15 +158,8 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "TerminalResized",
         ),
         "ostler.extensions.loader.extension_loader": ("extend_harness",),
-        "ostler.extensions.ui.front_end": (
-            "Editor",
-            "KeyAction",
-        ),
-        "ostler.extensions.ui.themes": (
-            "Theme",
-            "ThemeColor",
-            "ThemeColors",
-        ),
+        "ostler.extensions.ui.front_end": ("Editor", "KeyAction"),
+        "ostler.extensions.ui.themes": ("Theme", "ThemeColor", "ThemeColors"),
         "ostler.extensions.ui.types": (
             "ConfirmResult",
             "Content",

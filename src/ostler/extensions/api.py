@@ -130,8 +130,6 @@ class ExtensionAPI:
         )
         """A summary is about to replace messages: `PlannedCompaction` -> `Refuse`, `Summary` or None."""
 
-    # --- events -------------------------------------------------------------------------------------
-
     @overload
     def on(
         self, what: type[Subject], /, *, batch: Literal[False] = False
@@ -168,8 +166,6 @@ class ExtensionAPI:
             return function
 
         return register
-
-    # --- what it brings -----------------------------------------------------------------------------
 
     @overload
     def tool(self, function: Callable[..., Any] | Tool, /) -> Tool: ...

@@ -19,12 +19,8 @@ if TYPE_CHECKING:
 
 CATCH_UP_SECONDS = 5.0
 """How long a hook waits until its extension has handled earlier events."""
-
-
 Batch = tuple[Any, ...]
 """Events, shared by all channels that get them: immutable."""
-
-
 Order = Sequence[tuple[Observer, Any]]
 """Observers and their subjects, in call order."""
 

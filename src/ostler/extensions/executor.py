@@ -29,7 +29,6 @@ from ostler.core.function_tool import _task_done
 from ostler.schema.errors import describe_error
 
 Returned = TypeVar("Returned")
-
 _Jobs = queue.SimpleQueue[Callable[[], None]]
 
 
@@ -74,10 +73,7 @@ class Worker:
         if self._jobs is None:
             self._jobs = queue.SimpleQueue()
             threading.Thread(
-                target=_work,
-                args=(self, self._jobs),
-                daemon=True,
-                name=f"ostler-extension-{self._name}",
+                target=_work, args=(self, self._jobs), daemon=True, name=f"ostler-extension-{self._name}"
             ).start()
         self._jobs.put(job)
 

@@ -102,7 +102,6 @@ Origin = Literal["user", "project", "package", "installed", "configured", "optio
 """Where it comes from: the user's folder, the project's, a Python package, `ostler ext install`, the
 configuration, `-e PATH`, or the program that embeds Ostler."""
 
-
 ExtensionStatus = Literal["loaded", "failed", "untrusted", "changed", "disabled"]
 
 

@@ -111,7 +111,6 @@ def _as_read_back(key: str, value: Any) -> Any:
 
 
 Returned = TypeVar("Returned")
-
 Content = str | Sequence[str | PlainBlock]
 
 
@@ -132,8 +131,6 @@ class ExtensionContext:
     @property
     def host(self) -> ExtensionHost:
         return self.extension_session.host
-
-    # --- where it is ----------------------------------------------------------------------------------
 
     @property
     def session_id(self) -> str:
@@ -180,8 +177,6 @@ class ExtensionContext:
         """Runs a coroutine and returns its result, for plain functions."""
         return self.calls.run(work)
 
-    # --- what it says ---------------------------------------------------------------------------------
-
     def print(self, text: str) -> None:
         """Displays a text to users; never on standard output with `--json`."""
         self._print("plain", text)
@@ -215,8 +210,6 @@ class ExtensionContext:
         """Closes the front end, if there is one."""
         self.calls.call(lambda: self.face.exit())
 
-    # --- who works for it -----------------------------------------------------------------------------
-
     def spawn(self, prompt: Content, **options: Unpack[SpawnOptions]) -> Subagent:
         """Starts a child that works in the background, in its own session, under the same guards.
 
@@ -228,8 +221,6 @@ class ExtensionContext:
     async def run_subagent(self, prompt: Content, **options: Unpack[SpawnOptions]) -> SubagentResult:
         """Spawns a child and waits for its result."""
         return await self.spawn(prompt, **options).wait()
-
-    # --- what there is, each in its own part ----------------------------------------------------------
 
     @cached_property
     def ui(self) -> ExtensionUI:
@@ -266,8 +257,6 @@ class ExtensionContext:
         """The grammar of prompt templates and of arguments."""
         return templates_module.Templates(self)
 
-    # --- what was used --------------------------------------------------------------------------------
-
     async def usage(self) -> SessionUsage:
         """The usage of the session's model calls, and of its children."""
         return await session_info_module.session_usage(self)
@@ -279,8 +268,6 @@ class ExtensionContext:
     async def last_run(self) -> LastRun | None:
         """The last completed run: its answer, calls and totals. None before the first."""
         return await session_info_module.last_run(self)
-
-    # --- what it keeps --------------------------------------------------------------------------------
 
     @cached_property
     def state(self) -> State:
@@ -303,8 +290,6 @@ class ExtensionContext:
     async def emit(self, name: str, data: Any = None) -> None:
         """Emits an event to all extensions that subscribe to its name."""
         await self.extension_session.emit(name, data)
-
-    # --- what it asks of the session ------------------------------------------------------------------
 
     async def send(self, content: Content) -> str:
         """Sends a prompt: it starts a run, or is queued while one is open. Returns the request's id."""

@@ -95,11 +95,8 @@ MOMENTS: tuple[type[LifecycleEvent], ...] = (
     TerminalResized,
 )
 
-
 BATCH_SECONDS = 0.2
 """How long deltas are buffered before delivery. A fact is delivered at once, with the deltas before it."""
-
-
 _EMITTED_WITHIN = 20
 """How deep events between extensions may trigger one another."""
 
@@ -122,8 +119,6 @@ class ExtensionSession:
         self._stop: Callable[[], None] | None = None
         self.observe(host.is_observing)
 
-    # --- what is shown --------------------------------------------------------------------------------
-
     @cached_property
     def board(self) -> LiveValues:
         """The live values of all extensions."""
@@ -132,8 +127,6 @@ class ExtensionSession:
     @cached_property
     def painter(self) -> Renderer:
         return renderer_module.Renderer(self)
-
-    # --- extensions come and go -----------------------------------------------------------------------
 
     def add(self, extension: Extension, reason: Literal["open", "reload"] = "open") -> None:
         context = ExtensionContext(extension, self)
@@ -177,8 +170,6 @@ class ExtensionSession:
             self.board.stop()
         await self.commit()
         self.observe(False)
-
-    # --- events ---------------------------------------------------------------------------------------
 
     def _see(self, batch: Sequence[Fact | Event]) -> None:
         is_urgent = False
@@ -259,8 +250,6 @@ class ExtensionSession:
                     await self.commit()
         finally:
             self._depth -= 1
-
-    # --- the log --------------------------------------------------------------------------------------
 
     async def commit(self) -> None:
         journal = self.session.journal

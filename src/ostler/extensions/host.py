@@ -84,8 +84,6 @@ class ExtensionHost(SessionListener):
     def loaded(self) -> list[Extension]:
         return [one for one in self.extensions.values() if one.status in ("loaded", "changed")]
 
-    # --- putting them to use --------------------------------------------------------------------------
-
     def install_into(self, harness: Harness) -> None:
         """From now on the extensions hold in every session of this harness, and in those of its children."""
         self._harness = harness
@@ -218,8 +216,6 @@ class ExtensionHost(SessionListener):
         location = hook.handler.location
         return Hook(hook.point, ask, hook.guard, extension.name, hook.time_limit, location)
 
-    # --- going along with sessions --------------------------------------------------------------------
-
     def on_open(self, session: OpenSession) -> None:
         extension_session = self.sessions[session.id] = ExtensionSession(self, session)
         for extension in self.loaded:
@@ -256,8 +252,6 @@ class ExtensionHost(SessionListener):
             if extension_session and extension.registered.tools.get(tool.spec.name) is tool:
                 problem = described(error, getattr(tool, "function", tool.run))
                 extension_session.report(extension, f"the tool {tool.spec.name}", problem)
-
-    # --- commands and options -------------------------------------------------------------------------
 
     def commands(self) -> dict[str, tuple[Extension, Command]]:
         """Commands by name; the first one with a name wins."""

@@ -32,18 +32,12 @@ else:
 
 INSTALLED = "extensions.json"
 """The manifest of `ostler ext install`, for the user or a project."""
-
 OURS = b"ostler.extensions"
 """The entry point group of extensions."""
-
 DELAY = 0.5
 """A run that ends sooner does not watch files, to save start-up time."""
-
-
 _LARGEST = 1 << 20
-
 _LIBRARY = os.path.dirname(os.__file__)  # noqa: PTH120
-
 _NO_PACKAGES = (_LIBRARY, f"{_LIBRARY}/lib-dynload")
 
 

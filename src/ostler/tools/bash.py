@@ -80,10 +80,7 @@ class BashTool:
             context.call,
             returncode=child.returncode,
             timed_out_after=timeout if timed_out else None,
-            details={
-                "duration_ms": round((time.monotonic() - began) * 1000),
-                "left_running": left_running,
-            },
+            details={"duration_ms": round((time.monotonic() - began) * 1000), "left_running": left_running},
         )
 
 

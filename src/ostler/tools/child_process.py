@@ -22,14 +22,10 @@ from ostler.core.tool import ToolContext
 from ostler.schema.errors import ToolFailed, UsageError
 
 READ_SIZE = 64 * 1024
-
 GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL."""
-
 _KILL_WAIT = 1.0
-
 _QUIET = 0.1
-
 _MAX_DRAIN = 1.0
 
 

@@ -46,9 +46,7 @@ else:
 
 
 _SHOWN = 12
-
 _MAX_COMPARED = 20_000
-
 _SIMILAR = 0.6
 
 

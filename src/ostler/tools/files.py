@@ -138,7 +138,6 @@ def _translated(glob: str) -> str:
 
 
 _STAR = "[^/]*"
-
 _BOUNDS = frozenset({"/", "(?:", ")", "|", "(?:.*/)?", ".+"})
 
 
@@ -221,8 +220,6 @@ def in_path_order(path: str) -> list[bytes]:
 
 MAX_DIGESTED = 64 * 1024 * 1024
 """Larger files are identified by size and modification time: hashing them each time would take too long."""
-
-
 _MEMORY_KEY = "ostler.tools.seen_files"
 
 
@@ -294,8 +291,6 @@ def _seen(memory: dict[str, Any]) -> _SeenFiles:
 
 
 T = TypeVar("T")
-
-
 Stop = Callable[[], bool]
 """Returns whether the work should stop early; the work polls it."""
 

@@ -90,12 +90,7 @@ class _Listing(msgspec.Struct, frozen=True):
 
 
 @tool(source="built-in", kind="read", parallel=True)
-async def ls(
-    path: str = ".",
-    limit: Annotated[int, msgspec.Meta(ge=1)] = 500,
-    *,
-    context: ToolContext,
-) -> Ok:
+async def ls(path: str = ".", limit: Annotated[int, msgspec.Meta(ge=1)] = 500, *, context: ToolContext) -> Ok:
     """Lists a directory, including hidden files. Directories end with /, symbolic links with @; files have
     sizes.
 

@@ -117,7 +117,6 @@ def _shortened(text: str) -> str:
 
 
 _RECORD = re.compile(rb"(?:\./)?([^\0]*)\0(\d+)([:-])(.*)", re.DOTALL)
-
 _LONGEST_LINE = 8 * MAX_LINE
 """Bytes after which rg itself cuts a line: enough for `MAX_LINE` characters of any script."""
 
@@ -228,11 +227,8 @@ def _complaint(rows: list[str]) -> str:
 
 _MAX_SEARCHED = 1 << 20
 """Bytes of one line that are searched, so that memory stays bounded."""
-
 _HEAD = 64 * 1024
-
 _LEADING_ANYTHING = re.compile(r"^(?:\.\*)+(?![?+*{])")
-
 _BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
 
 
@@ -338,7 +334,6 @@ if __name__ == "__main__":
 
 
 TIME_LIMIT = 60.0
-
 _REPEATS = frozenset("*+?{")
 
 

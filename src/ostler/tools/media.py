@@ -18,14 +18,12 @@ if TYPE_CHECKING:
 SNIFFED = 8192
 """A NUL among this many first bytes means that the file is not text."""
 
-
 _IMAGES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
-
 
 _BINARIES = (
     (b"\x7fELF", "ELF executable or library"),
@@ -68,10 +66,8 @@ def binary_kind(head: bytes) -> str:
 
 
 LONGEST_SIDE = 2000
-
 MAX_PIXELS = 90_000_000
 """Unpacked, these take about 360 MB. A small file can claim to be far larger."""
-
 JPEG_QUALITY = 85
 
 

@@ -13,7 +13,6 @@ from ostler.schema.events import TodoItem
 from ostler.schema.outcomes import Display, Ok, ok
 
 MOST_ITEMS = 100
-
 _MARKS = {"open": "[ ]", "active": "[>]", "done": "[x]", "dropped": "[-]"}
 
 

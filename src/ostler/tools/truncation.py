@@ -10,10 +10,8 @@ from collections.abc import Iterable
 import msgspec
 
 MAX_LINES = 2000
-
 MAX_BYTES = 50 * 1024 - 512
 """Bytes of the text itself: with the notes on what was cut, a result stays within 50 KiB."""
-
 MAX_LINE = 2000
 """Characters of one line."""
 
@@ -144,9 +142,7 @@ def _end_of(line: str, max_bytes: int) -> str:
 
 
 _BOM = "\ufeff"
-
 _UNDECODABLE = re.compile("[\udc80-\udcff]")
-
 _MOST_OF_A_LINE = MAX_BYTES - 150
 """Bytes: with its number and the marker of what was cut, a line alone stays within the limit."""
 

@@ -230,8 +230,6 @@ class Models:
     def __init__(self, context: ExtensionContext) -> None:
         self._context = context
 
-    # --- the one that is asked ------------------------------------------------------------------------
-
     @property
     def current(self) -> str:
         """`provider/id`."""
@@ -290,8 +288,6 @@ class Models:
 
         self._context.calls.call(change)
 
-    # --- those there are ------------------------------------------------------------------------------
-
     def available(self) -> list[ModelDescription]:
         """All models of the catalogue and of the configuration whose provider Ostler can speak to."""
         catalogue, providers = self._known()
@@ -345,8 +341,6 @@ class Models:
     def _lists_models_of(self, provider: str) -> bool:
         return any(info.name.startswith(f"{provider}/") for info in self._known()[0].models())
 
-    # --- asking one -----------------------------------------------------------------------------------
-
     async def complete(
         self,
         prompt: str | Sequence[str | PlainBlock] = "",
@@ -367,8 +361,6 @@ class Models:
         return await complete(
             self._context, system, told, model=model, max_tokens=max_tokens, on_chunk=on_chunk
         )
-
-    # --- where it comes from --------------------------------------------------------------------------
 
     @property
     def _harness(self) -> Harness:

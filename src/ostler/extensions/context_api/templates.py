@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 _NAME = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_-]*)\s*\}\}", re.ASCII)
-
 _NUMBER = re.compile(r"-[0-9.]+", re.ASCII)
 
 

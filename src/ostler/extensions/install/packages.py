@@ -312,8 +312,6 @@ def _now_ms() -> int:
 
 
 Language = Literal["python", "node", "any"]
-
-
 _SUFFIX = ".txt"
 
 

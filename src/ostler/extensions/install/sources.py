@@ -23,7 +23,6 @@ from ostler.extensions.loader.manifest import Kind
 from ostler.schema.errors import OstlerError, UsageError
 
 _REF = re.compile(r"[0-9A-Za-z_][\w.+-]*", re.ASCII)
-
 _NAME = re.compile(r"[0-9A-Za-z][\w.-]*", re.ASCII)
 
 _REQUIREMENT = re.compile(
@@ -31,15 +30,10 @@ _REQUIREMENT = re.compile(
 )
 
 _SCHEME = re.compile(r"([A-Za-z][\w+.-]*)://", re.ASCII)
-
 _SCP = re.compile(r"([0-9A-Za-z_][\w.-]*@[^/:@]+):([^:].*)", re.ASCII)
-
 _HOST = re.compile(r"[0-9A-Za-z_](?:[\w.-]*[0-9A-Za-z_])?", re.ASCII)
-
 _REACHED = ("https", "ssh", "file")
 """Nobody on the way can change what these bring."""
-
-
 EXAMPLES = "github.com/owner/repository, git:host/path, https://…, ./folder, or a name on PyPI"
 
 
@@ -154,9 +148,7 @@ def _pypi(text: str) -> Source:
 
 
 FETCH_SECONDS = 300.0
-
 LOOK_SECONDS = 60.0
-
 
 _SETTINGS = (
     "core.hooksPath=/dev/null",
@@ -171,7 +163,6 @@ _SETTINGS = (
     "http.lowSpeedTime=60",
     "advice.detachedHead=false",
 )
-
 
 _PLACE = re.compile(
     r"GIT_(ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR|DIR|GRAFT_FILE|INDEX_FILE|NAMESPACE|OBJECT_DIRECTORY"
@@ -243,7 +234,6 @@ def _environment() -> dict[str, str]:
 
 
 GROUP = "ostler.extensions"
-
 SECONDS = 600.0
 
 

@@ -28,7 +28,6 @@ from ostler.extensions.loader.module_loader import LoadedVersion
 
 SECONDS = 20.0
 """For one extension, from its turn to its answer."""
-
 GRACE = 5.0
 
 

@@ -22,8 +22,6 @@ from ostler.permissions.memory import project_folder
 from ostler.permissions.trust import is_trusted, trust, trusts_edits
 
 MOST_FILES = 2_000
-
-
 MOST_BYTES = 32 * 1024 * 1024
 
 
@@ -198,11 +196,7 @@ def listing(files: Mapping[Path, bytes], folder: Path) -> bytes:
 
 
 MOST_ENTRIES = 5_000
-
-
 _SKIPPED = frozenset({"__pycache__", "node_modules"})
-
-
 Signature = dict[str, tuple[int, int, int]]
 
 

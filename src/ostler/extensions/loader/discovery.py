@@ -30,11 +30,7 @@ else:
 
 MANIFEST = "extension.json"
 """Its folder is an extension in some other language."""
-
-
 _NO_CODE = re.compile(r"\..*|__pycache__|test_.*\.py|.*_test\.py")
-
-
 Kind = Literal["file", "folder", "foreign", "module"]
 
 
@@ -253,10 +249,7 @@ def _parsed(content: bytes, version: str, metadata: Path) -> list[EntryPoint]:
 
 
 ENTRIES = ("__init__.py", "main.py")
-
-
 _SKIPPED = ("build", "dist", "docs", "examples", "node_modules", "scripts", "test", "tests", "vendor", "venv")
-
 _NO_EXTENSION = re.compile(r"setup\.py|conftest\.py|noxfile\.py|test_.*|.*_test\.py|[._].*")
 
 _SETUP = re.compile(

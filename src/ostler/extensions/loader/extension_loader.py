@@ -39,8 +39,6 @@ else:
 
 Versions = dict[str, LoadedVersion]
 """By name, in the order of the extensions."""
-
-
 Consent = Callable[[Sequence[ProjectExtension]], bool]
 """Asks a person to look at extensions, and whether they may run."""
 
@@ -92,8 +90,6 @@ class ExtensionLoader:
         self._consent = None  # a person is asked once, at the beginning
         return new
 
-    # --- trust ----------------------------------------------------------------------------------------
-
     def _look_at(
         self, found: Sequence[DiscoveredExtension]
     ) -> dict[DiscoveredExtension, CodeFiles | Unusable]:
@@ -139,8 +135,6 @@ class ExtensionLoader:
         folders = dict.fromkeys(quoted_path(_folder(one)) for one in held)
         how = " and ".join(f"`ostler trust {folder}`" for folder in folders)
         self._say("", f"extensions of this project are not used until you review them and run {how}: {names}")
-
-    # --- loading --------------------------------------------------------------------------------------
 
     async def _put_to_use(self, version: LoadedVersion, before: LoadedVersion | None) -> LoadedVersion:
         """What was loaded, or the version before it if that cannot be."""

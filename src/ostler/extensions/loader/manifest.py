@@ -19,15 +19,9 @@ from ostler.schema.errors import ConfigurationError, NotFound
 from ostler.store.paths import state_folder
 
 FILE = "extensions.json"
-
 FOLDER = "packages"
-
 VERSION = 1
-
-
 Kind = Literal["git", "path", "pypi"]
-
-
 OWN_FOLDER = re.compile(r"package_[0-9a-z]+")
 
 

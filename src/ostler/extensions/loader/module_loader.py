@@ -152,14 +152,9 @@ def _identifier(name: str) -> str:
 
 
 _finder = _Finder()
-
-
 LOADING_SECONDS = 10.0
 """For its modules, and again for its `setup`."""
-
 SETUP = "setup"
-
-
 Setup = Callable[[ExtensionAPI], Any]
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 SECONDS = 1.0
 """Between two looks, where nothing tells us of a change."""
-
-
 SETTLES = 0.03
 """A file that is being written is waited for."""
 
@@ -113,8 +111,6 @@ class HotReload:
         self._swapping: asyncio.Future[None] | None = None
         self._watch = FileWatcher(self._places, self.look_soon)
 
-    # --- what the host hears of sessions --------------------------------------------------------------
-
     async def before_step(self) -> None:
         self._watch.soon()
         await self._swap()
@@ -138,8 +134,6 @@ class HotReload:
 
     def _others(self, session: OpenSession) -> list[ExtensionSession]:
         return [one for one in self._host.sessions.values() if one.session is not session]
-
-    # --- looking --------------------------------------------------------------------------------------
 
     def look_soon(self) -> None:
         """Something has changed."""
@@ -178,8 +172,6 @@ class HotReload:
                 self._next = versions
             elif self._next is not None:
                 self._next = None  # what was changed is as it was
-
-    # --- swapping -------------------------------------------------------------------------------------
 
     async def _swap_if_idle(self) -> None:
         if not any(one.session.is_running for one in self._host.sessions.values()):

@@ -36,9 +36,7 @@ SUMMARISED: dict[str, tuple[type, ...]] = {
 }
 """Events with fields of their own beside `data`, and what they are made of."""
 
-
 _MOMENTS: dict[str, type] = {snake_case(moment.__name__): moment for moment in MOMENTS}
-
 _TAGS: dict[type, str] = {kind: name for name, kind in (*events.EVENT_TYPES.items(), *_MOMENTS.items())}
 
 
@@ -74,13 +72,7 @@ class EventTranslator:
                 yield from self._of("turn_start", session, event, step=number)
             case events.ToolCalled(call=call, name=name, arguments=arguments, step=step):
                 yield from self._of(
-                    "tool_call",
-                    session,
-                    event,
-                    step=step,
-                    tool_id=call,
-                    tool_name=name,
-                    tool_args=arguments,
+                    "tool_call", session, event, step=step, tool_id=call, tool_name=name, tool_args=arguments
                 )
             case events.AssistantMessage(content=content, shown=shown, stop_reason=stop):
                 self._stops[session], self._errors[session] = stop, ""
@@ -123,7 +115,6 @@ POINTS: dict[Intercepted, Point] = {
     "assistant_message": "before_message",
 }
 
-
 Decision = Refuse | Rewrite | Replace | Suppress | None
 
 
@@ -165,7 +156,6 @@ def _decision(event: Intercepted, answer: frames.EventInterceptResponse, extensi
 
 
 NO_CONTENT = "(the extension returned no content)"
-
 _SNIFFED = 64
 
 

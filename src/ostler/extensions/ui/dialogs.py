@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 
 YES, NO = "yes", "no"
-
 CLOSE = "close"
 
 
@@ -126,8 +125,6 @@ class Dialogs:
                 questions.deliver(QuestionAnswered(question, "withdrawn"))
         if self._open:
             await asyncio.wait({*self._open.values()}, timeout=1)
-
-    # --- one question -------------------------------------------------------------------------------
 
     @property
     def _can_ask(self) -> bool:

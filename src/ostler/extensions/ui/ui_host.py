@@ -46,8 +46,6 @@ class UIHost:
         for extension_session in self._host.sessions.values():
             extension_session.notify(TerminalResized(width, height))
 
-    # --- lines ----------------------------------------------------------------------------------------
-
     async def render(self, session: str, id: str, width: int) -> str | None:
         """Renders a live value or an overlay: empty to hide it, None to use its text."""
         extension_session = self._host.sessions.get(session)
@@ -98,8 +96,6 @@ class UIHost:
                 what = f"the renderer {name}"
                 return await extension_session.painter.ask(extension, what, renderer.function, text, width)
         return None
-
-    # --- keys -----------------------------------------------------------------------------------------
 
     async def completions(self, session: str, command: str, typed: str) -> list[str]:
         """Completions for a command's arguments, by what was typed so far."""
