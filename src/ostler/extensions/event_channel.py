@@ -16,7 +16,6 @@ from ostler.extensions.extension_context import ExtensionContext
 if TYPE_CHECKING:
     from ostler.extensions.extension_session import ExtensionSession
 
-
 CATCH_UP_SECONDS = 5.0
 """How long a hook waits until its extension has handled earlier events."""
 Batch = tuple[Any, ...]

@@ -48,7 +48,6 @@ else:
     templates_module = lazy_module("ostler.extensions.context_api.templates")
     session_ui_module = lazy_module("ostler.extensions.ui.session_ui")
 
-
 Kind = TypeVar("Kind")
 
 

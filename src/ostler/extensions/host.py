@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 else:
     session_info_module = lazy_module("ostler.extensions.context_api.session_info")
 
-
 SWITCH_SECONDS = 600.0
 """How long to wait for a run to end before its session is left."""
 

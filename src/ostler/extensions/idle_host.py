@@ -29,7 +29,6 @@ else:
     host_module = lazy_module("ostler.extensions.host")
     reload_module = lazy_module("ostler.extensions.loader.reload")
 
-
 INSTALLED = "extensions.json"
 """The manifest of `ostler ext install`, for the user or a project."""
 OURS = b"ostler.extensions"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib import import_module
 from typing import Any
 
 from ostler.core.function_tool import FunctionTool
+from ostler.core.lazy import load
 from ostler.core.tool import BeforeCall, Tool, ToolContext, ToolSpec
 from ostler.schema.errors import UnknownTool
 
@@ -25,9 +25,8 @@ BUILTIN_TOOLS = {
 def builtin_tool(name: str) -> Tool:
     """One built-in tool; raises `UnknownTool`, which lists the available ones."""
     if name not in BUILTIN_TOOLS:
-        raise UnknownTool(f"no built-in tool {name!r}; there are: {', '.join(BUILTIN_TOOLS)}")
-    module, _, attribute = BUILTIN_TOOLS[name].partition(":")
-    tool: Tool = getattr(import_module(module), attribute)
+        raise UnknownTool(f"there is no built-in tool {name!r}; choose from: {', '.join(BUILTIN_TOOLS)}")
+    tool: Tool = load(BUILTIN_TOOLS[name])
     return tool
 
 
@@ -48,8 +47,8 @@ class LazyTool:
         return self.load().validate(arguments)
 
     async def precheck(self, arguments: Any, before: BeforeCall) -> str:
-        loaded = self.load()
-        return await loaded.precheck(arguments, before) if isinstance(loaded, FunctionTool) else ""
+        tool = self.load()
+        return await tool.precheck(arguments, before) if isinstance(tool, FunctionTool) else ""
 
     async def run(self, arguments: Any, context: ToolContext) -> Any:
         return await self.load().run(arguments, context)

@@ -32,7 +32,6 @@ from ostler.sessions.lease import hold_lease, renew_lease
 if TYPE_CHECKING:
     from ostler.extensions.extension_context import ExtensionContext
 
-
 OnChunk = Callable[[str], Awaitable[None] | None]
 
 

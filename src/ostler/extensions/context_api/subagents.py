@@ -34,7 +34,6 @@ from ostler.sessions.run_tree import load_state
 if TYPE_CHECKING:
     from ostler.extensions.extension_context import Content, ExtensionContext
 
-
 EventKind = Literal[
     "run_started", "text", "reasoning", "tool_call", "tool_started", "tool_output", "tool_result", "run_ended"
 ]

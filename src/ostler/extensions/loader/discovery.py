@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 else:
     manifest_module = lazy_module("ostler.extensions.loader.manifest")
 
-
 MANIFEST = "extension.json"
 """Its folder is an extension in some other language."""
 _NO_CODE = re.compile(r"\..*|__pycache__|test_.*\.py|.*_test\.py")

@@ -36,7 +36,6 @@ else:
     host_module = lazy_module("ostler.extensions.host")
     reload_module = lazy_module("ostler.extensions.loader.reload")
 
-
 Versions = dict[str, LoadedVersion]
 """By name, in the order of the extensions."""
 Consent = Callable[[Sequence[ProjectExtension]], bool]

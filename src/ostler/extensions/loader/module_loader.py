@@ -39,7 +39,6 @@ else:
     process_module = lazy_module("ostler.extensions.protocol.process")
     process_extension_module = lazy_module("ostler.extensions.protocol.process_extension")
 
-
 _numbers = count(1)
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ostler.extensions.extension_session import ExtensionSession
     from ostler.extensions.host import ExtensionHost
 
-
 SECONDS = 1.0
 """Between two looks, where nothing tells us of a change."""
 SETTLES = 0.03

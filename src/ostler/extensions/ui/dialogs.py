@@ -36,7 +36,6 @@ from ostler.sessions.lease import hold_lease, renew_lease
 if TYPE_CHECKING:
     from ostler.extensions.extension_context import ExtensionContext
 
-
 YES, NO = "yes", "no"
 CLOSE = "close"
 

@@ -20,7 +20,6 @@ from ostler.schema.facts import storage_problem
 if TYPE_CHECKING:
     from ostler.extensions.extension_session import ExtensionSession
 
-
 RENDER_SECONDS = 0.2
 """How long a front end waits for lines before it renders the default."""
 HANGS_IN_A_ROW = 3

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 else:
     dialogs_module = lazy_module("ostler.extensions.ui.dialogs")
 
-
 Returned = TypeVar("Returned")
 _PLAIN = Style()
 

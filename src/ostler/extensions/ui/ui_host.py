@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
     from ostler.extensions.ui.themes import ThemeRegistry
 
-
 COMMAND_SECONDS = 600.0
 
 
