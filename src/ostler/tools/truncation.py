@@ -150,10 +150,10 @@ class LineWindow:
     """Keeps at most `limit` lines from line `offset` on (counted from 1), as many as fit with their numbers,
     and counts all others.
 
-    - Feed it the bytes of the text, then call `finish`. Carriage returns at the ends of lines and a byte order
-      mark are dropped.
-    - A long line is cut, with a marker that says from which column it continues. With a `column` (of the first
-      line, counted from 1), as much of that line is kept as fits.
+    - Feed it the bytes of the text, then call `finish`. It drops carriage returns at the ends of lines and a
+      byte order mark.
+    - A long line is cut, with a marker that says from which column it continues. With a `column` (of the
+      first line, counted from 1), as much of that line is kept as fits.
     """
 
     def __init__(self, offset: int, limit: int, column: int = 1) -> None:
