@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 from ostler.core.lazy import lazy_module
 from ostler.extensions.api import ExtensionAPI
-from ostler.extensions.executor import ExtensionError, call_within
+from ostler.extensions.executor import ExtensionError, call_within, place_of, with_location
 from ostler.extensions.extension import Extension
 from ostler.extensions.loader.code_files import CodeFiles
 from ostler.extensions.loader.discovery import DiscoveredExtension, is_extension
 from ostler.permissions.memory import project_folder
-from ostler.schema.errors import OstlerError, describe_error
+from ostler.schema.errors import OstlerError
 
 if TYPE_CHECKING:
     from ostler.extensions.protocol import process as process_module
@@ -250,11 +250,10 @@ def check_setup(setup: Any) -> Setup:
     try:
         inspect.signature(setup).bind(None)
     except TypeError:
-        code = getattr(setup, "__code__", None)
-        where = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
-        raise ExtensionError(f"its `setup` must take one argument: `def setup(ostler)`{where}") from None
+        location = place_of(setup)
+        raise ExtensionError(f"its `setup` must take one argument: `def setup(ostler)`{location}") from None
     except ValueError:
-        pass  # what is built in may not tell
+        pass  # a built-in function may have no signature
     function: Setup = setup
     return function
 
@@ -277,12 +276,6 @@ def _described(error: BaseException, folder: Path) -> str:
     if isinstance(error, SyntaxError):
         where = f" ({Path(error.filename).name}:{error.lineno})" if error.filename else ""
         return f"{type(error).__name__}: {error.msg}{where}"
-    text = describe_error(error)
-    if isinstance(error, SystemExit):
-        text = f"it tried to exit the process ({error.code})"
-    frames = [
-        one
-        for one in traceback.extract_tb(error.__traceback__)
-        if Path(one.filename).is_relative_to(folder) and "<" not in one.filename
-    ]
-    return f"{text} ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else text
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [one for one in frames if Path(one.filename).is_relative_to(folder) and "<" not in one.filename]
+    return with_location(error, own)
