@@ -155,7 +155,7 @@ class IdleHost(SessionListener):
             set_host(session.harness, host)
             host.on_open(session)
         assert host.reloading is not None
-        host.reloading.look_soon()
+        host.reloading.check_soon()
 
 
 def active_host(harness: Harness) -> host_module.ExtensionHost | None:
