@@ -100,7 +100,7 @@ def test_installing_says_what_will_run_from_now_on(ostler: Ostler, tmp_path: Pat
     assert (again.code, again.out) == (2, "")
     assert again.err.splitlines()[-1] == (
         f"ostler: {repository.folder} is installed already, as tidy: "
-        "say `ostler ext update tidy` or `ostler ext remove tidy`"
+        "use `ostler ext update tidy` or `ostler ext remove tidy`"
     )
 
 
@@ -134,7 +134,7 @@ def test_what_is_installed_into_a_project_is_used_only_once_it_is_trusted(ostler
     linked = ostler("ext", "install", "--local", "--link", "./tidy")
     assert (linked.code, linked.err) == (
         2,
-        "ostler: a project uses what lies in it: leave out --link, or --local\n",
+        "ostler: a project can use only files inside of it: leave out --link or --local\n",
     )
 
 
@@ -151,11 +151,11 @@ def test_all_packages_are_updated_and_one_that_fails_does_not_stop_the_others(
     code, out, err = in_process("ext", "update", "--all")
     assert code == 1
     assert out.splitlines() == [
-        "pinned is pinned to main",
+        "pinned is pinned to main and stays at that version",
         f"updated second {newest[:12]}: 1 extension (second)",
         f"third {four.first[:12]} is up to date",
     ]
-    assert "first stays as it was: first cannot be loaded: ValueError: not today (first.py:2)" in err
+    assert "first stays at its version: first cannot be loaded: ValueError: not today (first.py:2)" in err
     assert in_process("ext", "update", "first")[:2] == (1, "")
     rows = [json.loads(line) for line in in_process("ext", "list", "--json")[1].splitlines()]
     assert [row["tools"] for row in rows] == [["old"], ["old"], ["new"], ["old"]]
@@ -228,13 +228,13 @@ def test_validating_runs_nothing_of_a_project_that_is_not_trusted(ostler: Ostler
 
 def test_mistakes_are_one_line(in_process: InProcess) -> None:
     for arguments, said in (
-        (("install", "http://host/x"), "git over http is not used"),
+        (("install", "http://host/x"), "git over http is not secure"),
         (("install", "https://ada:s3cret@host/x"), "leave name and password out of the address"),
-        (("install", "./nothing"), "there is no "),
+        (("install", "./nothing"), "/nothing does not exist"),
         (("remove", "nothing"), "no package 'nothing' is installed here"),
         (("update",), "one of the arguments"),
         (("logs", "nothing"), "there is no log of an extension 'nothing'"),
-        (("new", "a b"), "is no name of a package"),
+        (("new", "a b"), "is not a valid name"),
     ):
         code, out, err = in_process("ext", *arguments)
         assert (code, out, err.count("\n")) == (2, "", 1)
@@ -296,7 +296,7 @@ def test_a_new_extension_loads_and_passes_its_tests_and_nothing_is_overwritten(
         again = ostler("ext", "new", f"{language}/greeter")
         assert (again.code, again.err) == (
             2,
-            f"ostler: {folder} is there already: choose another name, or move it away\n",
+            f"ostler: {folder} already exists: choose another name, or move it away\n",
         )
 
 

@@ -243,7 +243,7 @@ def _statuses() -> list[Any]:
 
 def lifecycle() -> Names:
     """What an extension subscribes to that is no fact, and the summaries of facts in the protocol."""
-    events = {name: shape(kind) for name, kind in adapters._MOMENTS.items()}
+    events = {name: shape(kind) for name, kind in adapters._LIFECYCLE_EVENTS.items()}
     return events | dict.fromkeys(adapters.SUMMARISED, "a summary")
 
 

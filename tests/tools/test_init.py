@@ -42,7 +42,7 @@ def test_only_what_looks_runs_in_the_read_only_profile() -> None:
 
 
 def test_an_unknown_name_lists_those_there_are() -> None:
-    with pytest.raises(UnknownTool, match="no built-in tool 'sed'; there are: read, write"):
+    with pytest.raises(UnknownTool, match="no built-in tool 'sed'; choose from: read, write"):
         builtin_tool("sed")
 
 

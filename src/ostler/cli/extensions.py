@@ -228,7 +228,7 @@ def _update(options: argparse.Namespace) -> int:
 def _print_update(outcome: InstallResult) -> None:
     package = outcome.package
     if outcome.change == "pinned":
-        print(f"{package.name} is pinned to {package.ref}")
+        print(f"{package.name} is pinned to {package.ref} and stays at that version")
     elif outcome.change == "current":
         print(f"{_titled(package)} is up to date")
     else:

@@ -219,7 +219,7 @@ def _wanted_by_extensions(folder: Path) -> Iterator[Wanted]:
     for one in extensions_to_trust(folder):
         if one.is_trusted:
             continue
-        found = one.found
+        found = one.candidate
         assert found.project is not None
         lines = tuple(one_line(line) for line in one.lines())
         yield Wanted(found.path, found.project, found.path, one.content, lines, "runs with your rights")

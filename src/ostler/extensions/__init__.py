@@ -86,108 +86,38 @@ if TYPE_CHECKING:
     from ostler.extensions.ui.types import Visibility as Visibility
     from ostler.extensions.ui.types import Widget as Widget
 
+_EXPORTS = {
+    "ostler.context.providers": "ContextProvider ProviderRequest",
+    "ostler.core.hooks": (
+        "Allow Ask ContextDraft DraftMessage FailedCall FinishedCall GiveUp Handled InputDraft PlannedCall "
+        "PlannedCompaction PlannedFork PlannedSwitch Refuse Replace Retry Rewrite RunPlan StepPlan Summary "
+        "Suppress"
+    ),
+    "ostler.extensions.api": "ExtensionAPI",
+    "ostler.extensions.context_api.history": "HistoryEntry HistoryMessage NavigationResult TreeNode",
+    "ostler.extensions.context_api.models": (
+        "ChatMessage Completion LimitReached ModelDescription ModelResolution"
+    ),
+    "ostler.extensions.context_api.session_info": "ContextStats LastRun SessionUsage ToolDescription",
+    "ostler.extensions.context_api.skills": "Skill SkillSearchResult",
+    "ostler.extensions.context_api.subagents": "Subagent SubagentEvent SubagentEvents SubagentResult",
+    "ostler.extensions.context_api.templates": "ArgumentPattern Arguments ModelCondition Template",
+    "ostler.extensions.extension": "ToolRenderer",
+    "ostler.extensions.extension_context": "ExtensionContext State",
+    "ostler.extensions.extension_session": (
+        "ModelChanged ReasoningChanged ReasoningStarted SessionLeft SessionOpened StateChanged "
+        "TerminalResized"
+    ),
+    "ostler.extensions.loader.extension_loader": "extend_harness",
+    "ostler.extensions.ui.front_end": "Editor KeyAction",
+    "ostler.extensions.ui.themes": "Theme ThemeColor ThemeColors",
+    "ostler.extensions.ui.types": (
+        "ConfirmResult Content InputResult MultiSelectResult Overlay OverlayResult OverlayStyle "
+        "SelectResult Style Visibility Widget"
+    ),
+}
+"""Names by the modules that define them."""
+
 __getattr__, __dir__, __all__ = lazy_exports(
-    __name__,
-    {
-        "ostler.context.providers": (
-            "ContextProvider",
-            "ProviderRequest",
-        ),
-        "ostler.core.hooks": (
-            "Allow",
-            "Ask",
-            "ContextDraft",
-            "DraftMessage",
-            "FailedCall",
-            "FinishedCall",
-            "GiveUp",
-            "Handled",
-            "InputDraft",
-            "PlannedCall",
-            "PlannedCompaction",
-            "PlannedFork",
-            "PlannedSwitch",
-            "Refuse",
-            "Replace",
-            "Retry",
-            "Rewrite",
-            "RunPlan",
-            "StepPlan",
-            "Summary",
-            "Suppress",
-        ),
-        "ostler.extensions.api": ("ExtensionAPI",),
-        "ostler.extensions.context_api.history": (
-            "HistoryMessage",
-            "HistoryEntry",
-            "NavigationResult",
-            "TreeNode",
-        ),
-        "ostler.extensions.context_api.models": (
-            "Completion",
-            "LimitReached",
-            "ModelDescription",
-            "ModelResolution",
-            "ChatMessage",
-        ),
-        "ostler.extensions.context_api.session_info": (
-            "ContextStats",
-            "LastRun",
-            "SessionUsage",
-            "ToolDescription",
-        ),
-        "ostler.extensions.context_api.skills": (
-            "Skill",
-            "SkillSearchResult",
-        ),
-        "ostler.extensions.context_api.subagents": (
-            "Subagent",
-            "SubagentEvent",
-            "SubagentEvents",
-            "SubagentResult",
-        ),
-        "ostler.extensions.context_api.templates": (
-            "ArgumentPattern",
-            "Arguments",
-            "ModelCondition",
-            "Template",
-        ),
-        "ostler.extensions.extension": ("ToolRenderer",),
-        "ostler.extensions.extension_context": (
-            "ExtensionContext",
-            "State",
-        ),
-        "ostler.extensions.extension_session": (
-            "ModelChanged",
-            "ReasoningChanged",
-            "ReasoningStarted",
-            "SessionLeft",
-            "SessionOpened",
-            "StateChanged",
-            "TerminalResized",
-        ),
-        "ostler.extensions.loader.extension_loader": ("extend_harness",),
-        "ostler.extensions.ui.front_end": (
-            "Editor",
-            "KeyAction",
-        ),
-        "ostler.extensions.ui.themes": (
-            "Theme",
-            "ThemeColor",
-            "ThemeColors",
-        ),
-        "ostler.extensions.ui.types": (
-            "ConfirmResult",
-            "Content",
-            "InputResult",
-            "MultiSelectResult",
-            "Overlay",
-            "OverlayResult",
-            "OverlayStyle",
-            "SelectResult",
-            "Style",
-            "Visibility",
-            "Widget",
-        ),
-    },
+    __name__, {module: names.split() for module, names in _EXPORTS.items()}
 )

@@ -48,7 +48,7 @@ from ostler.extensions.extension import (
 from ostler.extensions.ui.front_end import shortcut_key
 from ostler.schema.errors import UsageError
 
-if TYPE_CHECKING:  # which needs extensions itself
+if TYPE_CHECKING:
     from ostler.extensions.extension_context import ExtensionContext
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -130,8 +130,6 @@ class ExtensionAPI:
         )
         """A summary is about to replace messages: `PlannedCompaction` -> `Refuse`, `Summary` or None."""
 
-    # --- events -------------------------------------------------------------------------------------
-
     @overload
     def on(
         self, what: type[Subject], /, *, batch: Literal[False] = False
@@ -156,11 +154,10 @@ class ExtensionAPI:
             raise UsageError("name the events: @ostler.on(ToolStarted)")
 
         def register(function: Decorated) -> Decorated:
-            handler = Handler.of(function)
-            observer = Observer(handler, batch)
+            observer = Observer(Handler.of(function), batch)
             for one in what:
                 if isinstance(one, str):
-                    self.registered.custom.setdefault(one, []).append(handler)
+                    self.registered.custom.setdefault(one, []).append(observer.handler)
                 elif isinstance(one, type):
                     self.registered.observers.setdefault(one, []).append(observer)
                 else:
@@ -168,8 +165,6 @@ class ExtensionAPI:
             return function
 
         return register
-
-    # --- what it brings -----------------------------------------------------------------------------
 
     @overload
     def tool(self, function: Callable[..., Any] | Tool, /) -> Tool: ...
@@ -179,9 +174,9 @@ class ExtensionAPI:
         """A tool for the model: a typed function, as with `ostler.tool`, or a `Tool` object."""
 
         def register(one: Any) -> Tool:
-            made: Tool = one if hasattr(one, "spec") else make_tool(**options)(one)
-            self.registered.tools[made.spec.name] = made
-            return made
+            tool: Tool = one if hasattr(one, "spec") else make_tool(**options)(one)
+            self.registered.tools[tool.spec.name] = tool
+            return tool
 
         return register if function is None else register(function)
 
@@ -220,9 +215,8 @@ class ExtensionAPI:
             if not plain or any(letter.isspace() for letter in plain):
                 raise UsageError(f"a command's name must not be empty or contain spaces: {name!r}")
             about = description or (function.__doc__ or "").strip().partition("\n")[0]
-            self.registered.commands[plain] = Command(
-                plain, Handler.of(function), about, complete and Handler.of(complete)
-            )
+            completer = complete and Handler.of(complete)
+            self.registered.commands[plain] = Command(plain, Handler.of(function), about, completer)
             return function
 
         return register
@@ -240,14 +234,14 @@ class ExtensionAPI:
 
     def option(self, name: str, *, description: str = "", default: str = "") -> Option:
         """A setting: read with `context.option(name)`. The last default wins."""
-        made = self.registered.options[name] = Option(name, description, default)
-        return made
+        option = self.registered.options[name] = Option(name, description, default)
+        return option
 
     def tool_renderer(self, renderer: ToolRenderer | str, /, **how: Any) -> ToolRenderer:
         """How front ends render calls of a tool: `ostler.tool_renderer("deploy", header=…, body=…)`."""
-        made = renderer if isinstance(renderer, ToolRenderer) else ToolRenderer(renderer, **how)
-        self.registered.tool_renderers[made.tool] = made
-        return made
+        renderer = ToolRenderer(renderer, **how) if isinstance(renderer, str) else renderer
+        self.registered.tool_renderers[renderer.tool] = renderer
+        return renderer
 
     def message_renderer(self, name: str) -> Callable[[Decorated], Decorated]:
         """A named renderer: the function gets a text and a width, and returns the lines."""

@@ -9,7 +9,7 @@ import queue
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar
@@ -29,12 +29,11 @@ from ostler.core.function_tool import _task_done
 from ostler.schema.errors import describe_error
 
 Returned = TypeVar("Returned")
-
 _Jobs = queue.SimpleQueue[Callable[[], None]]
 
 
 class ExtensionError(Exception):
-    """An extension's code raised, timed out or tried to exit; with the line."""
+    """An extension's code raised, timed out or tried to exit; the message has its file and line."""
 
 
 class ExtensionTimeout(ExtensionError):
@@ -53,17 +52,15 @@ class Worker:
         self._jobs: _Jobs | None = None
 
     def detach(self, jobs: _Jobs) -> bool:
-        """The function in that thread waits for the event loop: other calls get another thread meanwhile.
-
-        False if the thread is abandoned already.
-        """
+        """Gives other calls another thread while the function in this one waits for the event loop; False if
+        the thread is abandoned already."""
         if self._jobs is not jobs:
             return False
         self._jobs = None
         return True
 
     def reattach(self, jobs: _Jobs) -> None:
-        """The function continues. If there is another thread by now, this one ends after the function."""
+        """The function continues. If there is another thread by now, this one ends with the function."""
         if self._jobs is None:
             self._jobs = jobs
         else:
@@ -74,10 +71,7 @@ class Worker:
         if self._jobs is None:
             self._jobs = queue.SimpleQueue()
             threading.Thread(
-                target=_work,
-                args=(self, self._jobs),
-                daemon=True,
-                name=f"ostler-extension-{self._name}",
+                target=_work, args=(self, self._jobs), daemon=True, name=f"ostler-extension-{self._name}"
             ).start()
         self._jobs.put(job)
 
@@ -94,14 +88,14 @@ class Worker:
             self._jobs = None
 
 
-class _Present(threading.local):
+class _Current(threading.local):
     """The worker of the current thread, and its queue."""
 
     worker: Worker | None = None
     jobs: _Jobs
 
 
-_present = _Present()
+_current = _Current()
 
 
 def _leave() -> None:
@@ -109,7 +103,7 @@ def _leave() -> None:
 
 
 def _work(worker: Worker, jobs: _Jobs) -> None:
-    _present.worker, _present.jobs = worker, jobs
+    _current.worker, _current.jobs = worker, jobs
     with suppress(SystemExit):
         while True:
             jobs.get()()
@@ -163,52 +157,48 @@ async def call_within(seconds: float, worker: Worker, function: Callable[..., An
 
 
 class _FairStopwatch(Stopwatch):
-    """Excludes time in which this process was stalled: a busy machine is not the code's fault.
-
-    It notices by a timer that fires late.
-    """
+    """Excludes time in which this process was stalled, noticed by a timer that fires late: a busy machine is
+    not the code's fault."""
 
     def __init__(self, interval: float) -> None:
         super().__init__()
         self._interval = interval
         self._loop = asyncio.get_running_loop()
-        self._stood_still = 0.0
-        self._begin_beat()
+        self._stalled = 0.0
+        self._start_timer()
 
-    def _begin_beat(self) -> None:
-        self._beat = self._loop.call_later(self._interval, self._count)
+    def _start_timer(self) -> None:
+        self._timer = self._loop.call_later(self._interval, self._tick)
 
-    def _count(self) -> None:
-        self._stood_still += self._loop.time() - self._beat.when()
-        self._begin_beat()
+    def _tick(self) -> None:
+        self._stalled += self._loop.time() - self._timer.when()
+        self._start_timer()
 
     def paused(self) -> float:
-        return super().paused() + self._stood_still
+        return super().paused() + self._stalled
 
     def stop(self) -> None:
-        self._beat.cancel()
+        self._timer.cancel()
 
 
 def described(error: BaseException, function: Callable[..., Any] | None = None) -> str:
     """The error with the extension's file and line: `ValueError: no (gate.py:12)`."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if function else None
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if code and frame.filename == code.co_filename]
+    return with_location(error, own or [one for one in frames if "/ostler/extensions/" not in one.filename])
+
+
+def with_location(error: BaseException, frames: Sequence[traceback.FrameSummary]) -> str:
+    """The error with the file and line of the last of these frames."""
+    text = describe_error(error)
     if isinstance(error, SystemExit):
         text = f"it tried to exit the process ({error.code})"
-    else:
-        text = describe_error(error)
-    own = _file_of(function) if function else ""
-    frames = traceback.extract_tb(error.__traceback__)
-    inside = [frame for frame in frames if frame.filename == own] or [
-        frame for frame in frames if "/ostler/extensions/" not in frame.filename
-    ]
-    return f"{text} ({Path(inside[-1].filename).name}:{inside[-1].lineno})" if inside else text
-
-
-def _file_of(function: Callable[..., Any]) -> str:
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return code.co_filename if code else ""
+    return f"{text} ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else text
 
 
 def place_of(function: Callable[..., Any]) -> str:
+    """` (file.py:12)`, for messages; empty for a function that is not written in Python."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
 
@@ -226,7 +216,7 @@ class Handler(msgspec.Struct, frozen=True):
     """How many positional arguments it gets: 0, the subject (1), or the subject and the context (2)."""
     is_async: bool
     location: str
-    """` (file.py:12)`, for messages."""
+    """See `place_of`."""
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Handler:
@@ -266,21 +256,21 @@ class LoopBridge:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._told: deque[Callable[[], None]] = deque()
+        self._posted: deque[Callable[[], None]] = deque()
         self._is_awake = False
 
-    def post(self, news: Callable[[], None]) -> None:
+    def post(self, action: Callable[[], None]) -> None:
         """Calls it on the event loop soon. Calls of many threads wake the loop once."""
-        self._told.append(news)
+        self._posted.append(action)
         if not self._is_awake:
             self._is_awake = True
             with suppress(RuntimeError):  # the loop was closed: nobody waits any more
-                self._loop.call_soon_threadsafe(self._hear)
+                self._loop.call_soon_threadsafe(self._run_posted)
 
-    def _hear(self) -> None:
+    def _run_posted(self) -> None:
         self._is_awake = False
-        while self._told:
-            self._told.popleft()()
+        while self._posted:
+            self._posted.popleft()()
 
     @property
     def is_here(self) -> bool:
@@ -308,8 +298,8 @@ class LoopBridge:
             raise RuntimeError("await it: `wait` is for plain functions, which run in a thread")
         context = contextvars.copy_context()
         done: Future[Returned] = Future()
-        worker = _present.worker
-        jobs = _present.jobs if worker else None
+        worker = _current.worker
+        jobs = _current.jobs if worker else None
         is_parked = False
 
         def start() -> None:

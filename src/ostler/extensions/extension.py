@@ -1,4 +1,4 @@
-"""An extension: its origin, status and registrations, and its summary for lists."""
+"""An extension: its origin, status and registrations; and its summary for lists."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Shortcut(msgspec.Struct, frozen=True):
-    """A key for which a front end in the same process calls the handler."""
+    """A key: a front end in the same process calls the handler."""
 
     key: str
     handler: Handler
@@ -102,12 +102,11 @@ Origin = Literal["user", "project", "package", "installed", "configured", "optio
 """Where it comes from: the user's folder, the project's, a Python package, `ostler ext install`, the
 configuration, `-e PATH`, or the program that embeds Ostler."""
 
-
 ExtensionStatus = Literal["loaded", "failed", "untrusted", "changed", "disabled"]
 
 
 class Extension:
-    """An extension that is loaded, or the problem why not. A reload makes a new object of the same name."""
+    """An extension, loaded or with the problem that prevents it. A reload makes a new object of that name."""
 
     def __init__(
         self,
@@ -152,7 +151,7 @@ class ExtensionSummary(msgspec.Struct, frozen=True):
     version: str
     state: ExtensionStatus
     package: str = ""
-    """The package that `ostler ext install` has installed it with."""
+    """The package of `ostler ext install` that contains it."""
     tools: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     fences: tuple[str, ...] = ()
@@ -162,7 +161,6 @@ class ExtensionSummary(msgspec.Struct, frozen=True):
 
 
 def summary_of(extension: Extension) -> ExtensionSummary:
-    """The summary of an extension, loaded or not."""
     registered = extension.registered
     return ExtensionSummary(
         name=extension.name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Coroutine, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, MutableMapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
@@ -48,15 +48,13 @@ else:
     templates_module = lazy_module("ostler.extensions.context_api.templates")
     session_ui_module = lazy_module("ostler.extensions.ui.session_ui")
 
-
 Kind = TypeVar("Kind")
 
 
 class State(MutableMapping[str, Any]):
     """A mapping of strings to JSON values. `None` cannot be stored: it means a missing key.
 
-    - A value is a fact of the session, committed atomically when the handler returns, or before. The last
-      one wins.
+    - A value is a fact of the session, committed atomically by the time the handler returns.
     - It belongs to the session: a fork starts with a copy, and navigating the tree changes nothing.
     - If the log cannot be written, setting raises `StoreError`, and the old value stays.
     """
@@ -67,10 +65,14 @@ class State(MutableMapping[str, Any]):
         self._calls = calls
 
     def __getitem__(self, key: str) -> Any:
-        return copy.deepcopy(self._kept()[key])
+        return copy.deepcopy(self._values()[key])
 
     def __setitem__(self, key: str, value: Any) -> None:
-        plain = _as_read_back(key, value)
+        try:
+            # As the next process reads it: keys that are numbers become strings, NaN becomes None.
+            plain = msgspec.json.decode(msgspec.json.encode(value))
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"the value of {key!r} cannot be stored: {error}") from None
         if plain is None:
             raise UsageError(f"None cannot be stored under {key!r}: delete the key instead")
         fact = ExtensionState(self._extension, key, plain)
@@ -79,15 +81,15 @@ class State(MutableMapping[str, Any]):
         self._calls.call(lambda: self._journal.record(fact))
 
     def __delitem__(self, key: str) -> None:
-        if key not in self._kept():
+        if key not in self._values():
             raise KeyError(key)
         self._calls.call(lambda: self._journal.record(ExtensionState(self._extension, key)))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._kept()))
+        return iter(sorted(self._values()))
 
     def __len__(self) -> int:
-        return len(self._kept())
+        return len(self._values())
 
     def read(self, key: str, kind: type[Kind], default: Kind) -> Kind:
         """The value converted to a type, also a struct; the default if it is missing or does not match."""
@@ -98,20 +100,11 @@ class State(MutableMapping[str, Any]):
         except msgspec.ValidationError:
             return default
 
-    def _kept(self) -> dict[str, Any]:
+    def _values(self) -> dict[str, Any]:
         return self._journal.state.extension_state.get(self._extension, {})
 
 
-def _as_read_back(key: str, value: Any) -> Any:
-    """As it will be in the next process: a number that is a key becomes a text, one that is none nothing."""
-    try:
-        return msgspec.json.decode(msgspec.json.encode(value))
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"the value of {key!r} cannot be stored: {error}") from None
-
-
 Returned = TypeVar("Returned")
-
 Content = str | Sequence[str | PlainBlock]
 
 
@@ -132,8 +125,6 @@ class ExtensionContext:
     @property
     def host(self) -> ExtensionHost:
         return self.extension_session.host
-
-    # --- where it is ----------------------------------------------------------------------------------
 
     @property
     def session_id(self) -> str:
@@ -162,10 +153,8 @@ class ExtensionContext:
     def face(self) -> FrontEnd:
         """The front end that sent the current request; `Headless` if it came from elsewhere."""
         run = self.journal.state.run
-        is_foreign = (
-            run is not None and run.started.request and run.started.request not in self.host.own_requests
-        )
-        return Headless() if is_foreign else self.host.face
+        request = run.started.request if run else ""
+        return Headless() if request and request not in self.host.own_requests else self.host.face
 
     @property
     def is_idle(self) -> bool:
@@ -179,8 +168,6 @@ class ExtensionContext:
     def wait(self, work: Coroutine[Any, Any, Returned]) -> Returned:
         """Runs a coroutine and returns its result, for plain functions."""
         return self.calls.run(work)
-
-    # --- what it says ---------------------------------------------------------------------------------
 
     def print(self, text: str) -> None:
         """Displays a text to users; never on standard output with `--json`."""
@@ -199,43 +186,37 @@ class ExtensionContext:
     def _print(
         self, level: Literal["plain", "info", "error", "block"], text: str, title: str = "", color: str = ""
     ) -> None:
-        # What cannot be encoded would cost those who write it as JSON their place.
-        said, title, color = (str(one).encode(errors="replace").decode() for one in (text, title, color))
-        printed = Printed(said, level, self.extension.name, title, color)
+        # Text that cannot be encoded would fail where it is written as JSON.
+        text, title, color = (str(one).encode(errors="replace").decode() for one in (text, title, color))
+        printed = Printed(text, level, self.extension.name, title, color)
         self.calls.call(lambda: self.journal.publish([printed]))
 
     async def render_message(self, name: str, text: str) -> None:
-        """Prints a text as the renderer of that name draws it, at the terminal's width (80 if it has none);
-        as it is, if there is no such renderer."""
+        """Prints a text with the renderer of that name, at the terminal's width (80 if it has none); as it is
+        if there is no such renderer."""
         width = self.face.size()[0] or 80
-        drawn = await self.host.ui.render_message(self.session_id, name, text, width)
-        self.print(text if drawn is None else drawn)
+        rendered = await self.host.ui.render_message(self.session_id, name, text, width)
+        self.print(text if rendered is None else rendered)
 
     def exit(self) -> None:
         """Closes the front end, if there is one."""
         self.calls.call(lambda: self.face.exit())
 
-    # --- who works for it -----------------------------------------------------------------------------
-
     def spawn(self, prompt: Content, **options: Unpack[SpawnOptions]) -> Subagent:
-        """Starts a child that works in the background, in its own session, under the same guards.
-
-        It belongs to the current run, which does not end before it, or else to the session. Raises
-        `UsageError` for an unknown model, agent or tool.
-        """
+        """Starts a child that works in the background, in its own session, under the same guards. It belongs
+        to the current run, which ends after it, or else to the session. Raises `UsageError` for an unknown
+        model, agent or tool."""
         return subagents_module.spawn(self, prompt, options)
 
     async def run_subagent(self, prompt: Content, **options: Unpack[SpawnOptions]) -> SubagentResult:
         """Spawns a child and waits for its result."""
         return await self.spawn(prompt, **options).wait()
 
-    # --- what there is, each in its own part ----------------------------------------------------------
-
     @cached_property
     def ui(self) -> ExtensionUI:
         """Widgets, dialogs, themes, the editor."""
 
-        # Handlers may run in several threads while one of them waits: there must be one of it.
+        # While a handler waits, others run in other threads: all must get the same object.
         def make() -> ExtensionUI:
             made: ExtensionUI = vars(self).setdefault("ui", session_ui_module.ExtensionUI(self))
             return made
@@ -266,8 +247,6 @@ class ExtensionContext:
         """The grammar of prompt templates and of arguments."""
         return templates_module.Templates(self)
 
-    # --- what was used --------------------------------------------------------------------------------
-
     async def usage(self) -> SessionUsage:
         """The usage of the session's model calls, and of its children."""
         return await session_info_module.session_usage(self)
@@ -280,8 +259,6 @@ class ExtensionContext:
         """The last completed run: its answer, calls and totals. None before the first."""
         return await session_info_module.last_run(self)
 
-    # --- what it keeps --------------------------------------------------------------------------------
-
     @cached_property
     def state(self) -> State:
         """Its own values in this session."""
@@ -292,8 +269,8 @@ class ExtensionContext:
         return State(extension, self.journal, self.calls)
 
     def option(self, name: str) -> str:
-        """Of an option that an extension has registered: what was set here, in the environment
-        (`OSTLER_OPT_NAME`), in the configuration, or its default."""
+        """The value of a registered option: as set by `set_option`, else in the environment
+        (`OSTLER_OPT_NAME`), else in the configuration, else its default."""
         return self.host.option(name)
 
     def set_option(self, name: str, value: str) -> None:
@@ -304,34 +281,30 @@ class ExtensionContext:
         """Emits an event to all extensions that subscribe to its name."""
         await self.extension_session.emit(name, data)
 
-    # --- what it asks of the session ------------------------------------------------------------------
-
     async def send(self, content: Content) -> str:
         """Sends a prompt: it starts a run, or is queued while one is open. Returns the request's id."""
-        return await self._submit(
-            requests.Prompt(id=self._new_id(), by=self._by, content=as_content(content))
-        )
+        return await self._submit(requests.Prompt, content=as_content(content))
 
     async def steer(self, content: Content) -> str:
         """Sends a message to the model between two steps."""
-        return await self._submit(requests.Steer(id=self._new_id(), by=self._by, content=as_content(content)))
+        return await self._submit(requests.Steer, content=as_content(content))
 
     async def abort(self) -> None:
         """Cancels the current run, and drops queued prompts."""
-        await self._submit(requests.ReleasePrompts(id=self._new_id(), by=self._by, drop=True))
+        await self._submit(requests.ReleasePrompts, drop=True)
         if self.session.is_running:
             self.session.cancel(f"cancelled by {self._by}")
 
     async def cancel_and_send(self, content: Content) -> str:
         """Cancels the current run, drops queued prompts, and sends this one."""
         await self.abort()
-        sent = await self.send(content)
-        await self._submit(requests.ReleasePrompts(id=self._new_id(), by=self._by))
-        return sent
+        request = await self.send(content)
+        await self._submit(requests.ReleasePrompts)
+        return request
 
     async def compact(self, instructions: str = "") -> str:
         """Requests a compaction: before the next model call of the current run, else at once."""
-        return await self._submit(requests.Compact(id=self._new_id(), by=self._by, instructions=instructions))
+        return await self._submit(requests.Compact, instructions=instructions)
 
     async def reload(self) -> None:
         """Reloads all extensions. The new ones run before the next step of a run, after the calling handler
@@ -340,14 +313,12 @@ class ExtensionContext:
             await self.host.reloading.reload()
 
     async def new_session(self, prompt: str = "") -> str:
-        """Switches the front end to a new session once the run has ended. Returns its id.
-
-        Raises `SessionBusy` if that takes too long, and `UsageError` if an extension refuses or no front end
-        here can switch.
-        """
+        """Switches the front end to a new session once the run has ended; returns its id. Raises
+        `SessionBusy` if that takes too long, and `UsageError` if an extension or the front end refuses."""
         return await self.host.switch(self, PlannedSwitch(self.session_id, "new", prompt))
 
-    async def _submit(self, request: requests.AnyRequest) -> str:
+    async def _submit(self, kind: Callable[..., requests.AnyRequest], **fields: Any) -> str:
+        request = kind(id=self.journal.world.new_id("req"), by=self._by, **fields)
         self.host.own_requests.add(request.id)
         await self.journal.store.submit(self.session_id, request)
         return request.id
@@ -355,6 +326,3 @@ class ExtensionContext:
     @property
     def _by(self) -> str:
         return f"extension {self.extension.name}"
-
-    def _new_id(self) -> str:
-        return self.journal.world.new_id("req")

@@ -85,22 +85,11 @@ class TerminalResized(LifecycleEvent, frozen=True):
     height: int
 
 
-MOMENTS: tuple[type[LifecycleEvent], ...] = (
-    SessionOpened,
-    SessionLeft,
-    ModelChanged,
-    ReasoningChanged,
-    StateChanged,
-    ReasoningStarted,
-    TerminalResized,
-)
-
+LIFECYCLE_EVENTS = tuple(LifecycleEvent.__subclasses__())
 
 BATCH_SECONDS = 0.2
 """How long deltas are buffered before delivery. A fact is delivered at once, with the deltas before it."""
-
-
-_EMITTED_WITHIN = 20
+_MAX_EMIT_DEPTH = 20
 """How deep events between extensions may trigger one another."""
 
 
@@ -112,17 +101,15 @@ class ExtensionSession:
         self.session = session
         self.calls = LoopBridge()
         self.channels: dict[str, EventChannel] = {}
-        self._gathered: list[Any] = []
-        self._committing: set[asyncio.Future[None]] = set()
+        self._buffer: list[Any] = []
+        self._commits: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._depth = 0
         self._state: Literal["working", "idle"] = "idle"
         self._model = session.harness.model.name
         self._reasoning: str = session.harness.reasoning or ""
-        self._stop: Callable[[], None] | None = None
+        self._unsubscribe: Callable[[], None] | None = None
         self.observe(host.is_observing)
-
-    # --- what is shown --------------------------------------------------------------------------------
 
     @cached_property
     def board(self) -> LiveValues:
@@ -133,12 +120,10 @@ class ExtensionSession:
     def painter(self) -> Renderer:
         return renderer_module.Renderer(self)
 
-    # --- extensions come and go -----------------------------------------------------------------------
-
     def add(self, extension: Extension, reason: Literal["open", "reload"] = "open") -> None:
         context = ExtensionContext(extension, self)
         channel = self.channels[extension.name] = EventChannel(extension, context, self)
-        self._tell(channel, SessionOpened(self.session.id, reason))
+        self._put(channel, SessionOpened(self.session.id, reason))
 
     def add_all(self, extensions: Sequence[Extension]) -> None:
         """Adds the extensions that are missing, and keeps them all in this order."""
@@ -150,72 +135,68 @@ class ExtensionSession:
     async def remove(self, name: str, reason: Literal["close", "reload"] = "close") -> None:
         channel = self.channels.pop(name, None)
         if channel is not None:
-            ui = vars(channel.context).get("ui")
-            if ui is not None:
-                await ui.withdraw()  # a handler that waits for people would keep the others from going
-            self._tell(channel, SessionLeft(self.session.id, reason))
+            if (ui := vars(channel.context).get("ui")) is not None:
+                await ui.withdraw()  # a handler that waits for a user would block the removal
+            self._put(channel, SessionLeft(self.session.id, reason))
             await (channel.drain_all() if reason == "close" else channel.drain())
             if (ui := vars(channel.context).get("ui")) is not None:
                 await ui.forget()
 
-    def _tell(self, channel: EventChannel, moment: LifecycleEvent) -> None:
-        if type(moment) in channel.kinds:
-            channel.put((moment,))
+    def _put(self, channel: EventChannel, event: LifecycleEvent) -> None:
+        if type(event) in channel.kinds:
+            channel.put((event,))
 
     def observe(self, wanted: bool) -> None:
         """Subscribes to the journal while any extension observes events."""
-        if wanted and self._stop is None:
-            self._stop = self.session.journal.subscribe(self._see)
-        elif not wanted and self._stop is not None:
-            self._stop()
-            self._stop = None
+        if wanted and self._unsubscribe is None:
+            self._unsubscribe = self.session.journal.subscribe(self._receive)
+        elif not wanted and self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
 
     async def close(self) -> None:
         self.flush()
-        await asyncio.gather(*map(self.remove, tuple(self.channels)))  # none waits for another to end
+        await asyncio.gather(*map(self.remove, tuple(self.channels)))
         if "board" in vars(self):
             self.board.stop()
         await self.commit()
         self.observe(False)
 
-    # --- events ---------------------------------------------------------------------------------------
-
-    def _see(self, batch: Sequence[Fact | Event]) -> None:
+    def _receive(self, batch: Sequence[Fact | Event]) -> None:
         is_urgent = False
         for item in batch:
             if isinstance(item, Fact):
                 is_urgent = True
-                self._gathered.append(item.event)
-                self._gathered += self._moments_of(item.event)
+                self._buffer += (item.event, *self._lifecycle_events(item.event))
             else:
-                self._gathered.append(item)
+                self._buffer.append(item)
                 if type(item) is events.ReasoningDelta and item.offset == 0:
-                    self._gathered.append(ReasoningStarted(item.message, item.block))
+                    self._buffer.append(ReasoningStarted(item.message, item.block))
         if is_urgent:
             self.flush()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self.flush)
 
-    def notify(self, *moments: LifecycleEvent) -> None:
+    def notify(self, *events: LifecycleEvent) -> None:
         """Delivers lifecycle events, which are not in the journal."""
-        self._gathered += moments
+        self._buffer += events
         self.flush()
 
     def flush(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        gathered, self._gathered = self._gathered, []
-        if not gathered:
+        batch, self._buffer = self._buffer, []
+        if not batch:
             return
         shared: dict[frozenset[type], tuple[Any, ...]] = {}
         for channel in tuple(self.channels.values()):
             kinds = channel.kinds
             if kinds not in shared:
-                shared[kinds] = tuple([one for one in gathered if type(one) in kinds])
+                shared[kinds] = tuple([event for event in batch if type(event) in kinds])
             channel.put(shared[kinds])
 
-    def _moments_of(self, event: Any) -> list[LifecycleEvent]:
+    def _lifecycle_events(self, event: Any) -> list[LifecycleEvent]:
         match event:
             case events.SettingsChanged(model=model, reasoning=reasoning, by=by):
                 changed: list[LifecycleEvent] = []
@@ -244,8 +225,8 @@ class ExtensionSession:
 
     async def emit(self, name: str, data: Any) -> None:
         """Emits an event between extensions: all handlers have run when this returns."""
-        if self._depth >= _EMITTED_WITHIN:
-            raise RuntimeError(f"{name!r} was emitted by its own handlers, {_EMITTED_WITHIN} deep")
+        if self._depth >= _MAX_EMIT_DEPTH:
+            raise RuntimeError(f"handlers of {name!r} emit it again, {_MAX_EMIT_DEPTH} deep")
         self._depth += 1
         try:
             for channel in tuple(self.channels.values()):
@@ -260,8 +241,6 @@ class ExtensionSession:
         finally:
             self._depth -= 1
 
-    # --- the log --------------------------------------------------------------------------------------
-
     async def commit(self) -> None:
         journal = self.session.journal
         if not journal.has_recorded or journal.failed:
@@ -275,8 +254,8 @@ class ExtensionSession:
         """Records a warning about extensions."""
         self.session.journal.record(events.Warned(text, about="extension"))
         task = asyncio.ensure_future(self.commit())
-        self._committing.add(task)
-        task.add_done_callback(self._committing.discard)
+        self._commits.add(task)
+        task.add_done_callback(self._commits.discard)
 
     def report(self, extension: Extension, what: str, problem: str) -> None:
         """Records a failure in an extension's code."""
@@ -285,6 +264,5 @@ class ExtensionSession:
         if journal.failed:
             self.host.warn_once([text])
             return
-        journal.record(
-            events.Warned(text, about="extension", details={"extension": extension.name, "in": what})
-        )
+        details = {"extension": extension.name, "in": what}
+        journal.record(events.Warned(text, about="extension", details=details))

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 else:
     session_info_module = lazy_module("ostler.extensions.context_api.session_info")
 
-
 SWITCH_SECONDS = 600.0
 """How long to wait for a run to end before its session is left."""
 
@@ -68,7 +67,7 @@ class ExtensionHost(SessionListener):
         self.set_options: dict[str, str] = {}
         """Options that extensions have set."""
         self._harness: Harness | None = None
-        self._said: set[str] = set()
+        self._notices: set[str] = set()
         self._hooks: list[Hook] = []
         self._tool_limits: list[Hook] = []
         """The last hook, which removes tools that extensions have disabled."""
@@ -84,16 +83,14 @@ class ExtensionHost(SessionListener):
     def loaded(self) -> list[Extension]:
         return [one for one in self.extensions.values() if one.status in ("loaded", "changed")]
 
-    # --- putting them to use --------------------------------------------------------------------------
-
     def install_into(self, harness: Harness) -> None:
-        """From now on the extensions hold in every session of this harness, and in those of its children."""
+        """Applies the extensions to every session of this harness from now on, and of its children."""
         self._harness = harness
         set_host(harness, self)
         self.apply()
 
     def apply(self) -> None:
-        """Brings the harness, and those of the sessions that are open, up to date with what is registered."""
+        """Updates the harness, and those of open sessions, to what is registered now."""
         root = self._harness
         assert root is not None
         hooks = [self._hook(one, hook) for one in self.loaded for hook in one.registered.hooks]
@@ -106,66 +103,54 @@ class ExtensionHost(SessionListener):
             extension_session.observe(self.is_observing)
         self._set_providers(root)
         old, offered = self._tools, set(root.tools)
-        self._tools = self._brought(root)
-        for harness in (root, *self._children_of(root)):
+        self._tools = self._extension_tools(root)
+        children = [one.session.harness for one in self.sessions.values() if one.session.harness is not root]
+        for harness in (root, *children):  # a child may have fewer tools
             harness.extensions = tuple(one.name for one in self.loaded)
-            has_all = offered <= set(harness.tools)
+            names = self._tools if offered <= set(harness.tools) else harness.tools
             own = {name: tool for name, tool in harness.tools.items() if old.get(name) is not tool}
-            new = [
-                tool
-                for name, tool in self._tools.items()
-                if name not in own and (has_all or name in harness.tools)
-            ]
+            new = [tool for name, tool in self._tools.items() if name not in own and name in names]
             harness.set_tools([*own.values(), *new])
 
     def _set_providers(self, root: Harness) -> None:
-        if not self._has_providers and not any(one.registered.providers for one in self.loaded):
-            return
-
-        self._has_providers = True
-        self.warn_once(provide_context(self, root.context))
+        if self._has_providers or any(one.registered.providers for one in self.loaded):
+            self._has_providers = True
+            self.warn_once(provide_context(self, root.context))
 
     def warn_once(self, notices: list[str]) -> None:
         for notice in notices:
-            if notice not in self._said:
-                self._said.add(notice)
+            if notice not in self._notices:
+                self._notices.add(notice)
                 self.say(notice)
 
     def limit_tools(self) -> None:
-        """From now on extensions may have switched tools off: whatever a step plans, those are left out."""
+        """From now on, removes the tools that extensions have disabled from the plan of every step."""
         assert self._harness is not None
         if self._tool_limits:
             return
 
-        def limited(plan: StepPlan, scope: HookScope) -> StepPlan | None:
+        def remove_disabled(plan: StepPlan, scope: HookScope) -> StepPlan | None:
             return session_info_module.limited(self, scope.session, plan)
 
-        limit = Hook("before_step", limited, name="active tools")
+        limit = Hook("before_step", remove_disabled, name="active tools")
         self._tool_limits = [limit]
         self._harness.hooks.add(limit)
 
-    def _children_of(self, root: Harness) -> list[Harness]:
-        """The harnesses of open children, which may have fewer tools."""
-        there = (one.session.harness for one in self.sessions.values())
-        return [one for one in there if one is not root]
-
-    def _brought(self, root: Harness) -> dict[str, Tool]:
+    def _extension_tools(self, root: Harness) -> dict[str, Tool]:
         """The tools of all extensions. The first one with a name wins."""
-        taken: dict[str, Tool] = {}
+        tools: dict[str, Tool] = {}
         for extension in self.loaded:
             for name, tool in extension.registered.tools.items():
                 is_own = name in root.tools and root.tools[name] is not self._tools.get(name)
-                if is_own or name in taken:
-                    self.warn_once(
-                        [f"the extension {extension.name} registers a tool {name!r}, but that name is taken"]
-                    )
+                if is_own or name in tools:
+                    self.warn_once([_is_taken(extension, f"tool {name!r}")])
                 else:
-                    taken[name] = tool
-        return taken
+                    tools[name] = tool
+        return tools
 
     async def replace(self, extensions: Iterable[Extension]) -> None:
-        """Replaces extensions: old ones leave every session before new ones enter. Their state and the
-        options that they set stay."""
+        """Replaces extensions: old ones are removed from every session before new ones are added. Their state
+        and the options that they set stay."""
         new = _by_name(extensions)
         gone = [name for name, one in self.extensions.items() if new.get(name) is not one]
         self._replaced.clear()
@@ -187,25 +172,24 @@ class ExtensionHost(SessionListener):
 
     def warn(self, text: str) -> None:
         """Records a warning in all open sessions, or reports it to the program if there are none."""
-        roots = [
-            one
-            for one in self.sessions.values()
-            if one.session.position is None and not one.session.journal.failed
-        ]
-        for extension_session in roots:
-            extension_session.warn(text)
-        if not roots:
+        is_recorded = False
+        for extension_session in self.sessions.values():
+            session = extension_session.session
+            if session.position is None and not session.journal.failed:
+                extension_session.warn(text)
+                is_recorded = True
+        if not is_recorded:
             self.say(text)
 
     def _hook(self, extension: Extension, hook: HookHandler) -> Hook:
-        async def ask(subject: Any, scope: HookScope) -> Any:
+        async def run(subject: Any, scope: HookScope) -> Any:
             await self._replaced.wait()
             extension_session = self.sessions.get(scope.session)
             channel = extension_session.channels.get(extension.name) if extension_session else None
             if channel is None and extension.name not in self.extensions:
                 return None  # removed a moment ago
             if extension_session is None or channel is None:
-                raise HookFailed("it was called in a session that it has not joined")
+                raise HookFailed("it is not active in this session")
             extension_session.flush()
             await channel.drain()
             try:
@@ -215,10 +199,7 @@ class ExtensionHost(SessionListener):
             finally:
                 await extension_session.commit()
 
-        location = hook.handler.location
-        return Hook(hook.point, ask, hook.guard, extension.name, hook.time_limit, location)
-
-    # --- going along with sessions --------------------------------------------------------------------
+        return Hook(hook.point, run, hook.guard, extension.name, hook.time_limit, hook.handler.location)
 
     def on_open(self, session: OpenSession) -> None:
         extension_session = self.sessions[session.id] = ExtensionSession(self, session)
@@ -257,15 +238,13 @@ class ExtensionHost(SessionListener):
                 problem = described(error, getattr(tool, "function", tool.run))
                 extension_session.report(extension, f"the tool {tool.spec.name}", problem)
 
-    # --- commands and options -------------------------------------------------------------------------
-
     def commands(self) -> dict[str, tuple[Extension, Command]]:
         """Commands by name; the first one with a name wins."""
-        found: dict[str, tuple[Extension, Command]] = {}
+        commands: dict[str, tuple[Extension, Command]] = {}
         for extension in self.loaded:
             for name, command in extension.registered.commands.items():
-                found.setdefault(name, (extension, command))
-        return found
+                commands.setdefault(name, (extension, command))
+        return commands
 
     def command_named(self, name: str) -> tuple[Extension, Command] | None:
         """A command by name, also with its extension's name, as in `checkpoint:undo`."""
@@ -277,11 +256,11 @@ class ExtensionHost(SessionListener):
         return self.commands().get(plain)
 
     async def run_command(self, session: OpenSession, name: str, arguments: str) -> str:
-        found = self.command_named(name)
-        if found is None:
-            known = ", ".join(sorted(self.commands())) or "none"
-            raise NotFound(f"there is no command {name!r}; the extensions' commands are: {known}")
-        extension, command = found
+        match = self.command_named(name)
+        if match is None:
+            names = ", ".join(sorted(self.commands())) or "none"
+            raise NotFound(f"there is no command {name!r}; the extensions' commands are: {names}")
+        extension, command = match
         extension_session = self.sessions[session.id]
         context = extension_session.channels[extension.name].context
         try:
@@ -296,8 +275,8 @@ class ExtensionHost(SessionListener):
     def option(self, name: str) -> str:
         if name in self.set_options:
             return self.set_options[name]
-        if given := os.environ.get(f"OSTLER_OPT_{name.upper().replace('-', '_')}"):
-            return given
+        if value := os.environ.get(f"OSTLER_OPT_{name.upper().replace('-', '_')}"):
+            return value
         if name in self.options:
             return self.options[name]
         registered = [one.registered.options[name] for one in self.loaded if name in one.registered.options]
@@ -320,26 +299,26 @@ async def _no_run_is_open(journal: Journal) -> None:
     """Waits until no run is open; raises `SessionBusy` after a while."""
     ended = asyncio.Event()
 
-    def look(batch: object) -> None:
+    def check(batch: object) -> None:
         if journal.state.run is None:
             ended.set()
 
-    look(())
-    stop = journal.subscribe(look)
+    check(())
+    stop = journal.subscribe(check)
     try:
         await asyncio.wait_for(ended.wait(), SWITCH_SECONDS)
     except TimeoutError:
-        raise SessionBusy("the session is busy: it can be left when its run has ended") from None
+        raise SessionBusy("the session is busy: leave it when its run has ended") from None
     finally:
         stop()
 
 
 def _by_name(extensions: Iterable[Extension]) -> dict[str, Extension]:
     """The first extension with a name wins."""
-    found: dict[str, Extension] = {}
+    by_name: dict[str, Extension] = {}
     for one in extensions:
-        found.setdefault(one.name, one)
-    return found
+        by_name.setdefault(one.name, one)
+    return by_name
 
 
 class CommandFailed(OstlerError):
@@ -348,31 +327,32 @@ class CommandFailed(OstlerError):
 
 def provide_context(host: ExtensionHost, context: Context | None) -> list[str]:
     """Replaces the context providers of extensions. Returns notices about those that are not used."""
-    found: dict[str, tuple[Extension, RegisteredProvider]] = {}
+    providers: dict[str, tuple[Extension, RegisteredProvider]] = {}
     notices = []
     for extension in host.loaded:
         for kind, one in extension.registered.providers.items():
-            if kind in found:
-                notices.append(_is_taken(extension, kind))
+            if kind in providers:
+                notices.append(_is_taken(extension, f"context provider {kind!r}"))
             else:
-                found[kind] = (extension, one)
+                providers[kind] = (extension, one)
     if not isinstance(context, SessionContext):
         return [
-            f"the extension {extension.name} has a context provider {kind!r}; the host context takes none"
-            for kind, (extension, _) in found.items()
+            f"the context provider {kind!r} of the extension {extension.name} is not used: the program that "
+            "embeds Ostler has its own context"
+            for kind, (extension, _) in providers.items()
         ]
-    taken = context.set_providers(_guarded(host, extension, one) for extension, one in found.values())
-    return [*notices, *(_is_taken(found[kind][0], kind) for kind in taken)]
+    taken = context.set_providers(_guarded(host, extension, one) for extension, one in providers.values())
+    return [*notices, *(_is_taken(providers[kind][0], f"context provider {kind!r}") for kind in taken)]
 
 
-def _is_taken(extension: Extension, kind: str) -> str:
-    return f"the extension {extension.name} registers a context provider {kind!r}, but that name is taken"
+def _is_taken(extension: Extension, what: str) -> str:
+    return f"the extension {extension.name} registers a {what}, but that name is taken"
 
 
 def _guarded(host: ExtensionHost, extension: Extension, registered: RegisteredProvider) -> ContextProvider:
     handler, provider = registered.handler, registered.provider
 
-    async def ask(request: ProviderRequest) -> str | None:
+    async def provide(request: ProviderRequest) -> str | None:
         extension_session = host.sessions.get(request.session)
         channel = extension_session.channels.get(extension.name) if extension_session else None
         if extension_session is None or channel is None:
@@ -380,9 +360,8 @@ def _guarded(host: ExtensionHost, extension: Extension, registered: RegisteredPr
         extension_session.flush()
         await channel.drain()
         try:
-            text = await handler.call(
-                extension.worker, request, channel.context, seconds=registered.time_limit
-            )
+            limit = registered.time_limit
+            text = await handler.call(extension.worker, request, channel.context, seconds=limit)
             if text is not None and not isinstance(text, str):
                 raise ExtensionError(f"it returned {text!r:.60}, not a text{handler.location}")
         except ExtensionError as failure:
@@ -392,4 +371,4 @@ def _guarded(host: ExtensionHost, extension: Extension, registered: RegisteredPr
             await extension_session.commit()
         return text
 
-    return msgspec.structs.replace(provider, source=ask)
+    return msgspec.structs.replace(provider, source=provide)

@@ -115,7 +115,7 @@ class ExtensionTest(ExtensionAssertions):
             await version.load()
             if version.extension.status == "failed":
                 problem = version.extension.problem
-                raise AssertionError(f"the extension {version.found.name} cannot be loaded: {problem}")
+                raise AssertionError(f"the extension {version.candidate.name} cannot be loaded: {problem}")
         return [version.extension for version in self._versions]
 
     # --- what it is made of ---------------------------------------------------------------------------

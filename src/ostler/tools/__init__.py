@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ostler.core.lazy import load
 from ostler.core.tool import BeforeCall, Tool, ToolContext, ToolSpec
 from ostler.schema.errors import UnknownTool
 
@@ -28,9 +28,8 @@ BUILTIN_TOOLS = {
 def builtin_tool(name: str) -> Tool:
     """One built-in tool; raises `UnknownTool`, which lists the available ones."""
     if name not in BUILTIN_TOOLS:
-        raise UnknownTool(f"no built-in tool {name!r}; there are: {', '.join(BUILTIN_TOOLS)}")
-    module, _, attribute = BUILTIN_TOOLS[name].partition(":")
-    tool: Tool = getattr(import_module(module), attribute)
+        raise UnknownTool(f"there is no built-in tool {name!r}; choose from: {', '.join(BUILTIN_TOOLS)}")
+    tool: Tool = load(BUILTIN_TOOLS[name])
     return tool
 
 

@@ -14,7 +14,7 @@ from ostler.core.function_tool import validate_arguments
 from ostler.core.json_schema import schema_of
 from ostler.core.processes import find_program
 from ostler.core.tool import ToolContext, ToolSpec
-from ostler.schema.outcomes import Failed, Ok, failed, ok
+from ostler.schema.outcomes import Failed, FailureKind, Ok, failed, ok
 from ostler.tools.child_process import child_process, keep_in_background
 from ostler.tools.truncation import Tail, TruncatedText, byte_length, size_text
 
@@ -79,12 +79,9 @@ class BashTool:
         return _outcome(
             output,
             context.call,
-            returncode=child.returncode,
-            timed_out_after=timeout if timed_out else None,
-            details={
-                "duration_ms": round((time.monotonic() - began) * 1000),
-                "left_running": left_running,
-            },
+            child.returncode,
+            timed_out=f"timed out after {timeout:g} s" if timed_out else "",
+            details={"duration_ms": round((time.monotonic() - began) * 1000), "left_running": left_running},
         )
 
 
@@ -97,57 +94,45 @@ class _Output:
     def __init__(self, context: ToolContext) -> None:
         self.bytes = 0
         self.characters = 0
-        self._show = context.output
+        self._publish = context.output
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._tail = Tail()
+        self.tail = Tail()
 
     def take(self, piece: bytes) -> None:
         self.bytes += len(piece)
-        self._pass_on(self._decoder.decode(piece))
+        self._add(self._decoder.decode(piece))
 
     def finish(self) -> None:
-        self._pass_on(self._decoder.decode(b"", final=True))
+        self._add(self._decoder.decode(b"", final=True))
 
-    def truncated(self) -> TruncatedText:
-        return self._tail.truncated()
-
-    def _pass_on(self, text: str) -> None:
+    def _add(self, text: str) -> None:
         if text:
             self.characters += len(text)
-            self._tail.feed(text)
-            self._show(text)
+            self.tail.feed(text)
+            self._publish(text)
 
 
 def _outcome(
-    output: _Output,
-    call: str,
-    *,
-    returncode: int | None,
-    timed_out_after: float | None,
-    details: dict[str, Any],
+    output: _Output, call: str, returncode: int | None, *, timed_out: str, details: dict[str, Any]
 ) -> Ok | Failed:
-    truncated = output.truncated()
-    exit_code = returncode if returncode is not None and returncode >= 0 else None
-    signal_name = _signal_name(-returncode) if returncode is not None and returncode < 0 else None
+    code = returncode or 0
+    result = output.tail.truncated()
     details |= {
-        "exit_code": exit_code,
-        "signal": signal_name,
-        "timed_out": timed_out_after is not None,
-        "truncated": truncated.truncated,
-        "lines": truncated.total_lines,
+        "exit_code": None if returncode is None or code < 0 else code,
+        "signal": _signal_name(-code) if code < 0 else None,
+        "timed_out": bool(timed_out),
+        "truncated": result.truncated,
+        "lines": result.total_lines,
         "bytes": output.bytes,
     }
-    text = _text(truncated, output, call)
-    if timed_out_after is not None:
-        note = f"[timed out after {timed_out_after:g} s]"
-        return failed(_with_note(text, note), kind="tool_timed_out", details=details, summary=note[1:-1])
-    if signal_name is not None:
-        note = f"[ended by {signal_name}]"
-        return failed(_with_note(text, note), details=details, summary=note[1:-1])
-    if exit_code:
-        note = f"[exit code {exit_code}]"
-        return failed(_with_note(text, note), details=details, summary=note[1:-1])
-    return ok(text or "(no output)", details=details, summary="exit code 0")
+    text = _text(result, output, call)
+    if not code and not timed_out:
+        return ok(text or "(no output)", details=details, summary="exit code 0")
+    reason = timed_out or (f"ended by {details['signal']}" if code < 0 else f"exit code {code}")
+    text = text or "(no output)"
+    separator = "" if text.endswith("\n") else "\n"
+    kind: FailureKind = "tool_timed_out" if timed_out else "tool_failed"
+    return failed(f"{text}{separator}[{reason}]", kind=kind, details=details, summary=reason)
 
 
 def _text(truncated: TruncatedText, output: _Output, call: str) -> str:
@@ -156,19 +141,11 @@ def _text(truncated: TruncatedText, output: _Output, call: str) -> str:
     if not truncated.truncated:
         return text
     cut = f", {truncated.cut_lines} long lines cut" if truncated.cut_lines else ""
-    header = (
-        f"[the last {truncated.lines} of {truncated.total_lines} lines, {size_text(byte_length(text))} of "
-        f"{size_text(output.bytes)}{cut}"
-    )
-    # The whole is kept only where the model is told less of it; a few lost characters do not count.
+    sizes = f"{size_text(byte_length(text))} of {size_text(output.bytes)}"
+    header = f"[the last {truncated.lines} of {truncated.total_lines} lines, {sizes}{cut}"
+    # The whole output is stored only if the result has less of it; a few lost characters do not count.
     whole = f"; read blob:out_{call} for all of it" if output.characters > len(text) + _HEADER_ROOM else ""
     return f"{header}{whole}]\n{text}"
-
-
-def _with_note(text: str, note: str) -> str:
-    if not text:
-        return f"(no output)\n{note}"
-    return text + ("" if text.endswith("\n") else "\n") + note
 
 
 def _signal_name(number: int) -> str:

@@ -2,8 +2,8 @@
 
 - It is started with `subprocess.Popen` and watched through a pidfd: asyncio's own subprocesses cost several
   times as much to start, and wait for the end of the output, which a daemon can hold open forever.
-- Processes that a call leaves in the background, such as a server started with `&`, may run as long as the
-  session is open: whoever closes it calls `stop_background`.
+- Processes that a call leaves in the background, such as a server started with `&`, run until the session is
+  closed, which calls `stop_background`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,10 @@ from ostler.core.tool import ToolContext
 from ostler.schema.errors import ToolFailed, UsageError
 
 READ_SIZE = 64 * 1024
-
 GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL."""
-
 _KILL_WAIT = 1.0
-
-_QUIET = 0.1
-
+_IDLE_WAIT = 0.1
 _MAX_DRAIN = 1.0
 
 
@@ -37,7 +33,7 @@ _MAX_DRAIN = 1.0
 async def child_process(
     command: Sequence[str], *, context: ToolContext, cwd: Path, on_output: Callable[[bytes], None]
 ) -> AsyncIterator[ChildProcess]:
-    """Runs a command. Whatever ends the block early, such as a cancellation, ends the whole group first."""
+    """Runs a command. If an exception leaves the block, the whole process group is ended first."""
     child = ChildProcess(command, session=context.session, call=context.call, cwd=cwd, on_output=on_output)
     try:
         await context.own_process(child.id)
@@ -74,9 +70,12 @@ class ChildProcess:
         self._output, output = os.pipe()
         try:
             os.set_blocking(self._output, False)
-            self._group = _start(command, process_environment(session, call), cwd, output)
-        except BaseException:
+            environment = {**os.environ, **process_environment(session, call)}
+            self._group = OwnedGroup(command, cwd=cwd, stdout=output, stderr=output, environment=environment)
+        except BaseException as error:
             os.close(self._output)
+            if isinstance(error, UsageError):
+                raise ToolFailed(error.message) from None
             raise
         finally:
             os.close(output)
@@ -105,7 +104,7 @@ class ChildProcess:
         limit = self._loop.time() + _MAX_DRAIN
         while not self._output_ended.done() and self._loop.time() < limit:
             before = self._bytes_read
-            await asyncio.wait([self._output_ended], timeout=_QUIET)
+            await asyncio.wait([self._output_ended], timeout=_IDLE_WAIT)
             if self._bytes_read == before:
                 return
 
@@ -205,15 +204,6 @@ def group_is_alive(group: int) -> bool:
     return False
 
 
-def _start(command: Sequence[str], variables: dict[str, str], cwd: Path, output: int) -> OwnedGroup:
-    try:
-        return OwnedGroup(
-            command, cwd=cwd, stdout=output, stderr=output, environment={**os.environ, **variables}
-        )
-    except UsageError as error:
-        raise ToolFailed(error.message) from None
-
-
 def _ignore(piece: bytes) -> None:
     pass
 
@@ -240,7 +230,7 @@ def keep_in_background(memory: dict[str, Any], child: ChildProcess) -> None:
 
 
 def keep_running(memory: dict[str, Any], process: BackgroundProcess) -> None:
-    """Keeps a process until the session ends."""
+    """Keeps a process running until the session is closed."""
     processes: list[BackgroundProcess] = memory.setdefault(_MEMORY_KEY, [])
     for other in [other for other in processes if not other.is_running]:
         other.close()

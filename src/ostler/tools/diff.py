@@ -73,13 +73,12 @@ def diff_of_splices(old: str, splices: Sequence[Splice], name: str) -> Diff:
     shift = 0
     for first, last, inside in _touched_regions(splices, ends):
         start_offset = ends[first - 1] if first else 0
-        old_text = "".join(old_lines[first:last])
         moved = [Splice(s.start - start_offset, s.end - start_offset, s.text) for s in inside]
-        before, after = old_lines[first:last], lines_of(splice(old_text, moved))
+        before = old_lines[first:last]
+        after = lines_of(splice("".join(before), moved))
+        new_first = first + shift
         changes += [
-            Change(
-                c.old_start + first, c.old_end + first, c.new_start + first + shift, c.new_end + first + shift
-            )
+            Change(first + c.old_start, first + c.old_end, new_first + c.new_start, new_first + c.new_end)
             for c in _changes(before, after)
         ]
         shift += len(after) - len(before)
@@ -92,20 +91,26 @@ def _touched_regions(splices: Sequence[Splice], ends: list[int]) -> list[tuple[i
         first = min(bisect_right(ends, each.start), max(len(ends) - 1, 0))
         last = min(bisect_right(ends, each.end) + 1, len(ends))
         if regions and first < regions[-1][1]:
-            begun, stop, inside = regions[-1]
-            regions[-1] = (begun, max(stop, last), [*inside, each])
+            start, stop, inside = regions[-1]
+            regions[-1] = (start, max(stop, last), [*inside, each])
         else:
             regions.append((first, last, [each]))
     return regions
 
 
-def _changes(old: Sequence[str], new: Sequence[str]) -> list[Change]:
-    head = 0
-    while head < min(len(old), len(new)) and old[head] == new[head]:
+def common_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
+    """How many items, or characters of two texts, are the same at the start and at the end."""
+    shorter = min(len(old), len(new))
+    head = tail = 0
+    while head < shorter and old[head] == new[head]:
         head += 1
-    tail = 0
-    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
+    while tail < shorter - head and old[-1 - tail] == new[-1 - tail]:
         tail += 1
+    return head, tail
+
+
+def _changes(old: Sequence[str], new: Sequence[str]) -> list[Change]:
+    head, tail = common_ends(old, new)
     before, after = old[head : len(old) - tail], new[head : len(new) - tail]
     if not before and not after:
         return []

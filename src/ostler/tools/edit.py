@@ -44,11 +44,8 @@ else:
     files = lazy_module("ostler.core.files")
     media = lazy_module("ostler.tools.media")
 
-
-_SHOWN = 12
-
+_MAX_SHOWN = 12
 _MAX_COMPARED = 20_000
-
 _SIMILAR = 0.6
 
 
@@ -68,11 +65,9 @@ def near_miss(text: str, wanted: str) -> str:
 
 
 def _numbered(lines: Sequence[str], at: int, count: int) -> str:
-    rows = [
-        f"{number}\t{cut_line(line)}"
-        for number, line in enumerate(lines[at : at + min(count, _SHOWN)], at + 1)
-    ]
-    return "\n".join(rows) + ("\n…" if count > _SHOWN else "")
+    shown = lines[at : at + min(count, _MAX_SHOWN)]
+    rows = [f"{number}\t{cut_line(line)}" for number, line in enumerate(shown, at + 1)]
+    return "\n".join(rows) + ("\n…" if count > _MAX_SHOWN else "")
 
 
 def _same_but_for_blanks(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
@@ -99,11 +94,8 @@ def _most_similar(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
     best, best_at = _SIMILAR, None
     for at, line in enumerate(lines[:_MAX_COMPARED]):
         matcher.set_seq1(cut_line(line.strip()))
-        if (
-            matcher.real_quick_ratio() > best
-            and matcher.quick_ratio() > best
-            and (ratio := matcher.ratio()) > best
-        ):
+        may_be_better = matcher.real_quick_ratio() > best and matcher.quick_ratio() > best
+        if may_be_better and (ratio := matcher.ratio()) > best:
             best, best_at = ratio, at
     return None if best_at is None else max(best_at - index, 0)
 
@@ -147,24 +139,14 @@ def plan(original: str, edits: Sequence[Replacement]) -> Plan:
     loose: list[int] = []
     problems: list[str] = []
     for number, edit in enumerate(edits, 1):
-        old, new = _with_newlines(edit.old_text), _with_newlines(edit.new_text)
-        problem = _problem_of_itself(old, new)
-        if problem:
-            problems.append(f"edit {number}: {problem}")
-            continue
-        spans = _occurrences(text, old, overlapping=not edit.replace_all)
-        if not spans:
-            spans, problem = _loosely(text, old, new)
-            loose.append(number)
-        elif len(spans) > 1 and not edit.replace_all:
-            problem = (
-                f"old_text occurs {len(spans)} times ({_lines_of(text, spans)}): "
-                "include surrounding lines until it is unique, or set replace_all"
-            )
-        if problem:
-            problems.append(f"edit {number}: {problem}")
+        try:
+            spans, is_exact = _locate(text, edit)
+        except ToolFailed as error:
+            problems.append(f"edit {number}: {error.message}")
             continue
         places += [_Place(start, end, number) for start, end in spans]
+        if not is_exact:
+            loose.append(number)
     places.sort(key=lambda place: place.start)
     problems += _overlaps(text, places)
     if problems:
@@ -176,12 +158,33 @@ def _with_newlines(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _problem_of_itself(old: str, new: str) -> str:
+def _locate(text: str, edit: Replacement) -> tuple[list[tuple[int, int]], bool]:
+    """The places of an edit, and whether they match exactly; raises `ToolFailed` if it cannot be applied."""
+    old, new = _with_newlines(edit.old_text), _with_newlines(edit.new_text)
     if not old:
-        return "old_text is empty; use write to write a whole file"
+        raise ToolFailed("old_text is empty; use write to write a whole file")
     if old == new:
-        return "old_text and new_text are the same (line ends are preserved)"
-    return ""
+        raise ToolFailed("old_text and new_text are the same (line ends are preserved)")
+    spans = _occurrences(text, old, overlapping=not edit.replace_all)
+    if len(spans) > 1 and not edit.replace_all:
+        raise ToolFailed(
+            f"old_text occurs {len(spans)} times ({_lines_of(text, spans)}): "
+            "include surrounding lines until it is unique, or set replace_all"
+        )
+    if spans:
+        return spans, True
+    spans = _loose_occurrences(text, old)
+    if not spans:
+        raise ToolFailed(f"old_text was not found{near_miss(text, old)}")
+    if len(spans) > 1:
+        raise ToolFailed(
+            f"old_text was not found exactly, and {len(spans)} places are similar "
+            f"({_lines_of(text, spans)}): copy it exactly from the file"
+        )
+    start, end = spans[0]
+    if text[start:end] == new:
+        raise ToolFailed(f"the file already has new_text (line {_line_number(text, start)})")
+    return spans, False
 
 
 def _occurrences(text: str, old: str, *, overlapping: bool) -> list[tuple[int, int]]:
@@ -192,22 +195,6 @@ def _occurrences(text: str, old: str, *, overlapping: bool) -> list[tuple[int, i
         spans.append((position, position + len(old)))
         position = text.find(old, position + (1 if overlapping else len(old)))
     return spans
-
-
-def _loosely(text: str, old: str, new: str) -> tuple[list[tuple[int, int]], str]:
-    """The one place that matches loosely, or why there is none."""
-    spans = _loose_occurrences(text, old)
-    if not spans:
-        return [], f"old_text was not found{near_miss(text, old)}"
-    if len(spans) > 1:
-        return [], (
-            f"old_text was not found exactly, and {len(spans)} places are similar "
-            f"({_lines_of(text, spans)}): copy it exactly from the file"
-        )
-    start, end = spans[0]
-    if text[start:end] == new:
-        return [], f"the file already has new_text (line {_line_number(text, start)})"
-    return spans, ""
 
 
 def _loose_occurrences(text: str, old: str) -> list[tuple[int, int]]:
@@ -226,9 +213,9 @@ def _loose_occurrences(text: str, old: str) -> list[tuple[int, int]]:
         start = starts[first] + plain_start - plain_starts[first]
         end = starts[last] + plain_end - plain_starts[last]
         if wanted[-1] and plain_end - plain_starts[last] == len(plain_lines[last]):
-            end = starts[last] + len(lines[last])  # its trailing blanks belong to what is replaced
+            end = starts[last] + len(lines[last])  # its trailing blanks are replaced as well
         elif wanted[-1] != wanted[-1].rstrip():
-            continue  # the blanks it ends with are not trailing ones here
+            continue  # here, text follows the blanks that old_text ends with
         spans.append((start, end))
     return spans
 
@@ -262,13 +249,8 @@ def _splices(
         new = _with_newlines(edits[place.edit - 1].new_text)
         start, end, new = _narrowed(text, place.start, place.end, new)
         new_here = new.replace("\n", _line_end_at(text, start, end, carriage_returns))
-        splices.append(
-            diffs.Splice(
-                start + bisect_left(carriage_returns, start),
-                end + bisect_left(carriage_returns, end),
-                new_here,
-            )
-        )
+        before_start, before_end = bisect_left(carriage_returns, start), bisect_left(carriage_returns, end)
+        splices.append(diffs.Splice(start + before_start, end + before_end, new_here))
     return splices
 
 
@@ -284,13 +266,7 @@ def _carriage_returns(original: str) -> list[int]:
 
 def _narrowed(text: str, start: int, end: int, new: str) -> tuple[int, int, str]:
     """Strips the common prefix and suffix of old and new."""
-    old = text[start:end]
-    head = 0
-    while head < min(len(old), len(new)) and old[head] == new[head]:
-        head += 1
-    tail = 0
-    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
-        tail += 1
+    head, tail = diffs.common_ends(text[start:end], new)
     return start + head, end - tail, new[head : len(new) - tail]
 
 
@@ -329,8 +305,7 @@ async def edit(path: str, edits: list[Replacement], *, context: ToolContext) -> 
     with file_errors(path):
         edited = await run_to_completion(lambda: _edit(file, path, name, edits, seen))
     remember(context.memory, file, edited.digest)
-    count = len(edited.plan.splices)
-    diff = edited.diff
+    count, diff = len(edited.plan.splices), edited.diff
     details = {
         "path": name,
         "edits": len(edits),
@@ -346,9 +321,8 @@ async def edit(path: str, edits: list[Replacement], *, context: ToolContext) -> 
     ]
     if edited.plan.loose:
         numbers = ", ".join(map(str, edited.plan.loose))
-        rows.append(
-            f"[edit {numbers}: matched ignoring trailing whitespace and the kind of quotes, dashes, spaces]"
-        )
+        loosely = "ignoring trailing whitespace and the kind of quotes, dashes and spaces"
+        rows.append(f"[edit {numbers}: matched {loosely}]")
     return ok("\n".join(rows), details=details, summary=f"+{diff.added} -{diff.removed}")
 
 
@@ -367,7 +341,7 @@ def _edit(file: Path, given: str, name: str, edits: list[Replacement], seen: str
 
 
 def _edited(file: Path, given: str, name: str, edits: list[Replacement], seen: str | None) -> _Edited:
-    """The file as it would be."""
+    """The result of the edits; nothing is written."""
     if not file.exists():
         raise not_found(file, given)
     if not file.is_file():
@@ -382,10 +356,10 @@ def _edited(file: Path, given: str, name: str, edits: list[Replacement], seen: s
     mark = _BOM if before.startswith(_BOM) else b""
     # Bytes that are not UTF-8 pass through as they are.
     original = before.removeprefix(mark).decode("utf-8", "surrogateescape")
-    made = plan(original, edits)
+    changes = plan(original, edits)
     try:
-        after = mark + diffs.splice(original, made.splices).encode("utf-8", "surrogateescape")
+        after = mark + diffs.splice(original, changes.splices).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         raise ToolFailed("nothing was changed\nnew_text is not valid text: it has a lone surrogate") from None
-    diff = diffs.diff_of_splices(original, made.splices, name)
-    return _Edited(made, diff, after, digest_of(after))
+    diff = diffs.diff_of_splices(original, changes.splices, name)
+    return _Edited(changes, diff, after, digest_of(after))

@@ -16,15 +16,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from stat import S_ISDIR
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ostler.core.tool import BeforeCall
 from ostler.schema.errors import ToolFailed
 from ostler.schema.ids import blake2b
-
-if TYPE_CHECKING:
-    from ostler.schema.ids import blake2b
-
 
 _REASONS = {
     errno.ENOENT: "no such file or directory",
@@ -52,6 +48,15 @@ def resolve(path: str, cwd: Path) -> Path:
         raise ToolFailed(f"{path}: {str(error).rstrip('.')}") from None
     except OSError as error:
         raise ToolFailed(explain(error, path)) from None
+
+
+def resolve_existing(path: str, cwd: Path) -> Path:
+    """Like `resolve`; raises `ToolFailed`, with similar names, if nothing is there."""
+    absolute = resolve(path, cwd)
+    with file_errors(path):
+        if not absolute.exists():
+            raise not_found(absolute, path)
+    return absolute
 
 
 def display_path(path: Path, cwd: Path) -> str:
@@ -138,15 +143,12 @@ def _translated(glob: str) -> str:
 
 
 _STAR = "[^/]*"
-
 _BOUNDS = frozenset({"/", "(?:", ")", "|", "(?:.*/)?", ".+"})
 
 
 def _without_backtracking(pieces: list[str]) -> Iterator[str]:
-    """Several stars in one name would be tried in every combination, which takes for ever in a long name.
-
-    So the text between two stars matches at its first occurrence, and the next star takes the remainder.
-    """
+    """Several stars in one name would be tried in every combination, which takes forever in a long name.
+    So the text between two stars matches at its first occurrence, and the next star takes the remainder."""
     place = 0
     while place < len(pieces):
         after = place + 1
@@ -190,11 +192,10 @@ def walk(root: Path, stop: Stop, *, hidden: bool, glob: str = "") -> Iterator[Pa
         if glob:
             overrides.add(glob)
         overrides.add("!.git")
-        chosen = overrides.build()
+        built = overrides.build()
     except Error as error:
         raise ToolFailed(f"invalid glob: {error}") from None
-    builder = WalkBuilder(root).hidden(not hidden).require_git(False).overrides(chosen)
-    entries = builder.build()
+    entries = WalkBuilder(root).hidden(not hidden).require_git(False).overrides(built).build()
     while not stop():
         try:
             entry = next(entries)
@@ -221,8 +222,6 @@ def in_path_order(path: str) -> list[bytes]:
 
 MAX_DIGESTED = 64 * 1024 * 1024
 """Larger files are identified by size and modification time: hashing them each time would take too long."""
-
-
 _MEMORY_KEY = "ostler.tools.seen_files"
 
 
@@ -237,9 +236,7 @@ def new_digest() -> blake2b:
 
 
 def digest_of(content: bytes) -> str:
-    digest = new_digest()
-    digest.update(content)
-    return digest.hexdigest()
+    return blake2b(content, digest_size=16).hexdigest()
 
 
 def stamp_of(status: os.stat_result) -> str:
@@ -289,13 +286,11 @@ def require_unchanged(given: str, seen: str | None, present: str) -> None:
 
 
 def _seen(memory: dict[str, Any]) -> _SeenFiles:
-    seen_files: _SeenFiles = memory.setdefault(_MEMORY_KEY, _SeenFiles())
-    return seen_files
+    files: _SeenFiles = memory.setdefault(_MEMORY_KEY, _SeenFiles())
+    return files
 
 
 T = TypeVar("T")
-
-
 Stop = Callable[[], bool]
 """Returns whether the work should stop early; the work polls it."""
 

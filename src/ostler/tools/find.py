@@ -20,8 +20,7 @@ from ostler.tools.files import (
     file_errors,
     in_path_order,
     is_folder,
-    not_found,
-    resolve,
+    resolve_existing,
     run_cancellable,
     walk,
 )
@@ -44,58 +43,39 @@ async def find(
         path: the directory to search; default: the working directory
         limit: the maximum number of results
     """
-    root = resolve(path, context.cwd)
+    root = resolve_existing(path, context.cwd)
     with file_errors(path):
-        if not root.exists():
-            raise not_found(root, path)
         if not root.is_dir():
             raise ToolFailed(f"{path} is not a directory")
         paths = await run_cancellable(lambda stop: _matching(root, pattern, stop))
     prefix = "" if root == context.cwd.resolve() else display_path(root, context.cwd) + "/"
     rows = first_that_fit(without_surrogates(prefix + name) for name in paths[:limit])
-    details = {
-        "path": display_path(root, context.cwd),
-        "found": len(paths),
-        "truncated": len(rows) < len(paths),
-    }
-    if len(rows) < len(paths):
+    is_cut = len(rows) < len(paths)
+    details = {"path": display_path(root, context.cwd), "found": len(paths), "truncated": is_cut}
+    if is_cut:
         rows.append(f"[the first {len(rows)} of {len(paths)}: narrow pattern or path, or raise limit]")
     return ok("\n".join(rows) or "(nothing found)", details=details, summary=f"{len(paths)} found")
 
 
 def _matching(root: Path, pattern: str, stop: Stop) -> list[str]:
-    matches = _compiled(pattern)
+    try:
+        glob = compile_glob(pattern)
+    except re.error as error:
+        raise ToolFailed(f"invalid glob {pattern!r}: {error}") from None
     only_directories = pattern.endswith("/")
-    found = []
+    names = []
     for entry in walk(root, stop, hidden=True):
         name = entry.relative_to(root).as_posix()
-        if not matches.fullmatch(name):
+        if not glob.fullmatch(name):
             continue
         is_directory = is_folder(entry)
         if is_directory or not only_directories:
-            found.append((in_path_order(name), name + "/" if is_directory else name))
-    return [name for _, name in sorted(found)]
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return compile_glob(pattern)
-    except re.error as error:
-        raise ToolFailed(f"invalid glob {pattern!r}: {error}") from None
-
-
-class _Listing(msgspec.Struct, frozen=True):
-    rows: list[str]
-    total: int
+            names.append((in_path_order(name), name + "/" if is_directory else name))
+    return [name for _, name in sorted(names)]
 
 
 @tool(source="built-in", kind="read", parallel=True)
-async def ls(
-    path: str = ".",
-    limit: Annotated[int, msgspec.Meta(ge=1)] = 500,
-    *,
-    context: ToolContext,
-) -> Ok:
+async def ls(path: str = ".", limit: Annotated[int, msgspec.Meta(ge=1)] = 500, *, context: ToolContext) -> Ok:
     """Lists a directory, including hidden files. Directories end with /, symbolic links with @; files have
     sizes.
 
@@ -103,27 +83,21 @@ async def ls(
         path: the directory; default: the working directory
         limit: the maximum number of entries
     """
-    folder = resolve(path, context.cwd)
+    folder = resolve_existing(path, context.cwd)
     with file_errors(path):
-        if not folder.exists():
-            raise not_found(folder, path)
         if not folder.is_dir():
             raise ToolFailed(f"{path} is a file: use read to see it")
-        listing = await run_cancellable(lambda stop: _list(folder, limit, stop))
-    rows = first_that_fit(listing.rows)
-    details = {
-        "path": display_path(folder, context.cwd),
-        "entries": listing.total,
-        "truncated": len(rows) < listing.total,
-    }
-    if len(rows) < listing.total:
-        rows.append(
-            f"[the first {len(rows)} of {listing.total} entries: raise limit, or use find with a pattern]"
-        )
-    return ok("\n".join(rows) or "(empty directory)", details=details, summary=f"{listing.total} entries")
+        listing, total = await run_cancellable(lambda stop: _list(folder, limit, stop))
+    rows = first_that_fit(listing)
+    is_cut = len(rows) < total
+    details = {"path": display_path(folder, context.cwd), "entries": total, "truncated": is_cut}
+    if is_cut:
+        rows.append(f"[the first {len(rows)} of {total} entries: raise limit, or use find with a pattern]")
+    return ok("\n".join(rows) or "(empty directory)", details=details, summary=f"{total} entries")
 
 
-def _list(folder: Path, limit: int, stop: Stop) -> _Listing:
+def _list(folder: Path, limit: int, stop: Stop) -> tuple[list[str], int]:
+    """The first rows, and the number of all entries."""
     with os.scandir(folder) as entries:
         listed = sorted(entries, key=lambda entry: (entry.name.casefold(), entry.name))
     rows = []
@@ -131,7 +105,7 @@ def _list(folder: Path, limit: int, stop: Stop) -> _Listing:
         if stop():
             break
         rows.append(without_surrogates(_row(entry)))
-    return _Listing(rows, len(listed))
+    return rows, len(listed)
 
 
 def _row(entry: os.DirEntry[str]) -> str:

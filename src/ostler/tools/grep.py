@@ -13,7 +13,7 @@ from ostler.core.lazy import lazy_module
 from ostler.core.tool import ToolContext, ToolSpec
 from ostler.schema.errors import ToolFailed
 from ostler.schema.outcomes import Ok, ok
-from ostler.tools.files import display_path, file_errors, not_found, resolve, run_cancellable
+from ostler.tools.files import display_path, file_errors, resolve_existing, run_cancellable
 
 if TYPE_CHECKING:
     from ostler.tools import grep_engines
@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 else:
     grep_engines = lazy_module("ostler.tools.grep_engines")
 
-
 _DESCRIPTION = (
-    "Searches files for a regular expression and shows the lines as path:line:text. Files that .gitignore "
-    "names, hidden ones and binary ones are left out; to search a hidden directory name it in path. At most "
-    "100 matches unless limit says otherwise, 500 characters of a line, 50 KiB in all."
+    "Searches files for a regular expression and returns matching lines as path:line:text. Skips binary "
+    "files, hidden files and files that .gitignore excludes; to search a hidden directory, pass it as path. "
+    "Returns at most 100 matches unless limit is set, 500 characters per line and 50 KiB in all."
 )
 _PARAMETERS = {
     "pattern": "the regular expression, matched line by line",
@@ -72,7 +71,13 @@ class GrepTool:
     async def run(self, arguments: GrepArguments, context: ToolContext) -> Ok:
         if "\n" in arguments.pattern or "\0" in arguments.pattern:
             raise ToolFailed("pattern is matched line by line: it cannot contain a newline or NUL character")
-        request = _request(arguments, context)
+        root = resolve_existing(arguments.path, context.cwd)
+        with file_errors(arguments.path):
+            if not root.is_dir() and not root.is_file():
+                raise ToolFailed(f"{arguments.path} is a pipe, socket or device, not a file")
+        fields = msgspec.structs.asdict(arguments)
+        del fields["path"]
+        request = grep_engines.SearchRequest(root=root, **fields)
         program = self._find_ripgrep()
         result = await _searched(program, request, context)
         return _outcome(result, request, context, "ripgrep" if program else "python")
@@ -81,28 +86,9 @@ class GrepTool:
 grep = GrepTool()
 
 
-def _request(arguments: GrepArguments, context: ToolContext) -> SearchRequest:
-    root = resolve(arguments.path, context.cwd)
-    with file_errors(arguments.path):
-        if not root.exists():
-            raise not_found(root, arguments.path)
-        if not root.is_dir() and not root.is_file():
-            raise ToolFailed(f"{arguments.path} is a pipe, socket or device, not a file")
-    return grep_engines.SearchRequest(
-        pattern=arguments.pattern,
-        root=root,
-        glob=arguments.glob,
-        ignore_case=arguments.ignore_case,
-        literal=arguments.literal,
-        context=arguments.context,
-        limit=arguments.limit,
-    )
-
-
 async def _searched(program: str | None, request: SearchRequest, context: ToolContext) -> SearchResult:
     if program:
         return await grep_engines.search_with_ripgrep(program, request, context)
-
     if grep_engines.may_take_long(request):
         return await grep_engines.search_in_child(request, context)
     return await run_cancellable(lambda stop: grep_engines.search_with_python(request, stop))
@@ -125,8 +111,5 @@ def _outcome(result: SearchResult, request: SearchRequest, context: ToolContext,
         "truncated": result.has_more or not all_fit,
         "engine": engine,
     }
-    return ok("\n".join(rows) or "(no matches)", details=details, summary=_summary(matches, result.has_more))
-
-
-def _summary(matches: int, has_more: bool) -> str:
-    return f"{matches}{'+' if has_more else ''} match{'' if matches == 1 else 'es'}"
+    summary = f"{matches}{'+' if result.has_more else ''} match{'' if matches == 1 else 'es'}"
+    return ok("\n".join(rows) or "(no matches)", details=details, summary=summary)

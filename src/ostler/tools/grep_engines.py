@@ -1,7 +1,7 @@
 """The engines of grep: ripgrep, or Python in a thread or a child process.
 
-Python's regular expressions can backtrack for ever and block the whole process, so a pattern that might is
-searched in a child, which can be killed. The child is this module, run with `python -m`; it prints matches as
+Python's regular expressions can backtrack forever and block the whole process, so a pattern that might is
+searched in a child process, which can be killed: this module, run with `python -m`. It prints matches as
 ripgrep does.
 """
 
@@ -30,7 +30,6 @@ from ostler.tools.truncation import MAX_BYTES, first_that_fit, without_surrogate
 
 if TYPE_CHECKING:
     from ostler.tools.files import Stop
-
 
 MAX_LINE = 500
 
@@ -89,11 +88,10 @@ class Collector:
         last = self._last_match
         if last is None:
             return SearchResult([], self.has_more)
-        while (
-            self._lines[-1].path != last.path or self._lines[-1].number > last.number + self._request.context
-        ):
-            self._lines.pop()
-        return SearchResult(self._lines, self.has_more)
+        lines, end = self._lines, last.number + self._request.context
+        while lines[-1].path != last.path or lines[-1].number > end:
+            lines.pop()
+        return SearchResult(lines, self.has_more)
 
 
 def as_rows(lines: Sequence[MatchedLine], prefix: str, *, grouped: bool) -> tuple[list[str], bool]:
@@ -112,12 +110,11 @@ def as_rows(lines: Sequence[MatchedLine], prefix: str, *, grouped: bool) -> tupl
 
 
 def _shortened(text: str) -> str:
-    # How much is missing is not told: ripgrep cuts long lines itself and does not say.
+    # The marker has no count: ripgrep cuts long lines itself and does not report how much.
     return text if len(text) <= MAX_LINE else text[:MAX_LINE] + "… [cut]"
 
 
 _RECORD = re.compile(rb"(?:\./)?([^\0]*)\0(\d+)([:-])(.*)", re.DOTALL)
-
 _LONGEST_LINE = 8 * MAX_LINE
 """Bytes after which rg itself cuts a line: enough for `MAX_LINE` characters of any script."""
 
@@ -153,8 +150,8 @@ async def search_with(command: list[str], request: SearchRequest, context: ToolC
             await child.end()
     reader.finish()
     result = reader.collector.result()
-    if child.returncode and not result.lines and reader.rest:
-        raise ToolFailed(_complaint(reader.rest))
+    if child.returncode and not result.lines and reader.errors:
+        raise ToolFailed(f"rg: {' '.join(reader.errors).removeprefix('rg: ')}")
     return result
 
 
@@ -192,7 +189,8 @@ class _Reader:
 
     def __init__(self, request: SearchRequest) -> None:
         self.collector = Collector(request)
-        self.rest: list[str] = []
+        self.errors: list[str] = []
+        """Lines that are no records, such as what rg prints about an invalid pattern."""
         self._is_file = request.root.is_file()
         self._open = b""
 
@@ -208,7 +206,8 @@ class _Reader:
     def _record(self, row: bytes) -> None:
         record = _RECORD.match(row)
         if record is None:
-            self.rest.append(row.decode("utf-8", "replace"))
+            if error := row.decode("utf-8", "replace").strip():
+                self.errors.append(error)
             return
         path, number, sign, text = record.groups()
         line = MatchedLine(
@@ -221,18 +220,10 @@ class _Reader:
             raise _Enough
 
 
-def _complaint(rows: list[str]) -> str:
-    text = " ".join(row.strip() for row in rows if row.strip())
-    return f"rg: {text.removeprefix('rg: ')}"
-
-
 _MAX_SEARCHED = 1 << 20
 """Bytes of one line that are searched, so that memory stays bounded."""
-
 _HEAD = 64 * 1024
-
 _LEADING_ANYTHING = re.compile(r"^(?:\.\*)+(?![?+*{])")
-
 _BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
 
 
@@ -248,14 +239,13 @@ def search_with_python(request: SearchRequest, stop: Stop) -> SearchResult:
 
 
 def compiled(request: SearchRequest) -> re.Pattern[str]:
-    # What a line begins with does not matter, and on a long one Python would try every way to skip it.
+    # A leading `.*` matches any start of a line; on a long line, Python would try every way to skip it.
     text = re.escape(request.pattern) if request.literal else _LEADING_ANYTHING.sub("", request.pattern)
     try:
         return re.compile(text, re.IGNORECASE if request.ignore_case else 0)
     except re.error as error:
-        raise ToolFailed(
-            f"invalid regular expression: {error}; set literal to search for the text itself"
-        ) from None
+        hint = "set literal to search for the text itself"
+        raise ToolFailed(f"invalid regular expression: {error}; {hint}") from None
 
 
 def _files(request: SearchRequest, stop: Stop) -> list[tuple[Path, str]]:
@@ -296,7 +286,7 @@ def _lines(path: Path) -> Iterator[str]:
         with path.open("rb") as file:
             yield from _decoded_lines(file)
     except OSError:
-        return  # it went away, or may not be read: ripgrep is silent about it too
+        return  # it was deleted, or cannot be read: ripgrep reports neither
 
 
 def _decoded_lines(file: BinaryIO) -> Iterator[str]:
@@ -322,11 +312,11 @@ def _decoded_lines(file: BinaryIO) -> Iterator[str]:
             return
 
 
-def main(root: str, asked: str) -> None:
-    request = SearchRequest(root=Path(root), **msgspec.json.decode(asked))
-    # One match more than is wanted: whoever reads is to know that there are more.
-    wanted = msgspec.structs.replace(request, limit=request.limit + 1)
-    for line in search_with_python(wanted, lambda: False).lines:
+def main(root: str, fields: str) -> None:
+    request = SearchRequest(root=Path(root), **msgspec.json.decode(fields))
+    # One match more than requested tells the reader that there are more.
+    with_extra = msgspec.structs.replace(request, limit=request.limit + 1)
+    for line in search_with_python(with_extra, lambda: False).lines:
         path = os.fsencode(line.path)
         sign = b":" if line.matches else b"-"
         text = line.text[: MAX_LINE + 1].encode("utf-8", "replace")
@@ -336,9 +326,7 @@ def main(root: str, asked: str) -> None:
 if __name__ == "__main__":
     main(*sys.argv[1:])
 
-
 TIME_LIMIT = 60.0
-
 _REPEATS = frozenset("*+?{")
 
 
@@ -350,16 +338,15 @@ def may_take_long(request: SearchRequest) -> bool:
 async def search_in_child(
     request: SearchRequest, context: ToolContext, time_limit: float = TIME_LIMIT
 ) -> SearchResult:
-    compiled(request)  # a mistake in the pattern is told in the words of the engine
-    asked = {name: getattr(request, name) for name in request.__struct_fields__ if name != "root"}
-    # With `-P` the directory that is searched, which may be anybody's, is no place to import from.
+    compiled(request)  # raises `ToolFailed` for an invalid pattern
+    fields = msgspec.structs.asdict(request)
+    root = str(fields.pop("root"))
+    # With `-P` the searched directory, which may not be trusted, is no place to import from.
     python = [sys.executable, "-P", "-m", "ostler.tools.grep_engines"]
-    command = [*python, str(request.root), msgspec.json.encode(asked).decode()]
+    command = [*python, root, msgspec.json.encode(fields).decode()]
     try:
         async with asyncio.timeout(time_limit):
             return await search_with(command, request, context)
     except TimeoutError:
-        raise ToolFailed(
-            f"the search took longer than {time_limit:g} s: use a simpler pattern, without repetitions in "
-            "repetitions, or search fewer files"
-        ) from None
+        hint = "use a simpler pattern, without nested repetitions, or search fewer files"
+        raise ToolFailed(f"the search took longer than {time_limit:g} s: {hint}") from None

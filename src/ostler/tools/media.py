@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ostler.core.lazy import load
 from ostler.schema.errors import ToolFailed
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageFile import ImageFile
 
-
 SNIFFED = 8192
 """A NUL among this many first bytes means that the file is not text."""
-
 
 _IMAGES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -26,6 +25,12 @@ _IMAGES = (
     (b"GIF89a", "image/gif"),
 )
 
+_DECODERS = {
+    "image/png": "PIL.PngImagePlugin:PngImageFile",
+    "image/jpeg": "PIL.JpegImagePlugin:JpegImageFile",
+    "image/gif": "PIL.GifImagePlugin:GifImageFile",
+    "image/webp": "PIL.WebPImagePlugin:WebPImageFile",
+}
 
 _BINARIES = (
     (b"\x7fELF", "ELF executable or library"),
@@ -68,10 +73,8 @@ def binary_kind(head: bytes) -> str:
 
 
 LONGEST_SIDE = 2000
-
 MAX_PIXELS = 90_000_000
 """Unpacked, these take about 360 MB. A small file can claim to be far larger."""
-
 JPEG_QUALITY = 85
 
 
@@ -89,8 +92,8 @@ def can_scale() -> bool:
 
 
 def scaled_down(content: bytes, media_type: str) -> Scaled | None:
-    """A copy with no side longer than `LONGEST_SIDE`; None if the picture should be sent
-    unchanged: it is small enough, or cannot be decoded. Blocks: not for the event loop."""
+    """A copy with no side longer than `LONGEST_SIDE`; None if the picture is small enough, or cannot be
+    decoded. Blocks: not for the event loop."""
     if not can_scale():
         return None
     try:
@@ -104,7 +107,7 @@ def scaled_down(content: bytes, media_type: str) -> Scaled | None:
                 f"the picture has {width}×{height} pixels, too many to decode: "
                 "make a smaller copy and read that"
             )
-        size = (_scaled(width, longest), _scaled(height, longest))
+        size = max(round(width * LONGEST_SIDE / longest), 1), max(round(height * LONGEST_SIDE / longest), 1)
         return _resized(picture, media_type, size)
     except ToolFailed:
         raise
@@ -113,8 +116,7 @@ def scaled_down(content: bytes, media_type: str) -> Scaled | None:
 
 
 def small_picture(content: bytes, media_type: str, size: tuple[int, int]) -> Image | None:
-    """Upright, and within a size in pixels; None if it cannot be decoded. Blocks: not for the event
-    loop."""
+    """Upright, within a size in pixels; None if it cannot be decoded. Blocks: not for the event loop."""
     if not can_scale():
         return None
     try:
@@ -132,31 +134,11 @@ def small_picture(content: bytes, media_type: str, size: tuple[int, int]) -> Ima
         return None
 
 
-def _scaled(side: int, longest: int) -> int:
-    return max(round(side * LONGEST_SIDE / longest), 1)
-
-
 def _opened(content: bytes, media_type: str) -> ImageFile:
-    # Not `Image.open`: that warns of large pictures through Python's warnings, which belong to whoever
-    # embeds us. The pixels are counted by `scaled_down` instead, before any is unpacked.
-    source = BytesIO(content)
-    match media_type:
-        case "image/png":
-            from PIL.PngImagePlugin import PngImageFile
-
-            return PngImageFile(source)
-        case "image/jpeg":
-            from PIL.JpegImagePlugin import JpegImageFile
-
-            return JpegImageFile(source)
-        case "image/gif":
-            from PIL.GifImagePlugin import GifImageFile
-
-            return GifImageFile(source)
-        case _:
-            from PIL.WebPImagePlugin import WebPImageFile
-
-            return WebPImageFile(source)
+    # Not `Image.open`: that warns of large pictures through Python's warnings, which belong to the program
+    # that embeds Ostler. `scaled_down` counts the pixels instead, before any is unpacked.
+    picture: ImageFile = load(_DECODERS[media_type])(BytesIO(content))
+    return picture
 
 
 def _resized(picture: ImageFile, media_type: str, size: tuple[int, int]) -> Scaled:
@@ -167,14 +149,11 @@ def _resized(picture: ImageFile, media_type: str, size: tuple[int, int]) -> Scal
     picture.draft(None, size)
     upright = ImageOps.exif_transpose(_smoothly_resizable(picture).resize(size, Resampling.LANCZOS))
     target = BytesIO()
-    match media_type:
-        case "image/jpeg":
-            upright.save(target, "JPEG", quality=JPEG_QUALITY)
-        case "image/webp":
-            upright.save(target, "WEBP", quality=JPEG_QUALITY)
-        case _:
-            media_type = "image/png"
-            upright.save(target, "PNG")
+    if media_type in ("image/jpeg", "image/webp"):
+        upright.save(target, media_type.removeprefix("image/").upper(), quality=JPEG_QUALITY)
+    else:
+        media_type = "image/png"
+        upright.save(target, "PNG")
     return Scaled(media_type, target.getvalue(), upright.size, original_size)
 
 

@@ -19,6 +19,7 @@ from ostler.schema.outcomes import Ok, ok
 from ostler.tools.files import (
     MAX_DIGESTED,
     Stop,
+    digest_of,
     display_path,
     file_errors,
     new_digest,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from ostler.tools.media import Scaled
 else:
     media = lazy_module("ostler.tools.media")
-
 
 MAX_IMAGE = 5 * 1024 * 1024 * 3 // 4
 """Vendors accept pictures of up to 5 MiB in base64."""
@@ -84,16 +84,16 @@ async def read(
     if path.startswith(BLOB_PREFIX):
         return await _read_blob(path, window, context)
     file = resolve(path, context.cwd)
-    loaded = await run_cancellable(lambda stop: read_file(file, path, window, context.cwd, stop))
-    remember(context.memory, file, (loaded.details or {})["digest"])
-    return loaded
+    result = await run_cancellable(lambda stop: read_file(file, path, window, context.cwd, stop))
+    remember(context.memory, file, (result.details or {})["digest"])
+    return result
 
 
 def read_file(file: Path, given: str, window: LineWindow, cwd: Path, stop: Stop) -> Ok:
     """The result for a resolved path; its `details` have the file's digest. Blocks."""
     with file_errors(given):
         _refuse_what_cannot_be_read(file, given)
-        loaded = _look(file, given, window, stop)
+        loaded = _load(file, given, window, stop)
     name = display_path(file, cwd)
     if isinstance(loaded, _Attachment):
         return _as_attachment(loaded, name)
@@ -112,7 +112,7 @@ def _refuse_what_cannot_be_read(file: Path, given: str) -> None:
         raise ToolFailed(f"{given} is a pipe, socket or device, not a regular file")
 
 
-def _look(file: Path, given: str, window: LineWindow, stop: Stop) -> _Attachment | _Lines:
+def _load(file: Path, given: str, window: LineWindow, stop: Stop) -> _Attachment | _Lines:
     with file.open("rb", buffering=0) as source:
         status = os.fstat(source.fileno())
         head = source.read(media.SNIFFED)
@@ -139,14 +139,13 @@ def _whole(media_type: str, pieces: Iterator[bytes], given: str, size: int) -> _
     if size > (MAX_SCALED_IMAGE if is_image and media.can_scale() else limit):
         raise _too_large(media_type, given, size, limit)
     content = b"".join(pieces)
-    digest = new_digest()
-    digest.update(content)
+    digest = digest_of(content)
     scaled = media.scaled_down(content, media_type) if is_image else None
     if scaled and len(scaled.content) <= limit:
-        return _Attachment(scaled.media_type, scaled.content, digest.hexdigest(), scaled)
+        return _Attachment(scaled.media_type, scaled.content, digest, scaled)
     if len(content) > limit:
         raise _too_large(media_type, given, len(content), limit)
-    return _Attachment(media_type, content, digest.hexdigest())
+    return _Attachment(media_type, content, digest)
 
 
 def _too_large(media_type: str, given: str, size: int, limit: int) -> ToolFailed:
@@ -174,24 +173,17 @@ def _text_lines(pieces: Iterator[bytes], status: os.stat_result, window: LineWin
 def _as_attachment(loaded: _Attachment, name: str) -> Ok:
     from base64 import b64encode
 
-    data = b64encode(loaded.content).decode()
-    size = len(loaded.content)
-    block = (
-        File(loaded.media_type, name=Path(name).name, data=data)
-        if loaded.media_type == "application/pdf"
-        else Image(loaded.media_type, data=data)
-    )
-    details = {"path": name, "media_type": loaded.media_type, "bytes": size, "digest": loaded.digest}
-    about = f"{loaded.media_type}, {size_text(size)}"
+    media_type, data = loaded.media_type, b64encode(loaded.content).decode()
+    is_pdf = media_type == "application/pdf"
+    block = File(media_type, name=Path(name).name, data=data) if is_pdf else Image(media_type, data=data)
+    count = len(loaded.content)
+    details = {"path": name, "media_type": media_type, "bytes": count, "digest": loaded.digest}
+    about = f"{media_type}, {size_text(count)}"
     if loaded.scaled:
-        original, shown_size = loaded.scaled.original_size, loaded.scaled.size
-        about += f"; scaled down from {_pixels(original)} to {_pixels(shown_size)} pixels"
-        details |= {"size": list(shown_size), "original_size": list(original)}
+        original, size = loaded.scaled.original_size, loaded.scaled.size
+        about += f"; scaled down from {original[0]}×{original[1]} to {size[0]}×{size[1]} pixels"
+        details |= {"size": list(size), "original_size": list(original)}
     return ok(f"{name} ({about})", block, details=details, summary=f"{name} ({about})")
-
-
-def _pixels(size: tuple[int, int]) -> str:
-    return f"{size[0]}×{size[1]}"
 
 
 def _as_text(loaded: _Lines, details: dict[str, Any]) -> Ok:
@@ -218,13 +210,11 @@ def _notes(window: LineWindow, total: int | None, has_more: bool) -> list[str]:
         notes.append(f"[there are only {total} lines: offset {window.start} is past the end]")
     elif has_more:
         of_total = f" of {total}" if total is not None else "; more follow"
-        lines, following = f"{window.start}-{window.end}{of_total}", window.end + 1
-        notes.append(f"[lines {lines}; use offset={following} to continue]")
-    if window.lines and window.column > max(window.first_line_length, 1):
-        length = window.first_line_length
-        notes.append(
-            f"[line {window.start} has only {length} characters: column {window.column} is past its end]"
-        )
+        lines = f"{window.start}-{window.end}{of_total}"
+        notes.append(f"[lines {lines}; use offset={window.end + 1} to continue]")
+    line, length, column = window.start, window.first_line_length, window.column
+    if window.lines and column > max(length, 1):
+        notes.append(f"[line {line} has only {length} characters: column {column} is past its end]")
     if window.invalid_utf8:
         notes.append("[not valid UTF-8: bytes that could not be decoded are shown as \ufffd]")
     return notes

@@ -1,4 +1,4 @@
-"""The todo tool: the model's task list, which everyone who follows the session sees."""
+"""The todo tool: the task list of the model, which front ends display."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from ostler.schema.events import TodoItem
 from ostler.schema.outcomes import Display, Ok, ok
 
 MOST_ITEMS = 100
-
 _MARKS = {"open": "[ ]", "active": "[>]", "done": "[x]", "dropped": "[-]"}
 
 
@@ -38,19 +37,17 @@ async def todo(
     """
     if items is not None:
         await context.update_todo(_with_ids(items))
-    items_now = context.todo
-    done = sum(item.status in ("done", "dropped") for item in items_now)
-    rows = [f"{_MARKS[item.status]} {item.id} {item.text}" for item in items_now]
-    details = {"items": msgspec.to_builtins(items_now)}
-    return ok(
-        "\n".join(rows) or "(nothing to do)", details=details, summary=f"{done} of {len(items_now)} done"
-    )
+    current = context.todo
+    done = sum(item.status in ("done", "dropped") for item in current)
+    rows = [f"{_MARKS[item.status]} {item.id} {item.text}" for item in current]
+    details = {"items": msgspec.to_builtins(current)}
+    return ok("\n".join(rows) or "(nothing to do)", details=details, summary=f"{done} of {len(current)} done")
 
 
 def _with_ids(items: list[Item]) -> list[TodoItem]:
-    """Each with an id of its own: the given one, or the lowest number that is free."""
-    given = [item.id for item in items if item.id]
-    if twice := next((one for one in given if given.count(one) > 1), ""):
+    """Gives each item without an id the lowest free number."""
+    ids = [item.id for item in items if item.id]
+    if twice := next((one for one in ids if ids.count(one) > 1), ""):
         raise InvalidArguments(f"two items have the id {twice!r}: each needs its own")
-    free = (str(number) for number in range(1, 2 * MOST_ITEMS + 1) if str(number) not in given)
+    free = (str(number) for number in range(1, 2 * MOST_ITEMS + 1) if str(number) not in ids)
     return [TodoItem(item.id or next(free), item.text, item.status) for item in items]

@@ -10,10 +10,8 @@ from collections.abc import Iterable
 import msgspec
 
 MAX_LINES = 2000
-
 MAX_BYTES = 50 * 1024 - 512
 """Bytes of the text itself: with the notes on what was cut, a result stays within 50 KiB."""
-
 MAX_LINE = 2000
 """Characters of one line."""
 
@@ -90,14 +88,14 @@ class Tail:
         self._omitted = 0
 
     def feed(self, text: str) -> None:
-        first, *rest = text.split("\n")
+        first, *lines = text.split("\n")
         self._extend(first)
-        if not rest:
+        if not lines:
             return
         self._close()
-        last = rest.pop()
-        self._closed_total += len(rest)
-        self._closed.extend(cut_line(line, self._max_line) for line in rest[-self._max_lines :])
+        last = lines.pop()
+        self._closed_total += len(lines)
+        self._closed.extend(cut_line(line, self._max_line) for line in lines[-self._max_lines :])
         self._extend(last)
 
     def truncated(self) -> TruncatedText:
@@ -108,18 +106,17 @@ class Tail:
         lines = [line + "\n" for line in self._closed]
         if open_line:
             lines = [*lines, open_line][-self._max_lines :]
-        total = self._closed_total + (1 if open_line else 0)
-
-        size = 0
-        first = len(lines)
+        total = self._closed_total + bool(open_line)
+        size, first = 0, len(lines)
         while first > 0 and size + byte_length(lines[first - 1]) <= self._max_bytes:
             first -= 1
             size += byte_length(lines[first])
-        chosen = lines[first:] or [_end_of(line, self._max_bytes) for line in lines[-1:]]
-        cut = sum(len(line.removesuffix("\n")) > self._max_line for line in chosen)
-        if not lines[first:]:
-            cut = len(chosen)
-        return TruncatedText("".join(chosen), len(chosen), total, cut)
+        if last := lines[first:]:
+            cut = sum(len(line.removesuffix("\n")) > self._max_line for line in last)
+        else:  # the last line alone is too long
+            last = [_end_of(line, self._max_bytes) for line in lines[-1:]]
+            cut = len(last)
+        return TruncatedText("".join(last), len(last), total, cut)
 
     def _extend(self, part: str) -> None:
         room = self._max_line - self._open_length
@@ -144,22 +141,19 @@ def _end_of(line: str, max_bytes: int) -> str:
 
 
 _BOM = "\ufeff"
-
 _UNDECODABLE = re.compile("[\udc80-\udcff]")
-
 _MOST_OF_A_LINE = MAX_BYTES - 150
 """Bytes: with its number and the marker of what was cut, a line alone stays within the limit."""
 
 
 class LineWindow:
-    """Keeps at most `limit` lines from line `offset` on (counted from 1), as many of them as fit with their
-    numbers, and counts all others.
+    """Keeps at most `limit` lines from line `offset` on (counted from 1), as many as fit with their numbers,
+    and counts all others.
 
-    Feed it the bytes of the text, then call `finish`. Lines end with a newline or with the text; a
-    carriage return at a line's end and a byte order mark before the text are not shown.
-
-    A long line is cut, and its marker says from which column it goes on. With a `column` (of the first
-    line, counted from 1) as much of that line is kept as fits at all.
+    - Feed it the bytes of the text, then call `finish`. It drops carriage returns at the ends of lines and a
+      byte order mark.
+    - A long line is cut, with a marker that says from which column it continues. With a `column` (of the
+      first line, counted from 1), as much of that line is kept as fits.
     """
 
     def __init__(self, offset: int, limit: int, column: int = 1) -> None:
@@ -232,15 +226,13 @@ class LineWindow:
         text = line.text()
         omitted = line.length - (line.column - 1) - len(text)
         if omitted > 0:
-            rest = f"use offset={number}, column={line.column + len(text)} for the rest"
-            shown = f"{text}… [+{omitted} characters; {rest}]"
-        else:
-            shown = text
-        size = byte_length(f"{number}\t{shown}\n")
+            hint = f"use offset={number}, column={line.column + len(text)} for the rest"
+            text += f"… [+{omitted} characters; {hint}]"
+        size = byte_length(f"{number}\t{text}\n")
         if self.lines and self._size + size > MAX_BYTES:
             self.full = True
             return
-        self.lines.append(shown)
+        self.lines.append(text)
         self.cut_lines += omitted > 0
         self.invalid_utf8 |= line.invalid_utf8
         self._size += size
@@ -248,11 +240,8 @@ class LineWindow:
 
 
 class _OpenLine:
-    """A line whose end has not arrived, kept from `column` on as far as there is room for it.
-
-    Undecodable bytes count as a character each, wherever the pieces end: a column means the same
-    character in every reading.
-    """
+    """A line whose end has not arrived, kept from `column` on as far as there is room for it. An undecodable
+    byte counts as one character, so that a column means the same character in every reading."""
 
     def __init__(self, column: int = 1, *, may_have_mark: bool = False) -> None:
         self.column = column
@@ -260,11 +249,11 @@ class _OpenLine:
         """Characters so far, kept or not."""
         self.has_begun = False
         self.invalid_utf8 = False
-        """Among what is kept."""
+        """Among the kept characters."""
         self._may_have_mark = may_have_mark
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._held_return = ""
-        self._kept: list[str] = []
+        self._parts: list[str] = []
         self._room = MAX_LINE if column == 1 else _MOST_OF_A_LINE
 
     def take(self, part: bytes) -> None:
@@ -275,7 +264,7 @@ class _OpenLine:
         self._add(self._decoder.decode(b"", final=True))
 
     def text(self) -> str:
-        return "".join(self._kept).encode()[:_MOST_OF_A_LINE].decode("utf-8", "ignore")
+        return "".join(self._parts).encode()[:_MOST_OF_A_LINE].decode("utf-8", "ignore")
 
     def _add(self, text: str) -> None:
         if not text:
@@ -294,6 +283,6 @@ class _OpenLine:
         if not part:
             return
         self._room -= len(part)
-        shown = _UNDECODABLE.sub("\ufffd", part)
-        self.invalid_utf8 |= shown != part
-        self._kept.append(shown)
+        valid = _UNDECODABLE.sub("\ufffd", part)
+        self.invalid_utf8 |= valid != part
+        self._parts.append(valid)

@@ -6,8 +6,6 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ostler.core.function_tool import tool
 from ostler.core.lazy import lazy_module
 from ostler.core.tool import BeforeCall, ToolContext
@@ -36,14 +34,8 @@ else:
     files = lazy_module("ostler.core.files")
     media = lazy_module("ostler.tools.media")
 
-
 _MAX_COMPARED = 2 * 1024 * 1024
 """Larger files are written without a diff: nobody would read it, and it would double the log."""
-
-
-class _Written(msgspec.Struct, frozen=True):
-    created: bool
-    diff: Diff
 
 
 @tool(source="built-in", kind="edit")
@@ -60,7 +52,7 @@ async def write(path: str, content: str, *, context: ToolContext) -> Ok:
     seen = await last_seen(context, file)
     name = display_path(file, context.cwd)
     with file_errors(path):
-        written = await run_to_completion(lambda: _write(file, path, name, content, data, seen))
+        created, diff = await run_to_completion(lambda: _write(file, path, name, content, data, seen))
     digest = digest_of(data)
     remember(context.memory, file, digest)
     lines = len(diffs.lines_of(content))
@@ -68,13 +60,13 @@ async def write(path: str, content: str, *, context: ToolContext) -> Ok:
         "path": name,
         "bytes": len(data),
         "lines": lines,
-        "created": written.created,
-        "diff": written.diff.text,
-        "diff_truncated": written.diff.truncated,
+        "created": created,
+        "diff": diff.text,
+        "diff_truncated": diff.truncated,
         "digest": digest,
     }
-    created = f"{lines} line{'' if lines == 1 else 's'}"
-    summary = created if written.created else f"+{written.diff.added} -{written.diff.removed}"
+    counted = f"{lines} line{'' if lines == 1 else 's'}"
+    summary = counted if created else f"+{diff.added} -{diff.removed}"
     return ok(f"wrote {len(data)} bytes ({lines} lines) to {name}", details=details, summary=summary)
 
 
@@ -96,15 +88,17 @@ def _encoded(content: str) -> bytes:
         ) from None
 
 
-def _write(file: Path, given: str, name: str, content: str, data: bytes, seen: str | None) -> _Written:
-    before = b""
+def _write(
+    file: Path, given: str, name: str, content: str, data: bytes, seen: str | None
+) -> tuple[bool, Diff]:
+    """Whether the file is new, and the difference."""
     size = _refuse(file, given, seen)
-    created = size is None
+    old, old_name = b"", "/dev/null"
     if size is not None:
-        before = file.read_bytes() if size <= _MAX_COMPARED else b"\0"
-    diff = _compared(before, content, data, "/dev/null" if created else name, name)
+        old, old_name = file.read_bytes() if size <= _MAX_COMPARED else b"\0", name
+    diff = _compared(old, content, data, old_name, name)
     files.write_atomically(file, data)
-    return _Written(created, diff)
+    return size is None, diff
 
 
 def _refuse(file: Path, given: str, seen: str | None) -> int | None:

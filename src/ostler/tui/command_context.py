@@ -215,6 +215,6 @@ def _equip(harness: Harness) -> None:
     """Installs the extensions into the harness."""
     for listener in harness.listeners:
         if isinstance(listener, IdleHost):
-            listener.equip(harness)
+            listener.harness = harness
     if (host := active_host(harness)) is not None:
         host.install_into(harness)

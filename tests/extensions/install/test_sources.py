@@ -64,7 +64,7 @@ def test_what_begins_like_a_path_or_ends_in_py_is_a_path(tmp_path: Path) -> None
         source = parse_source(text, tmp_path)
         assert (source.kind, source.name) == ("path", name)
         assert Path(source.address).exists()
-    with pytest.raises(UsageError, match=r"to clone it at v1, say git:\./a@v1"):
+    with pytest.raises(UsageError, match=r"to clone it at v1, use git:\./a@v1"):
         parse_source("./a@v1", tmp_path)
 
 

@@ -179,7 +179,7 @@ async def test_a_traceback_names_the_real_file_and_line(tmp_path: Path) -> None:
     [
         ("def setup(ostler):\n    x ==== 1\n", "SyntaxError: invalid syntax (gate.py:2)"),
         ("def setup(): ...\n", "its `setup` must take one argument: `def setup(ostler)` (gate.py:1)"),
-        ("setup = 3\n", "its `setup` is no function but int"),
+        ("setup = 3\n", "its `setup` is not a function but int"),
         ("import nowhere_to_be_found\ndef setup(ostler): ...\n", "ModuleNotFoundError: No module named"),
         ("raise ValueError('no')\ndef setup(ostler): ...\n", "ValueError: no (gate.py:1)"),
         ("def setup(ostler):\n    raise ValueError('no')\n", "ValueError: no (gate.py:2)"),
@@ -283,7 +283,7 @@ async def test_a_look_that_is_given_up_leaves_no_program_behind(
     looking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await looking
-    assert [one.found.name for one in begun] == ["quick", "slow"]
+    assert [one.candidate.name for one in begun] == ["quick", "slow"]
     quick = begun[0].extension
     assert isinstance(quick, ProcessExtension) and not quick.client.is_up
 

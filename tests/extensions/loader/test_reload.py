@@ -235,7 +235,7 @@ async def test_a_broken_file_keeps_the_old_version_running_and_says_so(room: Roo
     warned = await until(lambda: facts_of(session, "warned"))
     assert (warned[0].about, warned[0].text) == (
         "extension",
-        f"the extension gate ({file}) was changed, but its old version runs on: "
+        f"the extension gate ({file}) was changed, but its old version still runs: "
         "SyntaxError: invalid syntax (gate.py:2)",
     )
     assert await room.says(session) == "old"

@@ -309,5 +309,5 @@ async def test_a_session_is_left_when_its_run_has_ended(monkeypatch: pytest.Monk
     session, host = await session_with(ScriptedModel(["done"]), extension("mine", hurries))
     host.face = FakeFrontEnd()
     await asyncio.wait_for(session.prompt(as_content("go")), 60)
-    assert problems == ["the session is busy: it can be left when its run has ended"]
+    assert problems == ["the session is busy: leave it when its run has ended"]
     await session.close()

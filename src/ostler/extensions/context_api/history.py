@@ -212,8 +212,6 @@ class History:
         self._context = context
         self._journal = context.journal
 
-    # --- reading --------------------------------------------------------------------------------------
-
     @property
     def leaf(self) -> int:
         """The entry where the session stands."""
@@ -247,8 +245,6 @@ class History:
     async def _tree(self) -> Tree:
         return Tree(await self._journal.history(), self._journal.state)
 
-    # --- adding ---------------------------------------------------------------------------------------
-
     def append(self, name: str, data: Any = None, *, told: str | Sequence[str | PlainBlock] = ()) -> int:
         """Adds an entry of this extension where the session stands; returns its number.
 
@@ -263,8 +259,6 @@ class History:
         if problem := storage_problem(entry):
             raise UsageError(f"the entry {name!r} cannot be kept: {problem}")
         return self._context.calls.call(lambda: self._journal.record(entry).seq)
-
-    # --- moving ---------------------------------------------------------------------------------------
 
     async def navigate(self, entry: int) -> NavigationResult:
         """Goes back, or over to another branch: what comes next follows that entry. 0 is the beginning.

@@ -32,7 +32,6 @@ from ostler.sessions.lease import hold_lease, renew_lease
 if TYPE_CHECKING:
     from ostler.extensions.extension_context import ExtensionContext
 
-
 OnChunk = Callable[[str], Awaitable[None] | None]
 
 
@@ -230,8 +229,6 @@ class Models:
     def __init__(self, context: ExtensionContext) -> None:
         self._context = context
 
-    # --- the one that is asked ------------------------------------------------------------------------
-
     @property
     def current(self) -> str:
         """`provider/id`."""
@@ -290,8 +287,6 @@ class Models:
 
         self._context.calls.call(change)
 
-    # --- those there are ------------------------------------------------------------------------------
-
     def available(self) -> list[ModelDescription]:
         """All models of the catalogue and of the configuration whose provider Ostler can speak to."""
         catalogue, providers = self._known()
@@ -345,8 +340,6 @@ class Models:
     def _lists_models_of(self, provider: str) -> bool:
         return any(info.name.startswith(f"{provider}/") for info in self._known()[0].models())
 
-    # --- asking one -----------------------------------------------------------------------------------
-
     async def complete(
         self,
         prompt: str | Sequence[str | PlainBlock] = "",
@@ -367,8 +360,6 @@ class Models:
         return await complete(
             self._context, system, told, model=model, max_tokens=max_tokens, on_chunk=on_chunk
         )
-
-    # --- where it comes from --------------------------------------------------------------------------
 
     @property
     def _harness(self) -> Harness:

@@ -99,8 +99,6 @@ class Skills:
         told = f'<skill name="{found_skills.escaped(name)}">\n{body.strip()}\n</skill>'
         return self._context.history.append("skill", {"path": printable_path(file)}, told=told)
 
-    # --- reading --------------------------------------------------------------------------------------
-
     def _body(self, file: Path) -> str:
         root = self._project_of(file)
         beginning = read_head(file, root, LARGEST_FILE)

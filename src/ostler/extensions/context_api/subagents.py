@@ -34,7 +34,6 @@ from ostler.sessions.run_tree import load_state
 if TYPE_CHECKING:
     from ostler.extensions.extension_context import Content, ExtensionContext
 
-
 EventKind = Literal[
     "run_started", "text", "reasoning", "tool_call", "tool_started", "tool_output", "tool_result", "run_ended"
 ]
@@ -156,8 +155,6 @@ class Subagent:
             if watch is not None:
                 watch.go_on()
 
-    # --- at work --------------------------------------------------------------------------------------
-
     async def work(self) -> None:
         """To the result, whatever happens; to be owned by whoever the child belongs to."""
         loop = asyncio.get_running_loop()
@@ -198,8 +195,6 @@ class Subagent:
         except NotFound:
             ended = None
         return _as_result(ended or ChildResult(self.id, "", "cancelled"), self._why_cut)
-
-    # --- what is told of it ---------------------------------------------------------------------------
 
     def _watch(self, batch: Sequence[Event | Fact]) -> None:
         """Sees what happens in its session. Text that comes faster than it is told is joined."""
@@ -247,7 +242,6 @@ def _as_result(ended: ChildResult, why_cut: str) -> SubagentResult:
 
 
 SUBAGENT_SECONDS = 300.0
-
 MOST_DEEP = 8
 """Children of children. Handlers are called in children too: one that always spawns would never end."""
 

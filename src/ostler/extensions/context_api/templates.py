@@ -16,9 +16,7 @@ from ostler.schema.text import Word, joined, split_words
 if TYPE_CHECKING:
     from ostler.extensions.extension_context import ExtensionContext
 
-
 _NAME = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_-]*)\s*\}\}", re.ASCII)
-
 _NUMBER = re.compile(r"-[0-9.]+", re.ASCII)
 
 

@@ -49,27 +49,25 @@ from ostler.schema.ids import new_id
 
 
 class ManifestEdit:
-    """A scope that nobody else changes meanwhile."""
+    """A locked scope and its manifest."""
 
     def __init__(self, scope: Scope, manifest: Manifest) -> None:
         self.scope = scope
         self.manifest = manifest
 
     def new_folder(self) -> Path:
-        """An empty folder, which goes again unless `commit` names it."""
+        """An empty folder, which is removed again unless a committed manifest names it."""
         folder = self.scope.packages / new_id("package").lower()
         try:
             folder.mkdir()
         except OSError as error:
-            raise ConfigurationError(f"{folder} cannot be made: {error.strerror}") from None
+            raise ConfigurationError(f"{folder} cannot be created: {error.strerror}") from None
         return folder
 
     def commit(self, manifest: Manifest) -> None:
+        content = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
         try:
-            write_atomically(
-                self.scope.file.resolve(),
-                msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n",
-            )
+            write_atomically(self.scope.file.resolve(), content)
         except OSError as error:
             raise ConfigurationError(f"{self.scope.file} cannot be written: {error.strerror}") from None
         self.manifest = manifest
@@ -79,15 +77,15 @@ class ManifestEdit:
         named = {one.folder for one in self.manifest.packages}
         for one in self.scope.packages.iterdir():
             if OWN_FOLDER.fullmatch(one.name) and one.name not in named and not one.is_symlink():
-                rmtree(one, ignore_errors=True)  # what is left is removed the next time
+                rmtree(one, ignore_errors=True)  # the next edit removes what remains
 
 
 @contextmanager
 def edit_manifest(scope: Scope) -> Iterator[ManifestEdit]:
-    """The scope with its manifest, locked. Raises `OstlerError` when another process changes it."""
-    for folder in (scope.root, scope.packages, scope.file):
-        if scope.name == "project" and folder.is_symlink():
-            raise ConfigurationError(f"{folder} is a link to elsewhere: nothing is installed through it")
+    """Locks a scope. Raises `OstlerError` if another process changes it."""
+    for path in (scope.root, scope.packages, scope.file):
+        if scope.name == "project" and path.is_symlink():
+            raise ConfigurationError(f"{path} is a symbolic link: nothing is installed through it")
     try:
         for folder in (scope.root, scope.packages):
             folder.mkdir(parents=True, exist_ok=True, mode=0o755 if scope.name == "project" else 0o700)
@@ -98,9 +96,7 @@ def edit_manifest(scope: Scope) -> Iterator[ManifestEdit]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise OstlerError(
-                f"another `ostler ext` changes {scope.root} right now: try again when it is done"
-            ) from None
+            raise OstlerError(f"another `ostler ext` is changing {scope.root}: try again later") from None
         change = ManifestEdit(scope, read_manifest(scope))
         try:
             yield change
@@ -110,11 +106,11 @@ def edit_manifest(scope: Scope) -> Iterator[ManifestEdit]:
         os.close(lock)
 
 
-_LEFT_OUT = ignore_patterns(".git", ".hg", ".ostler", ".venv", "__pycache__", ".*_cache")
+_IGNORED = ignore_patterns(".git", ".hg", ".ostler", ".venv", "__pycache__", ".*_cache")
 
 
 class InstallResult(msgspec.Struct, frozen=True):
-    """What became of a package, and how loading its extensions went."""
+    """What happened to a package, and the result of loading its extensions."""
 
     package: Package
     change: Literal["installed", "updated", "current", "pinned"]
@@ -122,29 +118,29 @@ class InstallResult(msgspec.Struct, frozen=True):
 
 
 class InstallOptions(msgspec.Struct, frozen=True):
-    """How a package shall be installed."""
-
     name: str = ""
     include: tuple[str, ...] = ()
     link: bool = False
-    """A path is used where it is."""
+    """Use a path in place, without a copy."""
     may_build: bool = False
-    """A package from PyPI may be built here, which runs its code."""
+    """Allow building a package from PyPI from source, which runs its code."""
 
 
 Announce = Callable[[Package], None]
-"""Is told before code of a package is run for the first time; what it raises ends the matter."""
+"""Called before code of a package runs for the first time; an exception stops the installation."""
 
 
-def install(scope: Scope, source: Source, wish: InstallOptions, announce: Announce) -> InstallResult:
-    """Fetches a package, tries its extensions in another process, and makes it part of the scope."""
-    name = package_name(wish.name or source.name)
-    if wish.link and source.kind != "path":
+def install(scope: Scope, source: Source, options: InstallOptions, announce: Announce) -> InstallResult:
+    """Fetches a package, tries its extensions in another process, and adds it to the scope."""
+    name = package_name(options.name or source.name)
+    if options.link and source.kind != "path":
         raise UsageError("only a path can be used in place: leave out --link")
-    if wish.link and scope.name == "project":
-        raise UsageError("a project uses what lies in it: leave out --link, or --local")
+    if options.link and scope.name == "project":
+        raise UsageError("a project can use only files inside of it: leave out --link or --local")
     if source.kind == "pypi" and scope.name == "project":
-        raise UsageError("a package of PyPI is installed for you: leave out --local, or name its repository")
+        raise UsageError(
+            "a package from PyPI cannot be installed with --local: leave that out, or name its repository"
+        )
     with edit_manifest(scope) as change:
         _refuse_second(change.manifest, source, name)
         package = Package(
@@ -153,13 +149,13 @@ def install(scope: Scope, source: Source, wish: InstallOptions, announce: Announ
             source=source.address,
             identity=source.identity,
             ref=source.ref,
-            include=tuple(dict.fromkeys(str(PurePosixPath(one)) for one in wish.include)),
-            may_build=wish.may_build,
+            include=tuple(dict.fromkeys(str(PurePosixPath(one)) for one in options.include)),
+            may_build=options.may_build,
             installed_ms=_now_ms(),
         )
-        package = _linked(package) if wish.link else _fetched(change, package)
+        package = _linked(package) if options.link else _fetch(change, package)
         announce(package)
-        package, tried = _tried(scope, package)
+        package, tried = _try_loading(scope, package)
         if len(package.broken) == len(package.extensions):
             raise OstlerError(f"nothing was installed: {tried[0].problem}")
         change.commit(change.manifest.with_package(package))
@@ -167,27 +163,34 @@ def install(scope: Scope, source: Source, wish: InstallOptions, announce: Announ
 
 
 def update(scope: Scope, name: str, announce: Announce) -> InstallResult:
-    """Fetches a package anew. When that does not load as well as the old, the old one stays."""
+    """Fetches the newest version of a package. If that cannot be fetched or loaded, the old one stays."""
     with edit_manifest(scope) as change:
         old = change.manifest.named(name)
         if old.ref:
             return InstallResult(old, "pinned")
-        if old.kind == "git" and newest_commit(old.source, scope.packages) == old.version:
-            return InstallResult(old, "current")
-        new = _fetched(change, old) if old.folder else _linked(old)
-        if old.kind == "pypi" and new.version == old.version:
-            return InstallResult(old, "current")
-        announce(new)
-        new, tried = _tried(scope, replace(new, updated_ms=_now_ms()))
-        for one, result in zip(new.extensions, tried, strict=True):
-            if result.problem and one.name not in old.broken:
-                raise OstlerError(f"{name} stays as it was: {one.name} cannot be loaded: {result.problem}")
-        change.commit(change.manifest.with_package(new))
+        try:
+            return _update(change, old, announce)
+        except OstlerError as error:
+            raise type(error)(f"{name} stays at its version: {error.message}") from None
+
+
+def _update(change: ManifestEdit, old: Package, announce: Announce) -> InstallResult:
+    if old.kind == "git" and newest_commit(old.source, change.scope.packages) == old.version:
+        return InstallResult(old, "current")
+    new = _fetch(change, old) if old.folder else _linked(old)
+    if old.kind == "pypi" and new.version == old.version:
+        return InstallResult(old, "current")
+    announce(new)
+    new, tried = _try_loading(change.scope, replace(new, updated_ms=_now_ms()))
+    for one, result in zip(new.extensions, tried, strict=True):
+        if result.problem and one.name not in old.broken:
+            raise OstlerError(f"{one.name} cannot be loaded: {result.problem}")
+    change.commit(change.manifest.with_package(new))
     return InstallResult(new, "updated", tried)
 
 
 def remove(scope: Scope, name: str) -> Package:
-    """Its files go with it, unless it was used in place."""
+    """Removes a package, with its files unless it was used in place."""
     with edit_manifest(scope) as change:
         package = change.manifest.named(name)
         change.commit(change.manifest.without(name))
@@ -195,7 +198,7 @@ def remove(scope: Scope, name: str) -> Package:
 
 
 def set_enabled(scope: Scope, name: str, enabled: bool) -> bool:
-    """False when it was so already."""
+    """Enables or disables a package; returns False if it was so already."""
     with edit_manifest(scope) as change:
         package = change.manifest.named(name)
         change.commit(change.manifest.with_package(replace(package, enabled=enabled)))
@@ -205,15 +208,13 @@ def set_enabled(scope: Scope, name: str, enabled: bool) -> bool:
 def _refuse_second(manifest: Manifest, source: Source, name: str) -> None:
     for one in manifest.packages:
         if (one.kind, one.identity) == (source.kind, source.identity):
-            raise UsageError(
-                f"{source.identity} is installed already, as {one.name}: "
-                f"say `ostler ext update {one.name}` or `ostler ext remove {one.name}`"
-            )
+            commands = f"`ostler ext update {one.name}` or `ostler ext remove {one.name}`"
+            raise UsageError(f"{source.identity} is installed already, as {one.name}: use {commands}")
         if one.name == name:
-            raise UsageError(f"another package is called {name} (from {one.source}): say --name OTHER")
+            raise UsageError(f"another package is called {name} (from {one.source}): use --name OTHER")
 
 
-def _fetched(change: ManifestEdit, package: Package) -> Package:
+def _fetch(change: ManifestEdit, package: Package) -> Package:
     folder = change.new_folder()
     place = folder / package.name
     package = replace(package, folder=folder.name)
@@ -232,16 +233,16 @@ def _fetched(change: ManifestEdit, package: Package) -> Package:
 def _linked(package: Package) -> Package:
     place = Path(package.source)
     if not place.exists():
-        raise OstlerError(f"{place} is gone: put it back, or say `ostler ext remove {package.name}`")
+        raise OstlerError(f"{place} does not exist any more; `ostler ext remove {package.name}` removes it")
     return replace(package, extensions=_chosen(package, place))
 
 
 def _copy(path: Path, place: Path, scope: Scope) -> None:
     if scope.name == "user" and scope.packages.resolve().is_relative_to(path):
-        raise UsageError(f"{path} holds the folder that it would be copied to: name a folder in it")
+        raise UsageError(f"{path} contains the folder that it would be copied to: name a folder in it")
     try:
         if path.is_dir():
-            copytree(path, place, symlinks=True, ignore=_LEFT_OUT)
+            copytree(path, place, symlinks=True, ignore=_IGNORED)
         else:
             place.mkdir()
             copy2(path, place)
@@ -252,27 +253,25 @@ def _copy(path: Path, place: Path, scope: Scope) -> None:
 
 
 def _chosen(package: Package, place: Path) -> tuple[Entry, ...]:
-    """The extensions in the folder, or those of them that are included."""
+    """The extensions in the folder, or the included ones."""
     if place.is_file():
         return (Entry(package.name),)
     for one in package.include:
         path = place / one
         is_inside = path.resolve().is_relative_to(place.resolve())
         if ".." in path.parts or not is_inside or not is_extension(path):
-            there = ", ".join(scan_extensions(place)) or "nothing"
-            raise UsageError(f"{one} is no extension in {package.name}; there is: {there}")
-    paths: Sequence[str] = package.include or scan_extensions(place)
-    if not paths:
+            paths = ", ".join(scan_extensions(place)) or "none"
+            raise UsageError(f"{one} is not an extension of {package.name}; its extensions are: {paths}")
+    included: Sequence[str] = package.include or scan_extensions(place)
+    if not included:
         raise UsageError(
             f"there is no extension in {package.source}: no file with `def setup(ostler)` at its root or in "
-            "`extensions`, and no folder with an extension.json; --include PATH names another"
+            "`extensions`, and no folder with an extension.json; use --include PATH for another place"
         )
-    entries = tuple(Entry(_name_of(place, one, package), one) for one in paths)
+    entries = tuple(Entry(_name_of(place, one, package), one) for one in included)
     names = [one.name for one in entries]
-    if doubled := [one for one in names if names.count(one) > 1]:
-        raise UsageError(
-            f"two extensions in {package.source} are called {doubled[0]}: choose with --include PATH"
-        )
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise UsageError(f"two extensions in {package.source} are called {twice}: choose with --include PATH")
     return entries
 
 
@@ -283,26 +282,22 @@ def _name_of(place: Path, path: str, package: Package) -> str:
 
 
 def _chosen_by_name(package: Package, entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    there = {one.name: one for one in entries}
-    if not there:
-        raise UsageError(
-            f"{package.source} is no package of extensions: it has no entry point 'ostler.extensions'"
-        )
-    if unknown := [one for one in package.include if one not in there]:
-        raise UsageError(f"{unknown[0]} is no extension in {package.source}; there is: {', '.join(there)}")
-    return tuple(there[name] for name in package.include or sorted(there))
+    by_name = {one.name: one for one in entries}
+    if not by_name:
+        raise UsageError(f"{package.source} has no extensions: it has no entry point 'ostler.extensions'")
+    if unknown := next((name for name in package.include if name not in by_name), ""):
+        names = ", ".join(by_name)
+        raise UsageError(f"{unknown} is not an extension of {package.source}; its extensions are: {names}")
+    return tuple(by_name[name] for name in package.include or sorted(by_name))
 
 
-def _tried(scope: Scope, package: Package) -> tuple[Package, tuple[ExtensionSummary, ...]]:
-    place = package.place(scope)
-    paths = [path_of(place, one) for one in package.extensions]
-    found = [
-        DiscoveredExtension(
-            one.name, "installed", path, "module" if one.function else kind_of(path) or "file", one.function
-        )
-        for one, path in zip(package.extensions, paths, strict=True)
-    ]
-    tried = tuple(try_loading(found))
+def _try_loading(scope: Scope, package: Package) -> tuple[Package, tuple[ExtensionSummary, ...]]:
+    candidates = []
+    for one in package.extensions:
+        path = path_of(package.place(scope), one)
+        kind = "module" if one.function else kind_of(path) or "file"
+        candidates.append(DiscoveredExtension(one.name, "installed", path, kind, one.function))
+    tried = tuple(try_loading(candidates))
     pairs = zip(package.extensions, tried, strict=True)
     return replace(package, broken=tuple(one.name for one, result in pairs if result.problem)), tried
 
@@ -312,13 +307,11 @@ def _now_ms() -> int:
 
 
 Language = Literal["python", "node", "any"]
-
-
 _SUFFIX = ".txt"
 
 
 def write_scaffold(folder: Path, language: Language) -> list[Path]:
-    """Writes it into a new folder, whose name is the extension's. Nothing that is there is touched."""
+    """Writes a new extension into a new folder, which has its name. Nothing is overwritten."""
     name = package_name(folder.name)
     templates = files(__package__) / "scaffolds"
     texts = {
@@ -331,7 +324,7 @@ def write_scaffold(folder: Path, language: Language) -> list[Path]:
         for file, text in texts.items():
             (folder / file).write_text(text, encoding="utf-8")
     except FileExistsError:
-        raise UsageError(f"{folder} is there already: choose another name, or move it away") from None
+        raise UsageError(f"{folder} already exists: choose another name, or move it away") from None
     except OSError as error:
         raise UsageError(f"{folder} cannot be written: {error.strerror}") from None
     return [folder / file for file in texts]

@@ -23,7 +23,6 @@ from ostler.extensions.loader.manifest import Kind
 from ostler.schema.errors import OstlerError, UsageError
 
 _REF = re.compile(r"[0-9A-Za-z_][\w.+-]*", re.ASCII)
-
 _NAME = re.compile(r"[0-9A-Za-z][\w.-]*", re.ASCII)
 
 _REQUIREMENT = re.compile(
@@ -31,35 +30,30 @@ _REQUIREMENT = re.compile(
 )
 
 _SCHEME = re.compile(r"([A-Za-z][\w+.-]*)://", re.ASCII)
-
 _SCP = re.compile(r"([0-9A-Za-z_][\w.-]*@[^/:@]+):([^:].*)", re.ASCII)
-
 _HOST = re.compile(r"[0-9A-Za-z_](?:[\w.-]*[0-9A-Za-z_])?", re.ASCII)
-
-_REACHED = ("https", "ssh", "file")
-"""Nobody on the way can change what these bring."""
-
-
+_SECURE = ("https", "ssh", "file")
+"""Transports whose content nobody can change on the way."""
 EXAMPLES = "github.com/owner/repository, git:host/path, https://…, ./folder, or a name on PyPI"
 
 
 class Source(msgspec.Struct, frozen=True):
     kind: Kind
     address: str
-    """The URL that git is given, an absolute path, or the name on PyPI."""
+    """The URL for git, an absolute path, or the name on PyPI."""
     identity: str
     """The same for every spelling of one source."""
     name: str
-    """What the package is called unless the user says otherwise."""
+    """The default name of the package."""
     ref: str = ""
-    """The tag, branch or commit, or the version: what the package is pinned to."""
+    """The tag, branch, commit or version that the package is pinned to."""
 
 
 def parse_source(text: str, cwd: Path) -> Source:
-    """Raises `UsageError` for what is none, and for addresses that hold a password or an option."""
+    """Raises `UsageError` for an invalid source, and for addresses with a password or an option in them."""
     text = text.strip()
     if not text or text.startswith("-") or not text.isprintable():
-        raise UsageError(f"that is no source of an extension: say {EXAMPLES}")
+        raise UsageError(f"not a source of an extension: use {EXAMPLES}")
     if text.startswith("git:") and not text.startswith("git://"):
         return _git(text.removeprefix("git:"), cwd)
     if _SCHEME.match(text) or _SCP.fullmatch(text):
@@ -72,9 +66,9 @@ def parse_source(text: str, cwd: Path) -> Source:
 
 
 def package_name(text: str) -> str:
-    """The name if it can be that of a folder, and of an extension."""
+    """The name, if it is valid for a folder and an extension. Raises `UsageError`."""
     if not _NAME.fullmatch(text):
-        raise UsageError(f"{text!r} is no name of a package: choose one of letters, digits, '.', '-' and '_'")
+        raise UsageError(f"{text!r} is not a valid name: use letters, digits, '.', '-' and '_'")
     return text
 
 
@@ -92,9 +86,8 @@ def _git(text: str, cwd: Path) -> Source:
         url = f"https://{address}"
     path = path.strip("/").removesuffix(".git").rstrip("/")
     if (host and not _HOST.fullmatch(host.partition(":")[0])) or not path or ".." in path.split("/"):
-        raise UsageError(f"that is no address of a git repository: say {EXAMPLES}")
-    identity = f"{host.lower()}/{path}"
-    return Source("git", url, identity, path.rpartition("/")[2], ref)
+        raise UsageError(f"not the address of a git repository: use {EXAMPLES}")
+    return Source("git", url, f"{host.lower()}/{path}", path.rpartition("/")[2], ref)
 
 
 def _split_ref(text: str) -> tuple[str, str]:
@@ -103,32 +96,28 @@ def _split_ref(text: str) -> tuple[str, str]:
     if not at or "/" in ref or ":" in ref:
         return text, ""
     if not _REF.fullmatch(ref) or ".." in ref:
-        raise UsageError("what stands behind the last @ is no tag, branch or commit")
+        raise UsageError("the part after the last @ is not a tag, branch or commit")
     return address, ref
 
 
 def _url(address: str, scheme: str) -> tuple[str, str, str]:
-    """The address itself, its host and its path. What is wrong is not repeated: it may hold a password."""
-    if scheme not in _REACHED:
-        raise UsageError(
-            f"git over {scheme} is not used, for others could change what arrives: use https or ssh"
-        )
+    """The address, its host and its path. Errors do not repeat it, since it may contain a password."""
+    if scheme not in _SECURE:
+        raise UsageError(f"git over {scheme} is not secure: use https or ssh")
     try:
         parts = urlsplit(address)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise UsageError("that is no valid URL of a git repository") from None
+        raise UsageError("not a valid URL of a git repository") from None
     if parts.password is not None or (scheme == "https" and parts.username is not None):
         raise UsageError(
             "leave name and password out of the address: git asks its credential helper for them"
         )
     if parts.query or parts.fragment:
-        raise UsageError("an address of a git repository has no '?' and no '#'")
+        raise UsageError("the address of a git repository has no '?' and no '#'")
     if (scheme == "file") == bool(host) or (parts.username or "").startswith("-"):
-        raise UsageError(f"that is no address of a git repository: say {EXAMPLES}")
-    path = (
-        unquote(parts.path) if scheme == "file" else parts.path
-    )  # as the same folder is named without a URL
+        raise UsageError(f"not the address of a git repository: use {EXAMPLES}")
+    path = unquote(parts.path) if scheme == "file" else parts.path  # the same identity as without a URL
     return address, f"{host}:{port}" if port else host, path
 
 
@@ -136,8 +125,8 @@ def _path(text: str, cwd: Path) -> Source:
     path = Path(_absolute(text, cwd))
     if not path.exists():
         before, at, ref = text.rpartition("@")
-        hint = f"; to clone it at {ref}, say git:{before}@{ref}" if at and Path(cwd, before).is_dir() else ""
-        raise UsageError(f"there is no {path}{hint}")
+        hint = f"; to clone it at {ref}, use git:{before}@{ref}" if at and Path(cwd, before).is_dir() else ""
+        raise UsageError(f"{path} does not exist{hint}")
     return Source("path", str(path), str(path), path.stem if path.is_file() else path.name)
 
 
@@ -148,15 +137,13 @@ def _absolute(text: str, cwd: Path) -> str:
 def _pypi(text: str) -> Source:
     match = _REQUIREMENT.fullmatch(text)
     if match is None:
-        raise UsageError(f"that is no source of an extension: say {EXAMPLES} (NAME or NAME==VERSION)")
-    identity = re.sub(r"[-_.]+", "-", match[1]).lower()
+        raise UsageError(f"not a source of an extension: use {EXAMPLES} (NAME or NAME==VERSION)")
+    identity = _normalised(match[1])
     return Source("pypi", match[1], identity, identity, match[2] or "")
 
 
 FETCH_SECONDS = 300.0
-
 LOOK_SECONDS = 60.0
-
 
 _SETTINGS = (
     "core.hooksPath=/dev/null",
@@ -172,42 +159,38 @@ _SETTINGS = (
     "advice.detachedHead=false",
 )
 
-
 _PLACE = re.compile(
     r"GIT_(ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR|DIR|GRAFT_FILE|INDEX_FILE|NAMESPACE|OBJECT_DIRECTORY"
     r"|PREFIX|REPLACE_REF_BASE|SHALLOW_FILE|TEMPLATE_DIR|WORK_TREE|ALLOW_PROTOCOL|EXTERNAL_DIFF)"
 )
-"""Variables that would lead git elsewhere: a hook of git that calls us has them set."""
+"""Variables that would lead git to another repository; they are set inside of git hooks."""
 
 
 def copy_of(url: str, ref: str, into: Path) -> str:
-    """The files of a repository as they are at a ref, or at the remote's HEAD; returns the commit."""
+    """Copies the files of a repository at a ref, or at the remote's HEAD; returns the commit."""
     into.mkdir(parents=True)
     _run_git(into, "init", "--quiet", "--template=")
     _run_git(into, "remote", "add", "--", "origin", url)
     _check_out(into, url, ref)
     commit = _run_git(into, "rev-parse", "HEAD").out.strip()
-    # Nobody needs it any more, and inside of another repository it would hide the files from that one.
-    rmtree(into / ".git")
+    rmtree(into / ".git")  # inside of another repository it would hide the files from that one
     return commit
 
 
 def newest_commit(url: str, cwd: Path) -> str:
-    """What the remote's HEAD is now."""
-    found = _run_git(cwd, "ls-remote", "--", url, "HEAD", about=url, seconds=LOOK_SECONDS).out
-    return found.partition("\t")[0]
+    """The commit of the remote's HEAD."""
+    refs = _run_git(cwd, "ls-remote", "--", url, "HEAD", about=url, seconds=LOOK_SECONDS).out
+    return refs.partition("\t")[0]
 
 
 def _check_out(tree: Path, url: str, ref: str) -> None:
     shallow = ("fetch", "--quiet", "--depth=1", "--no-tags", "--", "origin", ref or "HEAD")
     if not ref:
         _run_git(tree, *shallow, about=url)
+    if not ref or _try(tree, *shallow).code == 0:
         _run_git(tree, "checkout", "--quiet", "--detach", "FETCH_HEAD")
         return
-    if _try(tree, *shallow).code == 0:
-        _run_git(tree, "checkout", "--quiet", "--detach", "FETCH_HEAD")
-        return
-    # A server need not hand a commit out by its number, and a short number is known only to who has them all.
+    # A server may refuse to send a commit by its hash, and a short hash needs the whole history.
     everything = ("+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*")
     _run_git(tree, "fetch", "--quiet", "--", "origin", *everything, about=url)
     commit = _try(tree, "rev-parse", "--quiet", "--verify", "--end-of-options", f"{ref}^{{commit}}")
@@ -220,70 +203,69 @@ def _run_git(cwd: Path, *arguments: str, about: str = "", seconds: float = FETCH
     finished = _try(cwd, *arguments, seconds=seconds)
     if finished.code == 0:
         return finished
-    said = [line for line in finished.err.splitlines() if line.startswith(("fatal: ", "error: "))]
-    reason = (said or finished.err.splitlines() or [f"exit code {finished.code}"])[0]
-    what = f"git cannot get {about}" if about else f"git {arguments[0]} failed"
+    lines = finished.err.splitlines()
+    errors = [line for line in lines if line.startswith(("fatal: ", "error: "))]
+    reason = (errors or lines or [f"exit code {finished.code}"])[0]
+    what = f"git cannot fetch {about}" if about else f"git {arguments[0]} failed"
     raise OstlerError(f"{what}: {reason}")
 
 
 def _try(cwd: Path, *arguments: str, seconds: float = FETCH_SECONDS) -> Finished:
     program = find_program("git")
     if program is None:
-        raise UsageError("git is not installed, and is needed for this source")
+        raise UsageError("this source needs git, which is not installed")
     settings = [word for one in _SETTINGS for word in ("-c", one)]
     return run_program([program, *settings, *arguments], cwd=cwd, seconds=seconds, environment=_environment())
 
 
 def _environment() -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not _PLACE.fullmatch(name)}
-    # `true` answers nothing; a credential helper is asked before it. ssh finds no terminal to ask at, because
-    # the program is started in a session of its own.
-    quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "SSH_ASKPASS": "true", "LC_ALL": "C"}
-    return {**inherited, **quiet, "GIT_LFS_SKIP_SMUDGE": "1"}
+    # `true` answers a prompt with nothing, after the credential helper. ssh finds no terminal to prompt at,
+    # because the program is started in a session of its own.
+    no_prompts = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "SSH_ASKPASS": "true", "LC_ALL": "C"}
+    return {**inherited, **no_prompts, "GIT_LFS_SKIP_SMUDGE": "1"}
 
 
 GROUP = "ostler.extensions"
-
 SECONDS = 600.0
 
 
 def install_wheel(name: str, version: str, into: Path, *, may_build: bool = False) -> Distribution:
-    """Puts a package and what it needs into a folder. Building one would run its code: it must be allowed."""
+    """Installs a package and its dependencies into a folder; from source only if allowed, as that runs its
+    code."""
     requirement = f"{name}=={version}" if version else name
     options = ["--target", str(into), *(() if may_build else ("--only-binary", ":all:"))]
-    # What pip is told to do for a user's own packages must not reach a folder that is only ours.
+    # The user's settings of pip must not apply to this folder.
     environment = {**os.environ, "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
     command = [*_installer(), *options, "--", requirement]
     finished = run_program(command, cwd=into.parent, seconds=SECONDS, environment=environment)
     if finished.code != 0:
         raise OstlerError(f"{requirement} cannot be installed: {_reason(finished.err)}")
-    wanted = _normalised(name)
     for one in distributions(path=[str(into)]):
-        if _normalised(one.name) == wanted:
+        if _normalised(one.name) == _normalised(name):
             return one
-    raise OstlerError(f"{requirement} was installed, but brought no package of that name")
+    raise OstlerError(f"{requirement} was installed, but has no package of that name")
 
 
 def entry_points_of(distribution: Distribution) -> dict[str, str]:
-    """The extensions that a package announces: `module:function` by name."""
+    """The extensions of a package: `module:function` by name."""
     return {one.name: one.value for one in distribution.entry_points if one.group == GROUP}
 
 
 def _installer() -> list[str]:
     if find_spec("pip"):
-        # -P: a file pip.py in the present directory is not meant.
-        quiet = ["--quiet", "--no-input", "--disable-pip-version-check", "--no-warn-conflicts"]
-        return [sys.executable, "-P", "-m", "pip", "install", *quiet]
+        options = ["--quiet", "--no-input", "--disable-pip-version-check", "--no-warn-conflicts"]
+        return [sys.executable, "-P", "-m", "pip", "install", *options]  # -P: no pip.py of this directory
     if uv := find_program("uv"):
         return [uv, "pip", "install", "--quiet", "--python", sys.executable]
     python = quoted_path(Path(sys.executable))
-    raise UsageError(f"neither pip nor uv is here: say `{python} -m ensurepip`, or install uv")
+    raise UsageError(f"neither pip nor uv is installed: run `{python} -m ensurepip`, or install uv")
 
 
-def _reason(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def _reason(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    return (errors or lines or ["the installer does not say why"])[-1]
+    return (errors or lines or ["the installer gives no reason"])[-1]
 
 
 def _normalised(name: str) -> str:

@@ -27,13 +27,12 @@ from ostler.extensions.loader.discovery import DiscoveredExtension, Kind
 from ostler.extensions.loader.module_loader import LoadedVersion
 
 SECONDS = 20.0
-"""For one extension, from its turn to its answer."""
-
+"""The time limit of one extension."""
 GRACE = 5.0
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """An extension to try: a `Found` that can be sent."""
+    """A `DiscoveredExtension` as it is sent to the process."""
 
     name: str
     origin: Origin
@@ -44,38 +43,33 @@ class Subject(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, extension: DiscoveredExtension) -> Subject:
-        project = str(extension.project) if extension.project else ""
-        return cls(
-            extension.name, extension.origin, str(extension.path), extension.kind, extension.function, project
-        )
+        one, project = extension, str(extension.project or "")
+        return cls(one.name, one.origin, str(one.path), one.kind, one.function, project)
 
     def failed(self, problem: str) -> ExtensionSummary:
         return ExtensionSummary(self.name, self.origin, self.path, "", "failed", problem=problem)
 
     def discovered(self) -> DiscoveredExtension:
-        project = Path(self.project) if self.project else None
-        return DiscoveredExtension(
-            self.name, self.origin, Path(self.path), self.kind, self.function, project=project
-        )
+        path, project = Path(self.path), Path(self.project) if self.project else None
+        return DiscoveredExtension(self.name, self.origin, path, self.kind, self.function, project=project)
 
 
 def try_loading(
     extensions: Sequence[DiscoveredExtension], cwd: Path | None = None, seconds: float = SECONDS
 ) -> list[ExtensionSummary]:
-    """One after the other, in one process for as long as that lives; in the order they are given."""
+    """Loads extensions one after the other; starts another process when one ends."""
     subjects = [Subject.of(one) for one in extensions]
     results: list[ExtensionSummary] = []
     while len(results) < len(subjects):
-        left = subjects[len(results) :]
-        with _started(cwd or Path.cwd()) as process:
+        with _start(cwd or Path.cwd()) as process:
             child = _Child(process)
-            results += child.results(left, seconds)
+            results += child.results(subjects[len(results) :], seconds)
             if len(results) < len(subjects):
-                results.append(subjects[len(results)].failed(child.ending(seconds)))
+                results.append(subjects[len(results)].failed(child.problem(seconds)))
     return results
 
 
-def _started(cwd: Path) -> OwnedGroup:
+def _start(cwd: Path) -> OwnedGroup:
     command = [sys.executable, "-P", "-m", "ostler.extensions.install.trial"]
     return OwnedGroup(command, cwd=cwd, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
@@ -84,10 +78,10 @@ class _Child:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
         self._has_time = True
-        self._said = b""
+        self._buffer = b""
 
     def results(self, subjects: Sequence[Subject], seconds: float) -> Iterator[ExtensionSummary]:
-        """Until there are all, or no more come."""
+        """Yields results until there are all, or no more come."""
         assert self._process.stdin
         try:
             self._process.stdin.write(msgspec.json.encode(subjects) + b"\n")
@@ -101,31 +95,31 @@ class _Child:
                 return
 
     def _line(self, deadline: float) -> bytes:
-        """Not a whole one when the child has ended, or takes too long."""
+        """The next line; empty if the process has ended, or takes too long."""
         assert self._process.stdout
         descriptor = self._process.stdout.fileno()
-        while b"\n" not in self._said:
+        while b"\n" not in self._buffer:
             if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 self._has_time = False
                 return b""
             piece = os.read(descriptor, 65536)
             if not piece:
                 return b""
-            self._said += piece
-        line, _, self._said = self._said.partition(b"\n")
+            self._buffer += piece
+        line, _, self._buffer = self._buffer.partition(b"\n")
         return line
 
-    def ending(self, seconds: float) -> str:
-        """Why no answer came."""
+    def problem(self, seconds: float) -> str:
+        """Why no result came."""
         if not self._has_time:
             return f"it was not loaded within {seconds:g} seconds"
         try:
             code = self._process.wait(timeout=GRACE)
         except subprocess.TimeoutExpired:
-            return "it spoke in place of the process that loads it"
+            return "it wrote to the pipe of the process that loads it"
         if code < 0:
-            return f"its process was ended by {signal.Signals(-code).name} while it was loaded"
-        return f"it ended its process with exit code {code} while it was loaded"
+            return f"its process was ended by {signal.Signals(-code).name} during loading"
+        return f"it ended its process with exit code {code} during loading"
 
 
 def main() -> None:
@@ -138,8 +132,7 @@ def main() -> None:
     subjects = msgspec.json.decode(owner.readline(), type=tuple[Subject, ...])
     threading.Thread(target=_end_with, args=(order,), daemon=True).start()
     for one in subjects:
-        result = asyncio.run(_tried(one))
-        os.write(results, msgspec.json.encode(result) + b"\n")
+        os.write(results, msgspec.json.encode(asyncio.run(_load(one))) + b"\n")
     os._exit(0)  # threads of extensions may still run
 
 
@@ -148,11 +141,10 @@ def _end_with(owner: int) -> None:
     os.killpg(os.getpid(), signal.SIGKILL)
 
 
-async def _tried(subject: Subject) -> ExtensionSummary:
+async def _load(subject: Subject) -> ExtensionSummary:
     extension = subject.discovered()
-    version = LoadedVersion(
-        extension, ProjectExtension(extension).code if extension.project else CodeFiles(extension)
-    )
+    files = ProjectExtension(extension).code if extension.project else CodeFiles(extension)
+    version = LoadedVersion(extension, files)
     await version.load()
     summary = summary_of(version.extension)
     await version.forget()

@@ -1,6 +1,6 @@
-"""The files of an extension, read once: the reviewed bytes are the ones that run; and trust in them.
+"""The files of an extension, read once, so that the reviewed bytes are the ones that run; and trust in them.
 
-A project's extension does not run before the user has trusted the present content of all its files.
+An extension of a project runs only while the user trusts the present content of all its files.
 """
 
 from __future__ import annotations
@@ -22,71 +22,66 @@ from ostler.permissions.trust import is_trusted, trust, trusts_edits
 from ostler.store.paths import project_folder
 
 MOST_FILES = 2_000
-
-
 MOST_BYTES = 32 * 1024 * 1024
+MOST_ENTRIES = 5_000
+_SKIPPED = frozenset({"__pycache__", "node_modules"})
+Signature = dict[str, tuple[int, int, int]]
 
 
 class CodeFiles:
-    """One version of an extension's files.
+    """One version of an extension's files. An extension of the user may import what is beside it, which is
+    read on import; one of a project only `reviewed` files, which were all read before."""
 
-    One's own extension may import whatever lies beside it, and it is read when that happens. Of a project's,
-    everything was read before, to be trusted: nothing else can be imported.
-    """
-
-    def __init__(self, found: DiscoveredExtension, known: Mapping[Path, bytes] | None = None) -> None:
-        self.folder = found.path.parent if found.kind == "file" else found.path
-        self._found = found
-        self._is_complete = known is not None
-        self._known: dict[Path, bytes] = dict(known or {})
+    def __init__(self, candidate: DiscoveredExtension, reviewed: Mapping[Path, bytes] | None = None) -> None:
+        self.folder = candidate.path.parent if candidate.kind == "file" else candidate.path
+        self._candidate = candidate
+        self._reviewed = reviewed
         self._read: dict[Path, bytes] = {}
 
     def has(self, path: Path) -> bool:
         """Whether it can be imported: a file beside the extension, but no other extension."""
-        if self._is_complete:
-            return path in self._known
-        if not path.is_file():
-            return False
-        return self._found.kind != "file" or path == self._found.path or _is_beside(path, self.folder)
+        if self._reviewed is not None:
+            return path in self._reviewed
+        return path.is_file() and (path == self._candidate.path or self._is_shared(path))
 
     def has_folder(self, path: Path) -> bool:
         """Whether modules of a package can be imported from there."""
-        if self._is_complete:
-            return any(path in file.parents for file in self._known)
-        return path.is_dir() and (self._found.kind != "file" or _is_beside(path, self.folder))
+        if self._reviewed is not None:
+            return any(path in file.parents for file in self._reviewed)
+        return path.is_dir() and self._is_shared(path)
+
+    def _is_shared(self, path: Path) -> bool:
+        """In a folder of many extensions, all of them may import what is no extension."""
+        if self._candidate.kind != "file":
+            return True
+        beside = self.folder / path.relative_to(self.folder).parts[0]
+        return is_code(beside) and kind_in_folder(beside) is None
 
     def read(self, path: Path) -> bytes:
         if path not in self._read:
-            self._read[path] = self._known[path] if self._is_complete else path.read_bytes()
+            self._read[path] = path.read_bytes() if self._reviewed is None else self._reviewed[path]
         return self._read[path]
 
     @property
     def paths(self) -> list[Path]:
-        """Those that were read."""
+        """The files that were read."""
         return list(self._read)
 
     def read_program(self) -> None:
-        """Reads what a program is made of, which nobody imports: all that was looked at, or what is known."""
-        for path in self._known if self._is_complete else _program_files(self.folder):
+        """Reads the files of a program, which are not imported."""
+        for path in _program_files(self.folder) if self._reviewed is None else self._reviewed:
             self.read(path)
 
     def has_changed(self) -> bool:
-        """Whether a file that was read says something else now."""
+        """Whether a file that was read has another content now."""
         return any(_content(path) != content for path, content in self._read.items())
 
-    @property
-    def is_as_looked_at(self) -> bool:
-        """Whether all files of a project's extension are still those that were looked at."""
+    def is_as_reviewed(self) -> bool:
+        """Whether all files of a project's extension are still the reviewed ones."""
         try:
-            return not self._is_complete or all_files(self._found) == self._known
+            return self._reviewed is None or all_files(self._candidate) == self._reviewed
         except Unusable:
             return False
-
-
-def _is_beside(path: Path, folder: Path) -> bool:
-    """In a folder of many extensions, only what is none of them is there for all."""
-    beside = folder / path.relative_to(folder).parts[0]
-    return is_code(beside) and kind_in_folder(beside) is None
 
 
 def _content(path: Path) -> bytes | None:
@@ -96,14 +91,12 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def all_files(found: DiscoveredExtension) -> dict[Path, bytes]:
-    """Everything that belongs to an extension, hidden files excepted. Raises `Unusable`.
-
-    Nothing in it may be a link that leads out of it: such a file could change without being looked at again.
-    """
+def all_files(candidate: DiscoveredExtension) -> dict[Path, bytes]:
+    """All files of an extension except hidden ones. Raises `Unusable`, also for a link that leads out of it:
+    such a file could change without being reviewed again."""
     files: dict[Path, bytes] = {}
     size = 0
-    for path in _paths(found):
+    for path in _paths(candidate):
         if not path.is_file():
             raise Unusable(f"{path.name} is not a file")
         try:
@@ -112,18 +105,17 @@ def all_files(found: DiscoveredExtension) -> dict[Path, bytes]:
             raise Unusable(f"{path} cannot be read: {error.strerror}") from None
         size += len(files[path])
         if len(files) > MOST_FILES or size > MOST_BYTES:
-            raise Unusable(
-                f"it has more than {MOST_FILES:,} files or {MOST_BYTES >> 20} MiB, too many to be looked at"
-            )
+            limits = f"{MOST_FILES:,} files or {MOST_BYTES >> 20} MiB"
+            raise Unusable(f"it has more than {limits}, too many to review")
     return files
 
 
-def _paths(found: DiscoveredExtension) -> Iterator[Path]:
-    if found.kind != "file":
-        yield from _walk(found.path, found.path.resolve())
+def _paths(candidate: DiscoveredExtension) -> Iterator[Path]:
+    if candidate.kind != "file":
+        yield from _walk(candidate.path, candidate.path.resolve())
         return
-    folder = found.path.parent
-    yield found.path
+    folder = candidate.path.parent
+    yield candidate.path
     for path in sorted(folder.iterdir()):
         if not is_code(path) or kind_in_folder(path) is not None:
             continue
@@ -157,78 +149,67 @@ def _program_files(folder: Path) -> Iterator[Path]:
 
 
 class ProjectExtension:
-    """An extension that came with a project, and every file of it. Raises `Unusable` when that cannot be."""
+    """An extension of a project with all its files. Raises `Unusable` if they cannot be read."""
 
-    def __init__(self, found: DiscoveredExtension) -> None:
-        self.found = found
-        self.files = all_files(found)
-        self.content = listing(self.files, found.path.parent)
+    def __init__(self, candidate: DiscoveredExtension) -> None:
+        self.candidate = candidate
+        self.files = all_files(candidate)
+        self.content = _listing(self.files, candidate.path.parent)
         """What is trusted: each file's name and digest."""
 
     @property
     def code(self) -> CodeFiles:
-        return CodeFiles(self.found, self.files)
+        return CodeFiles(self.candidate, self.files)
 
     @property
     def is_trusted(self) -> bool:
-        assert self.found.project is not None
-        return trusts_edits(project_folder(self.found.project)) or is_trusted(self.found.path, self.content)
+        assert self.candidate.project is not None
+        folder = project_folder(self.candidate.project)
+        return trusts_edits(folder) or is_trusted(self.candidate.path, self.content)
 
     def trust(self) -> None:
-        trust(self.found.path, self.content)
+        trust(self.candidate.path, self.content)
 
     def lines(self) -> list[str]:
-        """What there is to look at, a line for each file."""
-        folder = self.found.path.parent
+        """The files to review, a line each."""
+        folder = self.candidate.path.parent
+        counts = {path: len(content.splitlines()) for path, content in self.files.items()}
         return [
-            f"{printable_path(path.relative_to(folder))}: {line_count(len(content.splitlines()))}"
-            for path, content in self.files.items()
+            f"{printable_path(path.relative_to(folder))}: {count:,} line{'' if count == 1 else 's'}"
+            for path, count in counts.items()
         ]
 
 
-def line_count(lines: int) -> str:
-    return f"{lines:,} line{'' if lines == 1 else 's'}"
-
-
-def listing(files: Mapping[Path, bytes], folder: Path) -> bytes:
+def _listing(files: Mapping[Path, bytes], folder: Path) -> bytes:
     from hashlib import sha256  # which loads OpenSSL; most projects have nothing to trust
 
     rows = (f"{path.relative_to(folder)}\0{sha256(content).hexdigest()}" for path, content in files.items())
     return "\n".join(sorted(rows)).encode(errors="surrogateescape")
 
 
-MOST_ENTRIES = 5_000
-
-
-_SKIPPED = frozenset({"__pycache__", "node_modules"})
-
-
-Signature = dict[str, tuple[int, int, int]]
-
-
 def signature(places: Sequence[Path]) -> Signature:
-    """What would be different if a file were."""
-    seen: Signature = {}
+    """The times, sizes and inodes of all files, to notice a change."""
+    files: Signature = {}
     for place in places:
         for path, status in _below(str(place)):
-            seen[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
-            if len(seen) > MOST_ENTRIES:
-                return seen
-    return seen
+            files[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if len(files) > MOST_ENTRIES:
+                return files
+    return files
 
 
 def _below(path: str) -> Iterator[tuple[str, os.stat_result]]:
     try:
-        with os.scandir(path) as entries:
-            found = [one for one in entries if not one.name.startswith(".") and one.name not in _SKIPPED]
+        with os.scandir(path) as scanned:
+            entries = [one for one in scanned if not one.name.startswith(".") and one.name not in _SKIPPED]
     except NotADirectoryError:
         with suppress(OSError):
             yield path, os.stat(path)  # noqa: PTH116
         return
     except OSError:
         return
-    for entry in found:
-        with suppress(OSError):  # gone a moment ago
+    for entry in entries:
+        with suppress(OSError):  # it was deleted meanwhile
             if entry.is_dir(follow_symlinks=False):
                 yield from _below(entry.path)
             else:

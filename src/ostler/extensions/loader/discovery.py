@@ -26,69 +26,65 @@ if TYPE_CHECKING:
 else:
     manifest_module = lazy_module("ostler.extensions.loader.manifest")
 
-
 MANIFEST = "extension.json"
-"""Its folder is an extension in some other language."""
-
-
+"""A folder with this file is an extension in another language."""
 _NO_CODE = re.compile(r"\..*|__pycache__|test_.*\.py|.*_test\.py")
-
-
 Kind = Literal["file", "folder", "foreign", "module"]
 
 
 class ExtensionSearch(msgspec.Struct, frozen=True):
-    """Where extensions are looked for."""
+    """Where to search for extensions."""
 
     cwd: Path
     named: tuple[Path, ...] = ()
-    """With `-e`: files and folders, found wherever they are."""
+    """The files and folders of `-e`."""
     configured: tuple[Path, ...] = ()
     of_project: Mapping[Path, Path] = {}
-    """Those of `configured` that a project's file names, with its folder: it must be trusted first."""
+    """Those of `configured` that a project's settings name, with its folder, which must be trusted first."""
     automatic: bool = True
-    """Also where extensions usually are, and those that are configured."""
+    """Also search the default folders, and use the configured ones."""
     trusts: bool = False
-    """What a project brings is trusted, without being looked at."""
+    """Trust extensions of projects without a review."""
 
     @property
     def places(self) -> tuple[Path, ...]:
-        """Where extensions appear and disappear."""
+        """The folders and files in which extensions appear."""
         return places(self.cwd) if self.automatic else ()
 
 
 class DiscoveredExtension(msgspec.Struct, frozen=True):
-    """An extension, as it lies there."""
+    """An extension that was found, before it is loaded."""
 
     name: str
     origin: Origin
     path: Path
     kind: Kind
     function: str = ""
-    """Of a module that is installed: `module:function`."""
+    """`module:function`, for an installed package."""
     version: str = ""
     project: Path | None = None
-    """The folder to be trusted before it may run; None for what is the user's own."""
+    """The project that must be trusted before it may run; None for the user's own extensions."""
     problem: str = ""
-    """Why it cannot be loaded, if that is plain already."""
+    """Why it cannot be loaded, if known already."""
 
 
 def find_extensions(search: ExtensionSearch) -> list[DiscoveredExtension]:
-    """All of them: also those that cannot be loaded, and say why. A path counts once, at its first place."""
-    found: dict[Path | str, DiscoveredExtension] = {}
+    """All extensions, also those with a problem. A path counts once, at its first place."""
+    candidates: dict[Path | str, DiscoveredExtension] = {}
     for one in _everywhere(search):
-        found.setdefault(one.function or one.path.resolve(), one)
-    taken: dict[str, DiscoveredExtension] = {}
-    listed = []
-    for one in found.values():
-        first = taken.setdefault(one.name, one)
-        problem = "" if first is one else f"{first.path} has the name {one.name}, too, and comes first"
-        listed.append(one if not problem else replace(one, problem=problem))
-    return listed
+        candidates.setdefault(one.function or one.path.resolve(), one)
+    by_name: dict[str, DiscoveredExtension] = {}
+    extensions = []
+    for one in candidates.values():
+        first = by_name.setdefault(one.name, one)
+        if first is not one:
+            one = replace(one, problem=f"{first.path} has the name {one.name}, too, and comes first")
+        extensions.append(one)
+    return extensions
 
 
 def check_named(search: ExtensionSearch) -> None:
-    """Raises for something that was named and is not there."""
+    """Raises `UsageError` if a named extension does not exist."""
     for path in search.named:
         if not path.exists():
             raise UsageError(f"there is no extension {path}: name a file or a folder")
@@ -109,13 +105,12 @@ def _everywhere(search: ExtensionSearch) -> Iterator[DiscoveredExtension]:
 
 
 def extensions_in(folder: Path, origin: Origin, project: Path | None = None) -> Iterator[DiscoveredExtension]:
-    """By name. What has no `setup` is there for others to import."""
+    """The extensions in a folder, sorted by name. Files without `setup` are helpers for them to import."""
     try:
         paths = entries_in(folder)
     except Unusable as error:
-        yield DiscoveredExtension(
-            folder.name, origin, folder, "folder", project=project, problem=f"cannot be read: {error}"
-        )
+        problem = f"cannot be read: {error}"
+        yield DiscoveredExtension(folder.name, origin, folder, "folder", project=project, problem=problem)
         return
     for path in paths:
         if kind := kind_in_folder(path):
@@ -123,7 +118,7 @@ def extensions_in(folder: Path, origin: Origin, project: Path | None = None) -> 
 
 
 def kind_of(path: Path) -> Kind | None:
-    """What kind of extension it is, if it is one."""
+    """The kind of extension at a path; None if there is none."""
     if (path / MANIFEST).is_file():
         return "foreign"
     if path.suffix == ".py" and path.is_file():
@@ -132,22 +127,21 @@ def kind_of(path: Path) -> Kind | None:
 
 
 def kind_in_folder(path: Path) -> Kind | None:
-    """The same, of something in a folder of extensions: there, not everything is meant to be one."""
+    """Like `kind_of`, in a folder of extensions, where some files are only helpers."""
     return None if path.name.startswith("_") or not is_code(path) else kind_of(path)
 
 
 def is_code(path: Path) -> bool:
-    """Whether it may belong to an extension: nothing that is hidden, and no tests."""
+    """Whether it may belong to an extension: not a hidden file, and not a test."""
     return not _NO_CODE.fullmatch(path.name)
 
 
 def _named(path: Path, origin: Origin, project: Path | None) -> Iterator[DiscoveredExtension]:
-    """The extension at a path, or those in a folder that is none itself."""
+    """The extension at a path, or the extensions in that folder."""
     if kind := kind_of(path):
         yield DiscoveredExtension(_name(path, kind), origin, path, kind, project=project)
         return
-    inside = list(extensions_in(path, origin, project))
-    if inside:
+    if inside := list(extensions_in(path, origin, project)):
         yield from inside
         return
     problem = "it has no `def setup(ostler)`" if path.exists() else "there is no such file or folder"
@@ -162,7 +156,7 @@ def _name(path: Path, kind: Kind) -> str:
 
 
 class ProcessFields(msgspec.Struct):
-    """Of the manifest, what is needed before it is loaded."""
+    """The fields of a manifest that are needed before it is loaded."""
 
     name: str = ""
     exec: str = ""
@@ -170,7 +164,7 @@ class ProcessFields(msgspec.Struct):
 
 
 def process_fields(folder: Path) -> ProcessFields:
-    """Nothing, where the manifest cannot be understood: loading it will say why."""
+    """Empty fields if the manifest is invalid: loading it reports the problem."""
     try:
         return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=ProcessFields)
     except (OSError, ValueError):
@@ -187,11 +181,11 @@ def _of_project(cwd: Path) -> Iterator[DiscoveredExtension]:
             yield _inside(one, root)
 
 
-def _inside(found: DiscoveredExtension, project: Path) -> DiscoveredExtension:
-    """What a project brings must lie in it: who trusts the project has not looked elsewhere."""
-    if found.problem or found.path.resolve().is_relative_to(project.resolve()):
-        return found
-    return replace(found, problem="it leads out of the project")
+def _inside(candidate: DiscoveredExtension, project: Path) -> DiscoveredExtension:
+    """An extension of a project must be inside of it: trusting the project covers nothing else."""
+    if candidate.problem or candidate.path.resolve().is_relative_to(project.resolve()):
+        return candidate
+    return replace(candidate, problem="it leads out of the project")
 
 
 def _installed_for_user() -> Iterable[DiscoveredExtension]:
@@ -201,18 +195,17 @@ def _installed_for_user() -> Iterable[DiscoveredExtension]:
 
 
 def _installed(scope: Scope, project: Path | None) -> Iterator[DiscoveredExtension]:
-    """What `ostler ext install` has brought."""
+    """The extensions of `ostler ext install`."""
     for one in manifest_module.installed_extensions(scope):
         kind = "module" if one.function else kind_of(one.path)
-        problem = "" if kind else "it is gone, or has no `def setup(ostler)` any more"
+        problem = "" if kind else "it was deleted, or has no `def setup(ostler)` any more"
         yield DiscoveredExtension(
             one.name, "installed", one.path, kind or "file", one.function, one.version, project, problem
         )
 
 
 def _installed_modules() -> Iterator[DiscoveredExtension]:
-    """Of packages that are installed beside Ostler, by their entry points."""
-
+    """The extensions of Python packages that are installed beside Ostler, by their entry points."""
     for one in entry_points():
         yield DiscoveredExtension(one.name, "package", one.distribution, "module", one.function, one.version)
 
@@ -227,13 +220,13 @@ class EntryPoint(msgspec.Struct, frozen=True):
 
 
 def entry_points(folders: list[str] | None = None) -> list[EntryPoint]:
-    """By name, of the packages that can be imported. The first folder that has a package has it."""
-    found: dict[str, list[EntryPoint]] = {}
+    """The entry points of importable packages, sorted by name. The first folder with a package wins."""
+    packages: dict[str, list[EntryPoint]] = {}
     for metadata, content in idle_host.entry_points(folders):
         package, _, version = metadata.rpartition("/")[2].rpartition(".")[0].partition("-")
-        if package not in found:
-            found[package] = _parsed(content, version, Path(metadata))
-    return sorted((one for points in found.values() for one in points), key=lambda one: one.name)
+        if package not in packages:
+            packages[package] = _parsed(content, version, Path(metadata))
+    return sorted((one for points in packages.values() for one in points), key=lambda one: one.name)
 
 
 def _parsed(content: bytes, version: str, metadata: Path) -> list[EntryPoint]:
@@ -252,10 +245,7 @@ def _parsed(content: bytes, version: str, metadata: Path) -> list[EntryPoint]:
 
 
 ENTRIES = ("__init__.py", "main.py")
-
-
 _SKIPPED = ("build", "dist", "docs", "examples", "node_modules", "scripts", "test", "tests", "vendor", "venv")
-
 _NO_EXTENSION = re.compile(r"setup\.py|conftest\.py|noxfile\.py|test_.*|.*_test\.py|[._].*")
 
 _SETUP = re.compile(
@@ -265,27 +255,27 @@ _SETUP = re.compile(
 )
 
 MOST_BYTES = 4 * 1024 * 1024
-"""So much of a file is looked at."""
+"""How much of a file is searched for `setup`."""
 
 
 def scan_extensions(folder: Path) -> list[str]:
-    """Paths in the folder, `.` for the folder itself: what is an extension by where it lies and what it says.
+    """The relative paths of the extensions in a folder; `.` for the folder itself.
 
-    That is the folder if it has `setup` in its `__init__.py` or `main.py`, or an `extension.json`. Else it is
-    files with `setup` and folders as just described: in the folder itself, in `extensions`, in `ext`, and in
-    folders named like `git-ext`.
+    A folder is an extension if its `__init__.py` or `main.py` has `setup`, or if it has an `extension.json`.
+    If it is not, the result is the files with `setup` and the folders that are extensions: in the folder
+    itself, in `extensions`, in `ext`, and in folders named like `git-ext`.
     """
     if is_extension(folder):
         return ["."]
-    found = dict.fromkeys(_in_place(folder))
+    paths = dict.fromkeys(_in_place(folder))
     for one in _folders(folder):
         if one.name in ("extensions", "ext") or one.name.endswith(("-extensions", "-ext")):
-            found |= dict.fromkeys(_in_place(one))
-    return [one.relative_to(folder).as_posix() for one in found]
+            paths |= dict.fromkeys(_in_place(one))
+    return [one.relative_to(folder).as_posix() for one in paths]
 
 
 def is_extension(path: Path) -> bool:
-    """Whether a file has `setup`; whether a folder has it in its entry, or an `extension.json`."""
+    """Whether a file has `setup`, or a folder has it in its entry or has an `extension.json`."""
     if path.is_file():
         return path.suffix == ".py" and _has_setup(path)
     return (path / MANIFEST).is_file() or any(_has_setup(path / one) for one in ENTRIES)
@@ -295,9 +285,7 @@ def _in_place(folder: Path) -> Iterator[Path]:
     for one in sorted(folder.glob("*.py")):
         if not _NO_EXTENSION.fullmatch(one.name) and _has_setup(one):
             yield one
-    for one in _folders(folder):
-        if is_extension(one):
-            yield one
+    yield from filter(is_extension, _folders(folder))
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -309,9 +297,9 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _has_setup(file: Path) -> bool:
-    """Whether it defines `setup` or imports it, but not that of a build."""
+    """Whether it defines or imports `setup`, except that of setuptools."""
     try:
-        # Who has laid it out may have put a pipe there, which nobody writes to: opening it must not wait.
+        # Opening must not block, even if somebody has put a pipe there.
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False

@@ -36,17 +36,14 @@ else:
     host_module = lazy_module("ostler.extensions.host")
     reload_module = lazy_module("ostler.extensions.loader.reload")
 
-
 Versions = dict[str, LoadedVersion]
-"""By name, in the order of the extensions."""
-
-
+"""Versions by name, in the order of the extensions."""
 Consent = Callable[[Sequence[ProjectExtension]], bool]
-"""Asks a person to look at extensions, and whether they may run."""
+"""Asks a person to review extensions; returns whether they may run."""
 
 
 class ExtensionLoader:
-    """Makes the versions that shall run of those that do, and tells of what is left out."""
+    """Loads new versions of extensions, and reports those that are left out."""
 
     def __init__(
         self,
@@ -59,126 +56,116 @@ class ExtensionLoader:
         self.tell = tell
         self._consent = consent
         self._own = own
-        """Of the program that embeds us: they come first, and stay."""
-        self._told: dict[str, str] = {}
-        """What was told last, by what it is about: files are looked at often, and change seldom."""
+        """Versions of the program that embeds Ostler: they come first, and stay."""
+        self._reports: dict[str, str] = {}
+        """The last report by subject, so that each is made once although files are checked often."""
 
     async def refresh(self, old: Versions, *, anew: bool = False) -> Versions:
-        """The versions as the files are now. What has not changed is kept, unless all is wanted `anew`.
-
-        A version that runs is kept when the new one is not trusted, or cannot be loaded.
-        """
-        new: Versions = {one.found.name: one for one in self._own}
+        """Loads the versions of the present files, keeping those that have not changed, unless `anew`. A
+        running version is kept if the new one is not trusted or cannot be loaded."""
+        new: Versions = {one.candidate.name: one for one in self._own}
         fresh: Versions = {}
-        found = find_extensions(self.search)
-        trusted = self._look_at([one for one in found if one.project and not one.problem])
-        for one in found:
+        candidates = find_extensions(self.search)
+        trusted = self._check_trust([one for one in candidates if one.project and not one.problem])
+        for one in candidates:
             if one.name in new:
-                why = one.problem or f"the program has one of that name, {one.name}, itself"
-                self._say(str(one.path), f"the extension {printable_path(one.path)} is ignored: {why}")
+                reason = one.problem or f"the program has an extension {one.name} itself"
+                self._report(str(one.path), f"the extension {printable_path(one.path)} is ignored: {reason}")
                 continue
             before = old.get(one.name)
             if before and not anew and _is_current(before, one):
                 before.extension.status = "loaded"
                 new[one.name] = before
             elif one.project and not one.problem and one not in trusted:
-                new[one.name] = self._held_back(one, before)
+                new[one.name] = self._untrusted(one, before)
             else:
                 new[one.name] = fresh[one.name] = _version(one, trusted.get(one))
         await _load(fresh.values())
         for name, version in fresh.items():
-            new[name] = await self._put_to_use(version, old.get(name))
-        self._tell_untrusted(new)
+            new[name] = await self._loaded_or_old(version, old.get(name))
+        self._report_untrusted(new)
         self._consent = None  # a person is asked once, at the beginning
         return new
 
-    # --- trust ----------------------------------------------------------------------------------------
-
-    def _look_at(
-        self, found: Sequence[DiscoveredExtension]
+    def _check_trust(
+        self, candidates: Sequence[DiscoveredExtension]
     ) -> dict[DiscoveredExtension, CodeFiles | Unusable]:
-        """Of a project's extensions those that may run, with their files; or why they cannot be judged."""
-        looked: dict[DiscoveredExtension, CodeFiles | Unusable] = {}
+        """The extensions of a project that may run, with their files, and those that cannot be reviewed."""
+        checked: dict[DiscoveredExtension, CodeFiles | Unusable] = {}
         unknown: list[ProjectExtension] = []
-        for one in found:
+        for one in candidates:
             try:
                 files = ProjectExtension(one)
             except Unusable as problem:
-                looked[one] = problem
+                checked[one] = problem
                 continue
             if self.search.trusts or files.is_trusted:
-                looked[one] = files.code
+                checked[one] = files.code
             else:
                 unknown.append(files)
         if unknown and self._consent and self._consent(unknown):
             for files in unknown:
                 files.trust()
-                looked[files.found] = files.code
-        return looked
+                checked[files.candidate] = files.code
+        return checked
 
-    def _held_back(self, found: DiscoveredExtension, before: LoadedVersion | None) -> LoadedVersion:
+    def _untrusted(self, candidate: DiscoveredExtension, before: LoadedVersion | None) -> LoadedVersion:
+        command = f"`ostler trust {_project_of(candidate)}`"
         if before is None or not _runs(before):
-            version = LoadedVersion(found, CodeFiles(found, {}))
+            version = LoadedVersion(candidate, CodeFiles(candidate, {}))
             version.extension.status = "untrusted"
-            version.extension.problem = f"not trusted: `ostler trust {quoted_path(_folder(found))}`"
+            version.extension.problem = f"not trusted: {command}"
             return version
         before.extension.status = "changed"
-        self._say(
-            found.name,
-            f"the extension {found.name} was changed: its old version runs until you review it and run "
-            f"`ostler trust {quoted_path(_folder(found))}`",
-        )
+        state = "was changed: its old version runs until you review it and run"
+        self._report(candidate.name, f"the extension {candidate.name} {state} {command}")
         return before
 
-    def _tell_untrusted(self, versions: Versions) -> None:
-        held = [one.found for one in versions.values() if one.extension.status == "untrusted"]
-        if not held:
-            self._told.pop("", None)
+    def _report_untrusted(self, versions: Versions) -> None:
+        untrusted = [one.candidate for one in versions.values() if one.extension.status == "untrusted"]
+        if not untrusted:
+            self._reports.pop("", None)
             return
-        names = ", ".join(one.name for one in held)
-        folders = dict.fromkeys(quoted_path(_folder(one)) for one in held)
-        how = " and ".join(f"`ostler trust {folder}`" for folder in folders)
-        self._say("", f"extensions of this project are not used until you review them and run {how}: {names}")
+        names = ", ".join(one.name for one in untrusted)
+        commands = " and ".join(dict.fromkeys(f"`ostler trust {_project_of(one)}`" for one in untrusted))
+        state = "are not used until you review them and run"
+        self._report("", f"extensions of this project {state} {commands}: {names}")
 
-    # --- loading --------------------------------------------------------------------------------------
-
-    async def _put_to_use(self, version: LoadedVersion, before: LoadedVersion | None) -> LoadedVersion:
-        """What was loaded, or the version before it if that cannot be."""
-        found = version.found
+    async def _loaded_or_old(self, version: LoadedVersion, before: LoadedVersion | None) -> LoadedVersion:
+        """The new version, or the running one if the new one cannot be loaded."""
+        name, problem = version.candidate.name, version.extension.problem
         if version.extension.status != "failed":
-            self._told.pop(found.name, None)
+            self._reports.pop(name, None)
             return version
-        about = f"the extension {found.name} ({printable_path(found.path)})"
+        extension = f"the extension {name} ({printable_path(version.candidate.path)})"
         if before is None or not _runs(before):
-            self._say(found.name, f"{about} is not loaded: {version.extension.problem}")
+            self._report(name, f"{extension} is not loaded: {problem}")
             return version
         await version.forget()
-        self._say(
-            found.name, f"{about} was changed, but its old version runs on: {version.extension.problem}"
-        )
+        self._report(name, f"{extension} was changed, but its old version still runs: {problem}")
         return before
 
-    def _say(self, about: str, text: str) -> None:
-        if self._told.get(about) != text:
-            self._told[about] = text
+    def _report(self, about: str, text: str) -> None:
+        if self._reports.get(about) != text:
+            self._reports[about] = text
             self.tell(text)
 
 
-def _version(found: DiscoveredExtension, files: CodeFiles | Unusable | None) -> LoadedVersion:
+def _version(candidate: DiscoveredExtension, files: CodeFiles | Unusable | None) -> LoadedVersion:
     if isinstance(files, Unusable):
-        return LoadedVersion(replace(found, problem=str(files)), CodeFiles(found, {}))
-    return LoadedVersion(found, files or CodeFiles(found))
+        return LoadedVersion(replace(candidate, problem=str(files)), CodeFiles(candidate, {}))
+    return LoadedVersion(candidate, files or CodeFiles(candidate))
 
 
 async def _load(versions: Collection[LoadedVersion]) -> None:
-    """Programs start side by side. Python's modules meet in this process: they are run in order."""
+    """Starts programs concurrently, and runs Python modules, which share this process, in order."""
 
     async def in_order() -> None:
         for one in versions:
-            if one.found.kind != "foreign":
+            if one.candidate.kind != "foreign":
                 await one.load()
 
-    programs = (one.load() for one in versions if one.found.kind == "foreign")
+    programs = (one.load() for one in versions if one.candidate.kind == "foreign")
     try:
         await asyncio.gather(in_order(), *programs)
     except asyncio.CancelledError:
@@ -191,13 +178,13 @@ def _runs(version: LoadedVersion) -> bool:
     return version.extension.status in ("loaded", "changed")
 
 
-def _is_current(version: LoadedVersion, found: DiscoveredExtension) -> bool:
-    return version.found == found and _runs(version) and not version.code.has_changed()
+def _is_current(version: LoadedVersion, candidate: DiscoveredExtension) -> bool:
+    return version.candidate == candidate and _runs(version) and not version.code.has_changed()
 
 
-def _folder(found: DiscoveredExtension) -> Path:
-    assert found.project is not None
-    return found.project
+def _project_of(candidate: DiscoveredExtension) -> str:
+    assert candidate.project is not None
+    return quoted_path(candidate.project)
 
 
 async def load_into(
@@ -209,34 +196,31 @@ async def load_into(
     consent: Consent | None = None,
     face: FrontEnd | None = None,
 ) -> ExtensionHost | None:
-    """Loads what is found. None if that is nothing: then the first extension is waited for.
-
-    Raises `UsageError` when something that was named is not there.
-    """
+    """Loads the extensions of a search. Returns None if there are none; then an `IdleHost` waits for the
+    first. Raises `UsageError` if a named extension does not exist."""
     check_named(search)
     if not find_extensions(search):
         if search.automatic:
             set_host(harness, IdleHost(harness, lambda: empty_host(search, say, options, face)))
         return None
-
-    assembly = ExtensionLoader(search, say, consent)
-    host = make_host(assembly, await assembly.refresh({}), say, options, face)
+    loader = ExtensionLoader(search, say, consent)
+    host = make_host(loader, await loader.refresh({}), say, options, face)
     host.install_into(harness)
     return host
 
 
 def make_host(
-    assembly: ExtensionLoader,
+    loader: ExtensionLoader,
     versions: Versions,
     say: Callable[[str], None],
     options: Mapping[str, str] | None = None,
     face: FrontEnd | None = None,
 ) -> host_module.ExtensionHost:
-    """A host that follows the files of its extensions."""
+    """A host that reloads its extensions when their files change."""
     extensions = [one.extension for one in versions.values()]
     host = host_module.ExtensionHost(extensions, face=face, say=say, options=dict(options or {}))
-    host.reloading = reload_module.HotReload(host, assembly, versions)
-    assembly.tell = host.warn
+    host.reloading = reload_module.HotReload(host, loader, versions)
+    loader.tell = host.warn
     return host
 
 
@@ -246,43 +230,42 @@ def empty_host(
     options: Mapping[str, str] | None = None,
     face: FrontEnd | None = None,
 ) -> ExtensionHost:
-    """A host that has yet to look for its extensions."""
-
+    """A host that has not searched for its extensions yet."""
     return make_host(ExtensionLoader(search, say), {}, say, options, face)
 
 
 EmbeddedExtension = Path | str | Callable[["ExtensionAPI"], Any]
-"""A path, or a function as `setup` is."""
+"""A path, or a function like `setup`."""
 
 
 class EmbeddedExtensions:
-    """Loaded when they are needed first. One that cannot be loaded is an error: a guard that is missing must
+    """Extensions that are loaded on first use. One that cannot be loaded is an error: a missing guard must
     not go unnoticed."""
 
-    def __init__(self, given: Iterable[EmbeddedExtension]) -> None:
-        given = list(given)
-        self._paths = tuple(expand_home(one) for one in given if isinstance(one, str | Path))
-        self._functions = [one for one in given if not isinstance(one, str | Path)]
+    def __init__(self, extensions: Iterable[EmbeddedExtension]) -> None:
+        extensions = list(extensions)
+        self._paths = tuple(expand_home(one) for one in extensions if isinstance(one, str | Path))
+        self._functions = [one for one in extensions if not isinstance(one, str | Path)]
         self._host: ExtensionHost | None = None
         for one in self._functions:
             if not callable(one):
                 raise UsageError(f"an extension is a path or a function, not {one!r:.60}")
 
     def apply(self) -> None:
-        """The harness was given other tools: those of the extensions stay."""
+        """Adds the extensions' tools again after the harness got other tools."""
         if self._host is not None:
             self._host.apply()
 
     async def equip(self, harness: Harness) -> None:
-        """Loads them, once."""
+        """Loads them once, into the harness."""
         if self._host is not None or not (self._paths or self._functions):
             return
         search = ExtensionSearch(harness.cwd, named=self._paths, automatic=False)
         check_named(search)
         problems: list[str] = []
-        assembly = ExtensionLoader(search, problems.append, own=await _set_up(self._functions))
-        versions = await assembly.refresh({})
-        host = make_host(assembly, versions, problems.append)
+        loader = ExtensionLoader(search, problems.append, own=await _set_up(self._functions))
+        versions = await loader.refresh({})
+        host = make_host(loader, versions, problems.append)
         host.install_into(harness)
         if problems:
             await host.replace(())
@@ -293,7 +276,7 @@ class EmbeddedExtensions:
 
 
 async def extend_harness(harness: Harness, extensions: Iterable[EmbeddedExtension]) -> None:
-    """From now on these extensions hold in every session of the harness. Raises `ConfigurationError`."""
+    """Applies extensions to every session of the harness from now on. Raises `ConfigurationError`."""
     await EmbeddedExtensions(extensions).equip(harness)
 
 
@@ -303,8 +286,8 @@ async def _set_up(functions: Iterable[Any]) -> list[LoadedVersion]:
         name = base = _name(function)
         while name in versions:
             name = f"{base}-{len(versions) + 1}"
-        found = DiscoveredExtension(name, "host", Path(), "module")
-        versions[name] = LoadedVersion(found, CodeFiles(found, {}))
+        candidate = DiscoveredExtension(name, "host", Path(), "module")
+        versions[name] = LoadedVersion(candidate, CodeFiles(candidate, {}))
         try:
             await set_up(versions[name].extension, check_setup(function))
         except executor_module.ExtensionError as failure:
@@ -313,6 +296,6 @@ async def _set_up(functions: Iterable[Any]) -> list[LoadedVersion]:
 
 
 def _name(function: Any) -> str:
-    """Its own, or that of its module."""
-    named = str(getattr(function, "__name__", ""))
-    return str(getattr(function, "__module__", "")).rpartition(".")[2] if named in ("", "setup") else named
+    """The function's name, or that of its module if it is `setup`."""
+    name = str(getattr(function, "__name__", ""))
+    return str(getattr(function, "__module__", "")).rpartition(".")[2] if name in ("", "setup") else name

@@ -1,8 +1,7 @@
-"""`extensions.json`: what was installed into a scope, and from where.
+"""`extensions.json`: the packages that are installed in a scope, and their sources.
 
-It alone says what is installed. A package is put into a new folder and becomes part of the scope when the
-manifest that names the folder replaces the old one; a folder that no row names is left from an installation
-that did not end, and is removed by the next.
+A package gets a new folder, and is installed once the manifest that names the folder replaces the old one.
+A folder that no row names is left from an interrupted installation; the next one removes it.
 """
 
 from __future__ import annotations
@@ -18,15 +17,9 @@ from ostler.schema.errors import ConfigurationError, NotFound
 from ostler.store.paths import project_folder, state_folder
 
 FILE = "extensions.json"
-
 FOLDER = "packages"
-
 VERSION = 1
-
-
 Kind = Literal["git", "path", "pypi"]
-
-
 OWN_FOLDER = re.compile(r"package_[0-9a-z]+")
 
 
@@ -58,9 +51,9 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 
     name: str
     path: str = "."
-    """In the package's folder: a file or a folder."""
+    """A file or folder in the package's folder."""
     function: str = ""
-    """`module:function`, to be imported with that folder on the path; for packages from PyPI."""
+    """`module:function`, imported with that folder on the path; for packages from PyPI."""
 
 
 class Package(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -69,20 +62,20 @@ class Package(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     kind: Kind
     source: str
-    """As git, pip or the file system are given it."""
+    """As passed to git, pip or the file system."""
     identity: str
     ref: str = ""
-    """What it is pinned to: a tag, branch, commit or version. Such a package is not updated."""
+    """The tag, branch, commit or version it is pinned to. A pinned package is not updated."""
     version: str = ""
-    """The commit or the version that is installed."""
+    """The installed commit or version."""
     folder: str = ""
     """Its folder below `packages`; empty for one that is used in place."""
     include: tuple[str, ...] = ()
-    """The extensions that were chosen, by relative path or, on PyPI, by name; empty for all there are."""
+    """The chosen extensions, by relative path or, on PyPI, by name; empty for all."""
     extensions: tuple[Entry, ...] = ()
-    """What is loaded, in this order."""
+    """The extensions to load, in order."""
     broken: tuple[str, ...] = ()
-    """The names of those that could not be loaded when it was installed."""
+    """The names of extensions that failed to load when it was installed."""
     may_build: bool = False
     enabled: bool = True
     installed_ms: int = 0
@@ -101,7 +94,7 @@ class Manifest(msgspec.Struct, frozen=True):
         for one in self.packages:
             if one.name == name:
                 return one
-        raise NotFound(f"no package {name!r} is installed here; `ostler ext list` shows what there is")
+        raise NotFound(f"no package {name!r} is installed here; `ostler ext list` lists the packages")
 
     def with_package(self, package: Package) -> Manifest:
         """In its old place, or at the end."""
@@ -114,7 +107,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class InstalledExtension(msgspec.Struct, frozen=True):
-    """What is to be loaded of a package."""
+    """An extension of an installed package."""
 
     name: str
     path: Path
@@ -130,6 +123,7 @@ class _Header(msgspec.Struct):
 
 
 def read_manifest(scope: Scope) -> Manifest:
+    """Raises `ConfigurationError` if the manifest is damaged or of a newer version."""
     path = scope.file
     try:
         content = path.read_bytes()
@@ -143,19 +137,16 @@ def read_manifest(scope: Scope) -> Manifest:
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(
-            f"{path} is damaged ({error}); mend it, or move it away and install again"
-        ) from None
+        hint = "repair it, or move it away and install again"
+        raise ConfigurationError(f"{path} is damaged ({error}); {hint}") from None
     for one in manifest.packages:
         _check(one, scope)
     return manifest
 
 
 def installed_extensions(scope: Scope, *, enabled: bool = True) -> list[InstalledExtension]:
-    """What the enabled packages of a scope bring (or the disabled ones), in the order of their installation.
-
-    Looks at nothing but the manifest. Raises `ConfigurationError` when that is damaged.
-    """
+    """The extensions of the enabled packages of a scope (or the disabled ones), in order of installation. It
+    reads only the manifest, and raises `ConfigurationError` if that is damaged."""
     return [
         InstalledExtension(
             one.name, path_of(package.place(scope), one), package.name, package.version, one.function
@@ -171,8 +162,8 @@ def path_of(place: Path, entry: Entry) -> Path:
 
 
 def _check(package: Package, scope: Scope) -> None:
-    """A project's file is somebody else's: a row must not name what lies outside of its scope, nor what is
-    imported as any other module, with bytecode that nobody has looked at."""
+    """A project's manifest is not trusted: a row must not name files outside of its scope, nor modules that
+    are imported in the usual way, with bytecode that nobody has reviewed."""
     paths = [package.name, *package.include, *(one.path for one in package.extensions)]
     leads_out = any(Path(one).is_absolute() or ".." in Path(one).parts for one in paths)
     has_folder = bool(OWN_FOLDER.fullmatch(package.folder))

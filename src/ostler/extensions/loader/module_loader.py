@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 from ostler.core.lazy import lazy_module
 from ostler.extensions.api import ExtensionAPI
-from ostler.extensions.executor import ExtensionError, call_within
+from ostler.extensions.executor import ExtensionError, call_within, place_of, with_location
 from ostler.extensions.extension import Extension
 from ostler.extensions.loader.code_files import CodeFiles
 from ostler.extensions.loader.discovery import DiscoveredExtension, is_extension
-from ostler.schema.errors import OstlerError, describe_error
+from ostler.schema.errors import OstlerError
 from ostler.store.paths import project_folder
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 else:
     process_module = lazy_module("ostler.extensions.protocol.process")
     process_extension_module = lazy_module("ostler.extensions.protocol.process_extension")
-
 
 _numbers = count(1)
 
@@ -56,14 +55,14 @@ class PrivatePackage:
         self.builtins: dict[str, Any] = {**vars(builtins), "__import__": self._import}
 
     def load(self) -> ModuleType:
-        """Runs its module. Raises whatever that raises."""
+        """Runs the entry module. Raises whatever that raises."""
         if _finder not in sys.meta_path:
             sys.meta_path.insert(0, _finder)
         _finder.packages[self._root] = self
         return importlib.import_module(self._entry_name)
 
     def forget(self) -> None:
-        """Lets the modules go. What still runs has what it has imported."""
+        """Removes the modules from `sys.modules`. Running code keeps its imports."""
         _finder.packages.pop(self._root, None)
         for name in list(sys.modules):
             if name.partition(".")[0] == self._root:
@@ -86,17 +85,16 @@ class PrivatePackage:
         return sys.modules[own.removesuffix(name.partition(".")[1] + name.partition(".")[2])]
 
     def _own_name(self, name: str) -> str:
-        """Under which name a module is loaded, if it is one of this package."""
-        first, _, rest = name.partition(".")
+        """The full name of a module, if it belongs to this package."""
+        first, _, inner = name.partition(".")
         if first == "ostler":
             return ""
         if self._is_root and first == self._name:
-            return f"{self._root}.{rest}" if rest else self._root
-        folder = self._code.folder
-        if self._code.has(folder / f"{first}.py") or self._code.has(folder / first / "__init__.py"):
-            return f"{self._root}.{name}"
-        # As for Python itself: a folder that is no package comes after packages elsewhere.
-        if self._code.has_folder(folder / first) and find_spec(first) is None:
+            return f"{self._root}.{inner}" if inner else self._root
+        code, path = self._code, self._code.folder / first
+        is_own = code.has(path.with_name(f"{first}.py")) or code.has(path / "__init__.py")
+        # As in Python itself, a folder without `__init__.py` comes after packages elsewhere.
+        if is_own or (code.has_folder(path) and find_spec(first) is None):
             return f"{self._root}.{name}"
         return ""
 
@@ -106,10 +104,12 @@ class PrivatePackage:
         path = self._code.folder.joinpath(*name.split(".")[1:])
         if self._code.has(path / "__init__.py"):
             return self._file(name, path / "__init__.py", is_package=True)
-        if name != self._root and self._code.has(path.with_name(f"{path.name}.py")):
-            return self._file(name, path.with_name(f"{path.name}.py"), is_package=False)
-        if name != self._root and not self._code.has_folder(path):
-            return None
+        if name != self._root:
+            file = path.with_name(f"{path.name}.py")
+            if self._code.has(file):
+                return self._file(name, file, is_package=False)
+            if not self._code.has_folder(path):
+                return None
         spec = ModuleSpec(name, None, is_package=True)
         spec.submodule_search_locations = [str(path)]
         return spec
@@ -121,7 +121,7 @@ class PrivatePackage:
 
 
 class _Finder(MetaPathFinder):
-    """Leads the names of such packages to them, and knows no others."""
+    """Finds the modules of private packages, and no others."""
 
     def __init__(self) -> None:
         self.packages: dict[str, PrivatePackage] = {}
@@ -134,7 +134,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(Loader):
-    """Runs a file as it was read: a `.pyc` file beside it could be of another version."""
+    """Runs a file as it was read; a `.pyc` file beside it could belong to another version."""
 
     def __init__(self, path: Path, code: CodeFiles, own_builtins: dict[str, Any]) -> None:
         self._path = path
@@ -152,69 +152,62 @@ def _identifier(name: str) -> str:
 
 
 _finder = _Finder()
-
-
 LOADING_SECONDS = 10.0
-"""For its modules, and again for its `setup`."""
-
+"""The time limit of its modules, and again of its `setup`."""
 SETUP = "setup"
-
-
 Setup = Callable[[ExtensionAPI], Any]
 
 
 class LoadedVersion:
-    """One version of an extension: where it is from, the files it was made of, and what it registered."""
+    """One version of an extension: its location, its files and its registrations."""
 
-    def __init__(self, found: DiscoveredExtension, code: CodeFiles) -> None:
-        self.found = found
+    def __init__(self, candidate: DiscoveredExtension, code: CodeFiles) -> None:
+        self.candidate = candidate
         self.code = code
-        self.extension = Extension(found.name, found.origin, found.path, version=found.version)
+        self.extension = Extension(
+            candidate.name, candidate.origin, candidate.path, version=candidate.version
+        )
         self._modules: PrivatePackage | None = None
 
     @property
     def places(self) -> list[Path]:
-        """Where a change may mean another version."""
-        if self.found.kind in ("folder", "foreign"):
-            return [self.found.path]
+        """The files and folders whose change may mean another version."""
+        if self.candidate.kind in ("folder", "foreign"):
+            return [self.candidate.path]
         return self.code.paths
 
     async def load(self) -> None:
-        """Never raises: an extension that cannot be loaded has the status `failed`, and says why."""
+        """Never raises: an extension that cannot be loaded has the status `failed` and a problem."""
         try:
-            if self.found.problem:
-                raise ExtensionError(self.found.problem)
-            if self.found.kind == "foreign":
+            if self.candidate.problem:
+                raise ExtensionError(self.candidate.problem)
+            if self.candidate.kind == "foreign":
                 await self._start()
                 return
-            worker = self.extension.worker
-            setup = await call_within(LOADING_SECONDS, worker, self._read_setup)
+            setup = await call_within(LOADING_SECONDS, self.extension.worker, self._read_setup)
             await set_up(self.extension, setup)
         except (ExtensionError, OstlerError) as failure:
-            self.fail(str(failure))
-
-    def fail(self, problem: str) -> None:
-        self.extension.worker.abandon()
-        self.extension.status = "failed"
-        self.extension.problem = problem
+            self.extension.worker.abandon()
+            self.extension.status = "failed"
+            self.extension.problem = str(failure)
 
     async def _start(self) -> None:
         self.code.read_program()
-        folder, origin, project = self.found.path.resolve(), self.found.origin, self.found.project
+        folder, project = self.candidate.path.resolve(), self.candidate.project
         if project:
             manifest = process_module.read_manifest(folder)
             if path := process_module.named_outside(manifest, folder, project_folder(project)):
                 raise ExtensionError(f"it names {path}, which is not in its folder")
         load_process = process_extension_module.load_process_extension
-        self.extension = await load_process(folder, origin, check=self._check)
+        self.extension = await load_process(folder, self.candidate.origin, check=self._check)
 
     def _check(self) -> None:
-        """Before each start of its process: that runs what lies there now."""
-        if not self.code.is_as_looked_at:
-            raise ExtensionError("its files are not those that were trusted any more")
+        """Called before each start of its process, which runs the present files."""
+        if not self.code.is_as_reviewed():
+            raise ExtensionError("its files have changed since they were trusted")
 
     async def forget(self) -> None:
-        """Nobody will call its code any more."""
+        """Stops calling its code, and forgets its modules."""
         await self.extension.close()
         if self._modules:
             self._modules.forget()
@@ -222,9 +215,9 @@ class LoadedVersion:
     def _read_setup(self) -> Setup:
         """Runs its modules, in its own thread."""
         try:
-            if self.found.function:
-                return check_setup(_installed_function(self.found))
-            self._modules = PrivatePackage(self.found.name, self._entry(), self.code)
+            if self.candidate.function:
+                return check_setup(_installed_function(self.candidate))
+            self._modules = PrivatePackage(self.candidate.name, self._entry(), self.code)
             weakref.finalize(self, self._modules.forget).atexit = False
             module = self._modules.load()
             if not hasattr(module, SETUP):
@@ -236,14 +229,14 @@ class LoadedVersion:
             raise ExtensionError(_described(error, self.code.folder)) from error
 
     def _entry(self) -> Path:
-        path = self.found.path
-        if self.found.kind == "file":
+        path = self.candidate.path
+        if self.candidate.kind == "file":
             return path
         return path / "__init__.py" if is_extension(path / "__init__.py") else path / "main.py"
 
 
 async def set_up(extension: Extension, setup: Setup) -> None:
-    """Lets it register what it brings. Raises `ExtensionError`."""
+    """Calls its `setup`. Raises `ExtensionError`."""
     ostler = ExtensionAPI(extension.name)
     await call_within(LOADING_SECONDS, extension.worker, setup, ostler)
     extension.registered = ostler.registered
@@ -252,43 +245,34 @@ async def set_up(extension: Extension, setup: Setup) -> None:
 def check_setup(setup: Any) -> Setup:
     """A function that can be called with one argument. Raises `ExtensionError`."""
     if not callable(setup):
-        raise ExtensionError(f"its `setup` is no function but {type(setup).__name__}")
+        raise ExtensionError(f"its `setup` is not a function but {type(setup).__name__}")
     try:
         inspect.signature(setup).bind(None)
     except TypeError:
-        code = getattr(setup, "__code__", None)
-        where = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
-        raise ExtensionError(f"its `setup` must take one argument: `def setup(ostler)`{where}") from None
+        location = place_of(setup)
+        raise ExtensionError(f"its `setup` must take one argument: `def setup(ostler)`{location}") from None
     except ValueError:
-        pass  # what is built in may not tell
+        pass  # a built-in function may have no signature
     function: Setup = setup
     return function
 
 
-def _installed_function(found: DiscoveredExtension) -> Any:
-    """Of a package that is imported as any other; one of `ostler ext install` has a folder of its own."""
-    from importlib import import_module
-
-    if found.origin == "installed" and str(found.path) not in sys.path:
-        sys.path.append(str(found.path))  # at the end: it must not stand in for what was there before
-    module, _, names = found.function.partition(":")
-    function: Any = import_module(module)
+def _installed_function(candidate: DiscoveredExtension) -> Any:
+    """The `setup` of an installed package; one of `ostler ext install` has a folder of its own."""
+    if candidate.origin == "installed" and str(candidate.path) not in sys.path:
+        sys.path.append(str(candidate.path))  # at the end: it must not replace other packages
+    module, _, names = candidate.function.partition(":")
+    function: Any = importlib.import_module(module)
     for name in (names or SETUP).split("."):
         function = getattr(function, name)
     return function
 
 
 def _described(error: BaseException, folder: Path) -> str:
-    """What was raised while its modules ran, and in which line of them."""
+    """The error of a module, with its file and line."""
     if isinstance(error, SyntaxError):
         where = f" ({Path(error.filename).name}:{error.lineno})" if error.filename else ""
         return f"{type(error).__name__}: {error.msg}{where}"
-    text = describe_error(error)
-    if isinstance(error, SystemExit):
-        text = f"it tried to exit the process ({error.code})"
-    frames = [
-        one
-        for one in traceback.extract_tb(error.__traceback__)
-        if Path(one.filename).is_relative_to(folder) and "<" not in one.filename
-    ]
-    return f"{text} ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else text
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [one for one in frames if Path(one.filename).is_relative_to(folder) and "<" not in one.filename]
+    return with_location(error, own)

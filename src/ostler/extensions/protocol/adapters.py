@@ -16,7 +16,7 @@ from ostler.core.json_schema import schema_error, schema_problem
 from ostler.core.tool import ToolContext, ToolSpec
 from ostler.extensions.executor import ExtensionError
 from ostler.extensions.extension_context import ExtensionContext
-from ostler.extensions.extension_session import MOMENTS, SessionOpened
+from ostler.extensions.extension_session import LIFECYCLE_EVENTS, SessionOpened
 from ostler.extensions.protocol import frames
 from ostler.extensions.protocol.client import Client
 from ostler.extensions.protocol.frames import Intercepted
@@ -36,17 +36,17 @@ SUMMARISED: dict[str, tuple[type, ...]] = {
 }
 """Events with fields of their own beside `data`, and what they are made of."""
 
-
-_MOMENTS: dict[str, type] = {snake_case(moment.__name__): moment for moment in MOMENTS}
-
-_TAGS: dict[type, str] = {kind: name for name, kind in (*events.EVENT_TYPES.items(), *_MOMENTS.items())}
+_LIFECYCLE_EVENTS: dict[str, type] = {snake_case(moment.__name__): moment for moment in LIFECYCLE_EVENTS}
+_TAGS: dict[type, str] = {
+    kind: name for name, kind in (*events.EVENT_TYPES.items(), *_LIFECYCLE_EVENTS.items())
+}
 
 
 def types_behind(name: str) -> Iterable[type]:
     """What has to be observed to tell of these events; nothing for a name that does not exist."""
     if name in SUMMARISED:
         return SUMMARISED[name]
-    kind = events.EVENT_TYPES.get(name) or _MOMENTS.get(name)
+    kind = events.EVENT_TYPES.get(name) or _LIFECYCLE_EVENTS.get(name)
     return (kind,) if kind else ()
 
 
@@ -74,13 +74,7 @@ class EventTranslator:
                 yield from self._of("turn_start", session, event, step=number)
             case events.ToolCalled(call=call, name=name, arguments=arguments, step=step):
                 yield from self._of(
-                    "tool_call",
-                    session,
-                    event,
-                    step=step,
-                    tool_id=call,
-                    tool_name=name,
-                    tool_args=arguments,
+                    "tool_call", session, event, step=step, tool_id=call, tool_name=name, tool_args=arguments
                 )
             case events.AssistantMessage(content=content, shown=shown, stop_reason=stop):
                 self._stops[session], self._errors[session] = stop, ""
@@ -123,7 +117,6 @@ POINTS: dict[Intercepted, Point] = {
     "assistant_message": "before_message",
 }
 
-
 Decision = Refuse | Rewrite | Replace | Suppress | None
 
 
@@ -165,7 +158,6 @@ def _decision(event: Intercepted, answer: frames.EventInterceptResponse, extensi
 
 
 NO_CONTENT = "(the extension returned no content)"
-
 _SNIFFED = 64
 
 

@@ -37,10 +37,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 Answer = TypeVar("Answer", bound=frames.Received)
-
-
 STOPPED = "it is not running"
-
 COMPLAINTS_A_SECOND = 50
 
 
@@ -102,8 +99,6 @@ class Client:
     def pid(self) -> int:
         """Of the process that runs, or ran last; 0 before the first."""
         return self._process.id.pid if self._process is not None else 0
-
-    # --- its life -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Until it is ready. Raises `ExtensionError` or `ConfigurationError` with why it is not.
@@ -226,8 +221,6 @@ class Client:
         for waiting in tuple(self._waiting.values()):
             _fail(waiting, problem)
 
-    # --- what it is sent ------------------------------------------------------------------------------
-
     def new_id(self) -> str:
         return str(next(self._ids))
 
@@ -276,8 +269,6 @@ class Client:
             raise ExtensionError(f"it did not answer within {seconds:g} s") from None
         finally:
             del self._waiting[frame.id]
-
-    # --- what it sends --------------------------------------------------------------------------------
 
     def _take(self, line: bytes | None) -> None:
         if line is not None and not line.strip():

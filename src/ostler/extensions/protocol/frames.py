@@ -11,20 +11,13 @@ from ostler.core.tool import ToolKind
 from ostler.schema.live_events import snake_case
 
 PROTOCOL_VERSION = 1
-
 MAX_LINE = 4 * 1024 * 1024
 """Bytes of a line, in either direction, without its newline."""
-
-
 Intercepted = Literal["tool_call", "turn_start", "assistant_message"]
-
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """Vendors take no other names of tools."""
-
 CommandName = Annotated[str, Meta(pattern=r"^/?[^\s/]{1,64}$")]
-
 Seconds = Annotated[float, Meta(gt=0, le=86400)]
-
 PanelId = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
@@ -311,7 +304,6 @@ class MalformedFrame(Exception):
 
 
 _encoder = msgspec.json.Encoder()
-
 _KNOWN = {str(kind.__struct_config__.tag) for kind in Received.__subclasses__()}
 
 

@@ -20,7 +20,6 @@ from ostler.schema.errors import ConfigurationError, UsageError
 
 LIVE_FRAMES, LIVE_BYTES = 1_000, 1024 * 1024
 """Beyond this, deltas and live values are dropped."""
-
 MAX_FRAMES, MAX_BYTES = 10_000, 32 * 1024 * 1024
 """Beyond this, the extension does not read any more."""
 

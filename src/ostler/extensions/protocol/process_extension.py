@@ -28,7 +28,6 @@ from ostler.extensions.protocol.process import Manifest, read_manifest
 from ostler.schema.errors import ConfigurationError, OstlerError, UsageError
 
 _KEPT_NOTES = 20
-
 _ITS_PROCESS = "its process"
 
 
@@ -88,8 +87,6 @@ class ProcessExtension(Extension):
             return self.panels.close(session, panel, tell=True)
         return self.panels.key(session, panel, key, text)
 
-    # --- sessions and what happens in them ------------------------------------------------------------
-
     async def _observe(self, batch: Sequence[Any], context: ExtensionContext) -> None:
         for event in batch:
             if isinstance(event, SessionOpened):
@@ -136,8 +133,6 @@ class ProcessExtension(Extension):
         for context in self._sessions.values():
             for frame in self._telling.session_start(context, "restart"):
                 self.client.send(frame)
-
-    # --- frames ---------------------------------------------------------------------------------------
 
     def _take(self, frame: frames.AnyReceived) -> None:
         match frame:
@@ -231,8 +226,6 @@ class ProcessExtension(Extension):
                     context.print_error(f"{self.name}: {problem}")
                 self.client.send(frames.Problem(problem))
 
-    # --- people ---------------------------------------------------------------------------------------
-
     async def _run_command(self, name: str, arguments: str, context: ExtensionContext) -> str:
         client = self.client
         asked = frames.CommandInvoked(client.new_id(), name, arguments, context.session_id)
@@ -271,8 +264,6 @@ class ProcessExtension(Extension):
     def _keep(self, note: frames.Notify) -> None:
         """Nobody can see it yet."""
         self._notes = [*self._notes, note][-_KEPT_NOTES:]
-
-    # --- what it keeps --------------------------------------------------------------------------------
 
     def _use_state(
         self, frame: frames.StateGet | frames.StateSet | frames.StateDelete | frames.StateList

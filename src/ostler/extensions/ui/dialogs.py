@@ -36,9 +36,7 @@ from ostler.sessions.lease import hold_lease, renew_lease
 if TYPE_CHECKING:
     from ostler.extensions.extension_context import ExtensionContext
 
-
 YES, NO = "yes", "no"
-
 CLOSE = "close"
 
 
@@ -126,8 +124,6 @@ class Dialogs:
                 questions.deliver(QuestionAnswered(question, "withdrawn"))
         if self._open:
             await asyncio.wait({*self._open.values()}, timeout=1)
-
-    # --- one question -------------------------------------------------------------------------------
 
     @property
     def _can_ask(self) -> bool:

@@ -110,10 +110,7 @@ class KeyAction(msgspec.Struct, frozen=True):
 
 
 PASS = KeyAction()
-
-
 HandleKey = Callable[[str, str], KeyAction | Awaitable[KeyAction | None] | None]
-
 RenderEditor = Callable[[int, str], str | Awaitable[str | None] | None]
 
 
@@ -175,19 +172,7 @@ _KEY_ALIASES = {
 _NOBODYS = frozenset({"ctrl+c"})
 
 _OF_FACES = frozenset(
-    {
-        "esc",
-        "ctrl+x",
-        "pgup",
-        "pgdown",
-        "ctrl+home",
-        "ctrl+end",
-        "shift+tab",
-        "enter",
-        "tab",
-        "up",
-        "down",
-    }
+    {"esc", "ctrl+x", "pgup", "pgdown", "ctrl+home", "ctrl+end", "shift+tab", "enter", "tab", "up", "down"}
 )
 
 

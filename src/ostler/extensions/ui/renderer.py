@@ -20,15 +20,10 @@ from ostler.schema.facts import storage_problem
 if TYPE_CHECKING:
     from ostler.extensions.extension_session import ExtensionSession
 
-
 RENDER_SECONDS = 0.2
 """How long a front end waits for lines before it renders the default."""
-
-
 HANGS_IN_A_ROW = 3
 """A function that timed out this often is not called again: each time costs a thread."""
-
-
 _WIDTHS_KEPT = 8
 
 
@@ -46,8 +41,6 @@ class Renderer:
         self._workers: dict[str, Worker] = {}
         self._hung: Counter[tuple[str, str]] = Counter()
         self._reported: set[tuple[str, str]] = set()
-
-    # --- functions that are asked again and again ---------------------------------------------------
 
     def keep(self, name: str, extension: Extension, function: RenderFunction, hz: float) -> Rendering:
         """Adds a function; replaces one of the same name."""
@@ -82,8 +75,6 @@ class Renderer:
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
-
-    # --- any function that makes a text -------------------------------------------------------------
 
     async def ask(
         self, extension: Extension, what: str, function: Callable[..., Any], *arguments: Any

@@ -38,9 +38,7 @@ if TYPE_CHECKING:
 else:
     dialogs_module = lazy_module("ostler.extensions.ui.dialogs")
 
-
 Returned = TypeVar("Returned")
-
 _PLAIN = Style()
 
 
@@ -52,8 +50,6 @@ class ExtensionUI:
         self._name = context.extension.name
         self._do = context.calls.call
         self._board = context.extension_session.board
-
-    # --- what it shows --------------------------------------------------------------------------------
 
     def set_widget(self, widget: Widget) -> None:
         """Displays a widget; replaces one with the same id."""
@@ -122,8 +118,6 @@ class ExtensionUI:
 
         self._do(remove)
 
-    # --- what it asks ---------------------------------------------------------------------------------
-
     @cached_property
     def _dialogs(self) -> dialogs_module.Dialogs:
         return dialogs_module.Dialogs(self._context)
@@ -152,8 +146,6 @@ class ExtensionUI:
     async def overlay(self, overlay: Overlay) -> OverlayResult:
         """Displays a modal window until it is closed."""
         return await self._dialogs.overlay(overlay)
-
-    # --- what it does with the face -------------------------------------------------------------------
 
     def size(self) -> tuple[int, int]:
         """Columns and rows of the terminal; (0, 0) without one."""
@@ -204,8 +196,6 @@ class ExtensionUI:
             if watch:
                 watch.go_on()
 
-    # --- themes ---------------------------------------------------------------------------------------
-
     def register_theme(self, name: str, theme: Theme) -> None:
         """Registers a theme, for `set_theme` and for users."""
         self._do(lambda: self._context.host.ui.themes.register(name, theme, self._context))
@@ -239,8 +229,6 @@ class ExtensionUI:
             return self._context.host.ui.themes.resolved(name, dark=face.is_dark) if name else ThemeColors()
 
         return self._do(resolve)
-
-    # --- when the extension goes ----------------------------------------------------------------------
 
     @property
     def is_asking(self) -> bool:

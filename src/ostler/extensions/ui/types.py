@@ -9,19 +9,13 @@ import msgspec
 
 Placement = Literal["above", "below"]
 """Where a widget is: above or below the editor."""
-
-
 Anchor = Literal["center", "top", "bottom"]
-
-
 RenderFunction = Callable[[int], str | Awaitable[str | None] | None]
 """Returns the lines at a width. An empty string hides it; None falls back to the text or Markdown."""
-
-
 MAX_HZ = 30.0
 
 
-# --- what an extension gives ------------------------------------------------------------------------
+# --- what extensions pass -------------------------------------------------------------------------
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -79,7 +73,7 @@ class Overlay(msgspec.Struct, frozen=True):
     anchor: Anchor = "center"
 
 
-# --- what came of a question ------------------------------------------------------------------------
+# --- results of dialogs ---------------------------------------------------------------------------
 
 
 class SelectResult(msgspec.Struct, frozen=True):
@@ -112,7 +106,7 @@ class OverlayResult(msgspec.Struct, frozen=True):
     cancelled: bool = False
 
 
-# --- what a face gets: values of `LiveValue` --------------------------------------------------------
+# --- what front ends get as values of `LiveValue` -------------------------------------------------
 
 
 class Rendering(msgspec.Struct, frozen=True):
@@ -157,7 +151,7 @@ class ThemeView(msgspec.Struct, frozen=True, kw_only=True):
     colors: dict[str, dict[str, str]] = {}
 
 
-# --- what a face gets: the details of a question ----------------------------------------------------
+# --- what front ends get as details of a question -------------------------------------------------
 
 
 class SelectDialog(msgspec.Struct, frozen=True, tag_field="dialog", tag="select"):

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
     from ostler.extensions.ui.themes import ThemeRegistry
 
-
 COMMAND_SECONDS = 600.0
 
 
@@ -45,8 +44,6 @@ class UIHost:
         """Reports a new size of the front end's terminal."""
         for extension_session in self._host.sessions.values():
             extension_session.notify(TerminalResized(width, height))
-
-    # --- lines ----------------------------------------------------------------------------------------
 
     async def render(self, session: str, id: str, width: int) -> str | None:
         """Renders a live value or an overlay: empty to hide it, None to use its text."""
@@ -98,8 +95,6 @@ class UIHost:
                 what = f"the renderer {name}"
                 return await extension_session.painter.ask(extension, what, renderer.function, text, width)
         return None
-
-    # --- keys -----------------------------------------------------------------------------------------
 
     async def completions(self, session: str, command: str, typed: str) -> list[str]:
         """Completions for a command's arguments, by what was typed so far."""
