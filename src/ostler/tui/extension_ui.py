@@ -304,11 +304,7 @@ class ExtensionViews:
         """Widgets, one below the other; each leaves room for the others."""
         drawn = [
             self.content_rows(
-                one.text,
-                one.markdown,
-                one.render,
-                width if one.style.borderless else inside(width),
-                most + 1,
+                one.text, one.markdown, one.render, width if one.style.borderless else inside(width), most + 1
             )
             for one in views
         ]

@@ -11,15 +11,7 @@ import msgspec
 
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.history.item_builder import items_of
-from ostler.history.items import (
-    CallItem,
-    CallResult,
-    Item,
-    ReasoningItem,
-    TextItem,
-    UserItem,
-    image_text,
-)
+from ostler.history.items import CallItem, CallResult, Item, ReasoningItem, TextItem, UserItem, image_text
 from ostler.permissions.rules import preview
 from ostler.schema.errors import UsageError
 from ostler.schema.facts import Fact

@@ -98,13 +98,7 @@ def tree_commands(context: CommandContext) -> list[Command]:
             "jump", "go back to before one of your prompts", group.jump, (), "[entry|words]", at_rest=True
         ),
         Command("undo", "undo your last prompt; files do not change", group.undo, ("un",), at_rest=True),
-        Command(
-            "retry",
-            "continue after a failure, or answer again",
-            group.retry,
-            ("rt",),
-            at_rest=True,
-        ),
+        Command("retry", "continue after a failure, or answer again", group.retry, ("rt",), at_rest=True),
         Command("fork", "copy this session into a new one", group.fork, (), "[entry]", at_rest=True),
     ]
 

@@ -60,10 +60,7 @@ class PlainContext:
         self.panels = PlainPanels(face.say)
         self.rows = ItemRenderer()
         self.app = _Output(face.say)
-        self.writing = _Writing(
-            ShellCommands(self),
-            PromptQueue(self, _Line(face)),
-        )
+        self.writing = _Writing(ShellCommands(self), PromptQueue(self, _Line(face)))
         self.commands = Commands(self)
         self.switching = SessionSwitch(self)
         self.rescue = ModelFallback(self)

@@ -219,12 +219,7 @@ def code_rows(
 
 
 def code_lines(
-    code: str,
-    colors: ThemeColors | None,
-    *,
-    language: str = "",
-    path: str = "",
-    state: tuple[str, ...] = (),
+    code: str, colors: ThemeColors | None, *, language: str = "", path: str = "", state: tuple[str, ...] = ()
 ) -> list[Row]:
     """The lines of the code in full width; the lexer starts in `state`."""
     lines = lines_of_words(lexer_of(language, path), printable(code), state)
