@@ -11,7 +11,6 @@ from ostler.schema.facts import Fact
 from ostler.schema.text import one_line
 
 _KINDS = {"question_asked": QuestionAsked, "question_answered": QuestionAnswered}
-
 _MARKERS = (b'"question_asked"', b'"question_answered"', b'"child_started"')
 
 

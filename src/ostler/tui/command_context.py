@@ -132,8 +132,6 @@ class Printer(Protocol):
 
 
 Reason = Literal["new", "open", "fork", "import", "clear"]
-
-
 BUSY = "a run is in progress: press esc to stop it, or wait until it ends"
 
 

@@ -42,7 +42,6 @@ else:
     mentions = lazy_module("ostler.context.mentions")
     paste = lazy_module("ostler.tui.editor.paste")
 
-
 CLEAR_FIRST = "clear the line first to go back to your last prompt"
 
 

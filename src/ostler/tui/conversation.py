@@ -53,11 +53,8 @@ def print_resume_hint(conversation: Conversation, cwd: str | None = None) -> Non
 COMING_TO_REST = 2.0
 """Seconds to wait for a run that is ending."""
 
-
 Content = tuple[PlainBlock, ...]
-
 AnyEvent = Event | UnknownEvent
-
 See = Callable[[Sequence[Fact | Event]], None]
 
 
@@ -315,7 +312,6 @@ LOOK_AGAIN = 1.0
 """Seconds of silence after which we check whether another process still holds the session."""
 
 _ABOUT_QUESTIONS = (events.QuestionAsked, events.QuestionAnswered)
-
 ASKS_FOR_SECRET = "the run asks for a secret: answer it in the terminal that drives the run"
 
 

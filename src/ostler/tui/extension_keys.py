@@ -20,7 +20,6 @@ from ostler.tui.keys import alt
 if TYPE_CHECKING:
     from ostler.tui.terminal_ui import TerminalUI
 
-
 _MODIFIERS = {6: ("ctrl", "shift"), 7: ("ctrl", "alt"), 8: ("ctrl", "alt", "shift")}
 """Modifiers by the number that terminals use."""
 
@@ -57,14 +56,11 @@ _NAMES = {
 }
 
 _PARTS = {"c": "ctrl", "s": "shift"}
-
 _NEVER = frozenset({"ctrl+c", "ctrl+d", ""})
 """Never passed to an editor: keys that end something, and what is no key."""
 
-
 _AGAIN = frozenset({"ctrl+c", "esc", ""})
 """Keys that keep a notice, since they may be pressed twice. Any other key clears it."""
-
 
 Stroke = tuple[KeyPress, ...]
 """One key, or Escape and a key for Alt."""

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
     from ostler.tui.command_context import CommandContext
 
-
 MOST_ROWS = 1000
 """Rows of content that scrolls, at most."""
 
@@ -187,7 +186,6 @@ class ExtensionPanel:
 
 
 PROMPT = "> "
-
 _LONGEST_NOTE = 40
 """Cells of a status note, at most."""
 

@@ -25,15 +25,10 @@ from ostler.tui.panels.picker import Choice, Picker
 if TYPE_CHECKING:
     from ostler.tui.command_context import CommandContext
 
-
 DEMO = "demo/script"
-
 AGAIN = "searched again:"
-
 _KINDS = {"key": "a key", "server": "a local server", "gguf": "a model file"}
-
 _REFUSED_KEY = ("authentication_failed", "permission_denied")
-
 _DEMO = Choice("the demo", "demo", about="a script that uses the real tools: no key, no network, no model")
 
 

@@ -23,18 +23,14 @@ from ostler.tui.themes import colors_of
 if TYPE_CHECKING:
     from ostler.extensions.ui.front_end import Editor
 
-
 BEAT_SECONDS = 0.05
-
 AT_ONCE = 100
 """Lines that are printed per beat; of the rest only the number."""
-
 
 _LONGEST = 2000
 """Characters of a line, at most."""
 
 _READ = 1 << 16
-
 _LAST_SECONDS = 0.2
 """Seconds to wait for the last lines; a process that keeps writing is not waited for."""
 

@@ -107,7 +107,6 @@ class HistoryViewer:
 
 
 Who = Literal["you", "answer", "thought", "call"]
-
 ALL = 1_000_000
 """Rows: nothing is folded."""
 
@@ -237,17 +236,11 @@ def _argument_rows(
 
 
 _STYLES = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;[^\x1b]*\x1b\\")
-
 _LINES = {"up": -1, "k": -1, "ctrl+p": -1, "down": 1, "j": 1, "ctrl+n": 1, "enter": 1}
-
 _PAGES = {"pgup": -1.0, "b": -1.0, "ctrl+u": -0.5, "pgdown": 1.0, " ": 1.0, "ctrl+d": 0.5}
-
 _ENDS = {"home": 0, "g": 0, "end": 1_000_000_000, "G": 1_000_000_000}
-
 _STEPS = {"left": -1, "h": -1, "right": 1, "l": 1}
-
 _LEAVE = ("esc", "q")
-
 _HINT = "esc closes · ←→ other messages · u U yours · / finds · y copies · # numbers"
 
 

@@ -124,7 +124,6 @@ class AlternateScreen:
 
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*[34]8;2;[0-9;]*m")
-
 _EXACT = re.compile(r"([34])8;2;(\d+);(\d+);(\d+)")
 
 
@@ -159,17 +158,12 @@ SMALLEST_HALF = 10
 ESCAPE_SECONDS = 0.05
 """Seconds after which Escape is a key of its own."""
 
-
 Editing = Literal["emacs", "vi"]
-
-
 Rows = Callable[[int, int], Sequence[str]]
 """Draws a region, given the columns and the most rows it may take."""
 
-
 _SHIFT_ENTER = {"\x1b[13;2u": Keys.ControlJ, "\x1b[27;2;13~": Keys.ControlJ}
 """Shift+Enter, in terminals that report it: the same as Ctrl+J, a new line."""
-
 
 _BEGIN_FRAME, _END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 else:
     history_viewer = lazy_module("ostler.tui.history_viewer")
 
-
 SECONDS = 2.0
 
 

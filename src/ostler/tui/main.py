@@ -47,7 +47,6 @@ else:  # the terminal keeps what is typed before it loads any of these
     terminal_ui = lazy_module("ostler.tui.terminal_ui")
     themes = lazy_module("ostler.tui.themes")
 
-
 INTERACTIVE_DEFAULTS = {"permissions": "ask"}
 """Settings where nobody has chosen them. Without a person to ask, permissions begin with `read-only`."""
 

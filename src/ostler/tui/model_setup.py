@@ -26,12 +26,10 @@ else:
     models = lazy_module("ostler.tui.commands.models")
     picker = lazy_module("ostler.tui.panels.picker")
 
-
 NOT_THE_VENDORS = ("context_overflow", "invalid_answer", "interrupted")
 """Failures that another model would have, too."""
 
 NO_ANSWER_WITH_KEY = ("authentication_failed", "permission_denied")
-
 KEY = "key"
 
 

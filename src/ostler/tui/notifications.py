@@ -19,27 +19,18 @@ from ostler.schema.text import one_line
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-
 Notify = Literal["auto", "bell", "off"]
-
-
 LONG_RUN = 10.0
 """Seconds of a run after which we notify if the terminal does not report its focus."""
 
-
 _SAVE_TITLE, _RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"
-
 _WATCH_FOCUS, _UNWATCH_FOCUS = "\x1b[?1004h", "\x1b[?1004l"
-
 _BELL = "\x07"
-
 _FOCUS_IN, _FOCUS_OUT = Keys.F23, Keys.F24
 """Keys for the focus reports, which prompt_toolkit lacks; no keyboard has these."""
 
 _WITH_OSC_9 = {"iTerm.app", "WezTerm", "ghostty"}
-
 _WITH_OSC_777 = ("foot", "rxvt-unicode")
-
 _WITHOUT_TITLE = ("dumb", "linux", "eterm")
 
 

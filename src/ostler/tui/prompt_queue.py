@@ -26,11 +26,8 @@ if TYPE_CHECKING:
 else:
     picker = lazy_module("ostler.tui.panels.picker")
 
-
 MOST_ROWS = 3
-
 HELD = "enter in the empty line sends held prompts, up takes one back"
-
 MOST_KEPT = 50
 """Drafts that can be restored as they were typed."""
 
@@ -211,7 +208,6 @@ class PromptQueue:
 
 
 NOTHING = "no prompt is queued"
-
 ABOUT = "takes it back into the line, to edit it"
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ostler.tui.transcript import TranscriptView
 
 _BESIDE = {"compaction": "compacting", "summary": "compacting", "title": "choosing a title"}
-
 _WAITS = {"question": "waiting for you", "pending": "waiting for a result", "paused": "paused"}
 
 
@@ -136,9 +135,7 @@ def _about(call: CallItem) -> str:
 
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-
 _FULL, _NEARLY_FULL = 0.9, 0.7
-
 _UNUSUAL = {"read-only": "only reads", "edit": "edits without asking", "full": "asks nothing"}
 """Profiles that are shown; `ask` is the default."""
 

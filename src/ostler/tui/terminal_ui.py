@@ -49,13 +49,11 @@ if TYPE_CHECKING:
 else:
     question = lazy_module("ostler.tui.panels.question")
 
-
 TICK = 0.12
 """Seconds between two frames of the spinner."""
 
 EARLIER = 40
 """Items of an earlier conversation that are printed when it is opened, at most."""
-
 
 LATER = (
     "ostler.core.loop",

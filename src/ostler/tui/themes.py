@@ -53,7 +53,6 @@ def colors_of(book: ThemeRegistry, name: str, *, dark: bool) -> ThemeColors:
 
 
 WORDS = ("description", "inherits")
-
 SIDES = ("light", "dark")
 
 
@@ -121,12 +120,10 @@ def _near(name: str) -> str:
 
 
 BUILT_IN = Path(__file__).with_name("theme_files")
-
 PROJECT_FOLDER = Path(".ostler") / "themes"
 """In a project's folders. Themes are only colours, so they need no trust."""
 
 LARGEST_FILE = 64 * 1024
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -139,7 +136,6 @@ class Place(msgspec.Struct, frozen=True):
 
 
 _DEFAULT = Place(BUILT_IN / f"{DEFAULT}.toml")
-
 _DEFAULT_FILE = ThemeFile(DEFAULT_THEME, "Clear colours on white or near black")
 
 

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 else:
     markdown_stream = lazy_module("ostler.tui.render.markdown_stream")
 
-
 _NOTICES = (
     "retry",
     "fallback",
@@ -318,7 +317,6 @@ def tail_rows(
 
 FACTS = 300
 """The facts that are read first; four times as many whenever that was too little."""
-
 
 _UNSEEN = frozenset(
     {"model_called", "usage", "step_started", "step_ended", "run_started", "audited", "request_refused"}

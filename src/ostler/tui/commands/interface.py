@@ -23,7 +23,6 @@ from ostler.tui.render.spans import quoted
 if TYPE_CHECKING:
     from ostler.tui.command_context import CommandContext
 
-
 KEYS = (
     ("enter", "sends the prompt, or queues it during a run"),
     ("alt+enter, shift+enter, ctrl+j", "inserts a new line"),

@@ -21,7 +21,6 @@ from ostler.tui.render.spans import BOLD, Piece, Row, after, apart, drawn, is_pa
 if TYPE_CHECKING:
     from ostler.tui.command_context import CommandContext
 
-
 COMMAND_GROUPS = (
     "ostler.tui.commands.sessions:session_commands",
     "ostler.tui.commands.tree:tree_commands",
@@ -130,7 +129,6 @@ class Command(msgspec.Struct, frozen=True):
 
 
 _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
-
 _CELLS = re.compile(r" {2,}|(?:(?! {2}).)+")
 """Columns and the gaps between them. A column may be a path with spaces."""
 

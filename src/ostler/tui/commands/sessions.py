@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 else:
     exports = lazy_module("ostler.history.export")
 
-
 PAGE = 200
-
 MOST_HITS = 60
 
 

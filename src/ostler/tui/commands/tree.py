@@ -23,7 +23,6 @@ from ostler.tui.panels.picker import NOTHING, Choice, Picker
 if TYPE_CHECKING:
     from ostler.tui.command_context import CommandContext
 
-
 _CALLS = ("tool_called", "tool_result")
 
 

@@ -227,8 +227,6 @@ class ChipStyle(Processor):
 
 
 HINT = ("type a prompt", ", / for commands", ", @ for files")
-
-
 _PROMPT = 3
 """Columns of the prompt and the cursor."""
 

@@ -19,23 +19,16 @@ from ostler.tui.render.boxes import framed, inside
 from ostler.tui.render.spans import BOLD, DIM, UNDERLINE, Piece, Row, cells_of, drawn, sgr
 
 MOST_FOUND = 200
-
 NARROWEST_TEXT = 16
-
 BETWEEN = 2
-
 AHEAD = 50
 """Rows before the end at which more are loaded."""
 
 TYPING_SECONDS = 0.12
 """Seconds without a key before `elsewhere` is searched."""
 
-
 _MOVES = {"up": -1, "ctrl+p": -1, "shift+tab": -1, "down": 1, "ctrl+n": 1}
-
 _ONE_LINE = {ord(one): " " for one in "\r\n\t"}
-
-
 More = Callable[[], Awaitable[Sequence["Choice"]]]
 """Loads the next choices; empty at the end."""
 

@@ -155,7 +155,6 @@ class _Output:
 EARLIER = 20
 """Items of an earlier conversation that are printed again."""
 
-
 _HELP = (
     "Type a prompt and press enter. During a run, it is queued.",
     "/steer TEXT reaches the model before its next step, /stop stops the run.",

@@ -45,19 +45,11 @@ RESULT_ROWS = 12
 """Of a result that is not a change of a file."""
 
 CHANGE_ROWS = 40
-
 PROMPT_ROWS = 40
-
 TAIL_ROWS = 12
-
 UNFOLD = " · ctrl+o shows all"
-
-
 _SLOTS = {"failed": "error", "refused": "warning"}
-
 _ENDS = {"completed": "✓", "cancelled": "■", "refused": "✗", "limit": "■", "interrupted": "■", "failed": "✗"}
-
-
 _SEQUENCE = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\")
 
 

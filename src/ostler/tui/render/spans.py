@@ -19,25 +19,12 @@ from ostler.schema.text import ELLIPSIS, cells, cut, split_at
 LONGEST = 4096
 """Characters of a path, at most; longer text breaks like any other."""
 
-
 _START = r"(?:~|\.{1,2})?/"
-
-
 _QUOTED = "|".join(rf"{quote}{_START}[^{quote}\n]{{1,{LONGEST}}}{quote}" for quote in "'\"`")
-
-
 _WIDE = "\u1100-\u115f\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
-
-
 _RUN = r"(?:\\ |[^\s\"'`<>{}|\u3000-\u303f\uff00-\uffef])+"
-
-
 _SPANS = rf"(?<!\w)(?:{_QUOTED})|{_RUN}"
-
-
 _URL = r"[A-Za-z][A-Za-z0-9+.-]*://"
-
-
 _NAMED = r"\w\.[A-Za-z][A-Za-z0-9]{0,9}(?::\d+)*$"
 """The end of a file name, with an optional line and column."""
 
@@ -84,10 +71,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 BOLD, DIM, ITALIC, UNDERLINE, REVERSE, STRUCK = "1", "2", "3", "4", "7", "9"
-
-
 TAB = 4
-
 
 _CHUNKS = (
     "\n| +|[\u1100-\u115f\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]|"
@@ -335,8 +319,6 @@ def apart(blocks: Iterable[Sequence[str]], *, after_blank: bool) -> list[str]:
 
 
 _SEQUENCES = re.compile(r"(\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\)")
-
-
 _STYLE_END, _LINK_END = "\x1b[0m", "\x1b]8;;\x1b\\"
 
 
