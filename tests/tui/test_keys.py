@@ -194,7 +194,7 @@ async def test_a_prompt_whose_run_has_begun_does_not_wait_any_more() -> None:
         await terminal.see("running hold")
         run = terminal.tui.conversation.session.state.run
         assert run is not None
-        waiting = terminal.tui.writing.waiting
+        waiting = terminal.tui.composer.queue
         begun = Prompt(id=run.started.request, by="tui", content=(Text("go"),))
         waiting._waiting = [begun]  # as it was read a moment ago
         assert len(waiting) == 0
@@ -216,7 +216,7 @@ async def test_an_escape_after_a_new_run_has_begun_only_stops_that_one() -> None
         await terminal.see("two")
         terminal.press("esc")
         await terminal.see("esc again to go back")
-        assert terminal.tui.writing.line.text == ""
+        assert terminal.tui.composer.line.text == ""
         terminal.press("esc")
         await terminal.see("> second")
 

@@ -17,6 +17,7 @@ from ostler.schema.facts import Fact
 from ostler.schema.text import cut, one_line, printable
 from ostler.sessions.session import Session
 from ostler.tui.front_end import TuiFrontEnd
+from ostler.tui.panels.panel import ModalPanel
 from ostler.tui.plain.items import plain
 from ostler.tui.render.boxes import barred, framed, inside
 from ostler.tui.render.items import CallRendering, ItemRenderer, PrintableItem
@@ -141,48 +142,38 @@ class Renderings:
         self._beats.clear()
 
 
-_NAMES = {"pgup": "pageup", "pgdown": "pagedown"}
+_KEY_NAMES = {"pgup": "pageup", "pgdown": "pagedown"}
 
-_KNOWN = frozenset(
+_PROTOCOL_KEYS = frozenset(
     {"up", "down", "left", "right", "enter", "tab", "backspace", "delete", "home", "end", "esc", "ctrl+c"}
-    | {*_NAMES.values()}
+    | {*_KEY_NAMES.values()}
 )
 
 
-class ExtensionPanel:
-    """A panel of an extension process, which draws the lines. `press` gets each key by its name in the
-    protocol."""
+class ExtensionPanel(ModalPanel[None]):
+    """A panel of an extension process, which draws the lines. `press` gets the names of keys."""
 
-    takes_text = True
-
-    def __init__(self, view: dict[str, Any], draw: ItemRenderer, press: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, view: dict[str, Any], renderer: ItemRenderer, press: Callable[[str, str], None]
+    ) -> None:
         self.view = view
         """The live value with `title`, `lines` and `footer`."""
-        self._draw = draw
+        self._renderer = renderer
         self._press = press
 
     def rows(self, width: int, most: int) -> list[str]:
-        colors, room = self._draw.colors, inside(width)
+        colors, room = self._renderer.colors, inside(width)
         rows = [row for line in self.view["lines"] for row in terminal_rows(line, room, colors) or [""]]
-        rows = fitted(rows, room)
-        footer = self._draw.note(self.view["footer"], room) if self.view["footer"] else []
-        return framed(
-            [*rows[: max(1, most - 2 - len(footer))], *footer],
-            width,
-            colors,
-            title=self.view["title"],
-            slot="accent",
-        )[:most]
-
-    def takes(self, key: str) -> bool:
-        return True
+        footer = self._renderer.note(self.view["footer"], room) if self.view["footer"] else []
+        rows = [*fitted(rows, room)[: max(1, most - 2 - len(footer))], *footer]
+        return framed(rows, width, colors, title=self.view["title"], slot="accent")[:most]
 
     def key(self, key: str) -> None:
         if len(key) == 1:
             self._press("rune", key)
         else:
-            name = _NAMES.get(key, key)
-            self._press(name if name in _KNOWN else "unknown", "")
+            name = _KEY_NAMES.get(key, key)
+            self._press(name if name in _PROTOCOL_KEYS else "unknown", "")
 
 
 PROMPT = "> "
@@ -196,10 +187,10 @@ class ExtensionViews:
     It never waits for their code: late results appear when they arrive.
     """
 
-    def __init__(self, context: CommandContext, face: TuiFrontEnd) -> None:
+    def __init__(self, context: CommandContext, front_end: TuiFrontEnd) -> None:
         self._context = context
-        self._face = face
-        self._draw = draw = context.rows
+        self._front_end = front_end
+        self._renderer = renderer = context.rows
         self._panels = context.panels
         self._values: dict[str, Any] = {}
         self._open: dict[str, ExtensionPanel] = {}
@@ -207,8 +198,8 @@ class ExtensionViews:
         self._line: str | None = None
         """The last rendering of the input line, until the next one arrives."""
         self.renderings = Renderings(self._changed)
-        self._content = ContentRows(lambda: draw.colors)
-        draw.open_dress = self.open_dress
+        self._content = ContentRows(lambda: renderer.colors)
+        renderer.open_rendering = self.open_rendering
 
     @property
     def _session(self) -> Session:
@@ -221,7 +212,7 @@ class ExtensionViews:
     def host(self) -> ExtensionHost | None:
         host = active_host(self._session.harness)
         if host is not None:
-            self._face.take_book(host.ui.themes)
+            self._front_end.use_themes(host.ui.themes)
         return host
 
     def begin(self) -> None:
@@ -254,7 +245,7 @@ class ExtensionViews:
         elif panel is not None:
             panel.view = value
         else:
-            panel = ExtensionPanel(value, self._draw, lambda key, text: self._press(name, key, text))
+            panel = ExtensionPanel(value, self._renderer, lambda key, text: self._press(name, key, text))
             self._open[name] = panel
             self._panels.open(panel)
 
@@ -264,13 +255,10 @@ class ExtensionViews:
 
     def look_at_size(self) -> None:
         """Called before each frame: reports a new size of the terminal."""
-        size = self._face.size()
+        size = self._front_end.size()
         if size != self._size and self._size != (0, 0) and self.host is not None:
             self.host.ui.resized(*size)
         self._size = size
-
-    def stop(self) -> None:
-        self.renderings.stop()
 
     # --- around the line --------------------------------------------------------------------------------
 
@@ -316,7 +304,7 @@ class ExtensionViews:
     def _bordered(self, view: BarView, rows: list[str], width: int) -> list[str]:
         if view.style.borderless:
             return rows
-        colors = self._draw.colors
+        colors = self._renderer.colors
         border = styled(view.style.border) if colors and colors.name else ""
         return barred(rows, width, border or sgr(colors, "border"))
 
@@ -356,47 +344,49 @@ class ExtensionViews:
 
     def line(self, width: int, most: int) -> list[str]:
         """The input line as an extension draws it; empty if none does, or not yet."""
-        host, editor = self.host, self._face.editor
+        host, editor = self.host, self._front_end.editor
         if host is None or editor is None or editor.render is None:
             return []
-        default = f"{PROMPT}{self._face.editor_text()}"
+        default = f"{PROMPT}{self._front_end.editor_text()}"
         is_there, made = self.renderings.look(
             ("line", id(editor), default, width), lambda: host.ui.editor_lines(width, default)
         )
         if is_there:
             self._line = made if made != default else None
-        return terminal_rows(self._line, width, self._draw.colors)[:most] if self._line else []
+        return terminal_rows(self._line, width, self._renderer.colors)[:most] if self._line else []
 
     # --- calls ------------------------------------------------------------------------------------------
 
-    def renderer(self, block: PrintableItem) -> ToolRenderer | None:
-        if self.host is None or not isinstance(block, CallItem):
+    def renderer(self, item: PrintableItem) -> ToolRenderer | None:
+        if self.host is None or not isinstance(item, CallItem):
             return None
-        return self.host.ui.tool_renderer(block.name)
+        return self.host.ui.tool_renderer(item.name)
 
-    def open_dress(self, block: CallItem, width: int) -> CallRendering | None:
+    def open_rendering(self, item: CallItem, width: int) -> CallRendering | None:
         """An extension's rendering of a running call."""
-        host, renderer = self.host, self.renderer(block)
+        host, renderer = self.host, self.renderer(item)
         if host is None or renderer is None:
             return None
-        session, name, arguments = self._session.id, block.name, block.arguments
+        session, name, arguments = self._session.id, item.name, item.arguments
         header = None
         if renderer.header is not None and arguments is not None:
             header = self.renderings.look(
-                ("header", block.call, block.stage, width),
+                ("header", item.call, item.stage, width),
                 lambda: host.ui.tool_header(session, name, arguments, inside(width)),
             )[1]
-        return CallRendering(renderer.title, renderer.color, renderer.background, renderer.markdown, header)
+        return _call_rendering(renderer, header)
 
-    async def dress(self, block: CallItem, width: int) -> CallRendering | None:
+    async def render_call(self, item: PrintableItem, width: int) -> CallRendering | None:
         """An extension's rendering of a finished call."""
-        host, renderer = self.host, self.renderer(block)
-        if host is None or renderer is None:
+        host, renderer = self.host, self.renderer(item)
+        if host is None or renderer is None or not isinstance(item, CallItem):
             return None
         session, room = self._session.id, inside(width)
-        header = await host.ui.tool_header(session, block.name, block.arguments or {}, room)
-        text = block.result.text if block.result else ""
-        body = await host.ui.tool_body(session, block.name, text, block.stage != "done", room)
-        return CallRendering(
-            renderer.title, renderer.color, renderer.background, renderer.markdown, header, body
-        )
+        header = await host.ui.tool_header(session, item.name, item.arguments or {}, room)
+        text = item.result.text if item.result else ""
+        body = await host.ui.tool_body(session, item.name, text, item.stage != "done", room)
+        return _call_rendering(renderer, header, body)
+
+
+def _call_rendering(tool: ToolRenderer, header: str | None, body: str | None = None) -> CallRendering:
+    return CallRendering(tool.title, tool.color, tool.background, tool.markdown, header, body)

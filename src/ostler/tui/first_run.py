@@ -54,7 +54,7 @@ async def set_up_model(context: CommandContext, open_store: Callable[[], Store] 
         try:
             if await _go(context, picked.choice.value, around):
                 if open_store is not None and context.conversation.harness.model.name != DEMO:
-                    await context.switching.to("", store=open_store())
+                    await context.session_switch.to("", store=open_store())
                 return
         except OstlerError as error:
             context.say(error.message, "error")

@@ -89,10 +89,10 @@ class HistoryViewer:
                         entries[at] = open_entry(call)
             elif entries[at].output is not None and at not in asked:
                 asked.add(at)
-                tui.writing.soon(complete(at))
+                tui.composer.soon(complete(at))
 
         def copy_it(text: str) -> None:
-            tui.writing.soon(copied(text))
+            tui.composer.soon(copied(text))
 
         async def copied(text: str) -> None:
             reader.note = await copy(tui, text)

@@ -18,7 +18,7 @@ from ostler.history.items import CallItem
 from ostler.permissions.rules import preview
 from ostler.schema import events
 from ostler.schema.events import ChildEnded, ChildUsed, Limits, Totals
-from ostler.schema.text import cells
+from ostler.schema.text import cells, cut, plural
 from ostler.sessions.session import Session
 from ostler.store.paths import below_home
 
@@ -41,10 +41,6 @@ class Activity:
         self._retry_at: float | None = None
         self._asked: set[str] = set()
         self._stage_since = self._run_since = now()
-
-    @property
-    def needs_person(self) -> bool:
-        return bool(self._asked)
 
     @property
     def seconds(self) -> float:
@@ -240,22 +236,12 @@ def status_parts(meters: Meters) -> list[Part]:
 
 def fitting(parts: list[Part], width: int, between: str = "  ") -> list[Part]:
     """The parts that fit; the last one is cut."""
-    fitting_parts = list(parts)
-    while len(fitting_parts) > 1 and _width(fitting_parts, between) > width:
-        fitting_parts.remove(max(reversed(fitting_parts), key=lambda part: part.give_way))
-    if fitting_parts and _width(fitting_parts, between) > width:
-        fitting_parts[0] = msgspec.structs.replace(fitting_parts[0], text=_cut(fitting_parts[0].text, width))
-    return fitting_parts
-
-
-def _width(parts: list[Part], between: str) -> int:
-    return sum(cells(part.text) for part in parts) + cells(between) * max(0, len(parts) - 1)
-
-
-def _cut(text: str, width: int) -> str:
-    while text and cells(text) + 1 > width:
-        text = text[:-1]
-    return f"{text}…" if width > 0 else ""
+    parts = list(parts)
+    while len(parts) > 1 and cells(between.join(part.text for part in parts)) > width:
+        parts.remove(max(reversed(parts), key=lambda part: part.give_way))
+    if parts and cells(parts[0].text) > width:
+        parts[0] = msgspec.structs.replace(parts[0], text=cut(parts[0].text, width))
+    return parts
 
 
 def _place(cwd: Path) -> str:
@@ -278,7 +264,7 @@ class MeterReader:
         self._activity = activity
         self._by_children = Totals()
         """Usage of finished children and of driven agents."""
-        self._branch = BranchName(session.harness.cwd)
+        self._branch, self._branch_read_at = "", -BRANCH_SECONDS
         self._windows: dict[str, int] = {}
         self._opened_at = session.state.last_seq
 
@@ -301,7 +287,7 @@ class MeterReader:
         elif isinstance(event, ChildUsed):
             self._by_children += event.totals
 
-    def read(self, waiting: int = 0, notes: tuple[str, ...] = ()) -> Meters:
+    def read(self, waiting: int = 0, notes: tuple[str, ...] = (), permissions: str = "") -> Meters:
         session = self._session
         state, harness = session.state, session.harness
         usage, run = state.usage, state.run
@@ -319,7 +305,7 @@ class MeterReader:
         return Meters(
             model=model,
             cwd=harness.cwd,
-            branch=self._branch.read(),
+            branch=self._current_branch(),
             reasoning=harness.reasoning or "",
             activity=self._activity.words,
             seconds=self._activity.seconds,
@@ -332,7 +318,13 @@ class MeterReader:
             budget=budget,
             waiting=waiting,
             notes=notes,
+            permissions=permissions,
         )
+
+    def _current_branch(self) -> str:
+        if (now := time.monotonic()) - self._branch_read_at >= BRANCH_SECONDS:
+            self._branch_read_at, self._branch = now, branch_of(self._session.harness.cwd)
+        return self._branch
 
     def _window(self, model: str) -> int:
         if model not in self._windows:
@@ -346,7 +338,7 @@ def _left(limits: Limits, steps: int, tokens: int, cost: float, seconds: float) 
     shares = [
         (used / limit, describe(max(0, limit - used)))
         for limit, used, describe in (
-            (limits.steps, steps, lambda left: f"{left:.0f} step{'' if left == 1 else 's'}"),
+            (limits.steps, steps, lambda left: plural(round(left), "step")),
             (limits.tokens, tokens, lambda left: f"{short(int(left))} tokens"),
             (limits.cost, cost, dollars),
             (limits.seconds, seconds, elapsed),
@@ -356,23 +348,8 @@ def _left(limits: Limits, steps: int, tokens: int, cost: float, seconds: float) 
     return f"{max(shares)[1]} left" if shares else ""
 
 
-class BranchName:
-    """The checked-out branch, read from git's HEAD file."""
-
-    def __init__(self, cwd: Path) -> None:
-        self._cwd = cwd
-        self._name = ""
-        self._looked = -BRANCH_SECONDS
-
-    def read(self) -> str:
-        now = time.monotonic()
-        if now - self._looked >= BRANCH_SECONDS:
-            self._looked, self._name = now, branch_of(self._cwd)
-        return self._name
-
-
 def branch_of(cwd: Path) -> str:
-    """The branch, or the short commit; empty outside a repository."""
+    """The checked-out branch, or the short commit, from git's HEAD file; empty outside a repository."""
     for folder in (cwd, *cwd.parents):
         git = folder / ".git"
         try:

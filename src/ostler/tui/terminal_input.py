@@ -152,13 +152,13 @@ class TerminalInput(Vt100Input):
     def __init__(self, stdin: TextIO) -> None:
         super().__init__(stdin)
         self.answers = AnswerFilter()
-        self.is_drawn_for = False
-        """The UI is drawn. Before, several lines at once were typed one after the other."""
+        self.is_ui_drawn = False
+        """Before, several lines at once were typed one after the other."""
         self._typed = _Typed(self.fileno(), self.answers, stdin.encoding)
         self.stdin_reader = self._typed
 
     def read_keys(self) -> list[KeyPress]:
-        self._typed.may_be_pasted = self.is_drawn_for and not self.vt100_parser._in_bracketed_paste
+        self._typed.may_be_pasted = self.is_ui_drawn and not self.vt100_parser._in_bracketed_paste
         return super().read_keys()
 
     def read_early(self) -> list[KeyPress]:

@@ -17,7 +17,6 @@ from ostler.extensions.ui.themes import (
     SLOTS,
     Theme,
     ThemeColor,
-    ThemeColors,
     ThemeRegistry,
     full_hex,
 )
@@ -38,18 +37,13 @@ def chosen_theme(wanted: str, environment: Mapping[str, str]) -> str:
     return (wanted or DEFAULT) if has_colors(environment) else ""
 
 
-async def missing_theme(wanted: str, book: ThemeRegistry, host: ExtensionHost | None, session: str) -> str:
+async def missing_theme(wanted: str, themes: ThemeRegistry, host: ExtensionHost | None, session: str) -> str:
     """A message about a missing theme; empty if it exists. An extension may add it when the session opens."""
-    if not wanted or wanted in book:
+    if not wanted or wanted in themes:
         return ""
     if host is not None and (attending := host.sessions.get(session)) is not None:
         await attending.drain()
-    return "" if wanted in book else f"there is no theme {wanted!r:.60}; /theme lists the themes"
-
-
-def colors_of(book: ThemeRegistry, name: str, *, dark: bool) -> ThemeColors:
-    """The colours of all slots; empty without colours."""
-    return book.resolved(name, dark=dark) if name else ThemeColors(dark=dark)
+    return "" if wanted in themes else f"there is no theme {wanted!r:.60}; /theme lists the themes"
 
 
 WORDS = ("description", "inherits")

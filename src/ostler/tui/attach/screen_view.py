@@ -84,7 +84,7 @@ TRY_AGAIN = (0.1, 0.3, 1.0, 2.0)
 class ViewEnd(msgspec.Struct, frozen=True):
     """Why the view ended."""
 
-    words: str
+    message: str
     exit_code: int = 0
 
 

@@ -84,7 +84,7 @@ class Commands:
     async def _run(self, command: Command, arguments: str, text: str) -> None:
         if reason := refusal(self._context.conversation.store, command.name):
             self._context.say(reason, "warning")
-        elif command.at_rest and (self._context.writing.shell or await self._context.conversation.is_busy()):
+        elif command.at_rest and (self._context.composer.shell or await self._context.conversation.is_busy()):
             self._context.say(f"/{command.name} must wait: {BUSY}", "warning")
             self._put_back(text)
         elif arguments and not command.arguments:
@@ -94,8 +94,8 @@ class Commands:
             await command.run(arguments)
 
     def _put_back(self, text: str) -> None:
-        if not self._context.face.editor_text():
-            self._context.face.set_editor_text(text)
+        if not self._context.front_end.editor_text():
+            self._context.front_end.set_editor_text(text)
 
     async def _run_of_extension(self, name: str, arguments: str) -> bool:
         conversation = self._context.conversation

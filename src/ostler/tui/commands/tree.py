@@ -196,11 +196,11 @@ class _Trees:
     async def _fork(self, entry: int) -> None:
         context = self._context
         if entry == 0:
-            await context.switching.wish("fork")
+            await context.session_switch.request("fork")
             return
         outcome = await context.conversation.ask(lambda id: Fork(id=id, by="tui", entry=entry))
         if isinstance(outcome, Audited) and outcome.details:
-            await context.switching.wish("fork", outcome.details["session"])
+            await context.session_switch.request("fork", outcome.details["session"])
 
     async def _go(self, entry: int, facts: Sequence[Fact]) -> None:
         """Goes to an entry; for a prompt to the one before it, with the prompt in the line."""
@@ -226,8 +226,8 @@ class _Trees:
         return await self._context.conversation.session.journal.history()
 
     def _type(self, text: str) -> None:
-        if not self._context.face.editor_text():
-            self._context.face.set_editor_text(text)
+        if not self._context.front_end.editor_text():
+            self._context.front_end.set_editor_text(text)
 
 
 def _prompts(facts: Sequence[Fact]) -> list[Fact]:

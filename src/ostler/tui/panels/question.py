@@ -102,7 +102,7 @@ class QuestionPanel:
         if isinstance(body, OverlayBody):
             return body.window(width, most)
         height = max(2, most - (1 if width <= NARROW else 2))
-        who = (asked.asked_by, self._tui.children.who(asked.id))
+        who = (asked.asked_by, self._queue.asking_child(asked.id))
         if body.dialog:
             who = ((body.question.details or {}).get("extension", ""), "")
         behind = self._queue.behind
@@ -121,7 +121,7 @@ class QuestionPanel:
     @property
     def is_noticed(self) -> bool:
         if self._present is not None:
-            self._was_noticed = self._was_noticed or not self._tui.writing.is_typing
+            self._was_noticed = self._was_noticed or not self._tui.composer.is_typing
         return self._was_noticed
 
     @property
@@ -131,7 +131,7 @@ class QuestionPanel:
     @property
     def _is_beside(self) -> bool:
         """Keys are for the input line, where a prompt has been begun."""
-        return self._is_typed_beside and bool(self._tui.writing.line.text)
+        return self._is_typed_beside and bool(self._tui.composer.line.text)
 
     @property
     def takes_text(self) -> bool:
