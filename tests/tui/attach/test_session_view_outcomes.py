@@ -77,7 +77,7 @@ class FromAfar:
         self.conversation = plain.conversation
         self.said = front_end.said
         self.store = store
-        self.commands = Commands(plain.context)
+        self.commands = Commands(plain)
 
     async def late(self, work: asyncio.Future[object]) -> None:
         """The work ends; its outcome is known before the stream tells it."""
