@@ -14,7 +14,6 @@ import msgspec
 from ostler.context.session_context import SessionContext
 from ostler.core.run_state import RunState
 from ostler.history.costs import dollars
-from ostler.history.items import CallItem
 from ostler.permissions.rules import preview
 from ostler.schema import events
 from ostler.schema.events import ChildEnded, ChildUsed, Limits, Totals
@@ -25,7 +24,7 @@ from ostler.store.paths import below_home
 if TYPE_CHECKING:
     from ostler.tui.transcript import TranscriptView
 
-_BESIDE = {"compaction": "compacting", "summary": "compacting", "title": "choosing a title"}
+_SIDE_CALLS = {"compaction": "compacting", "summary": "compacting", "title": "choosing a title"}
 _WAITS = {"question": "waiting for you", "pending": "waiting for a result", "paused": "paused"}
 
 
@@ -58,16 +57,18 @@ class Activity:
         if self._retry_at is not None:
             left = math.ceil(self._retry_at - self._now())
             return f"retrying in {left} s" if left > 0 else "retrying"
-        return self._words and (self._at_work() or self._words)
+        return self._words and (self._call_words() or self._words)
 
-    def _at_work(self) -> str:
+    def _call_words(self) -> str:
         """The calls that are written or running."""
         calls = self._transcript.calls
-        running = [call for call in calls if call.state == "running"]
+        running = [call.item for call in calls if call.state == "running"]
         if len(running) > 1:
             return f"running {len(running)} calls"
-        for call in running:
-            return f"running {call.item.name} {_about(call.item)}"
+        for item in running:
+            arguments = item.arguments or {}
+            title = item.display.title_for(arguments) if item.display else ""
+            return f"running {item.name} {title or preview(item.name, arguments)}"
         for call in calls:
             if call.state == "writing":
                 return f"writing {call.arguments.path or f'a call of {call.item.name}'}"
@@ -92,10 +93,10 @@ class Activity:
             case events.ModelCalled(model=model, purpose=purpose):
                 if purpose == "step":
                     self._begin(f"asking {model}")
-                elif purpose in _BESIDE:
+                elif purpose in _SIDE_CALLS:
                     self._before = self._words
-                    self._begin(_BESIDE[purpose])
-            case events.UsageReported(purpose=purpose) if purpose in _BESIDE:
+                    self._begin(_SIDE_CALLS[purpose])
+            case events.UsageReported(purpose=purpose) if purpose in _SIDE_CALLS:
                 self._begin(self._before)  # empty between two runs
             case events.ToolInputStarted() | events.ToolStarted():
                 self._begin("working")
@@ -124,18 +125,12 @@ class Activity:
         self._words, self._stage_since, self._retry_at = words, self._now(), None
 
 
-def _about(call: CallItem) -> str:
-    arguments = call.arguments or {}
-    title = call.display.title_for(arguments) if call.display else ""
-    return title or preview(call.name, arguments)
-
-
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FULL, _NEARLY_FULL = 0.9, 0.7
 _UNUSUAL = {"read-only": "only reads", "edit": "edits without asking", "full": "asks nothing"}
 """Profiles that are shown; `ask` is the default."""
 
-_LONG_PLACE = 30
+_LONGEST_CWD = 30
 """Cells of a path, at most; of a longer one the end is shown."""
 
 
@@ -180,11 +175,10 @@ class Part(msgspec.Struct, frozen=True):
 
 def short(tokens: int) -> str:
     """`42`, `2.7k`, `35k`, `1.1M`."""
-    for limit, divisor, unit in ((1_000, 1, ""), (1_000_000, 1_000, "k"), (10**12, 1_000_000, "M")):
-        if tokens < limit:
-            number = tokens / divisor
-            return f"{number:.0f}{unit}" if number >= 10 or not unit else f"{number:.1f}{unit}"
-    return f"{tokens:.0e}"
+    if tokens < 1_000:
+        return str(tokens)
+    number, unit = (tokens / 1_000, "k") if tokens < 1_000_000 else (tokens / 1_000_000, "M")
+    return f"{number:.0f}{unit}" if number >= 10 else f"{number:.1f}{unit}"
 
 
 def elapsed(seconds: float) -> str:
@@ -192,17 +186,16 @@ def elapsed(seconds: float) -> str:
     whole = int(seconds)
     if whole < 60:
         return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
 def activity_parts(meters: Meters, frame: int, hint: str = "") -> list[Part]:
     """The row above the input line during a run."""
     if not meters.activity:
         return []
-    turning = SPINNER[frame % len(SPINNER)]
-    parts = [Part(f"{turning} {meters.activity} · {elapsed(meters.seconds)}", "accent")]
+    spinner = SPINNER[frame % len(SPINNER)]
+    parts = [Part(f"{spinner} {meters.activity} · {elapsed(meters.seconds)}", "accent")]
     run = [elapsed(meters.run_seconds)] if meters.run_seconds - meters.seconds >= 1 else []
     run += [dollars(meters.run_cost)] if meters.run_cost else []
     if run:
@@ -212,7 +205,8 @@ def activity_parts(meters: Meters, frame: int, hint: str = "") -> list[Part]:
 
 def status_parts(meters: Meters) -> list[Part]:
     """The status row, from left to right."""
-    parts = [Part(_place(meters.cwd), "muted", 3)]
+    cwd = below_home(meters.cwd) or str(meters.cwd)
+    parts = [Part(cwd if cells(cwd) <= _LONGEST_CWD else f"…/{meters.cwd.name}", "muted", 3)]
     if meters.branch:
         parts.append(Part(meters.branch, "muted", 5))
     parts += [Part(note, "info", 6) for note in meters.notes]
@@ -242,11 +236,6 @@ def fitting(parts: list[Part], width: int, between: str = "  ") -> list[Part]:
     if parts and cells(parts[0].text) > width:
         parts[0] = msgspec.structs.replace(parts[0], text=cut(parts[0].text, width))
     return parts
-
-
-def _place(cwd: Path) -> str:
-    place = below_home(cwd) or str(cwd)
-    return place if cells(place) <= _LONG_PLACE else f"…/{cwd.name}"
 
 
 BRANCH_SECONDS = 2.0

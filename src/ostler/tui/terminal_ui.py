@@ -136,7 +136,7 @@ class TerminalUI:
                 self.panels.rows,
             ),
             below=(self.panels.bottom, self.extensions.below, self.extensions.footer, self._status),
-            prompt=lambda: PROMPT,
+            prompt=PROMPT,
             instead=self.extensions.line,
             first=(
                 self.extensions.line,
