@@ -1,4 +1,4 @@
-"""The terminal face in this process: keys from a pipe, and an emulator in memory that shows what is drawn."""
+"""The terminal UI in this process: keys from a pipe, and an emulator in memory that shows what is drawn."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PATIENCE = 60
 
 
 class Screen(io.StringIO):
-    """What the face writes to."""
+    """What the UI writes to."""
 
     def __init__(self, columns: int, rows: int) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Screen(io.StringIO):
 
 
 class Shown:
-    """A face at work, with one extension, `demo`."""
+    """A UI at work, with one extension, `demo`."""
 
     def __init__(self, tui: TerminalUI, host: ExtensionHost, screen: Screen, keyboard: PipeInput) -> None:
         self.tui = tui
@@ -63,8 +63,8 @@ class Shown:
         self._keyboard = keyboard
 
     @property
-    def face(self) -> TuiFrontEnd:
-        return self.tui.face
+    def front_end(self) -> TuiFrontEnd:
+        return self.tui.front_end
 
     @property
     def context(self) -> ExtensionContext:
@@ -113,16 +113,16 @@ async def shown(
     theme: str = "default",
     **harness: Any,
 ) -> AsyncIterator[Shown]:
-    """The face shows a session of a scripted model until the end of the block."""
-    face, screen = TuiFrontEnd(), Screen(columns, rows)
-    face.begin_with(theme)
-    host = ExtensionHost([extension("demo", setup), *beside], face=face)
-    made = Harness(model=ScriptedModel(list(answers)), asker=face.ask, **harness)
+    """The UI shows a session of a scripted model until the end of the block."""
+    front_end, screen = TuiFrontEnd(), Screen(columns, rows)
+    front_end.begin_with(theme)
+    host = ExtensionHost([extension("demo", setup), *beside], face=front_end)
+    made = Harness(model=ScriptedModel(list(answers)), asker=front_end.ask, **harness)
     host.install_into(made)
     session = await create_session(MemoryStore(), made)
     output = Vt100_Output(screen, lambda: screen.size, term="xterm-256color", enable_cpr=False)
     with create_pipe_input() as keyboard, create_app_session(input=keyboard, output=output):
-        tui = TerminalUI(session, host, face, input=keyboard, output=output)
+        tui = TerminalUI(session, host, front_end, input=keyboard, output=output)
         running = asyncio.ensure_future(tui.run())
         present = Shown(tui, host, screen, keyboard)
         try:

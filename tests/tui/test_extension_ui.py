@@ -1,4 +1,4 @@
-"""What extensions show, ask and do in the terminal face."""
+"""What extensions show, ask and do in the terminal UI."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.tui.in_process import shown
 SEA = Theme(accent=ThemeColor("#001122", "#0a0b0c"))
 
 
-# --- the members that concern a face ----------------------------------------------------------------
+# --- the members that concern the UI ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("member", [one for one in OF_FACES if one != "context.new_session"])
@@ -40,14 +40,14 @@ async def test_each_member_that_concerns_a_face_works_in_the_terminal(member: st
         expected = "#334455"  # the terminal is dark
     async with shown() as terminal:
         terminal.press("typed")
-        await terminal.until(lambda: terminal.face.editor_text() == "typed")
+        await terminal.until(lambda: terminal.front_end.editor_text() == "typed")
         assert await used(use, terminal.context) == expected
 
 
 def test_the_terminal_has_what_the_protocol_wants() -> None:
-    face: FrontEnd = TuiFrontEnd()
+    front_end: FrontEnd = TuiFrontEnd()
     wanted = {name for name in (*vars(FrontEnd), *FrontEnd.__annotations__) if not name.startswith("_")}
-    assert all(hasattr(face, name) for name in wanted)
+    assert all(hasattr(front_end, name) for name in wanted)
 
 
 async def test_a_new_session_is_shown_in_the_same_terminal() -> None:
@@ -298,7 +298,7 @@ async def test_a_text_is_entered_and_what_was_being_typed_stays() -> None:
         await terminal.see("› Ada")
         terminal.press("left", "left", "d", "enter")
         assert (await asking).value == "Adda"
-        assert terminal.face.editor_text() == "half a prompt"
+        assert terminal.front_end.editor_text() == "half a prompt"
 
 
 async def test_some_of_several_are_marked() -> None:
@@ -383,14 +383,14 @@ async def test_an_editor_sees_keys_first_and_they_stay_in_order() -> None:
     async with shown(answers=["heard"]) as terminal:
         terminal.context.ui.set_editor(Editor(handle))
         terminal.press("axb1", "2", " ", "c", "backspace", "ctrl+a", "y")
-        await terminal.until(lambda: terminal.face.editor_text() == "yab!2 ")
+        await terminal.until(lambda: terminal.front_end.editor_text() == "yab!2 ")
         terminal.press("enter")
         await terminal.see("▌ YAB!2", "heard")
         assert keys[:5] == ["a", "x", "b", "1", "2"]
         assert "ctrl+a" in keys
         terminal.context.ui.reset_editor()
         terminal.press("x")
-        await terminal.until(lambda: terminal.face.editor_text() == "x")
+        await terminal.until(lambda: terminal.front_end.editor_text() == "x")
 
 
 async def test_an_editor_draws_the_line() -> None:
@@ -423,7 +423,7 @@ def test_strokes_have_the_names_that_extensions_know() -> None:
 
 
 async def test_a_hostile_extension_costs_the_terminal_nothing() -> None:
-    """Everything that the face asks of it fails in its own way, and the face draws on."""
+    """Everything that the UI asks of it fails in its own way, and the front_end draws on."""
 
     def setup(ostler: ExtensionAPI) -> None:
         def leave(*arguments: Any) -> Any:
@@ -484,12 +484,12 @@ async def test_a_panel_of_another_language_is_drawn_and_gets_the_keys(tmp_path: 
         await terminal.see("Jobs", "80 wide")
         terminal.press("q", "down", "ctrl+o")
         await terminal.see("│ q", "│ down", "│ unknown")
-        assert terminal.face.editor_text() == ""
+        assert terminal.front_end.editor_text() == ""
         terminal.press("esc")
         await terminal.miss("Jobs")
         terminal.press("typed again")
         await terminal.see("> typed again")
-        terminal.face.set_editor_text("")
+        terminal.front_end.set_editor_text("")
         await terminal.tui.submit("/jobs")
         await terminal.see("Jobs")
         terminal.press("ctrl+c")

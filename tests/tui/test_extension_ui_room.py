@@ -238,7 +238,7 @@ async def test_keys_with_several_modifiers_are_heard_and_type_nothing() -> None:
         terminal.press("a", "\x1b[116;6u", "\x1b[27;6;84~", "\x1b[115;6u", "\x1bt", "b")
         await terminal.see("> ab")
         await terminal.until(lambda: pressed == ["t", "t", "alt"])
-        assert terminal.face.editor_text() == "ab"
+        assert terminal.front_end.editor_text() == "ab"
 
 
 async def test_an_escape_that_comes_too_late_is_a_first_one_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +250,7 @@ async def test_an_escape_that_comes_too_late_is_a_first_one_again(monkeypatch: p
             terminal.press("esc")
             await terminal.until(lambda: terminal.tui.notice)
             await terminal.until(lambda: not terminal.tui.notice)
-        assert terminal.face.editor_text() == ""
+        assert terminal.front_end.editor_text() == ""
         monkeypatch.setattr(keys, "SECONDS", 10)
         terminal.press("esc")
         await terminal.until(lambda: terminal.tui.notice)
@@ -270,18 +270,19 @@ async def test_a_theme_that_is_set_is_taken_when_its_extension_brings_it_and_com
             context.ui.register_theme("northern", blue)
 
     async with shown(setup, theme="northern") as terminal:
-        face, session = terminal.face, terminal.tui.conversation.session.id
-        assert await missing_theme("northern", face.book, terminal.host, session) == ""
-        await terminal.until(lambda: face.theme() == "northern")
+        front_end, session = terminal.front_end, terminal.tui.conversation.session.id
+        assert await missing_theme("northern", front_end.themes, terminal.host, session) == ""
+        await terminal.until(lambda: front_end.theme() == "northern")
         colors = terminal.tui.colors()
         assert colors is not None
         assert colors.accent == "#0000ff"
-        face.see_background(dark=False)  # the terminal answered late
+        front_end.see_background(dark=False)  # the terminal answered late
         colors = terminal.tui.colors()
         assert colors is not None
         assert colors.accent == "#0000aa"
         await terminal.tui.submit("/new")
         await terminal.see("started a new session")
-        await terminal.until(lambda: face.theme() == "northern")
-        said = await missing_theme("nrod", face.book, terminal.host, terminal.tui.conversation.session.id)
+        await terminal.until(lambda: front_end.theme() == "northern")
+        session = terminal.tui.conversation.session.id
+        said = await missing_theme("nrod", front_end.themes, terminal.host, session)
         assert said == "there is no theme 'nrod'; /theme lists the themes"

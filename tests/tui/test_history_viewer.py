@@ -30,7 +30,7 @@ def test_what_was_folded_is_read_in_full_and_nothing_is_left_of_it(open_tui: Ope
     terminal.type("/needle")
     terminal.wait_for("/needle▏")
     terminal.press("enter")
-    terminal.wait_for("n N the next")
+    terminal.wait_for("n N next")
     terminal.type("n")
     assert "│ the Needle\n" in terminal.wait_for("36-53 of 63")
     terminal.type("#")

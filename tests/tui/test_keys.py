@@ -194,7 +194,7 @@ async def test_a_prompt_whose_run_has_begun_does_not_wait_any_more() -> None:
         await terminal.see("running hold")
         run = terminal.tui.conversation.session.state.run
         assert run is not None
-        waiting = terminal.tui.composer.waiting
+        waiting = terminal.tui.composer.queue
         begun = Prompt(id=run.started.request, by="tui", content=(Text("go"),))
         waiting._waiting = [begun]  # as it was read a moment ago
         assert len(waiting) == 0

@@ -85,6 +85,6 @@ def test_nothing_that_a_terminal_would_obey_is_in_a_notification() -> None:
 
 def test_a_program_that_borrows_the_terminal_gets_no_reports_of_its_focus() -> None:
     out: list[str] = []
-    with Notifier(out.append, "project", {}, "off").unwatched():
+    with Notifier(out.append, "project", {}, "off").without_focus_reports():
         out.append("borrowed")
     assert out == ["\x1b[?1004l", "borrowed", "\x1b[?1004h"]

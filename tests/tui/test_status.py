@@ -20,7 +20,7 @@ from ostler.schema.messages import Text
 from ostler.schema.usage import Totals, Usage
 from ostler.sessions.session import Session, create_session, open_session
 from ostler.store.memory import MemoryStore
-from ostler.tui.render.items import notice
+from ostler.tui.render.items import CallRendering, ItemRenderer, PrintableItem, notice
 from ostler.tui.status import Activity, MeterReader, Meters, activity_parts, branch_of, status_parts
 from ostler.tui.transcript import FACTS, TranscriptView, last_rows, restored_facts, visible_facts
 
@@ -177,11 +177,14 @@ async def test_a_branch_that_was_left_is_not_seen(session: Session) -> None:
 def test_no_more_blocks_are_drawn_than_fill_the_rows() -> None:
     drawn: list[str] = []
 
-    def draw(block: object) -> list[str]:
-        assert isinstance(block, NoticeItem)
-        drawn.append(block.text)
-        return [block.text] * 2
+    class Renderer(ItemRenderer):
+        def closed(
+            self, item: PrintableItem, width: int, rendering: CallRendering | None = None
+        ) -> list[str]:
+            assert isinstance(item, NoticeItem)
+            drawn.append(item.text)
+            return [item.text] * 2
 
-    rows = last_rows([notice(str(number)) for number in range(100)], draw, 5, width=80)
+    rows = last_rows([notice(str(number)) for number in range(100)], Renderer(), 5, width=80)
     assert drawn == ["99", "98", "97"]
     assert rows == ["97", "97", "98", "98", "99", "99"]

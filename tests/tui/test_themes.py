@@ -26,7 +26,6 @@ from ostler.tui.themes import (
     BUILT_IN,
     ThemeList,
     chosen_theme,
-    colors_of,
     missing_theme,
     parse_theme,
     themes_for,
@@ -370,10 +369,9 @@ def test_without_colours_no_theme_is_shown(shelf: ThemeList) -> None:
     book = ThemeRegistry()
     book.bring_along(shelf)
     for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
-        assert chosen_theme("nord", environment) == ""
-    assert colors_of(book, "", dark=True) == ThemeColors(dark=True)
+        assert chosen_theme("nord", environment) == chosen_theme("", environment) == ""
     assert chosen_theme("nord", {"NO_COLOR": "", "TERM": "xterm"}) == "nord"
-    assert colors_of(book, "nord", dark=True).primary == shelf["nord"].primary.dark
+    assert book.resolved("nord", dark=True).primary == shelf["nord"].primary.dark
 
 
 def test_every_slot_is_explained() -> None:

@@ -122,7 +122,7 @@ def test_that_nobody_counted_tokens_is_said() -> None:
 
 
 def test_thoughts_are_told_from_prompts_also_without_colours() -> None:
-    rows = plain(ItemRenderer().thoughts("One way.", 50))
+    rows = plain(ItemRenderer().reasoning("One way.", 50))
     assert rows == ["", "╭─ thought 2 words", "│ One way.", "╰─"]
 
 

@@ -13,9 +13,10 @@ import msgspec
 from ostler.core.questions import answer_problem
 from ostler.permissions.rules import parse_rule, preview
 from ostler.schema.errors import CallRefused, UsageError
-from ostler.schema.events import QuestionAsked
+from ostler.schema.events import ChildEvent, ChildStarted, Event, QuestionAnswered, QuestionAsked
+from ostler.schema.facts import Fact
 from ostler.schema.outcomes import Question
-from ostler.schema.text import cells
+from ostler.schema.text import cells, one_line
 from ostler.sessions.run_tree import QuestionRow
 
 DECLINED = object()
@@ -109,6 +110,29 @@ def parse_answer(question: Question, text: str, *, numbered: bool = False) -> An
     raise UsageError(f"{text!r} is not an answer; the answers are: {choices}")
 
 
+_CHILD_EVENTS = {
+    "question_asked": QuestionAsked,
+    "question_answered": QuestionAnswered,
+    "child_started": ChildStarted,
+}
+
+
+def event_in_child(event: ChildEvent) -> tuple[str, QuestionAsked | QuestionAnswered | ChildStarted] | None:
+    """The question, answer or start of a child in an event of a child, also of its children; with the id of
+    the child. Facts of children arrive as the lines they are stored as."""
+    if isinstance(event.event, ChildEvent):
+        return event_in_child(event.event)
+    if isinstance(event.event, Event) or not any(
+        f'"{type}"'.encode() in event.line() for type in _CHILD_EVENTS
+    ):
+        return None
+    fact = msgspec.json.decode(event.line())
+    if fact["type"] == "child_event":
+        return event_in_child(msgspec.convert(fact, ChildEvent))
+    event_class = _CHILD_EVENTS.get(fact["type"])
+    return (event.child, msgspec.convert(fact, event_class)) if event_class else None
+
+
 class QuestionQueue:
     """The open questions of one front end: it shows the first one, and the others wait.
 
@@ -120,6 +144,30 @@ class QuestionQueue:
         self.closed: Callable[[], None] = lambda: None
         """Called when a question comes, and when none is left."""
         self._open: list[tuple[QuestionAsked, asyncio.Future[Any]]] = []
+        self._child_names: dict[str, str] = {}
+        self._askers: dict[str, str] = {}
+
+    def asking_child(self, question: str) -> str:
+        """The child that asks a question; empty for the session itself."""
+        return self._askers.get(question, "")
+
+    def with_child_questions(self, batch: Sequence[Fact | Event]) -> Sequence[Fact | Event]:
+        """The events, and after each event of a child the question or answer in it: people answer questions
+        of children as if the session had asked them."""
+        events: list[Fact | Event] = []
+        for one in batch:
+            events.append(one)
+            child, event = "", one.event if isinstance(one, Fact) else one
+            if isinstance(event, ChildEvent) and (inner := event_in_child(event)):
+                child, event = inner
+            if isinstance(event, ChildStarted):
+                self._child_names[event.child] = event.agent or one_line(event.task)[:40]
+            elif child and isinstance(event, QuestionAsked | QuestionAnswered):
+                self._askers[event.id] = f"child {self._child_names.get(child, '')}".rstrip()
+                # Its call is none of this session's, whatever its id.
+                is_asked = isinstance(event, QuestionAsked)
+                events.append(msgspec.structs.replace(event, call="") if is_asked else event)
+        return events
 
     async def ask(self, asked: QuestionAsked) -> Any:
         """The asker of a harness."""

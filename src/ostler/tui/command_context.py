@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
@@ -42,25 +42,18 @@ class CommandContext(Protocol):
 
     @property
     def rows(self) -> ItemRenderer: ...
-
     @property
-    def face(self) -> ContextFrontEnd: ...
-
+    def front_end(self) -> ContextFrontEnd: ...
     @property
     def app(self) -> Printer: ...
-
     @property
     def panels(self) -> Panels: ...
-
     @property
     def composer(self) -> ContextComposer: ...
-
     @property
     def commands(self) -> Commands: ...
-
     @property
-    def switching(self) -> SessionSwitch: ...
-
+    def session_switch(self) -> SessionSwitch: ...
     def colors(self) -> ThemeColors | None: ...
 
     def say(self, text: str, level: Level = "info") -> None:
@@ -90,25 +83,19 @@ class ContextFrontEnd(Protocol):
     """The part of a front end that commands use."""
 
     @property
-    def book(self) -> ThemeRegistry: ...
-
+    def themes(self) -> ThemeRegistry: ...
     def theme(self) -> str: ...
-
     def set_theme(self, name: str) -> None: ...
-
     def editor_text(self) -> str: ...
-
     def set_editor_text(self, text: str) -> None: ...
-
     def suspended(self) -> AbstractAsyncContextManager[None]: ...
 
 
 class ContextComposer(Protocol):
     @property
     def shell(self) -> ShellCommands: ...
-
     @property
-    def waiting(self) -> PromptQueue: ...
+    def queue(self) -> PromptQueue: ...
 
 
 class Size(Protocol):
@@ -121,94 +108,86 @@ class Printer(Protocol):
 
     @property
     def size(self) -> Size: ...
-
     @property
     def ends_blank(self) -> bool: ...
-
     def print(self, rows: Sequence[str]) -> None: ...
-
     def refresh(self) -> None:
         """Draws what has changed."""
 
 
+SetUp = Callable[[CommandContext], Coroutine[Any, Any, None]]
+"""Sets up a model in the first run."""
+
 Reason = Literal["new", "open", "fork", "import", "clear"]
-
-
 BUSY = "a run is in progress: press esc to stop it, or wait until it ends"
 
 
 class SessionSwitch:
-    """Opens another session in the same terminal, before it closes this one: if opening fails, nothing
-    changes."""
+    """Opens another session, and then closes the present one: if opening fails, nothing changes."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
-    async def wish(self, reason: Reason, session: str = "", prompt: str = "") -> str:
+    async def request(self, reason: Reason, session: str = "", prompt: str = "") -> str:
         """Switches for a person, unless a run is in progress here or an extension refuses."""
         conversation = self._context.conversation
         if not conversation.is_elsewhere and await conversation.is_busy():
             raise SessionBusy(BUSY)
-        harness = conversation.harness
-        if "before_switch" in harness.hooks:
+        hooks = conversation.harness.hooks
+        if "before_switch" in hooks:
             planned = PlannedSwitch(conversation.session.id, reason, prompt)
-            over = hook_scope(conversation.session.journal, CancelToken())
-            if refusal := await harness.hooks.before_leaving(planned, over):
+            scope = hook_scope(conversation.session.journal, CancelToken())
+            if refusal := await hooks.before_leaving(planned, scope):
                 raise UsageError(refusal.reason or "an extension refused to leave the session")
         return await self.to(session, prompt)
 
     async def to(self, session: str, prompt: str = "", store: Store | None = None) -> str:
         """Switches to a session or a new one, in this store or another; returns its id."""
-        async with self._one_at_a_time:
-            left = self._context.conversation
-            if session == left.session.id:
+        async with self._lock:
+            present = self._context.conversation
+            if session == present.session.id:
                 return session
-            there = await self._open(session, left, store or left.store)
-            conversation = Conversation(there, left.host, self._context.see)
+            opened = await self._open(session, present, store or present.store)
+            conversation = Conversation(opened, present.host, self._context.see)
             await self._context.composer.shell.stop()
-            await left.close()
+            await present.close()
             await self._context.show(conversation)
         if prompt:
             await self._context.submit(prompt)
-        return there.id
+        return opened.id
 
-    async def _open(self, session: str, leaving: Conversation, store: Store) -> Session:
-        """Opens the session; a new one keeps the model of the one before."""
-        left, stored = leaving.harness, leaving.session.state.settings
-        session_context = left.context.for_child() if left.context else None
-        harness = msgspec.structs.replace(left, context=session_context)
+    async def _open(self, name: str, present: Conversation, store: Store) -> Session:
+        """Opens the session; a new one keeps the model of the present one."""
+        settings = present.session.state.settings
+        context = present.harness.context.for_child() if present.harness.context else None
+        harness = msgspec.structs.replace(present.harness, context=context)
         _equip(harness)
         try:
             if isinstance(store, RemoteSessions):
-                name = session or await store.begin(harness.cwd, stored.model, stored.reasoning)
-                there = await follow_session(store, name, harness)
-                harness.cwd = Path(there.state.cwd)
-            elif session:
-                there = await open_or_follow(store, session, harness)
+                name = name or await store.begin(harness.cwd, settings.model, settings.reasoning)
+                session = await follow_session(store, name, harness)
+                harness.cwd = Path(session.state.cwd)
+            elif name:
+                session = await open_or_follow(store, name, harness)
             else:
-                there = await create_session(store, harness)
-                if stored.model:
-                    changed = SettingsChanged(model=stored.model, reasoning=stored.reasoning, by="tui")
-                    there.journal.record(changed)
+                session = await create_session(store, harness)
+                if settings.model:
+                    changed = SettingsChanged(model=settings.model, reasoning=settings.reasoning, by="tui")
+                    session.journal.record(changed)
         except OstlerError:
-            _equip(left)
+            _equip(present.harness)
             raise
-        self._keep_model(there)
-        if Path(there.state.cwd) != harness.cwd:
-            before, now = quoted(there.state.cwd), quoted(harness.cwd)
-            self._context.say(f"the session started in {before}; its tools now work in {now}")
-        return there
-
-    def _keep_model(self, session: Session) -> None:
-        """Sets the stored model of the session, if it can be used here."""
         stored = session.state.settings
-        if not stored.model or stored.model == session.harness.model.name:
-            return
-        try:
-            session.harness.set_model(stored.model, stored.reasoning)
-        except OstlerError as error:
-            self._context.say(f"{stored.model} cannot answer here: {error.message}")
+        if stored.model and stored.model != harness.model.name:
+            try:
+                harness.set_model(stored.model, stored.reasoning)
+            except OstlerError as error:
+                self._context.say(f"{stored.model} cannot answer here: {error.message}")
+        if Path(session.state.cwd) != harness.cwd:
+            before, now = quoted(session.state.cwd), quoted(harness.cwd)
+            self._context.say(f"the session started in {before}; its tools now work in {now}")
+        return session
 
 
 def _equip(harness: Harness) -> None:

@@ -19,11 +19,11 @@ from ostler.schema.errors import OstlerError
 from ostler.schema.events import RequestRefused, UserMessage
 from ostler.schema.messages import as_content
 from ostler.schema.requests import Navigate
-from ostler.tui.conversation import Conversation
-from ostler.tui.editor.chips import Chips, PromptDraft
+from ostler.tui.conversation import Tasks
+from ostler.tui.editor.chips import PromptDraft
 from ostler.tui.editor.input_line import InputLine, edited, editor_command, interrupts_for_editor
 from ostler.tui.editor.prompt_history import HistorySearch, PromptHistory
-from ostler.tui.keys import Chord, DoublePress, KeyChords
+from ostler.tui.keys import DoublePress, KeyChords
 from ostler.tui.model_setup import ThinkingLevel
 from ostler.tui.panels.panel import TYPING_SECONDS
 from ostler.tui.prompt_queue import PromptQueue
@@ -32,7 +32,6 @@ from ostler.tui.shell import ShellCommands, shell_line, without_escape
 if TYPE_CHECKING:
     from ostler.context import mentions
     from ostler.tui import history_viewer
-    from ostler.tui.command_context import CommandContext
     from ostler.tui.editor import completion, paste
     from ostler.tui.editor.completion import CompletionPopup
     from ostler.tui.terminal_ui import TerminalUI
@@ -42,11 +41,10 @@ else:
     mentions = lazy_module("ostler.context.mentions")
     paste = lazy_module("ostler.tui.editor.paste")
 
-
 CLEAR_FIRST = "clear the line first to go back to your last prompt"
 
 
-class _Left(msgspec.Struct, frozen=True):
+class _RewindPoint(msgspec.Struct, frozen=True):
     session: str
     leaf: int
     """The leaf before."""
@@ -58,71 +56,72 @@ class _Left(msgspec.Struct, frozen=True):
 class Rewind:
     """Escape: it stops a run, and a second time goes back to before the last prompt."""
 
-    def __init__(
-        self,
-        context: CommandContext,
-        line: InputLine,
-        shell: ShellCommands,
-        waiting: PromptQueue,
-        twice: DoublePress,
-    ) -> None:
-        self._context = context
-        self._line = line
-        self._shell = shell
-        self._waiting = waiting
-        self._twice = twice
+    def __init__(self, tui: TerminalUI, composer: Composer) -> None:
+        self._tui = tui
+        self._composer = composer
+        self._line = composer.line
+        self._press = DoublePress(tui, "press esc again to go back to your last prompt")
         self._first_at: tuple[str, int] = ("", 0)
         self._first_run = ""
         """The run that the first of two Escapes stopped."""
-        self._in_turn = asyncio.Lock()
-        self._rewound: _Left | None = None
+        self._lock = asyncio.Lock()
+        self._last: _RewindPoint | None = None
 
     def escape(self) -> Coroutine[Any, Any, None]:
-        """Decides by the state when the key is pressed. It is the second of two only if no new run or prompt
-        began in between."""
-        session = self._context.conversation.session
+        """Acts on the state when the key is pressed. A new run or prompt makes it the first press again."""
+        session = self._tui.conversation.session
         at, run = (session.id, max(session.state.builder.prompts, default=0)), session.state.run
-        is_second = self._twice.is_second and at == self._first_at and (not run or run.id == self._first_run)
+        is_second = self._press.is_second and at == self._first_at and (not run or run.id == self._first_run)
         if is_second:
-            self._context.show_notice("")
-            return self._go()
+            self._tui.show_notice("")
+            return self._go_back()
         self._first_at, self._first_run = at, run.id if run else ""
-        if not self._line.text and not self._shell and (run or session.state.builder.prompts):
-            self._twice.first()
+        if not self._line.text and not self._composer.shell and (run or session.state.builder.prompts):
+            self._press.first()
         return self._escape(is_empty=not self._line.text)
 
     async def _escape(self, *, is_empty: bool) -> None:
-        async with self._in_turn:
-            if self._shell:
-                await self._shell.stop()
+        async with self._lock:
+            if self._composer.shell:
+                await self._composer.shell.stop()
             elif await self._is_working():
-                await self.stop()
+                await self._stop()
             elif not is_empty:
-                self._context.show_notice(CLEAR_FIRST)
+                self._tui.show_notice(CLEAR_FIRST)
 
     async def _is_working(self) -> bool:
-        conversation = self._context.conversation
+        conversation = self._tui.conversation
         return conversation.session.state.run is not None or await conversation.is_busy()
 
-    async def _go(self) -> None:
-        async with self._in_turn:
-            await self.go()
-
-    async def stop(self) -> None:
+    async def _stop(self) -> None:
         """Stops the run, or one that is about to start."""
-        conversation = self._context.conversation
+        conversation = self._tui.conversation
         await conversation.stop()
         is_ours = conversation.session.state.run is None and not conversation.is_elsewhere
         if is_ours and await conversation.is_busy():
             conversation.session.cancel()
 
-    async def go(self) -> None:
+    async def _until_idle(self) -> None:
+        changed = asyncio.Event()
+        stop = self._tui.conversation.observe(lambda batch: changed.set())
+        try:
+            while await self._is_working():
+                changed.clear()
+                await changed.wait()
+        finally:
+            stop()
+
+    async def _go_back(self) -> None:
+        async with self._lock:
+            await self._until_idle()
+            await self._rewind()
+
+    async def _rewind(self) -> None:
         """Goes back to before the last prompt, and puts it into the line."""
-        conversation = self._context.conversation
+        conversation = self._tui.conversation
         session = conversation.session
-        await _at_rest(conversation)
         if self._line.text:
-            self._context.show_notice(CLEAR_FIRST)
+            self._tui.show_notice(CLEAR_FIRST)
         if not session.state.builder.prompts or self._line.text:
             return
         leaf, number = session.state.leaf, max(session.state.builder.prompts)
@@ -132,33 +131,20 @@ class Rewind:
         outcome = await conversation.ask(lambda id: Navigate(id=id, by="tui", entry=to))
         if isinstance(outcome, RequestRefused):
             return
-        typed = self._waiting.typed_for(prompt.request, prompt.content)
-        self._line.put_back(typed)
-        self._rewound = _Left(session.id, leaf, to, typed.text)
-        self._context.show_notice(
-            "went back to before your last prompt; ctrl+c undoes this; files do not change"
-        )
+        draft = self._composer.queue.draft_of(prompt.request, prompt.content)
+        self._line.put_back(draft)
+        self._last = _RewindPoint(session.id, leaf, to, draft.text)
+        self._tui.show_notice("went back to before your last prompt; ctrl+c undoes this; files do not change")
 
-    async def return_(self, cleared: str) -> str:
-        """Undoes `go` when the person clears the prompt in the line. Returns a message, or nothing."""
-        left, self._rewound = self._rewound, None
-        conversation = self._context.conversation
-        session = conversation.session
-        if left is None or (session.id, session.state.leaf, cleared) != (left.session, left.to, left.text):
+    async def undo(self, cleared: str) -> str:
+        """Undoes it when the person clears the prompt in the line. Returns a message, or nothing."""
+        point, self._last = self._last, None
+        session = self._tui.conversation.session
+        present = (session.id, session.state.leaf, cleared)
+        if point is None or present != (point.session, point.to, point.text):
             return ""
-        outcome = await conversation.ask(lambda id: Navigate(id=id, by="tui", entry=left.leaf))
+        outcome = await self._tui.conversation.ask(lambda id: Navigate(id=id, by="tui", entry=point.leaf))
         return "" if isinstance(outcome, RequestRefused) else "the conversation continues from where it was"
-
-
-async def _at_rest(conversation: Conversation) -> None:
-    changed = asyncio.Event()
-    stop = conversation.observe(lambda batch: changed.set())
-    try:
-        while conversation.session.state.run is not None or await conversation.is_busy():
-            changed.clear()
-            await changed.wait()
-    finally:
-        stop()
 
 
 class Composer:
@@ -172,22 +158,21 @@ class Composer:
         self.line.on_typed = self._typed
         self.search = HistorySearch(self.line, tui.panels, tui.rows)
         self.shell = ShellCommands(tui)
-        self.waiting = PromptQueue(tui, self.line)
-        twice = DoublePress(tui, "press esc again to go back to your last prompt")
-        self.back = Rewind(tui, self.line, self.shell, self.waiting, twice)
+        self.queue = PromptQueue(tui, self.line)
+        self.rewind = Rewind(tui, self)
         self.thinking = ThinkingLevel(tui)
-        self.chords = KeyChords(tui.panels, tui.rows)
-        self.chords.chords = {
-            "e": Chord("edit in $EDITOR", lambda: self.soon(self._edit_outside())),
-            "s": Chord("steer", self.steer),
-            "t": Chord("reasoning", tui.show_thoughts),
-            "m": Chord("messages", lambda: self.soon(history_viewer.HistoryViewer(tui).choose())),
+        chords = {
+            "e": ("edit in $EDITOR", lambda: self.soon(self._edit_outside())),
+            "s": ("steer", self.steer),
+            "t": ("reasoning", tui.show_thoughts),
+            "m": ("messages", lambda: self.soon(history_viewer.HistoryViewer(tui).choose())),
         }
+        self.chords = KeyChords(tui.panels, tui.rows, chords)
         self._typed_at = -TYPING_SECONDS
         self.has_typed = False
         """A person has typed in this terminal."""
-        self._in_turn = asyncio.Lock()
-        self._tasks: set[asyncio.Future[None]] = set()
+        self._lock = asyncio.Lock()
+        self._tasks = Tasks(lambda error: tui.show_notice(error.message))
 
     @cached_property
     def popup(self) -> CompletionPopup:
@@ -207,28 +192,15 @@ class Composer:
         return "popup" in self.__dict__
 
     def soon(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Future[None]) -> None:
-        self._tasks.discard(task)
-        if task.cancelled() or (error := task.exception()) is None:
-            return
-        if not isinstance(error, OstlerError):
-            raise error
-        self._tui.show_notice(error.message)
+        self._tasks.start(work)
 
     async def close(self) -> None:
         """Called before the conversation is closed."""
         if self._has_popup:
             self.popup.close()
-        self.waiting.close()
+        self.queue.close()
         await self.shell.stop()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.close()
 
     @property
     def is_typing(self) -> bool:
@@ -259,58 +231,50 @@ class Composer:
         else:
             self.soon(self.submit(self.line.take(), steers=steers))
 
-    async def submit(self, typed: PromptDraft, *, steers: bool = False) -> None:
+    async def submit(self, draft: PromptDraft, *, steers: bool = False) -> None:
         tui = self._tui
         tui.notice = ""
-        if not typed.text.strip():
-            if len(self.waiting):
+        if not draft.text.strip():
+            if len(self.queue):
                 await tui.conversation.release()
             return
-        self.soon(self._remember(typed))
-        if shell_line(typed.text):
-            whole = shell_line(typed.pasted_in)
-            if whole is None or not whole.command:
-                self.line.put_back(typed)
+        self.soon(self._add_to_history(draft))
+        if shell_line(draft.text):
+            command = shell_line(draft.pasted_in)
+            if command is None or not command.command:
+                self.line.put_back(draft)
             else:
-                await self.shell.run(whole)
-        elif not await tui.commands.run(typed.pasted_in):
-            await self._say(typed, steers=steers)
+                await self.shell.run(command)
+        elif not await tui.commands.run(draft.pasted_in):
+            try:
+                await self._send_prompt(draft, steers=steers)
+            except OstlerError as error:
+                self.line.put_back(draft)
+                tui.show_notice(error.message)
 
-    async def _remember(self, typed: PromptDraft) -> None:
-        """Adds it to the history. If that fails, another notice is more important."""
+    async def _add_to_history(self, draft: PromptDraft) -> None:
+        """If that fails, another notice is more important."""
         try:
-            await self.line.remember(typed)
+            await self.line.add_to_history(draft)
         except OstlerError as error:
             if not self._tui.notice:
                 self._tui.show_notice(error.message)
 
-    async def _say(self, typed: PromptDraft, *, steers: bool) -> None:
-        """Sends a prompt; on an error it is in the line again."""
-        try:
-            await self._tell(typed, steers=steers)
-        except OstlerError as error:
-            self.line.put_back(typed)
-            self._tui.show_notice(error.message)
-
-    async def _tell(self, typed: PromptDraft, *, steers: bool) -> None:
+    async def _send_prompt(self, draft: PromptDraft, *, steers: bool) -> None:
         conversation = self._tui.conversation
-        harness = conversation.harness
-        names = [one.name for one in self._tui.commands.entries()] if typed.text.startswith("/") else []
-        async with self._in_turn:
+        names = [one.name for one in self._tui.commands.entries()] if draft.text.startswith("/") else []
+        async with self._lock:
             if isinstance(conversation.store, RemoteSessions):
-                prompt = Expansion(as_typed(typed))
+                prompt = Expansion(as_typed(draft))
             else:
-                prompt = await asyncio.to_thread(expand_draft, typed, harness, names)
+                prompt = await asyncio.to_thread(expand_draft, draft, conversation.harness, names)
             record_read_files(conversation.session.memory, prompt)
             if prompt.notices:
                 self._tui.show_notice("; ".join(prompt.notices))
             if steers and conversation.is_working:
-                self.waiting.sent(await conversation.steer(prompt.blocks), typed, prompt.blocks)
+                self.queue.sent(await conversation.steer(prompt.blocks), draft, prompt.blocks)
             else:
-                self.waiting.sent(await conversation.prompt(prompt.blocks), typed)
-
-    async def submit_text(self, text: str) -> None:
-        await self.submit(PromptDraft(text, Chips()))
+                self.queue.sent(await conversation.prompt(prompt.blocks), draft)
 
     # --- other ways to write ----------------------------------------------------------------------------
 
@@ -319,16 +283,16 @@ class Composer:
         buffer = self.line.buffer
         if buffer.document.cursor_position_row > 0:
             buffer.cursor_up()
-        elif not self.line.text and len(self.waiting):
+        elif not self.line.text and len(self.queue):
             self.soon(self._take_back())
         else:
             self.line.older()
 
     async def _take_back(self) -> None:
-        mine = await self.waiting.mine()
+        mine = await self.queue.mine()
         if self.line.text:
             return
-        if not mine or not await self.waiting.take_back(mine[-1], edits=True):
+        if not mine or not await self.queue.take_back(mine[-1], edits=True):
             self.line.older()
 
     def down(self) -> None:
@@ -349,20 +313,19 @@ class Composer:
             self.line.paste(pasted, self._tui.conversation.harness.cwd)
 
     async def paste_clipboard(self) -> None:
-        chips = self.line.chips
-        content = await asyncio.to_thread(paste.clipboard)
+        chips, content = self.line.chips, await asyncio.to_thread(paste.clipboard)
         if isinstance(content, str):
             self.paste(content)
         else:
             self.line.insert(chips.add_picture(content) + " ")
 
     async def _edit_outside(self) -> None:
-        command = editor_command()
         text, chips, cwd = self.line.text, self.line.chips, self._tui.conversation.harness.cwd
-        async with self._tui.face.suspended():
+        command = editor_command()
+        async with self._tui.front_end.suspended():
             with interrupts_for_editor():
-                written = await asyncio.to_thread(edited, text, command, cwd)
-        self.line.put(PromptDraft(written, chips))
+                text = await asyncio.to_thread(edited, text, command, cwd)
+        self.line.put(PromptDraft(text, chips))
 
 
 def expand_draft(draft: PromptDraft, harness: Harness, commands: Collection[str]) -> Expansion:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ostler.app.console import print_to_stdout
+from ostler.app.question_queue import event_in_child
 from ostler.app.remote_sessions import Relayed, RemoteSessions
 from ostler.core.harness import Harness
 from ostler.core.lazy import lazy_module
@@ -25,7 +26,6 @@ from ostler.sessions.lease import hold_lease
 from ostler.sessions.live_socket import Batch, DeltaFilter, Relay
 from ostler.sessions.run_tree import open_questions
 from ostler.sessions.session import NOTHING_TO_CONTINUE, RunOutcome, Session
-from ostler.tui.child_questions import ChildQuestions
 
 if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
@@ -50,15 +50,42 @@ def print_resume_hint(conversation: Conversation, cwd: str | None = None) -> Non
         print_to_stdout(f"to resume this session: {resume_command_line(conversation.session, cwd)}")
 
 
-COMING_TO_REST = 2.0
+RUN_END_SECONDS = 2.0
 """Seconds to wait for a run that is ending."""
 
-
 Content = tuple[PlainBlock, ...]
-
-AnyEvent = Event | UnknownEvent
-
 See = Callable[[Sequence[Fact | Event]], None]
+
+
+class Tasks:
+    """Coroutines that run concurrently. `failed` gets each `OstlerError`, the event loop any other error."""
+
+    def __init__(self, failed: Callable[[OstlerError], None] = lambda error: None) -> None:
+        self._failed = failed
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Future[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if not isinstance(error, OstlerError):
+            raise error
+        self._failed(error)
+
+    def cancel(self) -> set[asyncio.Future[None]]:
+        for task in self._tasks:
+            task.cancel()
+        return self._tasks
+
+    async def close(self) -> None:
+        if tasks := self.cancel():
+            await asyncio.wait(tasks)
 
 
 class Conversation:
@@ -73,15 +100,15 @@ class Conversation:
         self._host = host
         self.problem: OstlerError | None = None
         """Why the session cannot continue here."""
-        self._watching: list[See] = []
-        self._stop_seeing = self.observe(see)
-        self._driving: asyncio.Task[None] | None = None
-        self.beside: set[asyncio.Future[None]] = set()
-        """Side questions, which are cancelled when the session is closed."""
+        self._observers: list[See] = []
+        self._stop_observing = self.observe(see)
+        self._driver: asyncio.Task[None] | None = None
+        self.side_questions = Tasks()
+        """They are cancelled when the session is closed."""
         self._arrived = -1
         """How much of the inbox has been read."""
-        self._rests = asyncio.Event()
-        self._continues = ""
+        self._is_idle = asyncio.Event()
+        self._continue_request = ""
         """A request to continue on the transcript as it is; it goes before all prompts."""
 
     @property
@@ -111,31 +138,32 @@ class Conversation:
     def observe(self, see: See) -> Callable[[], None]:
         """Calls `see` with everything that happens in the session; returns a function that stops it."""
         stop = self.session.subscribe(see)
-        self._watching.append(see)
+        self._observers.append(see)
 
         def end() -> None:
             stop()
-            self._watching.remove(see)
+            self._observers.remove(see)
 
         return end
 
     def _see(self, batch: Sequence[Fact | Event]) -> None:
         """Takes what another process wrote; extensions see it in that process."""
-        for see in tuple(self._watching):
+        for see in tuple(self._observers):
             see(batch)
 
     def begin(self) -> None:
-        self._driving = asyncio.ensure_future(self._drive())
+        self._driver = asyncio.ensure_future(self._drive())
 
     async def _drive(self) -> None:
         try:
             while True:
                 try:
                     await self._work()
-                    if not await self._until_arrival():
-                        await self._follow()
+                    if await self._until_arrival():
+                        continue
                 except SessionHeld:  # another process handles the request
-                    await self._follow()
+                    pass
+                await SessionFollower(self.session, self._see).run()
         except (OstlerError, StoreError) as error:
             self.problem = error
             how = f"quit, and reopen it with `{resume_command_line(self.session)}`"
@@ -144,7 +172,7 @@ class Conversation:
 
     async def _next(self) -> RunOutcome:
         await self._hold()
-        request, self._continues = self._continues, ""
+        request, self._continue_request = self._continue_request, ""
         is_new = request and await self.store.settlement(self.session.id, request) is None
         if is_new and self.session.state.run is None:
             return await self.session.continue_(request=request)
@@ -158,57 +186,45 @@ class Conversation:
         if journal.lease.generation != lease.generation:
             if facts := await self.store.read(self.session.id, seen):
                 self._see(facts)
-            self._keep_model()
-
-    def _keep_model(self) -> None:
-        """Another process may have changed the model."""
-        harness, stored = self.session.harness, self.session.state.settings
-        if not stored.model or harness.make_model is None or stored.model == harness.model.name:
-            return
-        try:
-            harness.set_model(stored.model, stored.reasoning)
-        except OstlerError as error:
-            self._see([Warned(f"{stored.model} cannot answer here: {error.message}")])
+            stored = self.session.state.settings  # another process may have changed the model
+            if stored.model and stored.model != self.harness.model.name:
+                _set_model(self.harness, stored.model, stored.reasoning, self._see)
 
     async def _work(self) -> None:
         """Works off the inbox. If there is nothing to do, a session of another process stays there."""
-        quiet: RunOutcome = None
-        while not self.is_elsewhere or isinstance(quiet, RunEnded) or await self._has_work():
-            self._rests.clear()
+        outcome: RunOutcome = None
+        while not self.is_elsewhere or isinstance(outcome, RunEnded) or await self._has_work():
+            self._is_idle.clear()
             try:
-                quiet = await self._next()
+                outcome = await self._next()
             finally:
-                self._rests.set()
-            if not isinstance(quiet, RunEnded):
+                self._is_idle.set()
+            if not isinstance(outcome, RunEnded):
                 return
 
     async def _has_work(self) -> bool:
         return self.session.state.run is not None or bool(await self.store.pending(self.session.id))
 
-    async def _follow(self) -> None:
-
-        await SessionFollower(self.session, self._see).run()
-
     async def _until_arrival(self) -> bool:
         """Waits for a request; False when another process continues the session."""
-        arriving = asyncio.ensure_future(self.store.arrivals(self.session.id, self._arrived))
-        moving = asyncio.ensure_future(self._until_moved_elsewhere())
+        arrival = asyncio.ensure_future(self.store.arrivals(self.session.id, self._arrived))
+        move = asyncio.ensure_future(self._until_moved_elsewhere())
         try:
-            await asyncio.wait({arriving, moving}, return_when=asyncio.FIRST_COMPLETED)
-            if arriving.done():
-                self._arrived = arriving.result()
+            await asyncio.wait({arrival, move}, return_when=asyncio.FIRST_COMPLETED)
+            if arrival.done():
+                self._arrived = arrival.result()
                 return True
-            moving.result()
+            move.result()
             return False
         finally:
-            arriving.cancel()
-            moving.cancel()
-            await asyncio.wait({arriving, moving})
+            arrival.cancel()
+            move.cancel()
+            await asyncio.wait({arrival, move})
 
     async def _until_moved_elsewhere(self) -> None:
         journal = self.session.journal
-        async with aclosing(self.store.follow(self.session.id, journal.committed_seq)) as followed:  # type: ignore[type-var]
-            async for facts in followed:
+        async with aclosing(self.store.follow(self.session.id, journal.committed_seq)) as batches:  # type: ignore[type-var]
+            async for facts in batches:
                 if facts[-1].seq > journal.state.last_seq:
                     return
 
@@ -242,24 +258,24 @@ class Conversation:
         """Starts a run on the transcript as it is; no tool call is repeated."""
         if not len(self.session.state.transcript):
             raise UsageError(NOTHING_TO_CONTINUE)
-        self._continues = self._new_id()
-        await self._ask(Continue(id=self._continues, by="tui"))
+        self._continue_request = self._new_id()
+        await self._ask(Continue(id=self._continue_request, by="tui"))
 
     async def is_busy(self) -> bool:
-        """Whether a run is in progress or about to start. Waits for one that is ending, since extensions may
-        still handle its end."""
+        """Whether a run is in progress or about to start. Waits while extensions handle the end of one."""
         if self.session.is_running and self.session.state.run is None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._rests.wait(), COMING_TO_REST)
-        return self.is_working or (not self.session.state.held and bool(await self.waiting()))
+            await self._until_idle()
+        return self.is_working or (not self.session.state.held and bool(await self.queued_prompts()))
 
-    async def waiting(self) -> list[Prompt]:
-        """The queued prompts."""
+    async def _until_idle(self) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._is_idle.wait(), RUN_END_SECONDS)
+
+    async def queued_prompts(self) -> list[Prompt]:
         return [one for one in await self.store.pending(self.session.id) if isinstance(one, Prompt)]
 
-    async def ask(self, make: Callable[[str], AnyRequest]) -> AnyEvent:
-        """Submits a request and waits for its outcome: a fact, which may be `request_refused` and is shown
-        anyway.
+    async def ask(self, make: Callable[[str], AnyRequest]) -> Event | UnknownEvent:
+        """Submits a request and returns its outcome: a fact, which may be `request_refused`, and is shown.
 
         When it returns, the state of the session here includes that fact. If another process runs the
         session, the store may have the outcome before it reaches this process.
@@ -296,27 +312,34 @@ class Conversation:
 
     async def close(self) -> None:
         """Stops the run and releases the session."""
-        for task in self.beside:
-            task.cancel()
-        if self.beside:
-            await asyncio.wait(self.beside)
+        await self.side_questions.close()
         if self.session.is_running:
             self.session.cancel("the terminal was closed")
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._rests.wait(), COMING_TO_REST)
-        if self._driving is not None:
-            self._driving.cancel()
-            await asyncio.wait({self._driving})
+            await self._until_idle()
+        if self._driver is not None:
+            self._driver.cancel()
+            await asyncio.wait({self._driver})
         await self.session.close()
-        self._stop_seeing()
+        self._stop_observing()
+
+
+def _set_model(harness: Harness, name: str, reasoning: str, see: See) -> None:
+    if harness.make_model is not None:
+        try:
+            harness.set_model(name, reasoning)
+        except OstlerError as error:
+            see([Warned(f"{name} cannot answer here: {error.message}")])
 
 
 LOOK_AGAIN = 1.0
 """Seconds of silence after which we check whether another process still holds the session."""
 
-_ABOUT_QUESTIONS = (events.QuestionAsked, events.QuestionAnswered)
-
 ASKS_FOR_SECRET = "the run asks for a secret: answer it in the terminal that drives the run"
+
+
+def _is_about_question(event: Event | UnknownEvent) -> bool:
+    inner = event_in_child(event) if isinstance(event, events.ChildEvent) else ("", event)
+    return inner is not None and isinstance(inner[1], events.QuestionAsked | events.QuestionAnswered)
 
 
 class SessionFollower:
@@ -325,9 +348,8 @@ class SessionFollower:
     def __init__(self, session: Session, see: See) -> None:
         self._session = session
         self._see = see
-        self._children = ChildQuestions()
         self._asking: dict[str, asyncio.Task[None]] = {}
-        self._is_told = False
+        self._has_warned = False
 
     async def run(self) -> None:
         journal = self._session.journal
@@ -341,8 +363,10 @@ class SessionFollower:
                     await self._take(fresh.among(batch))
                     if not batch and relay.owner is None:
                         return
-                    if relay.problem:
-                        self._say_incomplete(relay.problem)
+                    if relay.problem and not self._has_warned:
+                        self._has_warned = True
+                        text = f"{relay.problem}: messages appear once they are complete"
+                        self._see([Warned(text, about="store")])
         finally:
             for task in self._asking.values():
                 task.cancel()
@@ -368,34 +392,19 @@ class SessionFollower:
             await journal.reload()
         self._keep_model(batch)
         self._see(batch)
-        inner = self._children.among(batch)
-        if any(isinstance(one.event if isinstance(one, Fact) else one, _ABOUT_QUESTIONS) for one in inner):
+        if any(_is_about_question(one.event if isinstance(one, Fact) else one) for one in batch):
             await self._ask_what_is_open()
 
     def _keep_model(self, batch: Batch) -> None:
         """Shows the model of a remote run. On the same machine only the session's stored model counts: this
         process may run the session next, with its own."""
-        is_far = isinstance(self._session.journal.store, RemoteSessions)
+        harness, is_far = self._session.harness, isinstance(self._session.journal.store, RemoteSessions)
         for one in batch:
             match one.event if isinstance(one, Fact) else one:
                 case events.RunStarted(model=model) if model and is_far:
-                    self._set_model(model)
+                    _set_model(harness, model, "", self._see)
                 case events.SettingsChanged(model=model, reasoning=reasoning) if model or reasoning:
-                    self._set_model(model or self._session.harness.model.name, reasoning)
-
-    def _set_model(self, name: str, reasoning: str = "") -> None:
-        harness = self._session.harness
-        if harness.make_model is None:
-            return
-        try:
-            harness.set_model(name, reasoning)
-        except OstlerError as error:
-            self._see([Warned(f"{name} cannot answer here: {error.message}")])
-
-    def _say_incomplete(self, problem: str) -> None:
-        if not self._is_told:
-            self._is_told = True
-            self._see([Warned(f"{problem}: messages appear once they are complete", about="store")])
+                    _set_model(harness, model or harness.model.name, reasoning, self._see)
 
     # --- questions --------------------------------------------------------------------------------------
 

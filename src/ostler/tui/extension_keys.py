@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import deque
 from collections.abc import Awaitable
 from string import ascii_lowercase, digits
@@ -20,30 +19,17 @@ from ostler.tui.keys import alt
 if TYPE_CHECKING:
     from ostler.tui.terminal_ui import TerminalUI
 
-
 _MODIFIERS = {6: ("ctrl", "shift"), 7: ("ctrl", "alt"), 8: ("ctrl", "alt", "shift")}
 """Modifiers by the number that terminals use."""
 
-_TOLD = re.compile(r"\x1b\[(?:(?P<code>\d+);(?P<mark>\d)u|27;(?P<number>\d);(?P<letter>\d+)~)")
-
-
-def know_modified_keys() -> None:
-    """Keys with several modifiers in both encodings of terminals, which prompt_toolkit ignores."""
-    for mark in _MODIFIERS:
-        for letter in ascii_lowercase + digits:
-            for code in {ord(letter), ord(letter.upper())}:
-                ANSI_SEQUENCES[f"\x1b[{code};{mark}u"] = Keys.Ignore
-                ANSI_SEQUENCES[f"\x1b[27;{mark};{code}~"] = Keys.Ignore
-
-
-def name_of_modified(sequence: str) -> str:
-    """The name of a sequence, such as `ctrl+shift+t`; empty if it is none."""
-    match = _TOLD.fullmatch(sequence)
-    if match is None:
-        return ""
-    code, mark = int(match["code"] or match["letter"]), int(match["mark"] or match["number"])
-    return normalised_key("+".join([*_MODIFIERS.get(mark, ()), chr(code).lower()]))
-
+_MODIFIED_KEYS = {
+    sequence: "+".join([*modifiers, letter])
+    for number, modifiers in _MODIFIERS.items()
+    for letter in ascii_lowercase + digits
+    for code in {ord(letter), ord(letter.upper())}
+    for sequence in (f"\x1b[{code};{number}u", f"\x1b[27;{number};{code}~")
+}
+"""Keys with several modifiers, in both encodings of terminals; prompt_toolkit ignores them."""
 
 _NAMES = {
     Keys.Escape: "esc",
@@ -57,14 +43,11 @@ _NAMES = {
 }
 
 _PARTS = {"c": "ctrl", "s": "shift"}
-
 _NEVER = frozenset({"ctrl+c", "ctrl+d", ""})
 """Never passed to an editor: keys that end something, and what is no key."""
 
-
 _AGAIN = frozenset({"ctrl+c", "esc", ""})
 """Keys that keep a notice, since they may be pressed twice. Any other key clears it."""
-
 
 Stroke = tuple[KeyPress, ...]
 """One key, or Escape and a key for Alt."""
@@ -77,7 +60,8 @@ def name_of(stroke: Stroke) -> str:
         return f"alt+{name}" if name else ""
     key = stroke[0].key
     if key == Keys.Ignore:
-        return name_of_modified(stroke[0].data)
+        name = _MODIFIED_KEYS.get(stroke[0].data, "")
+        return normalised_key(name) if name else ""
     if key in _NAMES:
         return _NAMES[Keys(key)]
     if len(key) == 1:
@@ -89,28 +73,26 @@ def name_of(stroke: Stroke) -> str:
 
 
 def press_of(name: str) -> Stroke:
-    """The stroke with a name; None if terminals have no such key."""
+    """The stroke with a name; empty if terminals have no such key."""
     name = normalised_key(name)
     if name.startswith("alt+"):
-        rest = press_of(name.removeprefix("alt+"))
-        return (KeyPress(Keys.Escape, "\x1b"), *rest) if rest else ()
+        stroke = press_of(name.removeprefix("alt+"))
+        return (KeyPress(Keys.Escape, "\x1b"), *stroke) if stroke else ()
     if len(name) == 1 or name == "space":
         text = " " if name == "space" else name
         return (KeyPress(text, text),)
-    for key in Keys:
-        if name_of((KeyPress(key),)) == name:
-            return (KeyPress(key),)
-    return ()
+    return next((stroke for key in Keys if name_of(stroke := (KeyPress(key),)) == name), ())
 
 
 def strokes_of(presses: list[KeyPress]) -> list[Stroke]:
     """Groups keys that are read at once: Escape right before another key is Alt."""
     strokes: list[Stroke] = []
-    rest = deque(presses)
-    while rest:
-        one = rest.popleft()
-        has_alt = one.key == Keys.Escape and rest and rest[0].key != Keys.Escape
-        strokes.append((one, rest.popleft()) if has_alt else (one,))
+    for press in presses:
+        has_alt = bool(strokes) and [one.key for one in strokes[-1]] == [Keys.Escape]
+        if has_alt and press.key != Keys.Escape:
+            strokes[-1] += (press,)
+        else:
+            strokes.append((press,))
     return strokes
 
 
@@ -125,9 +107,9 @@ class ExtensionKeys(KeyProcessor):
     def __init__(self, before: KeyProcessor, tui: TerminalUI) -> None:
         super().__init__(before._bindings)
         self._tui = tui
-        self._typed: deque[Stroke] = deque()
-        self._deciding: asyncio.Task[None] | None = None
-        self._beside: set[asyncio.Future[object]] = set()
+        self._pending: deque[Stroke] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._started: set[asyncio.Future[object]] = set()
 
     def feed_multiple(self, key_presses: list[KeyPress], first: bool = False) -> None:
         if first:  # fed by the toolkit itself, not typed
@@ -136,12 +118,12 @@ class ExtensionKeys(KeyProcessor):
         for stroke in strokes_of(key_presses):
             if name_of(stroke) not in _AGAIN:
                 self._tui.notice = ""
-            if self._deciding is not None or self._typed or self._wants_to_decide(stroke):
-                self._typed.append(stroke)
-            elif not self._is_taken(stroke):
+            if self._task is not None or self._pending or self._is_for_editor(stroke):
+                self._pending.append(stroke)
+            elif not self._is_handled(stroke):
                 self._feed(stroke)
-        if self._typed and self._deciding is None:
-            self._deciding = asyncio.ensure_future(self._decide())
+        if self._pending and self._task is None:
+            self._task = asyncio.ensure_future(self._handle_pending())
 
     def _feed(self, stroke: Stroke) -> None:
         if len(stroke) > 1:
@@ -152,7 +134,7 @@ class ExtensionKeys(KeyProcessor):
 
     # --- at once ----------------------------------------------------------------------------------------
 
-    def _is_taken(self, stroke: Stroke) -> bool:
+    def _is_handled(self, stroke: Stroke) -> bool:
         name, host, panel = name_of(stroke), self._tui.conversation.host, self._tui.panels.present
         if isinstance(panel, ExtensionPanel) and name == "ctrl+c":
             self._tui.panels.key(name)
@@ -165,7 +147,7 @@ class ExtensionKeys(KeyProcessor):
         self._run(host.ui.shortcut(self._tui.conversation.session.id, *spelled))
         return True
 
-    def _wants_to_decide(self, stroke: Stroke) -> bool:
+    def _is_for_editor(self, stroke: Stroke) -> bool:
         host, name = self._tui.conversation.host, name_of(stroke)
         if host is None or self._tui.panels.present is not None or name in _NEVER:
             return False
@@ -174,25 +156,26 @@ class ExtensionKeys(KeyProcessor):
         present = host.ui.editors.present()
         return present is not None and present[1].handle_key is not None
 
-    # --- with a question --------------------------------------------------------------------------------
+    # --- later ------------------------------------------------------------------------------------------
 
-    async def _decide(self) -> None:
+    async def _handle_pending(self) -> None:
         try:
-            while self._typed:
-                stroke = self._typed.popleft()
-                if self._wants_to_decide(stroke):
-                    stroke = await self._decided(stroke)
-                elif self._is_taken(stroke):
+            while self._pending:
+                stroke = self._pending.popleft()
+                if self._is_for_editor(stroke):
+                    stroke = await self._editor_stroke(stroke)
+                elif self._is_handled(stroke):
                     stroke = ()
                 self._feed(stroke)
                 self.process_keys()
         finally:
-            self._deciding = None
+            self._task = None
 
-    async def _decided(self, stroke: Stroke) -> Stroke:
-        host, typed = self._tui.conversation.host, self._tui.app.editor.text
+    async def _editor_stroke(self, stroke: Stroke) -> Stroke:
+        """What the extension's editor makes of a stroke."""
+        host, text = self._tui.conversation.host, self._tui.app.editor.text
         assert host is not None
-        action = await host.ui.editor_key(name_of(stroke), typed)
+        action = await host.ui.editor_key(name_of(stroke), text)
         match action.kind:
             case "consume":
                 return ()
@@ -208,13 +191,13 @@ class ExtensionKeys(KeyProcessor):
 
     def _run(self, work: Awaitable[object]) -> None:
         task = asyncio.ensure_future(work)
-        self._beside.add(task)
-        task.add_done_callback(self._beside.discard)
+        self._started.add(task)
+        task.add_done_callback(self._started.discard)
 
 
 def give_keys_to_extensions(tui: TerminalUI) -> None:
-    """Lets extensions handle keys before the terminal, and tells them its size."""
-    know_modified_keys()
+    """Lets extensions handle keys before the terminal, and reports its size to them."""
+    ANSI_SEQUENCES.update(dict.fromkeys(_MODIFIED_KEYS, Keys.Ignore))
     application = tui.app.application
     application.key_processor = ExtensionKeys(application.key_processor, tui)
     application.before_render += lambda _: tui.extensions.look_at_size()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -17,11 +18,12 @@ from ostler.schema.facts import Fact
 from ostler.schema.text import cut, one_line, printable
 from ostler.sessions.session import Session
 from ostler.tui.front_end import TuiFrontEnd
+from ostler.tui.panels.panel import ModalPanel
 from ostler.tui.plain.items import plain
 from ostler.tui.render.boxes import barred, framed, inside
 from ostler.tui.render.items import CallRendering, ItemRenderer, PrintableItem
 from ostler.tui.render.markdown import markdown_rows
-from ostler.tui.render.spans import DIM, Piece, drawn, fitted, sgr, styled, wrapped
+from ostler.tui.render.spans import Piece, drawn, fitted, muted_row, sgr, styled, wrapped
 from ostler.tui.render.terminal_text import terminal_rows
 
 if TYPE_CHECKING:
@@ -29,11 +31,11 @@ if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
     from ostler.tui.command_context import CommandContext
 
-
+View = TypeVar("View", StatusView, WidgetView)
 MOST_ROWS = 1000
 """Rows of content that scrolls, at most."""
 
-_CONTENT_KEPT = 32
+_MOST_CACHED = 32
 
 
 class ContentRows:
@@ -41,42 +43,42 @@ class ContentRows:
 
     def __init__(self, colors: Callable[[], ThemeColors | None]) -> None:
         self._colors = colors
-        self._drawn: dict[tuple[object, ...], list[str]] = {}
+        self._cache: dict[tuple[object, ...], list[str]] = {}
 
     def text(self, text: str, width: int, most: int) -> list[str]:
         """Lines of text with their own colours."""
-        return fitted(self._once(_text_rows, _beginning(text, most, width), width), width)[:most]
+        return fitted(self._cached(_text_rows, _beginning(text, most, width), width), width)[:most]
 
     def markdown(self, text: str, width: int, most: int) -> list[str]:
-        return fitted(self._once(markdown_rows, _beginning(text, 4 * most, width), width), width)[:most]
+        return fitted(self._cached(markdown_rows, _beginning(text, 4 * most, width), width), width)[:most]
 
-    def _once(
+    def _cached(
         self, draw: Callable[[str, int, ThemeColors | None], list[str]], text: str, width: int
     ) -> list[str]:
         colors = self._colors()
         key = (draw, text, width, colors)
-        if key not in self._drawn:
-            while len(self._drawn) >= _CONTENT_KEPT:
-                del self._drawn[next(iter(self._drawn))]
-            self._drawn[key] = draw(text, width, colors)
-        return self._drawn[key]
+        if key not in self._cache:
+            while len(self._cache) >= _MOST_CACHED:
+                del self._cache[next(iter(self._cache))]
+            self._cache[key] = draw(text, width, colors)
+        return self._cache[key]
 
     def shortened(self, rows: list[str], most: int) -> list[str]:
         """The rows that fit; the last one says that there are more."""
         if len(rows) <= most or most < 2:
             return rows[:most]
-        return [*rows[: most - 1], drawn([Piece("…", sgr(self._colors(), "muted") or DIM)])]
+        return [*rows[: most - 1], muted_row("…", 1, self._colors())]
 
 
 def shares(wanted: Sequence[int], room: int) -> list[int]:
     """Divides the rows, so that a large one leaves room for the others."""
-    given = [0] * len(wanted)
-    while room > 0 and given != [*wanted]:
+    rows = [0] * len(wanted)
+    while room > 0 and rows != [*wanted]:
         for place, want in enumerate(wanted):
-            if given[place] < want and room > 0:
-                given[place] += 1
+            if rows[place] < want and room > 0:
+                rows[place] += 1
                 room -= 1
-    return given
+    return rows
 
 
 def _beginning(text: str, lines: int, width: int) -> str:
@@ -91,103 +93,90 @@ def _text_rows(text: str, width: int, colors: ThemeColors | None) -> list[str]:
     return [drawn(row) for row in wrapped([Piece(printable(text))], width)] if text else []
 
 
-_RENDERINGS_KEPT = 64
+_MOST_RENDERINGS = 64
 
 
 class Renderings:
-    """Shows the last rendering while the next is made, at its own rate. Only what is looked at is rendered
-    again."""
+    """Shows the last rendering while the next is made, at its own rate. Only visible ones are renewed."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self._made: dict[Hashable, tuple[str | None, float]] = {}
-        self._asking: dict[Hashable, asyncio.Task[None]] = {}
-        self._beats: dict[Hashable, asyncio.TimerHandle] = {}
+        self._cache: dict[Hashable, tuple[str | None, float]] = {}
+        self._tasks: dict[Hashable, asyncio.Task[None]] = {}
+        self._timers: dict[Hashable, asyncio.TimerHandle] = {}
 
-    def look(
-        self, key: Hashable, ask: Callable[[], Awaitable[str | None]], hz: float = 0.0
+    def get(
+        self, key: Hashable, render: Callable[[], Awaitable[str | None]], hz: float = 0.0
     ) -> tuple[bool, str | None]:
         """Whether it has been rendered, and the result."""
         loop = asyncio.get_running_loop()
-        made = self._made.get(key)
-        is_old = made is None or (hz > 0 and loop.time() - made[1] >= 1 / hz)
-        if is_old and key not in self._asking:
-            self._asking[key] = asyncio.ensure_future(self._ask(key, ask, loop.time()))
-        if hz > 0 and key not in self._beats:
-            self._beats[key] = loop.call_later(1 / hz, self._beat, key)
-        return (False, None) if made is None else (True, made[0])
+        cached = self._cache.get(key)
+        is_old = cached is None or (hz > 0 and loop.time() - cached[1] >= 1 / hz)
+        if is_old and key not in self._tasks:
+            self._tasks[key] = asyncio.ensure_future(self._render(key, render, loop.time()))
+        if hz > 0 and key not in self._timers:
+            self._timers[key] = loop.call_later(1 / hz, self._expire, key)
+        return (False, None) if cached is None else (True, cached[0])
 
-    async def _ask(self, key: Hashable, ask: Callable[[], Awaitable[str | None]], since: float) -> None:
-        before = self._made.get(key, (None, 0.0))[0]
-        is_first = key not in self._made
+    async def _render(self, key: Hashable, render: Callable[[], Awaitable[str | None]], now: float) -> None:
+        before = self._cache.get(key)
         try:
-            text = await ask()
+            text = await render()
         finally:
-            del self._asking[key]
-        while len(self._made) >= _RENDERINGS_KEPT and key not in self._made:
-            del self._made[next(iter(self._made))]
-        self._made[key] = text, since
-        if is_first or text != before:
+            del self._tasks[key]
+        while len(self._cache) >= _MOST_RENDERINGS and key not in self._cache:
+            del self._cache[next(iter(self._cache))]
+        self._cache[key] = text, now
+        if before is None or text != before[0]:
             self._changed()
 
-    def _beat(self, key: Hashable) -> None:
-        del self._beats[key]
+    def _expire(self, key: Hashable) -> None:
+        del self._timers[key]
         self._changed()
 
     def stop(self) -> None:
-        for task in self._asking.values():
+        for task in self._tasks.values():
             task.cancel()
-        for beat in self._beats.values():
-            beat.cancel()
-        self._beats.clear()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
 
 
-_NAMES = {"pgup": "pageup", "pgdown": "pagedown"}
+_KEY_NAMES = {"pgup": "pageup", "pgdown": "pagedown"}
 
-_KNOWN = frozenset(
+_PROTOCOL_KEYS = frozenset(
     {"up", "down", "left", "right", "enter", "tab", "backspace", "delete", "home", "end", "esc", "ctrl+c"}
-    | {*_NAMES.values()}
+    | {*_KEY_NAMES.values()}
 )
 
 
-class ExtensionPanel:
-    """A panel of an extension process, which draws the lines. `press` gets each key by its name in the
-    protocol."""
+class ExtensionPanel(ModalPanel[None]):
+    """A panel of an extension process, which draws the lines. `press` gets the names of keys."""
 
-    takes_text = True
-
-    def __init__(self, view: dict[str, Any], draw: ItemRenderer, press: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, view: dict[str, Any], renderer: ItemRenderer, press: Callable[[str, str], None]
+    ) -> None:
         self.view = view
         """The live value with `title`, `lines` and `footer`."""
-        self._draw = draw
+        self._renderer = renderer
         self._press = press
 
     def rows(self, width: int, most: int) -> list[str]:
-        colors, room = self._draw.colors, inside(width)
+        colors, room = self._renderer.colors, inside(width)
         rows = [row for line in self.view["lines"] for row in terminal_rows(line, room, colors) or [""]]
-        rows = fitted(rows, room)
-        footer = self._draw.note(self.view["footer"], room) if self.view["footer"] else []
-        return framed(
-            [*rows[: max(1, most - 2 - len(footer))], *footer],
-            width,
-            colors,
-            title=self.view["title"],
-            slot="accent",
-        )[:most]
-
-    def takes(self, key: str) -> bool:
-        return True
+        footer = self._renderer.note(self.view["footer"], room) if self.view["footer"] else []
+        rows = [*fitted(rows, room)[: max(1, most - 2 - len(footer))], *footer]
+        return framed(rows, width, colors, title=self.view["title"], slot="accent")[:most]
 
     def key(self, key: str) -> None:
         if len(key) == 1:
             self._press("rune", key)
         else:
-            name = _NAMES.get(key, key)
-            self._press(name if name in _KNOWN else "unknown", "")
+            name = _KEY_NAMES.get(key, key)
+            self._press(name if name in _PROTOCOL_KEYS else "unknown", "")
 
 
 PROMPT = "> "
-
 _LONGEST_NOTE = 40
 """Cells of a status note, at most."""
 
@@ -198,10 +187,10 @@ class ExtensionViews:
     It never waits for their code: late results appear when they arrive.
     """
 
-    def __init__(self, context: CommandContext, face: TuiFrontEnd) -> None:
+    def __init__(self, context: CommandContext, front_end: TuiFrontEnd) -> None:
         self._context = context
-        self._face = face
-        self._draw = draw = context.rows
+        self._front_end = front_end
+        self._renderer = renderer = context.rows
         self._panels = context.panels
         self._values: dict[str, Any] = {}
         self._open: dict[str, ExtensionPanel] = {}
@@ -209,8 +198,8 @@ class ExtensionViews:
         self._line: str | None = None
         """The last rendering of the input line, until the next one arrives."""
         self.renderings = Renderings(self._changed)
-        self._content = ContentRows(lambda: draw.colors)
-        draw.open_dress = self.open_dress
+        self._content = ContentRows(lambda: renderer.colors)
+        renderer.open_rendering = self.open_rendering
 
     @property
     def _session(self) -> Session:
@@ -223,7 +212,7 @@ class ExtensionViews:
     def host(self) -> ExtensionHost | None:
         host = active_host(self._session.harness)
         if host is not None:
-            self._face.take_book(host.ui.themes)
+            self._front_end.use_themes(host.ui.themes)
         return host
 
     def begin(self) -> None:
@@ -249,14 +238,13 @@ class ExtensionViews:
         self._changed()
 
     def _take_panel(self, name: str, value: Any) -> None:
-        panel = self._open.get(name)
         if value is None:
-            if panel is not None:
+            if name in self._open:
                 self._panels.close(self._open.pop(name))
-        elif panel is not None:
-            panel.view = value
+        elif name in self._open:
+            self._open[name].view = value
         else:
-            panel = ExtensionPanel(value, self._draw, lambda key, text: self._press(name, key, text))
+            panel = ExtensionPanel(value, self._renderer, partial(self._press, name))
             self._open[name] = panel
             self._panels.open(panel)
 
@@ -266,13 +254,10 @@ class ExtensionViews:
 
     def look_at_size(self) -> None:
         """Called before each frame: reports a new size of the terminal."""
-        size = self._face.size()
+        size = self._front_end.size()
         if size != self._size and self._size != (0, 0) and self.host is not None:
             self.host.ui.resized(*size)
         self._size = size
-
-    def stop(self) -> None:
-        self.renderings.stop()
 
     # --- around the line --------------------------------------------------------------------------------
 
@@ -294,35 +279,24 @@ class ExtensionViews:
         return self._framed([msgspec.convert(self._values[name], BarView)], width, max(1, most // 2))
 
     def _widgets(self, placement: str, width: int, most: int) -> list[str]:
-        views = [msgspec.convert(self._values[name], WidgetView) for name in self._named("widget:")]
-        chosen = sorted(
-            (one for one in views if one.placement == placement), key=lambda one: (one.priority, one.order)
-        )
-        return self._framed(chosen, width, max(1, most // 2))
+        views = [one for one in self._views("widget:", WidgetView) if one.placement == placement]
+        views.sort(key=lambda one: (one.priority, one.order))
+        return self._framed(views, width, max(1, most // 2))
 
     def _framed(self, views: Sequence[BarView], width: int, most: int) -> list[str]:
         """Widgets, one below the other; each leaves room for the others."""
-        drawn = [
-            self.content_rows(
-                one.text,
-                one.markdown,
-                one.render,
-                width if one.style.borderless else inside(width),
-                most + 1,
-            )
-            for one in views
-        ]
-        given = shares([len(rows) for rows in drawn], most)
-        return [
-            row
-            for one, rows, room in zip(views, drawn, given, strict=True)
-            for row in self._bordered(one, self._content.shortened(rows, room), width)
-        ]
+        contents = []
+        for view in views:
+            room = width if view.style.borderless else inside(width)
+            contents.append(self.content_rows(view.text, view.markdown, view.render, room, most + 1))
+        rows: list[str] = []
+        for view, content, share in zip(views, contents, shares([*map(len, contents)], most), strict=True):
+            content = self._content.shortened(content, share)
+            rows += content if view.style.borderless else self._bordered(view, content, width)
+        return rows
 
     def _bordered(self, view: BarView, rows: list[str], width: int) -> list[str]:
-        if view.style.borderless:
-            return rows
-        colors = self._draw.colors
+        colors = self._renderer.colors
         border = styled(view.style.border) if colors and colors.name else ""
         return barred(rows, width, border or sgr(colors, "border"))
 
@@ -330,79 +304,75 @@ class ExtensionViews:
         self, text: str, markdown: str, render: Rendering | None, width: int, most: int = MOST_ROWS
     ) -> list[str]:
         """The rows of a widget or an overlay."""
-        lines = self._rendered(render, width) if render is not None else None
-        if lines is not None:
-            return self._content.text(lines, width, most)
+        if render is not None and (host := self.host) is not None:
+            session, id = self._session.id, render.id
+            _, lines = self.renderings.get((id, width), lambda: host.ui.render(session, id, width), render.hz)
+            if lines is not None:
+                return self._content.text(lines, width, most)
         if markdown:
             return self._content.markdown(markdown, width, most)
         return self._content.text(text, width, most)
 
-    def _rendered(self, render: Rendering, width: int) -> str | None:
-        host = self.host
-        if host is None:
-            return None
-        session, id = self._session.id, render.id
-        return self.renderings.look((id, width), lambda: host.ui.render(session, id, width), render.hz)[1]
-
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes for the status row, in order."""
-        views = [msgspec.convert(self._values[name], StatusView) for name in self._named("status:")]
-        texts = (one.text for one in sorted(views, key=lambda one: (one.priority, one.order)))
-        return tuple(cut(words, _LONGEST_NOTE) for text in texts if (words := one_line(plain(text))))
+        views = sorted(self._views("status:", StatusView), key=lambda one: (one.priority, one.order))
+        return tuple(cut(text, _LONGEST_NOTE) for one in views if (text := one_line(plain(one.text))))
 
     @property
     def visibility(self) -> Visibility:
         return msgspec.convert(self._values.get("visibility", {}), Visibility)
 
-    def _named(self, prefix: str) -> list[str]:
-        return [name for name in self._values if name.startswith(prefix)]
+    def _views(self, prefix: str, kind: type[View]) -> list[View]:
+        return [msgspec.convert(one, kind) for name, one in self._values.items() if name.startswith(prefix)]
 
     # --- the line itself --------------------------------------------------------------------------------
 
     def line(self, width: int, most: int) -> list[str]:
         """The input line as an extension draws it; empty if none does, or not yet."""
-        host, editor = self.host, self._face.editor
+        host, editor = self.host, self._front_end.editor
         if host is None or editor is None or editor.render is None:
             return []
-        default = f"{PROMPT}{self._face.editor_text()}"
-        is_there, made = self.renderings.look(
+        default = f"{PROMPT}{self._front_end.editor_text()}"
+        is_rendered, text = self.renderings.get(
             ("line", id(editor), default, width), lambda: host.ui.editor_lines(width, default)
         )
-        if is_there:
-            self._line = made if made != default else None
-        return terminal_rows(self._line, width, self._draw.colors)[:most] if self._line else []
+        if is_rendered:
+            self._line = text if text != default else None
+        return terminal_rows(self._line, width, self._renderer.colors)[:most] if self._line else []
 
     # --- calls ------------------------------------------------------------------------------------------
 
-    def renderer(self, block: PrintableItem) -> ToolRenderer | None:
-        if self.host is None or not isinstance(block, CallItem):
+    def renderer(self, item: PrintableItem) -> ToolRenderer | None:
+        if self.host is None or not isinstance(item, CallItem):
             return None
-        return self.host.ui.tool_renderer(block.name)
+        return self.host.ui.tool_renderer(item.name)
 
-    def open_dress(self, block: CallItem, width: int) -> CallRendering | None:
+    def open_rendering(self, item: CallItem, width: int) -> CallRendering | None:
         """An extension's rendering of a running call."""
-        host, renderer = self.host, self.renderer(block)
+        host, renderer = self.host, self.renderer(item)
         if host is None or renderer is None:
             return None
-        session, name, arguments = self._session.id, block.name, block.arguments
+        session, name, arguments = self._session.id, item.name, item.arguments
         header = None
         if renderer.header is not None and arguments is not None:
-            header = self.renderings.look(
-                ("header", block.call, block.stage, width),
+            header = self.renderings.get(
+                ("header", item.call, item.stage, width),
                 lambda: host.ui.tool_header(session, name, arguments, inside(width)),
             )[1]
-        return CallRendering(renderer.title, renderer.color, renderer.background, renderer.markdown, header)
+        return _call_rendering(renderer, header)
 
-    async def dress(self, block: CallItem, width: int) -> CallRendering | None:
+    async def render_call(self, item: PrintableItem, width: int) -> CallRendering | None:
         """An extension's rendering of a finished call."""
-        host, renderer = self.host, self.renderer(block)
-        if host is None or renderer is None:
+        host, renderer = self.host, self.renderer(item)
+        if host is None or renderer is None or not isinstance(item, CallItem):
             return None
         session, room = self._session.id, inside(width)
-        header = await host.ui.tool_header(session, block.name, block.arguments or {}, room)
-        text = block.result.text if block.result else ""
-        body = await host.ui.tool_body(session, block.name, text, block.stage != "done", room)
-        return CallRendering(
-            renderer.title, renderer.color, renderer.background, renderer.markdown, header, body
-        )
+        header = await host.ui.tool_header(session, item.name, item.arguments or {}, room)
+        text = item.result.text if item.result else ""
+        body = await host.ui.tool_body(session, item.name, text, item.stage != "done", room)
+        return _call_rendering(renderer, header, body)
+
+
+def _call_rendering(tool: ToolRenderer, header: str | None, body: str | None = None) -> CallRendering:
+    return CallRendering(tool.title, tool.color, tool.background, tool.markdown, header, body)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,156 +24,125 @@ from ostler.tui.panels.picker import Choice, Picker
 if TYPE_CHECKING:
     from ostler.tui.command_context import CommandContext
 
-
 DEMO = "demo/script"
-
 AGAIN = "searched again:"
-
 _KINDS = {"key": "a key", "server": "a local server", "gguf": "a model file"}
-
 _REFUSED_KEY = ("authentication_failed", "permission_denied")
-
-_DEMO = Choice("the demo", "demo", about="a script that uses the real tools: no key, no network, no model")
 
 
 async def set_up_model(context: CommandContext, open_store: Callable[[], Store] | None = None) -> None:
     """Lists what was searched, and offers ways to set up a model, until one works or the person cancels. Then
     sessions go to the store that `open_store` opens, if the present one is for the demo only."""
-    says = "no model is set up yet; ostler searched for:"
+    heading = "no model is set up yet; ostler searched for:"
     while True:
-        settings = load_settings(context.conversation.harness.cwd, {}).settings
-        around = ModelProbe(settings)
-        findings = await asyncio.to_thread(list, around.findings())
-        if says:
-            kinds = ("server", "gguf") if says == AGAIN else tuple(_KINDS)
-            news = [one for one in findings if one.kind in kinds]
-            context.say("\n".join([says, *_in_words(news, around)]))
-        picked = await Picker("how do you want to set up a model?", _ways(findings), context.colors).ask(
-            context.panels
-        )
+        probe = ModelProbe(load_settings(context.conversation.harness.cwd, {}).settings)
+        results = await asyncio.to_thread(list, probe.findings())
+        if heading:
+            kinds = ("server", "gguf") if heading == AGAIN else tuple(_KINDS)
+            news = [one for one in results if one.kind in kinds]
+            context.say("\n".join([heading, *_result_lines(news, probe)]))
+        picker = Picker("how do you want to set up a model?", _ways(results), context.colors)
+        picked = await picker.ask(context.panels)
         if picked is None:
             context.say("the demo answers until you set up a model: /model, /key, or /doctor for help")
             return
-        says = AGAIN if picked.choice.value == "again" else ""
+        heading = AGAIN if picked.choice.value == "again" else ""
         try:
-            if await _go(context, picked.choice.value, around):
+            if await _set_up(context, picked.choice.value, probe):
                 if open_store is not None and context.conversation.harness.model.name != DEMO:
-                    await context.switching.to("", store=open_store())
+                    await context.session_switch.to("", store=open_store())
                 return
         except OstlerError as error:
             context.say(error.message, "error")
 
 
-def _in_words(findings: list[ProbeResult], around: ModelProbe) -> list[str]:
-    """A line for each kind of finding, and one for each finding that exists."""
-    names = [around.providers[one.name].key_variables[0] for one in findings if _is_absent_key(one)]
-    lines = [f"a key: none is stored, and none is set in {', '.join(names)}"] if names else []
-    nobody = [one for one in findings if one.kind == "server" and not one.found]
-    if nobody:
-        lines.append("a local server: " + ", ".join(f"{one.name} at {one.detail}" for one in nobody))
-    lines += [
-        f"{_KINDS[one.kind]}: {': '.join(filter(None, (_name(one), one.detail, one.to_do)))}"
-        for one in findings
-        if one.kind in _KINDS and not _is_absent_key(one) and one not in nobody
-    ]
+def _result_lines(results: list[ProbeResult], probe: ModelProbe) -> list[str]:
+    """A line for all missing keys, one for all missing servers, and one for each other result."""
+    keys = [one for one in results if one.kind == "key" and not one.found]
+    servers = [one for one in results if one.kind == "server" and not one.found]
+    names = ", ".join(probe.providers[one.name].key_variables[0] for one in keys)
+    lines = [f"a key: none is stored, and none is set in {names}"] if keys else []
+    if servers:
+        lines.append("a local server: " + ", ".join(f"{one.name} at {one.detail}" for one in servers))
+    for one in results:
+        if one.kind in _KINDS and one not in keys and one not in servers:
+            name = "" if one.kind == "gguf" else one.name  # its kind is enough
+            lines.append(f"{_KINDS[one.kind]}: {': '.join(filter(None, (name, one.detail, one.to_do)))}")
     return lines
 
 
-def _name(one: ProbeResult) -> str:
-    return "" if one.kind == "gguf" else one.name  # its kind is enough
-
-
-def _is_absent_key(one: ProbeResult) -> bool:
-    return one.kind == "key" and not one.found
-
-
-def _ways(findings: list[ProbeResult]) -> list[Choice]:
+def _ways(results: list[ProbeResult]) -> list[Choice]:
     """The ways to set up a model; those that work at once come first."""
     ways = [
         Choice(f"use {one.name}/{model}", f"{one.name}/{model}", (one.detail,), about="runs on this machine")
-        for one in findings
+        for one in results
         if one.kind == "server" and one.found
         for model in one.models
     ]
     ways += [
         Choice(f"use {one.detail}", one.models[0], about="a model file on this machine")
-        for one in findings
+        for one in results
         if one.kind == "gguf" and one.models
     ]
-    ways.append(
-        Choice("add an API key", "key", about="typed in a hidden line, and stored in a file of yours")
-    )
-    ways.append(Choice("search again for a local server", "again", about="start one first, such as Ollama"))
     about = f"enter the path of a GGUF file; files in {gguf_folder()} are found automatically"
-    ways.append(Choice("run a model file", "file", about=about))
-    return [*ways, _DEMO]
+    return [
+        *ways,
+        Choice("add an API key", "key", about="typed in a hidden line, and stored in a file of yours"),
+        Choice("search again for a local server", "again", about="start one first, such as Ollama"),
+        Choice("run a model file", "file", about=about),
+        Choice("the demo", "demo", about="a script that uses the real tools: no key, no network, no model"),
+    ]
 
 
-async def _go(context: CommandContext, way: str, around: ModelProbe) -> bool:
+async def _set_up(context: CommandContext, way: str, probe: ModelProbe) -> bool:
     """Sets up one way; False if no model can answer yet."""
     if way == "again":
         return False
+    if way == "key":
+        return await _set_up_key(context, probe)
     if way == "file":
-        way = await _model_file(context, around)
-    if way != "key":
-        is_set = bool(way) and await set_model(context, way)
-        chosen = [one for one in around.servers if is_set and way.startswith(f"{one.provider}/")]
-        for server in chosen:
+        way = await _model_file(context, probe)
+    if not way or not await set_model(context, way):
+        return False
+    for server in probe.servers:
+        if way.startswith(f"{server.provider}/"):
             remember_server(server.base_url, allowed=True)
-        return is_set
-    usable = [one for one in around.providers.values() if one.default_model and one.key_variables]
-    choices = [
-        Choice(
-            one.name,
-            one,
-            (one.default_model,),
-            about=f"stores a key, and uses {one.name}/{one.default_model}",
-        )
-        for one in usable
-    ]
+    return True
+
+
+async def _set_up_key(context: CommandContext, probe: ModelProbe) -> bool:
+    """Stores a key and tests it with its provider; a refused key is removed."""
+    choices = []
+    for one in probe.providers.values():
+        if one.default_model and one.key_variables:
+            about = f"stores a key, and uses {one.name}/{one.default_model}"
+            choices.append(Choice(one.name, one, (one.default_model,), about=about))
     picked = await Picker("which provider?", choices, context.colors).ask(context.panels)
     if picked is None or not await ask_for_key(context, picked.choice.value.name):
         return False
     provider: Provider = picked.choice.value
-    return await _is_taken(context, provider) and await set_model(context, _default(provider))
-
-
-async def _model_file(context: CommandContext, around: ModelProbe) -> str:
-    """The model of a GGUF file; empty if the person cancels."""
-    named = await TextLine("where is the GGUF file?", context.colors, hint="enter uses it, esc cancels").ask(
-        context.panels
-    )
-    if not named:
-        return ""
-    file = await asyncio.to_thread(_existing, named)
-    if not around.can_run_gguf:
-        raise UsageError(how_to_install("local"))
-    return f"gguf/{file}"
-
-
-def _existing(named: str) -> Path:
-    file = expand_home(named).absolute()
-    if not file.is_file():
-        raise UsageError(f"there is no file {file}")
-    return file
-
-
-async def _is_taken(context: CommandContext, provider: Provider) -> bool:
-    """Tests a key with the provider; a refused key is removed."""
     context.say(f"testing the key with {provider.name}")
     settings = for_any_model(load_settings(context.conversation.harness.cwd, {}).settings)
-    name = _default(provider)
-    model = ModelFactory(msgspec.structs.replace(settings, model=name))(name)
-    refusal = await check_key(model)
-    if refusal is None:
-        return True
-    if refusal.kind in _REFUSED_KEY:
+    name = f"{provider.name}/{provider.default_model}"
+    problem = await check_key(ModelFactory(msgspec.structs.replace(settings, model=name))(name))
+    if problem is not None and problem.kind in _REFUSED_KEY:
         remove_key(provider)
-        context.say(f"{refusal.message}; the key is not stored", "error")
+        context.say(f"{problem.message}; the key is not stored", "error")
         return False
-    context.say(f"{refusal.message}; the key is stored but untested", "warning")
-    return True
+    if problem is not None:
+        context.say(f"{problem.message}; the key is stored but untested", "warning")
+    return await set_model(context, name)
 
 
-def _default(provider: Provider) -> str:
-    return f"{provider.name}/{provider.default_model}"
+async def _model_file(context: CommandContext, probe: ModelProbe) -> str:
+    """The model of a GGUF file; empty if the person cancels."""
+    line = TextLine("where is the GGUF file?", context.colors, hint="enter uses it, esc cancels")
+    name = await line.ask(context.panels)
+    if not name:
+        return ""
+    file = expand_home(name).absolute()
+    if not await asyncio.to_thread(file.is_file):
+        raise UsageError(f"there is no file {file}")
+    if not probe.can_run_gguf:
+        raise UsageError(how_to_install("local"))
+    return f"gguf/{file}"

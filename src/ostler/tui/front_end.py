@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ostler.app.console import real_stdout
@@ -18,23 +19,16 @@ from ostler.schema.errors import UsageError
 from ostler.schema.events import QuestionAsked
 from ostler.tui.inline_app import InlineApp
 from ostler.tui.render.items import ItemRenderer
-from ostler.tui.themes import colors_of
 
 if TYPE_CHECKING:
     from ostler.extensions.ui.front_end import Editor
 
-
 BEAT_SECONDS = 0.05
+MOST_LINES = 100
+"""Lines that are printed per beat; of further lines only the number."""
 
-AT_ONCE = 100
-"""Lines that are printed per beat; of the rest only the number."""
-
-
-_LONGEST = 2000
-"""Characters of a line, at most."""
-
-_READ = 1 << 16
-
+_LONGEST_LINE = 2000
+_READ_SIZE = 1 << 16
 _LAST_SECONDS = 0.2
 """Seconds to wait for the last lines; a process that keeps writing is not waited for."""
 
@@ -46,11 +40,10 @@ class StrayOutput:
     for the loop, and keeps no more lines than are reported.
     """
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self.tell = tell
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
         self._streams = (2,) if real_stdout() is sys.stdout else (1, 2)
-        self._terminal = -1
-        self._pipe = -1
+        self._terminal = self._pipe = -1
         self._lock = threading.Lock()
         self._lines: list[bytes] = []
         self._left_out = 0
@@ -76,8 +69,8 @@ class StrayOutput:
             os.close(self._terminal)
             self._pipe = self._terminal = -1
             reader.join(_LAST_SECONDS)
-            self.tell = _say_again
-            self._tell()
+            self._report = partial(print, file=sys.stderr)
+            self._report_lines()
 
     @contextmanager
     def released(self) -> Iterator[None]:
@@ -101,54 +94,45 @@ class StrayOutput:
     # --- in the thread ----------------------------------------------------------------------------------
 
     def _read(self, descriptor: int, loop: asyncio.AbstractEventLoop) -> None:
-        rest = b""
-        while data := os.read(descriptor, _READ):
-            *lines, rest = (rest + data).split(b"\n")
-            if len(rest) > _READ:
-                lines, rest = [*lines, rest], b""
-            self._keep(lines, loop)
-        self._keep([rest], loop)
+        line = b""
+        while data := os.read(descriptor, _READ_SIZE):
+            *lines, line = (line + data).split(b"\n")
+            if len(line) > _READ_SIZE:
+                lines, line = [*lines, line], b""
+            self._add(lines, loop)
+        self._add([line], loop)
         os.close(descriptor)
 
-    def _keep(self, lines: list[bytes], loop: asyncio.AbstractEventLoop) -> None:
+    def _add(self, lines: list[bytes], loop: asyncio.AbstractEventLoop) -> None:
         lines = [line for line in lines if line.strip()]
         with self._lock:
             is_first = not self._lines
-            room = AT_ONCE - len(self._lines)
+            room = MOST_LINES - len(self._lines)
             self._lines += lines[:room]
             self._left_out += len(lines[room:])
         if is_first and lines:
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(self._tell_soon)
+                loop.call_soon_threadsafe(self._report_soon)
 
     # --- on the loop ------------------------------------------------------------------------------------
 
-    def _tell_soon(self) -> None:
+    def _report_soon(self) -> None:
         if self._beat is None:
-            self._beat = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._tell)
+            self._beat = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._report_lines)
 
-    def _tell(self) -> None:
+    def _report_lines(self) -> None:
         self._beat = None
         with self._lock:
             lines, self._lines = self._lines, []
             left_out, self._left_out = self._left_out, 0
         for line in lines:
-            self.tell(line.decode(errors="replace").rstrip()[:_LONGEST])
+            self._report(line.decode(errors="replace").rstrip()[:_LONGEST_LINE])
         if left_out:
-            self.tell(f"{left_out} more lines")
-
-
-def _say_again(text: str) -> None:
-    """Prints what comes after the terminal UI has ended."""
-    print(text, file=sys.stderr)
+            self._report(f"{left_out} more lines")
 
 
 class TuiFrontEnd:
-    """What extensions can do with the terminal: read its size, edit the input line, set themes, borrow it,
-    quit.
-
-    It exists before the UI, because extensions load first; `show` connects both.
-    """
+    """The terminal for extensions, which load before the UI exists; `show` connects both."""
 
     name = "tui"
     interactive = True
@@ -158,35 +142,38 @@ class TuiFrontEnd:
         self.is_dark = True
         self.switch_to: Callable[[str, str], Awaitable[str]] | None = None
         """Switches to another session, once one is shown."""
-        self.book = ThemeRegistry()
+        self.themes = ThemeRegistry()
         """The available themes; the registry of the host, once there is one."""
-        self.stray: StrayOutput | None = None
-        """The capture of stdout and stderr, released while another program has the terminal."""
-        self.unwatched: Callable[[], AbstractContextManager[None]] = nullcontext
-        """Stops focus reports while another program has the terminal."""
-        self._brought: Mapping[str, Theme] = {DEFAULT: DEFAULT_THEME}
+        self.without_focus_reports: Callable[[], AbstractContextManager[None]] = nullcontext
+        """While another program has the terminal."""
+        self._stray: StrayOutput | None = None
+        self._own_themes: Mapping[str, Theme] = {DEFAULT: DEFAULT_THEME}
         self.editor: Editor | None = None
         self.app: InlineApp | None = None
-        self._draw: ItemRenderer | None = None
+        self._renderer: ItemRenderer | None = None
         self._theme = DEFAULT
-        self._is_left = False
+        self._has_quit = False
 
     async def ask(self, asked: QuestionAsked) -> Any:
         return await self.questions.ask(asked)
 
-    def show(self, app: InlineApp, draw: ItemRenderer) -> None:
-        self.app, self._draw = app, draw
+    def show(self, app: InlineApp, renderer: ItemRenderer) -> None:
+        self.app, self._renderer = app, renderer
         self._recolor()
-        if self._is_left:
+        if self._has_quit:
             app.exit()
 
     # --- the terminal -----------------------------------------------------------------------------------
 
     def size(self) -> tuple[int, int]:
-        if self.app is None:
-            return 0, 0
-        size = self.app.size
-        return size.columns, size.rows
+        return (self.app.size.columns, self.app.size.rows) if self.app else (0, 0)
+
+    @contextmanager
+    def captured_output(self, report: Callable[[str], None]) -> Iterator[None]:
+        """Reports what others write to stdout and stderr, unless another program has the terminal."""
+        self._stray = StrayOutput(report)
+        with self._stray.captured():
+            yield
 
     @asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:
@@ -197,17 +184,14 @@ class TuiFrontEnd:
 
         async with in_terminal():
             try:
-                with self.unwatched(), self.stray.released() if self.stray else nullcontext():
+                with self.without_focus_reports(), self._stray.released() if self._stray else nullcontext():
                     yield
             finally:
-                self._to_a_new_row(self.app)
+                # Moves to a new row unless the cursor starts one: the spaces wrap only from another column.
+                output = self.app.application.output
+                output.write_raw(" " * (self.app.size.columns - 1) + "\r")
+                output.flush()
         self.app.refresh()
-
-    def _to_a_new_row(self, app: InlineApp) -> None:
-        """Moves to a new row unless the cursor starts one: a row of spaces wraps only from another column."""
-        output = app.application.output
-        output.write_raw(" " * (app.size.columns - 1) + "\r")
-        output.flush()
 
     async def stop_for_shell(self) -> None:
         """Suspends the whole process group, as Ctrl+Z does in a terminal, until the shell resumes it."""
@@ -215,7 +199,7 @@ class TuiFrontEnd:
             os.kill(0, signal.SIGTSTP)
 
     def exit(self) -> None:
-        self._is_left = True
+        self._has_quit = True
         if self.app:
             self.app.exit()
 
@@ -244,15 +228,15 @@ class TuiFrontEnd:
 
     def bring_along(self, themes: Mapping[str, Theme]) -> None:
         """Sets the themes of the terminal itself."""
-        self._brought = themes
-        self.book.bring_along(themes)
+        self._own_themes = themes
+        self.themes.bring_along(themes)
 
-    def take_book(self, book: ThemeRegistry) -> None:
+    def use_themes(self, registry: ThemeRegistry) -> None:
         """Uses the registry of the host, where extensions add themes."""
-        if book is not self.book:
-            self.book = book
-            book.bring_along(self._brought)
-            book.changed = self._recolor
+        if registry is not self.themes:
+            self.themes = registry
+            registry.bring_along(self._own_themes)
+            registry.changed = self._recolor
             self._recolor()
 
     def begin_with(self, theme: str) -> None:
@@ -268,7 +252,7 @@ class TuiFrontEnd:
 
     def theme(self) -> str:
         """The theme in use. If its extension is unloaded, the default theme until it is back."""
-        return self._theme if not self._theme or self._theme in self.book else DEFAULT
+        return self._theme if not self._theme or self._theme in self.themes else DEFAULT
 
     def set_theme(self, name: str) -> None:
         """Sets the theme from the next frame on; without colours nothing changes."""
@@ -277,7 +261,8 @@ class TuiFrontEnd:
             self._recolor()
 
     def _recolor(self) -> None:
-        if self._draw is not None:
-            self._draw.colors = colors_of(self.book, self._theme, dark=self.is_dark) if self._theme else None
+        if self._renderer is not None:
+            dark, theme = self.is_dark, self._theme
+            self._renderer.colors = self.themes.resolved(theme, dark=dark) if theme else None
         if self.app:
             self.app.refresh()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,28 +10,20 @@ import msgspec
 
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.history.item_builder import items_of
-from ostler.history.items import (
-    CallItem,
-    CallResult,
-    Item,
-    ReasoningItem,
-    TextItem,
-    UserItem,
-    image_text,
-)
+from ostler.history.items import CallItem, CallResult, Item, ReasoningItem, TextItem, UserItem, image_text
 from ostler.permissions.rules import preview
 from ostler.schema.errors import UsageError
-from ostler.schema.facts import Fact
 from ostler.schema.messages import BlobRef, File, text_of
-from ostler.schema.text import cut, one_line, printable
+from ostler.schema.text import cells, cut, one_line, printable
 from ostler.tui.editor.paste import copy
-from ostler.tui.panels.panel import Panels
+from ostler.tui.panels.panel import ModalPanel, edited
+from ostler.tui.panels.picker import Choice, Picker
 from ostler.tui.render.boxes import framed, inside
 from ostler.tui.render.code import code_rows
 from ostler.tui.render.diff import change_rows
 from ostler.tui.render.items import OpenCallView
 from ostler.tui.render.markdown import markdown_rows
-from ostler.tui.render.spans import BOLD, DIM, REVERSE, Piece, drawn, fitted, sgr, wrapped
+from ostler.tui.render.spans import BOLD, DIM, REVERSE, Piece, drawn, fitted, muted_row, sgr, wrapped
 from ostler.tui.render.terminal_text import terminal_rows
 
 if TYPE_CHECKING:
@@ -45,8 +36,6 @@ class HistoryViewer:
 
     async def choose(self) -> None:
         """Closing an entry leads back to the list."""
-        from ostler.tui.panels.picker import Choice, Picker
-
         tui, entries = self._tui, await self._entries()
         present, query = len(entries) - 1, ""
         while True:
@@ -72,42 +61,37 @@ class HistoryViewer:
         await self._read(entries, (running or folded or [len(entries) - 1])[-1])
 
     async def _entries(self) -> list[SessionEntry]:
-
-        tui = self._tui
-        done = entries_of(await tui.conversation.session.journal.history())
-        entries = [*done, *map(open_entry, tui.transcript.calls)]
+        """The entries on the path to the leaf; a call stands where its result does, and open calls last."""
+        facts = await self._tui.conversation.session.journal.history()
+        entries = [entry for item in items_of(facts) if (entry := _entry(item)) is not None]
+        entries = sorted(entries, key=lambda entry: entry.seq)
+        entries += map(open_entry, self._tui.transcript.calls)
         if not entries:
-            raise UsageError("nothing was said in this session yet")
+            raise UsageError("this session has no messages yet")
         return entries
 
     async def _read(self, entries: list[SessionEntry], at: int) -> int:
-
-        tui = self._tui
-
-        asked: set[int] = set()
+        tui, requested = self._tui, set[int]()
 
         async def complete(at: int) -> None:
             entries[at] = await full_text(entries[at], self._blob)
             tui.panels.refresh()
 
-        def renew(at: int) -> None:
+        def update(at: int) -> None:
             if entries[at].is_running:
                 for call in tui.transcript.calls:
                     if call.item.call == entries[at].call:
                         entries[at] = open_entry(call)
-            elif entries[at].output is not None and at not in asked:
-                asked.add(at)
+            elif entries[at].output is not None and at not in requested:
+                requested.add(at)
                 tui.composer.soon(complete(at))
 
-        def copy_it(text: str) -> None:
-            tui.composer.soon(copied(text))
-
-        async def copied(text: str) -> None:
+        async def copy_text(text: str) -> None:
             reader.note = await copy(tui, text)
             tui.panels.refresh()
 
-        reader = Reader(entries, at, tui.colors, copy_it, renew)
-        return await reader.read(tui.panels)
+        reader = Reader(entries, at, tui.colors, lambda text: tui.composer.soon(copy_text(text)), update)
+        return await reader.ask(tui.panels)
 
     async def _blob(self, blob: BlobRef) -> bytes:
         conversation = self._tui.conversation
@@ -115,7 +99,6 @@ class HistoryViewer:
 
 
 Who = Literal["you", "answer", "thought", "call"]
-
 ALL = 1_000_000
 """Rows: nothing is folded."""
 
@@ -135,12 +118,6 @@ class SessionEntry(msgspec.Struct, frozen=True):
     is_running: bool = False
     call: str = ""
     """Its id, while it has no result."""
-
-
-def entries_of(facts: Sequence[Fact]) -> list[SessionEntry]:
-    """The entries on the path to the leaf, in their order; a call stands where its result does."""
-    entries = [entry for item in items_of(facts) if (entry := _entry(item)) is not None]
-    return sorted(entries, key=lambda entry: entry.seq)
 
 
 def _entry(item: Item) -> SessionEntry | None:
@@ -199,27 +176,19 @@ def _call_entry(call: CallItem, result: CallResult) -> SessionEntry:
         return SessionEntry("call", f"! {one_line(command)}", text, arguments, result.text, seq=result.seq)
     text = "\n".join(filter(None, [result.text, *map(image_text, result.images)]))
     about = f"{call.name} {one_line(preview(call.name, arguments))}"
-    note = one_line(result.summary) or result.failed or ""
-    return SessionEntry(
-        "call",
-        f"{about} · {note}" if note else about,
-        text,
-        arguments,
-        text,
-        result.details,
-        result.output,
-        result.seq,
-    )
+    if note := one_line(result.summary) or result.failed:
+        about += f" · {note}"
+    return SessionEntry("call", about, text, arguments, text, result.details, result.output, result.seq)
 
 
 def _call_rows(entry: SessionEntry, width: int, colors: ThemeColors | None) -> list[str]:
     details = entry.details or {}
     has_change = bool(details.get("diff"))
     rows: list[str] = []
+    path = str(entry.arguments.get("path", ""))
     for name, value in entry.arguments.items():
-        if has_change and name in ("content", "edits"):
-            continue  # the change says it better
-        rows += _argument_rows(name, value, entry.arguments, width, colors)
+        if not has_change or name not in ("content", "edits"):  # the diff shows these
+            rows += _argument_rows(name, value, path, width, colors)
     if has_change:
         rows += ["", *change_rows(details, width, colors, most=ALL)]
     if entry.result:
@@ -227,42 +196,28 @@ def _call_rows(entry: SessionEntry, width: int, colors: ThemeColors | None) -> l
     return rows
 
 
-def _argument_rows(
-    name: str, value: Any, beside: dict[str, Any], width: int, colors: ThemeColors | None
-) -> list[str]:
+def _argument_rows(name: str, value: Any, path: str, width: int, colors: ThemeColors | None) -> list[str]:
     """In one row with its name where it fits, else below it."""
     text = value if isinstance(value, str) else msgspec.json.format(msgspec.json.encode(value)).decode()
     style = sgr(colors, "secondary", BOLD)
-    short = f"{name}: {printable(text)}"
-    if "\n" not in text and cut(short, width) == short:
+    if "\n" not in text and cells(f"{name}: {printable(text)}") <= width:
         return [drawn([Piece(f"{name}:", style), Piece(f" {printable(text)}")])]
     language = "json" if not isinstance(value, str) else "bash" if name == "command" else ""
-    path = str(beside.get("path", "")) if name == "content" else ""
-    return [
-        drawn([Piece(cut(f"{name}:", width), style)]),
-        *code_rows(text, width, colors, language=language, path=path),
-    ]
+    rows = code_rows(text, width, colors, language=language, path=path if name == "content" else "")
+    return [drawn([Piece(cut(f"{name}:", width), style)]), *rows]
 
 
 _STYLES = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;[^\x1b]*\x1b\\")
-
 _LINES = {"up": -1, "k": -1, "ctrl+p": -1, "down": 1, "j": 1, "ctrl+n": 1, "enter": 1}
-
 _PAGES = {"pgup": -1.0, "b": -1.0, "ctrl+u": -0.5, "pgdown": 1.0, " ": 1.0, "ctrl+d": 0.5}
-
 _ENDS = {"home": 0, "g": 0, "end": 1_000_000_000, "G": 1_000_000_000}
-
 _STEPS = {"left": -1, "h": -1, "right": 1, "l": 1}
-
-_LEAVE = ("esc", "q")
-
-_HINT = "esc closes · ←→ other messages · u U yours · / finds · y copies · # numbers"
+_HINT = "esc closes · ←→ other messages · u U yours · / searches · y copies · # numbers"
 
 
-class Reader:
-    """A panel with all the room that there is. `read` opens it, and returns where it was left."""
+class Reader(ModalPanel[int]):
+    """A panel on the whole screen that shows one entry. `ask` returns the entry shown last."""
 
-    takes_text = True
     is_tall = True
 
     def __init__(
@@ -271,15 +226,14 @@ class Reader:
         at: int,
         colors: Callable[[], ThemeColors | None],
         copy: Callable[[str], None],
-        renew: Callable[[int], None],
+        update: Callable[[int], None],
     ) -> None:
         self._entries = entries
-        """Each of which `renew` brings up to date, or completes later."""
-        self._renew = renew
+        """Each of which `update` brings up to date, or completes later."""
+        self._update = update
         self.at = at
         self._colors = colors
         self._copy = copy
-        self._left: asyncio.Future[int] | None = None
         self._top = 0
         self._page = 1
         self._drawn: tuple[tuple[object, ...], list[str]] = ((), [])
@@ -287,15 +241,7 @@ class Reader:
         self._query = ""
         self._is_typing = False
         self.note = ""
-        """What came of the last key, until the next."""
-
-    async def read(self, panels: Panels) -> int:
-        self._left = asyncio.get_running_loop().create_future()
-        panels.open(self)
-        try:
-            return await self._left
-        finally:
-            panels.close(self)
+        """The result of the last key, until the next one."""
 
     # --- keys -----------------------------------------------------------------------------------------
 
@@ -303,15 +249,14 @@ class Reader:
     def takes_pastes(self) -> bool:
         return self._is_typing
 
-    def takes(self, key: str) -> bool:
-        return True
-
     def key(self, key: str) -> None:
         self.note = ""
         if self._is_typing:
             self._type(key)
-        elif key in _LEAVE:
-            self._leave(key)
+        elif key == "esc" and self._query:
+            self._query = ""
+        elif key in ("esc", "q"):
+            self.answer(self.at)
         elif key in _LINES:
             self._top += _LINES[key]
         elif key in _PAGES:
@@ -331,21 +276,12 @@ class Reader:
         elif key == "#":
             self._has_numbers = not self._has_numbers
 
-    def _leave(self, key: str) -> None:
-        if key == "esc" and self._query:
-            self._query = ""
-        elif self._left is not None and not self._left.done():
-            self._left.set_result(self.at)
-
     def _type(self, key: str) -> None:
-        match key:
-            case "enter" | "esc":
-                self._is_typing = False
-                self._query = self._query if key == "enter" else ""
-            case "backspace":
-                self._query = self._query[:-1]
-            case _ if len(key) == 1 and key.isprintable():
-                self._query += key
+        if key in ("enter", "esc"):
+            self._is_typing = False
+            self._query = self._query if key == "enter" else ""
+        elif key != "ctrl+u":
+            self._query = edited(self._query, key)
         if self._query:
             self._search(self._top, 1)
 
@@ -362,19 +298,17 @@ class Reader:
     # --- searching ------------------------------------------------------------------------------------
 
     def _search(self, start: int, step: int) -> None:
-        """To the next row that has it, from there and around."""
+        """Goes to the next row with a match, from a row on and around."""
         rows = self._drawn[1]
-        places = [(start + step * number) % len(rows) for number in range(len(rows))] if rows else []
-        found = next((at for at in places if self._matches(rows[at])), None)
-        if found is None:
-            self.note = "not found"
-        else:
-            self._top = found
+        places = ((start + step * number) % len(rows) for number in range(len(rows)))
+        self.note = "not found"
+        if (place := next((at for at in places if self._matches(rows[at])), None)) is not None:
+            self._top, self.note = place, ""
 
     def _matches(self, row: str) -> list[tuple[int, int]]:
-        """Where it has it; capital letters count if there are some in what is looked for."""
+        """The spans of the query; its case counts if it has capital letters."""
         flags = 0 if self._query != self._query.lower() else re.IGNORECASE
-        return [found.span() for found in re.finditer(re.escape(self._query), _STYLES.sub("", row), flags)]
+        return [match.span() for match in re.finditer(re.escape(self._query), _STYLES.sub("", row), flags)]
 
     def _marked(self, row: str) -> str:
         if not self._query or not (spans := self._matches(row)):
@@ -388,7 +322,7 @@ class Reader:
     # --- rows -----------------------------------------------------------------------------------------
 
     def rows(self, width: int, most: int) -> list[str]:
-        self._renew(self.at)
+        self._update(self.at)
         entry, room, colors = self._entries[self.at], inside(width), self._colors()
         was_at_end = self._top + self._page >= len(self._drawn[1])
         rows = self._rows(entry, room, colors)
@@ -396,32 +330,29 @@ class Reader:
         if entry.is_running and was_at_end:
             self._top = len(rows)
         self._top = max(0, min(self._top, len(rows) - self._page))
-        shown = [self._marked(row) for row in rows[self._top : self._top + self._page]]
-        last = drawn([Piece(cut(one_line(self._below()), room), sgr(colors, "muted") or DIM)])
-        seen = f"{self._top + 1}-{self._top + len(shown)} of {len(rows)}"
-        note = f"{seen} · {self.at + 1} of {len(self._entries)}"
-        return framed(
-            [*shown, last], width, colors, title=entry.who, about=entry.about, note=note, slot="info"
-        )[:most]
+        visible = [self._marked(row) for row in rows[self._top : self._top + self._page]]
+        hint = muted_row(one_line(self._below()), room, colors)
+        part = f"{self._top + 1}-{self._top + len(visible)} of {len(rows)}"
+        note = f"{part} · {self.at + 1} of {len(self._entries)}"
+        rows = [*visible, hint]
+        return framed(rows, width, colors, title=entry.who, about=entry.about, note=note, slot="info")[:most]
 
     def _below(self) -> str:
         if self._is_typing:
             return f"/{self._query}▏{self.note}"
         if self.note:
             return self.note
-        return f"/{self._query} · n N the next and the one before · esc forgets it" if self._query else _HINT
+        return f"/{self._query} · n N next and previous match · esc ends the search" if self._query else _HINT
 
     def _rows(self, entry: SessionEntry, room: int, colors: ThemeColors | None) -> list[str]:
         state = (id(entry), room, colors, self._has_numbers)
         if self._drawn[0] != state:
-            self._drawn = (state, self._numbered(entry, room, colors))
+            rows = fitted(entry_rows(entry, room, colors), room)
+            if self._has_numbers:
+                digits, style = len(str(len(rows))) + 1, sgr(colors, "very_muted") or DIM
+                room = max(1, room - digits - 1)
+                rows = fitted(entry_rows(entry, room, colors), room)
+                numbers = (drawn([Piece(f"{at:>{digits}} ", style)]) for at in range(1, len(rows) + 1))
+                rows = [number + row for number, row in zip(numbers, rows, strict=True)]
+            self._drawn = (state, rows)
         return self._drawn[1]
-
-    def _numbered(self, entry: SessionEntry, room: int, colors: ThemeColors | None) -> list[str]:
-        if not self._has_numbers:
-            return fitted(entry_rows(entry, room, colors), room)
-        digits = len(str(len(fitted(entry_rows(entry, room, colors), room)))) + 1
-        style = sgr(colors, "very_muted") or DIM
-        narrower = max(1, room - digits - 1)
-        rows = fitted(entry_rows(entry, narrower, colors), narrower)
-        return [f"{drawn([Piece(f'{number:>{digits}} ', style)])}{row}" for number, row in enumerate(rows, 1)]

@@ -22,7 +22,7 @@ from prompt_toolkit.cursor_shapes import ModalCursorShapeConfig
 from prompt_toolkit.data_structures import Point, Size
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
+from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.input import Input
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.key_binding import KeyBindingsBase
@@ -41,7 +41,7 @@ from prompt_toolkit.layout.screen import Char, Screen
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.renderer import Renderer
-from prompt_toolkit.styles import BaseStyle, DummyStyle, Style, merge_styles
+from prompt_toolkit.styles import BaseStyle, Style
 from prompt_toolkit.styles.defaults import PROMPT_TOOLKIT_STYLE
 
 from ostler.tui.render.spans import fitted
@@ -124,7 +124,6 @@ class AlternateScreen:
 
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*[34]8;2;[0-9;]*m")
-
 _EXACT = re.compile(r"([34])8;2;(\d+);(\d+);(\d+)")
 
 
@@ -137,17 +136,15 @@ def with_depth(text: str, depth: ColorDepth) -> str:
 
 @lru_cache(1024)
 def _reduced(style: str, depth: ColorDepth) -> str:
-    return _EXACT.sub(lambda match: _nearest(match[1], match[2], match[3], match[4], depth), style)
-
-
-def _nearest(layer: str, red: str, green: str, blue: str, depth: ColorDepth) -> str:
     from prompt_toolkit.output.vt100 import _16_bg_colors, _16_fg_colors, _256_colors
 
-    color = int(red), int(green), int(blue)
-    if depth is ColorDepth.DEPTH_8_BIT:
-        return f"{layer}8;5;{_256_colors[color]}"
-    table = _16_fg_colors if layer == "3" else _16_bg_colors
-    return str(table.get_code(color)[0])
+    def nearest(match: re.Match[str]) -> str:
+        color = int(match[2]), int(match[3]), int(match[4])
+        if depth is ColorDepth.DEPTH_8_BIT:
+            return f"{match[1]}8;5;{_256_colors[color]}"
+        return str((_16_fg_colors if match[1] == "3" else _16_bg_colors).get_code(color)[0])
+
+    return _EXACT.sub(nearest, style)
 
 
 FRAMES = 15
@@ -159,17 +156,12 @@ SMALLEST_HALF = 10
 ESCAPE_SECONDS = 0.05
 """Seconds after which Escape is a key of its own."""
 
-
 Editing = Literal["emacs", "vi"]
-
-
 Rows = Callable[[int, int], Sequence[str]]
 """Draws a region, given the columns and the most rows it may take."""
 
-
 _SHIFT_ENTER = {"\x1b[13;2u": Keys.ControlJ, "\x1b[27;2;13~": Keys.ControlJ}
 """Shift+Enter, in terminals that report it: the same as Ctrl+J, a new line."""
-
 
 _BEGIN_FRAME, _END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
 
@@ -187,7 +179,7 @@ class _InlineApplication(Application[None]):
 
     def _create_merged_style(self, include_default_pygments_style: object) -> BaseStyle:
         """Only prompt_toolkit's styles for an input line: loading all takes longer than a frame."""
-        return merge_styles([Style(PROMPT_TOOLKIT_STYLE), self.style or DummyStyle()])
+        return Style(PROMPT_TOOLKIT_STYLE)
 
 
 class InlineApp:
@@ -204,17 +196,16 @@ class InlineApp:
         *,
         above: Sequence[Rows],
         below: Sequence[Rows],
-        prompt: Callable[[], AnyFormattedText],
-        instead: Rows = lambda width, most: (),
-        first: Sequence[Rows] = (),
-        style: BaseStyle | None = None,
+        prompt: str,
+        instead: Rows,
+        first: Sequence[Rows],
         input: Input | None = None,
         output: Output | None = None,
         editing: Editing = "emacs",
         highlights: Sequence[Processor] = (),
     ) -> None:
         self.editor = editor
-        self._waiting: list[str] = []
+        self._pending: list[str] = []
         self.is_whole: Callable[[Rows], bool] = lambda region: False
         """Whether a region takes the whole alternate screen; afterwards the main screen is as before."""
         self._own_screen = AlternateScreen()
@@ -224,7 +215,7 @@ class InlineApp:
         """The last printed row is blank."""
         self._frame: asyncio.TimerHandle | None = None
         self._last_frame = 0.0
-        self._is_left = False
+        self._has_exited = False
         self.is_seen = asyncio.Event()
         """Set after the first frame, for work that can wait for it."""
         window = Window(
@@ -232,21 +223,20 @@ class InlineApp:
             wrap_lines=True,
             height=lambda: Dimension(min=1, max=self._most_lines),
             dont_extend_height=True,
-            get_line_prefix=lambda line, wrapped: prompt() if line == 0 and wrapped == 0 else "  ",
+            get_line_prefix=lambda line, wrapped: prompt if line == 0 and wrapped == 0 else "  ",
         )
         self._region_rows: dict[Rows, Sequence[str]] = {}
         self._shared_at = -1
-        self._in_need = sorted(
+        self._by_need = sorted(
             (instead, *above, *below), key=lambda one: first.index(one) if one in first else len(first)
         )
-        drawn = self._region(instead)
-        line = (drawn, ConditionalContainer(window, ~drawn.filter))
+        replacement = self._region(instead)
+        line = (replacement, ConditionalContainer(window, ~replacement.filter))
         regions = [*map(self._region, above), *line, *map(self._region, below)]
         self.application: Application[None] = _InlineApplication(
             self._begin_resized,
             layout=Layout(HSplit(regions), focused_element=window),
             key_bindings=keys,
-            style=style or DummyStyle(),
             full_screen=False,
             erase_when_done=True,
             mouse_support=False,
@@ -287,24 +277,21 @@ class InlineApp:
         """The rows of each region, so that all fit. Cached per frame: the toolkit asks several times."""
         if self._shared_at != self.application.render_counter:
             self._shared_at = self.application.render_counter
-            size = self.size
-            left = size.rows - self._line_rows(size.columns)
-            for region in self._in_need:
+            size, lines = self.size, self.editor.text.split("\n")[: self._most_lines]
+            line_rows = sum(1 + (len(line) + 2) // max(1, size.columns) for line in lines)
+            left = size.rows - min(self._most_lines, line_rows)
+            for region in self._by_need:
                 most = left - 1 if self.is_whole(region) else min(max(SMALLEST_HALF, size.rows // 2), left)
                 rows = fitted(region(size.columns, most), size.columns) if most > 0 else ()
                 self._region_rows[region] = rows[:most]
                 left -= len(self._region_rows[region])
         return self._region_rows
 
-    def _line_rows(self, columns: int) -> int:
-        lines = self.editor.text.split("\n")[: self._most_lines]
-        return min(self._most_lines, sum(1 + (len(line) + 2) // max(1, columns) for line in lines))
-
     # --- what is printed for good -----------------------------------------------------------------------
 
     def print(self, rows: Sequence[str]) -> None:
         """Prints rows above with the next frame. The terminal wraps rows that are too wide."""
-        self._waiting += rows
+        self._pending += rows
         if rows:
             self.ends_blank = not rows[-1]
         self.refresh()
@@ -329,20 +316,18 @@ class InlineApp:
         """Prints pending rows before a frame, so that what leaves the tail appears above at once."""
         application = self.application
         application.output.write_raw(_BEGIN_FRAME)
-        self._own_screen.set(
-            not self._is_left and any(map(self.is_whole, self._in_need)), application.renderer
-        )
+        is_whole = not self._has_exited and any(map(self.is_whole, self._by_need))
+        self._own_screen.set(is_whole, application.renderer)
         self._erase_after_resize()
-        if self._waiting and not self._own_screen.is_seen:
-            rows = self._take_waiting()
+        if self._pending and not self._own_screen.is_seen:
+            rows = self._take_pending()
             application.renderer.erase()
             if rows:
-                application.output.write_raw(
-                    with_depth("\r\n".join(rows), application.color_depth) + "\x1b[0m\r\n"
-                )
+                text = with_depth("\r\n".join(rows), application.color_depth)
+                application.output.write_raw(f"{text}\x1b[0m\r\n")
 
-    def _take_waiting(self) -> Sequence[str]:
-        rows, self._waiting = self._waiting, []
+    def _take_pending(self) -> Sequence[str]:
+        rows, self._pending = self._pending, []
         return self.pushed.print(rows)
 
     def _begin_resized(self) -> None:
@@ -373,24 +358,21 @@ class InlineApp:
         self.is_seen.set()
 
     async def run(self) -> None:
-        def begin() -> None:
-            self.refresh()
-
-        if not self._is_left:
+        if not self._has_exited:
             with _interrupts(self.application):
-                await self.application.run_async(pre_run=begin, handle_sigint=False)
+                await self.application.run_async(pre_run=self.refresh, handle_sigint=False)
 
     def finish(self) -> None:
         """Prints what arrived during the exit."""
-        for row in self._take_waiting():
+        for row in self._take_pending():
             self.application.output.write_raw(with_depth(f"{row}\r\n", self.application.color_depth))
         self.application.output.flush()
 
     def exit(self) -> None:
         """Exits; if it does not run yet, it will not start."""
-        if self.application.is_running and not self._is_left:
+        if self.application.is_running and not self._has_exited:
             self.application.exit()
-        self._is_left = True
+        self._has_exited = True
 
 
 @contextmanager
@@ -412,6 +394,5 @@ class InlineOutput(Vt100_Output):
     """Erases without leaving anything in the scrollback."""
 
     def erase_down(self) -> None:
-        """Erases from the start of a row. tmux treats an erase from its first cell as clearing the screen,
-        and saves that to its history: so it begins one cell later."""
+        """Begins one cell later: tmux saves a screen that is erased from its first cell to its history."""
         self.write_raw("\x1b[K\x1b[C\x1b[J\x1b[D")

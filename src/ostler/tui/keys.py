@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
 from prompt_toolkit.filters import (
     Condition,
     emacs_insert_mode,
@@ -19,7 +19,7 @@ from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.keys import Keys
 
 from ostler.core.lazy import lazy_module
-from ostler.tui.panels.panel import Panels
+from ostler.tui.panels.panel import ModalPanel, Panels
 from ostler.tui.render.items import ItemRenderer
 
 if TYPE_CHECKING:
@@ -28,34 +28,31 @@ if TYPE_CHECKING:
 else:
     history_viewer = lazy_module("ostler.tui.history_viewer")
 
-
 SECONDS = 2.0
 
 
 class DoublePress:
     """A key that acts when pressed twice, while the notice of the first press is shown."""
 
-    def __init__(self, tui: TerminalUI, words: str) -> None:
+    def __init__(self, tui: TerminalUI, notice: str) -> None:
         self._tui = tui
-        self._words = words
-        self._ending: asyncio.TimerHandle | None = None
+        self._notice = notice
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def is_second(self) -> bool:
-        return self._tui.notice.endswith(self._words)
+        return self._tui.notice.endswith(self._notice)
 
     def first(self, before: str = "") -> None:
         """Shows what a second press does, after another notice."""
-        self._tui.notice = f"{before}; {self._words}" if before else self._words
-        self._tui.app.refresh()
-        if self._ending is not None:
-            self._ending.cancel()
-        self._ending = asyncio.get_running_loop().call_later(SECONDS, self._forget)
+        self._tui.show_notice(f"{before}; {self._notice}" if before else self._notice)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(SECONDS, self._clear)
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         if self.is_second:
-            self._tui.notice = ""
-            self._tui.app.refresh()
+            self._tui.show_notice("")
 
 
 PANEL_KEYS = {
@@ -87,12 +84,9 @@ def key_bindings(tui: TerminalUI) -> KeyBindings:
 
 
 def _bind_panels(tui: TerminalUI, keys: KeyBindings) -> None:
-    for spelled, name in PANEL_KEYS.items():
+    for toolkit_name, name in PANEL_KEYS.items():
 
-        def takes(name: str = name) -> bool:
-            return tui.panels.takes(name)
-
-        @keys.add(spelled, filter=Condition(takes), eager=True)
+        @keys.add(toolkit_name, filter=Condition(partial(tui.panels.takes, name)), eager=True)
         def press(event: KeyPressEvent, name: str = name) -> None:
             tui.panels.key(name)
 
@@ -186,7 +180,7 @@ def _bind_line(tui: TerminalUI, keys: KeyBindings) -> None:
 
 
 def alt(tui: TerminalUI, name: str) -> bool:
-    """Whether a key with Alt is handled. The toolkit cannot tell Alt from Escape before the key, which means
+    """Whether a key with Alt is handled here. prompt_toolkit reads Alt as Escape before the key, which means
     something else in vi mode and to a panel: Alt must not decline a question."""
     is_for_line = not tui.panels.takes_text
     if not (vi_insert_mode() or tui.panels.takes("esc")) or not (is_for_line or tui.is_asked):
@@ -203,19 +197,19 @@ def alt(tui: TerminalUI, name: str) -> bool:
 
 def _bind_ends(tui: TerminalUI, keys: KeyBindings) -> None:
     composer, line = tui.composer, tui.composer.line
-    leaving = DoublePress(tui, "press ctrl+c again to quit")
+    quitting = DoublePress(tui, "press ctrl+c again to quit")
     in_empty_line = Condition(lambda: not line.text)
 
     @keys.add("escape", filter=emacs_mode | vi_navigation_mode | (vi_insert_mode & in_empty_line))
     def escape(event: KeyPressEvent) -> None:
         event.app.vi_state.input_mode = InputMode.NAVIGATION
-        composer.soon(composer.back.escape())
+        composer.soon(composer.rewind.escape())
 
     @keys.add("c-c", eager=True)
     @keys.add(Keys.SIGINT, eager=True)
     def interrupt(event: KeyPressEvent) -> None:
         """Clears the line, closes a panel or stops shell commands; twice in a row it quits."""
-        if leaving.is_second:
+        if quitting.is_second:
             tui.quit()
             return
         is_open = tui.panels.takes("esc") and not tui.is_asked
@@ -225,50 +219,43 @@ def _bind_ends(tui: TerminalUI, keys: KeyBindings) -> None:
         elif not line.text and composer.shell:
             composer.soon(composer.shell.stop())
         cleared = line.take().text if is_for_line else ""
-        leaving.first()
-        composer.soon(return_(cleared))
+        quitting.first()
+        composer.soon(undo_rewind(cleared))
 
-    async def return_(cleared: str) -> None:
-        if message := await composer.back.return_(cleared):
-            leaving.first(message)
+    async def undo_rewind(cleared: str) -> None:
+        if message := await composer.rewind.undo(cleared):
+            quitting.first(message)
 
     # Not on the alternate screen: the output of the shell would vanish with it.
     @keys.add("c-z", filter=Condition(lambda: not tui.panels.is_tall), eager=True)
     def suspend(event: KeyPressEvent) -> None:
-        composer.soon(tui.face.stop_for_shell())
+        composer.soon(tui.front_end.stop_for_shell())
 
     @keys.add("c-d", filter=in_empty_line)
     def leave(event: KeyPressEvent) -> None:
         tui.quit()
 
 
-class Chord(msgspec.Struct, frozen=True):
-    about: str
-    do: Callable[[], None]
+class KeyChords(ModalPanel[None]):
+    """What a letter after Ctrl+X does, with or without Ctrl."""
 
-
-class KeyChords:
-    """The chords by letter, with or without Ctrl."""
-
-    takes_text = True
     takes_pastes = False
 
-    def __init__(self, panels: Panels, draw: ItemRenderer) -> None:
-        self.chords: dict[str, Chord] = {}
+    def __init__(
+        self, panels: Panels, renderer: ItemRenderer, chords: dict[str, tuple[str, Callable[[], None]]]
+    ) -> None:
+        self._chords = chords
         self._panels = panels
-        self._draw = draw
+        self._renderer = renderer
 
     def open(self) -> None:
         self._panels.open(self)
 
     def rows(self, width: int, most: int) -> list[str]:
-        legend = " · ".join(f"{letter} {chord.about}" for letter, chord in self.chords.items())
-        return self._draw.note(f"ctrl+x: {legend}", width)[:most]
-
-    def takes(self, key: str) -> bool:
-        return True
+        legend = " · ".join(f"{letter} {about}" for letter, (about, _) in self._chords.items())
+        return self._renderer.note(f"ctrl+x: {legend}", width)[:most]
 
     def key(self, key: str) -> None:
         self._panels.close(self)
-        if chord := self.chords.get(key.removeprefix("ctrl+")):
-            chord.do()
+        if chord := self._chords.get(key.removeprefix("ctrl+")):
+            chord[1]()

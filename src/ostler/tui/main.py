@@ -19,7 +19,7 @@ from ostler.app.session_choice import check_combination, enable_gc, store_model,
 from ostler.app.settings import Settings, working_directory
 from ostler.app.stores import find_session, newest_session, open_store
 from ostler.core.harness import Harness
-from ostler.core.lazy import lazy_module
+from ostler.core.lazy import lazy_module, load
 from ostler.core.store import Store
 from ostler.schema.text import plural
 from ostler.sessions.session import Session, create_session, open_or_follow
@@ -32,21 +32,20 @@ if TYPE_CHECKING:
 
     from ostler.context import instructions
     from ostler.extensions.host import ExtensionHost
-    from ostler.tui import first_run, front_end, inline_app, terminal_ui, themes
+    from ostler.tui import first_run, inline_app, terminal_ui, themes
+    from ostler.tui.command_context import CommandContext, SetUp
     from ostler.tui.front_end import TuiFrontEnd
     from ostler.tui.plain import conversation as plain
     from ostler.tui.render import images
     from ostler.tui.terminal_ui import TerminalUI
 else:  # the terminal keeps what is typed before it loads any of these
     first_run = lazy_module("ostler.tui.first_run")
-    front_end = lazy_module("ostler.tui.front_end")
     images = lazy_module("ostler.tui.render.images")
     inline_app = lazy_module("ostler.tui.inline_app")
     instructions = lazy_module("ostler.context.instructions")
     plain = lazy_module("ostler.tui.plain.conversation")
     terminal_ui = lazy_module("ostler.tui.terminal_ui")
     themes = lazy_module("ostler.tui.themes")
-
 
 INTERACTIVE_DEFAULTS = {"permissions": "ask"}
 """Settings where nobody has chosen them. Without a person to ask, permissions begin with `read-only`."""
@@ -59,49 +58,50 @@ def run_tui(options: RunOptions) -> int:
     session_model = ""
     if not configured.model and (options.continue_ or options.session is not None):
         session_model = asyncio.run(stored_model(options, configured, cwd))
-    # The first run says itself that the demo answers.
+    # The first run announces the demo itself.
     settings, harness = prepare_harness(configured, cwd, session_model, options, announces_demo=False)
-    is_stored = not options.no_session
-    needs_model = settings.model == "demo" and "demo" not in (configured.model, session_model)
-    if needs_model:
+    set_up: SetUp | None = None
+    if settings.model == "demo" and "demo" not in (configured.model, session_model):
+        store = None if options.no_session else partial(open_store, settings)
+        set_up = partial(_set_up_model, store)
         options.no_session = True  # the demo must not become somebody's conversation
     if options.plain or settings.screen_reader or os.environ.get("TERM") == "dumb":
-        return asyncio.run(
-            _run_plain(options, settings, harness, needs_model=needs_model, is_stored=is_stored)
-        )
+        return asyncio.run(_run_plain(options, settings, harness, set_up))
     with terminal_input.keep_early_typing(sys.stdin):
-        return asyncio.run(_run(options, settings, harness, needs_model=needs_model, is_stored=is_stored))
+        return asyncio.run(_run(options, settings, harness, set_up))
 
 
-async def _run(
-    options: RunOptions, settings: Settings, harness: Harness, *, needs_model: bool, is_stored: bool
-) -> int:
-    face = front_end.TuiFrontEnd()
-    harness.asker = face.ask
-    face.bring_along(themes.themes_for(harness.cwd, print_stderr))
-    host = await load_extensions(options, settings, harness, lambda: face)
+async def _set_up_model(store: Callable[[], Store] | None, context: CommandContext) -> None:
+    await first_run.set_up_model(context, store)
+
+
+async def _run(options: RunOptions, settings: Settings, harness: Harness, set_up: SetUp | None) -> int:
+    front_end: TuiFrontEnd = load("ostler.tui.front_end:TuiFrontEnd")()
+    harness.asker = front_end.ask
+    front_end.bring_along(themes.themes_for(harness.cwd, print_stderr))
+    host = await load_extensions(options, settings, harness, lambda: front_end)
     if host is not None:
-        face.take_book(host.ui.themes)
-    face.begin_with(themes.chosen_theme(settings.theme, os.environ))
+        front_end.use_themes(host.ui.themes)
+    front_end.begin_with(themes.chosen_theme(settings.theme, os.environ))
     store = open_store(settings, in_memory=options.no_session)
     session = await _session(options, store, harness)
     store_model(options, session)
     prompt = " ".join(options.words)
 
     def begin(tui: TerminalUI) -> None:
-        if needs_model:
-            tui.composer.soon(set_up(tui))
+        if set_up is not None:
+            tui.composer.soon(begin_with(tui, set_up))
         elif not session.state.leaf and not prompt:
             tui.composer.soon(print_welcome(tui, settings))
 
-    async def set_up(tui: TerminalUI) -> None:
+    async def begin_with(tui: TerminalUI, set_up: SetUp) -> None:
         """The prompt of the command line is for the model that answers then."""
-        await first_run.set_up_model(tui, partial(open_store, settings) if is_stored else None)
+        await set_up(tui)
         if prompt:
             await tui.submit(prompt)
 
     tui, signal_number = await run_terminal(
-        session, face, settings, host=host, prompt="" if needs_model else prompt, begin=begin
+        session, front_end, settings, host=host, prompt="" if set_up else prompt, begin=begin
     )
     await tui.conversation.store.checkpoint()
     if signal_number:
@@ -112,7 +112,7 @@ async def _run(
 
 async def run_terminal(
     session: Session,
-    face: TuiFrontEnd,
+    front_end: TuiFrontEnd,
     settings: Settings,
     *,
     host: ExtensionHost | None = None,
@@ -127,13 +127,13 @@ async def run_terminal(
     reader = terminal_input.TerminalInput(sys.stdin)
     with reader.raw_mode():
         terminal_input.take_early_typing(reader, real_stdout())
-        face.is_dark = await terminal_input.detected_dark(
+        front_end.is_dark = await terminal_input.detected_dark(
             settings.appearance, reader, real_stdout(), os.environ
         )
     tui = terminal_ui.TerminalUI(
         session,
         host,
-        face,
+        front_end,
         input=reader,
         output=terminal_output(),
         notify=settings.notify,
@@ -141,38 +141,33 @@ async def run_terminal(
         pictures=images.way_to_draw(settings.images, os.environ),
     )
     if settings.appearance == "auto":
-        reader.answers.on_color = lambda color: face.see_background(
+        reader.answers.on_color = lambda color: front_end.see_background(
             dark=terminal_input.is_dark("auto", color, os.environ)
         )
-    face.stray = front_end.StrayOutput(tui.say)
     tui.composer.soon(_report_missing_theme(tui, settings))
     begin(tui)
-    signals = quit_on_signals(tui.quit)
+    signals: list[int] = []
+
+    def end(number: int) -> None:
+        """Quits as a person would, so that the terminal is restored."""
+        signals.append(number)
+        tui.quit()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, end, number)
     with reader.raw_mode():
         terminal_input.take_early_typing(reader, real_stdout())
-    reader.is_drawn_for = True
-    with face.stray.captured():
+    reader.is_ui_drawn = True
+    with front_end.captured_output(tui.say):
         await tui.run(prompt)
     return tui, signals[0] if signals else 0
 
 
 async def _report_missing_theme(tui: TerminalUI, settings: Settings) -> None:
-    theme, conversation = themes.chosen_theme(settings.theme, os.environ), tui.conversation
-    if notice := await themes.missing_theme(theme, tui.face.book, conversation.host, conversation.session.id):
+    theme, session = themes.chosen_theme(settings.theme, os.environ), tui.conversation.session
+    notice = await themes.missing_theme(theme, tui.front_end.themes, tui.conversation.host, session.id)
+    if notice:
         tui.say(notice, "warning")
-
-
-def quit_on_signals(leave: Callable[[], None]) -> list[int]:
-    """Leaves as a person would, so that the terminal is restored. Signals that come are added to the list."""
-    signals: list[int] = []
-
-    def end(number: int) -> None:
-        signals.append(number)
-        leave()
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, end, number)
-    return signals
 
 
 def terminal_output() -> Output:
@@ -190,22 +185,19 @@ def terminal_output() -> Output:
     return output
 
 
-async def _run_plain(
-    options: RunOptions, settings: Settings, harness: Harness, *, needs_model: bool, is_stored: bool
-) -> int:
-    face = plain.PlainFrontEnd()
-    harness.asker = face.ask
-    await load_extensions(options, settings, harness, lambda: face)
+async def _run_plain(options: RunOptions, settings: Settings, harness: Harness, set_up: SetUp | None) -> int:
+    front_end = plain.PlainFrontEnd()
+    harness.asker = front_end.ask
+    await load_extensions(options, settings, harness, lambda: front_end)
     store = open_store(settings, in_memory=options.no_session)
     session = await _session(options, store, harness)
     enable_gc()
     store_model(options, session)
-    set_up = partial(open_store, settings) if needs_model and is_stored else needs_model
-    conversation = plain.PlainConversation(session, face)
-    await conversation.run(" ".join(options.words), needs_model=set_up)
-    await conversation.context.conversation.store.checkpoint()
-    if not conversation.is_terminated:
-        print_resume_hint(conversation.context.conversation, options.cwd)
+    ui = plain.PlainConversation(session, front_end)
+    await ui.run(" ".join(options.words), set_up)
+    await ui.conversation.store.checkpoint()
+    if not ui.is_terminated:
+        print_resume_hint(ui.conversation, options.cwd)
     return 0
 
 
@@ -220,8 +212,7 @@ async def _session(options: RunOptions, store: Store, harness: Harness) -> Sessi
 
 
 async def print_welcome(tui: TerminalUI, settings: Settings) -> None:
-    """Lists the instruction files, skills and extensions that a new session begins with, after the first
-    frame."""
+    """Lists the instruction files, skills and extensions of a new session, after the first frame."""
     await tui.app.is_seen.wait()
     conversation = tui.conversation
     if conversation.host is not None and (session := conversation.host.sessions.get(conversation.session.id)):
@@ -238,14 +229,11 @@ async def print_welcome(tui: TerminalUI, settings: Settings) -> None:
 
 
 def _instruction_sources(cwd: Path, has_instructions: bool) -> list[str]:
-    files = instructions.instructions_in(cwd).sources if has_instructions else ()
-    parts = [_short_path(Path(one.path), cwd.resolve()) for one in files]
+    parts: list[str] = []
+    for source in instructions.instructions_in(cwd).sources if has_instructions else ():
+        path, folder = Path(source.path), cwd.resolve()
+        name = str(path.relative_to(folder)) if path.is_relative_to(folder) else below_home(path)
+        parts.append(name or os.path.relpath(path, folder))
     if skills := len(instructions.skills_in(cwd).found):
         parts.append(plural(skills, "skill"))
     return parts
-
-
-def _short_path(path: Path, cwd: Path) -> str:
-    if path.is_relative_to(cwd):
-        return str(path.relative_to(cwd))
-    return below_home(path) or os.path.relpath(path, cwd)

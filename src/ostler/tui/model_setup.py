@@ -10,7 +10,7 @@ from ostler.core.harness import Harness
 from ostler.core.lazy import lazy_module
 from ostler.core.model import ReasoningLevel
 from ostler.models.factory import ModelFactory
-from ostler.schema.errors import ERRORS, Failure, ModelError, OstlerError
+from ostler.schema.errors import ERRORS, ModelError, OstlerError
 from ostler.schema.events import RunEnded, SettingsChanged
 from ostler.schema.requests import SetModel
 
@@ -26,12 +26,10 @@ else:
     models = lazy_module("ostler.tui.commands.models")
     picker = lazy_module("ostler.tui.panels.picker")
 
-
-NOT_THE_VENDORS = ("context_overflow", "invalid_answer", "interrupted")
+SHARED_FAILURES = ("context_overflow", "invalid_answer", "interrupted")
 """Failures that another model would have, too."""
 
-NO_ANSWER_WITH_KEY = ("authentication_failed", "permission_denied")
-
+REFUSED_KEY = ("authentication_failed", "permission_denied")
 KEY = "key"
 
 
@@ -40,35 +38,34 @@ class ModelFallback:
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
-        self._offering: asyncio.Task[None] | None = None
+        self._offer_task: asyncio.Task[None] | None = None
 
     def take(self, event: object) -> None:
         if not isinstance(event, RunEnded) or event.status != "failed" or event.failure is None:
             return
-        if _is_vendors(event.failure):
+        kind = event.failure.kind
+        if issubclass(ERRORS.get(kind, OstlerError), ModelError) and kind not in SHARED_FAILURES:
             self.end()
-            self._offering = asyncio.ensure_future(self._offer(event.failure))
+            self._offer_task = asyncio.ensure_future(self._offer(kind))
 
     def end(self) -> None:
-        if self._offering is not None:
-            self._offering.cancel()
+        if self._offer_task is not None:
+            self._offer_task.cancel()
 
-    async def _offer(self, failure: Failure) -> None:
+    async def _offer(self, kind: str) -> None:
         context, conversation = self._context, self._context.conversation
         try:
             all_models = await models.model_candidates(conversation.store, conversation.harness.cwd)
             failed = conversation.harness.model.name
-            others = default_model.fallback_candidates(all_models, failed, failure.kind)
-            choices = fallback_choices(others, failed, failure.kind)
-            panel = picker.Picker(
-                "continue with another model", choices, context.colors, keys={"esc": "cancel"}
-            )
+            others = default_model.fallback_candidates(all_models, failed, kind)
+            choices, keys = fallback_choices(others, failed, kind), {"esc": "cancel"}
+            panel = picker.Picker("continue with another model", choices, context.colors, keys=keys)
             picked = await panel.ask(context.panels)
-            is_there = conversation is context.conversation and conversation.session.state.run is None
-            if picked is None or not is_there:
+            is_idle = conversation is context.conversation and conversation.session.state.run is None
+            if picked is None or not is_idle:
                 return
             name = getattr(picked.choice.value, "name", picked.choice.value)
-            if picked.choice.value == KEY:
+            if name == KEY:
                 name = conversation.harness.model.name
                 if not await models.ask_for_key(context, name.partition("/")[0]):
                     return
@@ -79,29 +76,16 @@ class ModelFallback:
 
 
 def fallback_choices(others: list[Candidate], failed: str, kind: str) -> list[Choice]:
-    """Models of other providers, the one that failed, then others of its provider, which mostly fail for the
-    same reason."""
-    owner = failed.partition("/")[0]
-    elsewhere = [models.model_choice(one, "") for one in others if one.provider != owner]
-    beside = [models.model_choice(one, "") for one in others if one.provider == owner]
-    return [*elsewhere, *_same_model(failed, kind), *beside]
-
-
-def _same_model(name: str, kind: str) -> list[Choice]:
-    """The failed model again: later, or with another key."""
-    if kind not in NO_ANSWER_WITH_KEY:
-        return [picker.Choice(f"{name} again", name, about="calls it again; tools are not run again")]
-    provider = name.partition("/")[0]
-    return [
-        picker.Choice(
-            f"{name} with another key", KEY, about=f"asks you for a key for {provider}, and stores it"
-        )
-    ]
-
-
-def _is_vendors(failure: Failure) -> bool:
-    is_models = issubclass(ERRORS.get(failure.kind, OstlerError), ModelError)
-    return is_models and failure.kind not in NOT_THE_VENDORS
+    """Models of other providers, the failed model, then others of its provider, which mostly fail, too."""
+    provider = failed.partition("/")[0]
+    if kind in REFUSED_KEY:
+        about = f"asks you for a key for {provider}, and stores it"
+        same = picker.Choice(f"{failed} with another key", KEY, about=about)
+    else:
+        same = picker.Choice(f"{failed} again", failed, about="calls it again; tools are not run again")
+    of_others = [models.model_choice(one, "") for one in others if one.provider != provider]
+    of_same = [models.model_choice(one, "") for one in others if one.provider == provider]
+    return [*of_others, same, *of_same]
 
 
 LEVELS: tuple[str, ...] = get_args(ReasoningLevel)
@@ -133,7 +117,6 @@ class ThinkingLevel:
 
 def levels_of(harness: Harness) -> list[str]:
     """The levels of the model; all of them if unknown. Reads the catalogue: not for the event loop."""
-
     maker = unwrap(harness.make_model) if harness.make_model else None
     if not isinstance(maker, ModelFactory):
         return list(LEVELS)

@@ -19,27 +19,18 @@ from ostler.schema.text import one_line
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-
 Notify = Literal["auto", "bell", "off"]
-
-
 LONG_RUN = 10.0
 """Seconds of a run after which we notify if the terminal does not report its focus."""
 
-
 _SAVE_TITLE, _RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"
-
 _WATCH_FOCUS, _UNWATCH_FOCUS = "\x1b[?1004h", "\x1b[?1004l"
-
 _BELL = "\x07"
-
 _FOCUS_IN, _FOCUS_OUT = Keys.F23, Keys.F24
 """Keys for the focus reports, which prompt_toolkit lacks; no keyboard has these."""
 
 _WITH_OSC_9 = {"iTerm.app", "WezTerm", "ghostty"}
-
 _WITH_OSC_777 = ("foot", "rxvt-unicode")
-
 _WITHOUT_TITLE = ("dumb", "linux", "eterm")
 
 
@@ -51,7 +42,7 @@ class Notifier:
     ) -> None:
         self._write = write
         self._project = one_line(project)
-        self._call = _way_to_call(environment, notify)
+        self._notification = _notification_format(environment, notify)
         self._has_title = not environment.get("TERM", "").startswith(_WITHOUT_TITLE)
         self._title = ""
         self.is_focused: bool | None = None
@@ -60,14 +51,14 @@ class Notifier:
     def begin(self) -> None:
         if self._has_title:
             self._write(_SAVE_TITLE + _WATCH_FOCUS)
-        self.entitle("")
+        self.set_title("")
 
     def end(self) -> None:
         if self._has_title:  # an empty one for terminals that keep no titles: the shell sets its own
             self._write(f"\x1b]2;{_BELL}{_RESTORE_TITLE}{_UNWATCH_FOCUS}")
 
     @contextmanager
-    def unwatched(self) -> Iterator[None]:
+    def without_focus_reports(self) -> Iterator[None]:
         """Turns focus reports off while another program has the terminal, which would read them as keys."""
         if not self._has_title:
             yield
@@ -78,33 +69,33 @@ class Notifier:
         finally:
             self._write(_WATCH_FOCUS)
 
-    def entitle(self, state: str) -> None:
+    def set_title(self, state: str) -> None:
         """Sets the title, such as `my-project: needs you`."""
         title = f"{self._project}: {one_line(state)}" if state else self._project
         if self._has_title and title != self._title:
             self._title = title
             self._write(f"\x1b]2;{title[:120]}{_BELL}")
 
-    def call(self, text: str, seconds: float, *, is_needed: bool = False) -> None:
+    def notify(self, text: str, seconds: float, *, is_needed: bool = False) -> None:
         """Notifies a person who may look elsewhere."""
         is_away = not self.is_focused if self.is_focused is not None else is_needed or seconds >= LONG_RUN
-        if is_away and self._call is not None:
-            self._write(self._call(one_line(f"{self._project}: {text}")[:200]))
+        if is_away and self._notification is not None:
+            self._write(self._notification(one_line(f"{self._project}: {text}")[:200]))
 
     def take(self, event: object, seconds: float) -> None:
         """Takes an event, and the seconds since the run started."""
         match event:
             case events.RunStarted() | events.RunResumed() | events.QuestionAnswered():
-                self.entitle("working")
+                self.set_title("working")
             case events.QuestionAsked(question=question):
-                self.entitle("needs you")
-                self.call(f"needs you: {question.text}", seconds, is_needed=True)
+                self.set_title("needs you")
+                self.notify(f"needs you: {question.text}", seconds, is_needed=True)
             case events.RunWaiting():
-                self.entitle("waiting")
+                self.set_title("waiting")
             case events.RunEnded(status=status):
-                self.entitle("")
+                self.set_title("")
                 if status != "cancelled":
-                    self.call(status, seconds)
+                    self.notify(status, seconds)
 
     def bind(self, keys: KeyBindings) -> None:
         """Binds the focus reports of the terminal."""
@@ -116,7 +107,7 @@ class Notifier:
             self.is_focused = event.key_sequence[0].key == _FOCUS_IN
 
 
-def _way_to_call(environment: Mapping[str, str], notify: Notify) -> Callable[[str], str] | None:
+def _notification_format(environment: Mapping[str, str], notify: Notify) -> Callable[[str], str] | None:
     if notify == "off":
         return None
     terminal = environment.get("TERM", "")

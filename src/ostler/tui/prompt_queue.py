@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ostler.core.lazy import lazy_module
 from ostler.schema import events
-from ostler.schema.errors import OstlerError, UsageError
+from ostler.schema.errors import UsageError
 from ostler.schema.events import Event
 from ostler.schema.facts import Fact
 from ostler.schema.messages import Text
@@ -16,7 +15,7 @@ from ostler.schema.requests import Prompt, ReleasePrompts, Steer, TakeBack
 from ostler.schema.text import cut, one_line
 from ostler.sessions.inbox import TAKEN_BACK
 from ostler.tui.commands.registry import Command
-from ostler.tui.conversation import Content
+from ostler.tui.conversation import Content, Tasks
 from ostler.tui.editor.chips import Chips, PromptDraft
 
 if TYPE_CHECKING:
@@ -26,15 +25,12 @@ if TYPE_CHECKING:
 else:
     picker = lazy_module("ostler.tui.panels.picker")
 
-
 MOST_ROWS = 3
-
 HELD = "enter in the empty line sends held prompts, up takes one back"
-
-MOST_KEPT = 50
+MOST_DRAFTS = 50
 """Drafts that can be restored as they were typed."""
 
-_CHANGING = (
+_CHANGES = (
     events.RunStarted,
     events.RunEnded,
     events.UserMessage,
@@ -48,10 +44,8 @@ class Line(Protocol):
 
     @property
     def text(self) -> str: ...
-
-    def put(self, typed: PromptDraft) -> None: ...
-
-    def put_back(self, typed: PromptDraft) -> bool: ...
+    def put(self, draft: PromptDraft) -> None: ...
+    def put_back(self, draft: PromptDraft) -> bool: ...
 
 
 class PromptQueue:
@@ -60,13 +54,13 @@ class PromptQueue:
     def __init__(self, context: CommandContext, line: Line) -> None:
         self._context = context
         self._line = line
-        self._waiting: list[Prompt | Steer] = []
+        self._requests: list[Prompt | Steer] = []
         self._session = ""
-        self._typed: dict[str, PromptDraft] = {}
-        """Drafts by request."""
+        self._drafts: dict[str, PromptDraft] = {}
+        """By request."""
         self._steers: dict[str, Content] = {}
         """Steers that were typed here, by request, until the model has read them."""
-        self._tasks: set[asyncio.Future[None]] = set()
+        self._tasks = Tasks()  # the driver reports a store that cannot be read
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -76,55 +70,54 @@ class PromptQueue:
         """Without a run and held prompts it is empty, since the next prompt starts at once."""
         state = self._context.conversation.session.state
         if state.run is None:
-            return self._waiting if state.held else []
-        return [one for one in self._waiting if one.id != state.run.started.request]
+            return self._requests if state.held else []
+        return [one for one in self._requests if one.id != state.run.started.request]
 
-    def sent(self, request: str, typed: PromptDraft, steer: Content = ()) -> None:
+    def sent(self, request: str, draft: PromptDraft, steer: Content = ()) -> None:
         """Remembers the draft of a prompt, or of a steer with this content."""
-        self._typed[request] = typed
+        self._drafts[request] = draft
         if steer:
             self._steers[request] = steer
-        while len(self._typed) > MOST_KEPT:
-            del self._typed[next(iter(self._typed))]
-        self._soon(self.look())
+        while len(self._drafts) > MOST_DRAFTS:
+            del self._drafts[next(iter(self._drafts))]
+        self._tasks.start(self.look())
 
-    def typed_for(self, request: str, content: Content) -> PromptDraft:
+    def draft_of(self, request: str, content: Content) -> PromptDraft:
         """The draft of a prompt; its text, if it was typed elsewhere."""
-        if request in self._typed:
-            return self._typed[request]
-        first = next((block.text for block in content if isinstance(block, Text)), "")
-        return PromptDraft(first, Chips())
+        if request in self._drafts:
+            return self._drafts[request]
+        return PromptDraft(next((block.text for block in content if isinstance(block, Text)), ""), Chips())
 
     def take(self, batch: Sequence[Fact | Event]) -> list[Fact | Event]:
         """Takes facts that may change it; returns those that the person should see."""
-        seen = []
+        visible = []
         for one in batch:
             event = one.event if isinstance(one, Fact) else one
             match event:
                 case events.RequestRefused(request=request, reason=reason) if reason == TAKEN_BACK:
                     self._steers.pop(request, None)  # perhaps by another front end
                 case events.RequestRefused(request=request) if request in self._steers:
-                    self._soon(self._say_late(request, self._steers.pop(request)))
+                    self._tasks.start(self._send_as_prompt(request, self._steers.pop(request)))
                     continue
                 case events.UserMessage(request=request):
                     self._steers.pop(request, None)
-            if isinstance(event, _CHANGING):
-                self._soon(self.look())
-            seen.append(one)
-        return seen
+            if isinstance(event, _CHANGES):
+                self._tasks.start(self.look())
+            visible.append(one)
+        return visible
 
-    async def _say_late(self, request: str, content: Content) -> None:
-        """The run ended before the model could read it, so it becomes a prompt. If the person stopped the
-        run, it goes back into the line."""
-        conversation, typed = self._context.conversation, self.typed_for(request, content)
-        if not conversation.session.state.held or not self._line.put_back(typed):
-            self.sent(await conversation.prompt(content), typed)
+    async def _send_as_prompt(self, request: str, content: Content) -> None:
+        """Sends a steer that the model could not read before the run ended; if the person stopped the run,
+        puts it back into the line."""
+        conversation, draft = self._context.conversation, self.draft_of(request, content)
+        if not conversation.session.state.held or not self._line.put_back(draft):
+            self.sent(await conversation.prompt(content), draft)
         await self.look()
 
     async def look(self) -> None:
         conversation = self._context.conversation
         pending = await conversation.store.pending(conversation.session.id)
-        self._waiting = [one for one in pending if isinstance(one, Prompt | Steer)]
+        self._requests = [one for one in pending if isinstance(one, Prompt | Steer)]
         self._context.app.refresh()
 
     async def mine(self) -> list[Prompt | Steer]:
@@ -141,42 +134,37 @@ class PromptQueue:
         return [self._text(one) for kind, one in await self.all() if kind == "held"]
 
     async def take_back(self, request: Prompt | Steer, *, edits: bool) -> bool:
-        """Removes it from the inbox; with `edits`, puts it into the line, which must be empty. False if too
-        late."""
-        waiting = [one.id for _, one in await self.all()]
-        session = self._context.conversation.session
-        if request.id not in waiting or (edits and self._line.text):
+        """Removes it from the inbox; with `edits`, puts it into the empty line. False if it is too late."""
+        ids = [one.id for _, one in await self.all()]
+        conversation, draft = self._context.conversation, self.draft_of(request.id, request.content)
+        session = conversation.session
+        if request.id not in ids or (edits and self._line.text):
             return False
-        if self._context.conversation.is_elsewhere:
-            return await self._take_back_elsewhere(request, edits=edits)
-        if isinstance(request, Steer) and not session.withdraw(request.id):
-            return False
-        self._steers.pop(request.id, None)
-        session.journal.record(events.RequestRefused(request.id, TAKEN_BACK), settles=request.id)
-        if edits:  # before anything else can be typed
-            self._line.put(self.typed_for(request.id, request.content))
-        await session.journal.commit()
-        await self.look()
-        return True
-
-    async def _take_back_elsewhere(self, request: Prompt | Steer, *, edits: bool) -> bool:
-        conversation = self._context.conversation
-        steer = self._steers.pop(request.id, ())
-        outcome = await conversation.ask(lambda id: TakeBack(id=id, by="tui", request=request.id))
-        if isinstance(outcome, events.RequestRefused):
-            if steer:
-                self._steers[request.id] = steer
-            return False
-        if edits:
-            self._line.put_back(self.typed_for(request.id, request.content))
+        if conversation.is_elsewhere:
+            steer = self._steers.pop(request.id, ())
+            outcome = await conversation.ask(lambda id: TakeBack(id=id, by="tui", request=request.id))
+            if isinstance(outcome, events.RequestRefused):
+                if steer:
+                    self._steers[request.id] = steer
+                return False
+            if edits:
+                self._line.put_back(draft)
+        else:
+            if isinstance(request, Steer) and not session.withdraw(request.id):
+                return False
+            self._steers.pop(request.id, None)
+            session.journal.record(events.RequestRefused(request.id, TAKEN_BACK), settles=request.id)
+            if edits:  # before anything else can be typed
+                self._line.put(draft)
+            await session.journal.commit()
         await self.look()
         return True
 
     def rows(self, width: int, most: int) -> list[str]:
         session = self._context.conversation.session.id
         if session != self._session:
-            self._session, self._waiting = session, []
-            self._soon(self.look())
+            self._session, self._requests = session, []
+            self._tasks.start(self.look())
         queue, renderer = self._queue, self._context.rows
         last = queue[-MOST_ROWS:]
         rows = [row for one in last for row in renderer.note(cut(self._text(one), width - 2), width)]
@@ -191,28 +179,13 @@ class PromptQueue:
         return "steering" if isinstance(request, Steer) else "held" if is_held else "queued"
 
     def _text(self, request: Prompt | Steer) -> str:
-        return f"{self._kind(request)}: {one_line(self.typed_for(request.id, request.content).text)}"
-
-    def _soon(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Future[None]) -> None:
-        self._tasks.discard(task)
-        if task.cancelled() or (error := task.exception()) is None:
-            return
-        if not isinstance(error, OstlerError):  # the driver reports a store that cannot be read
-            raise error
+        return f"{self._kind(request)}: {one_line(self.draft_of(request.id, request.content).text)}"
 
     def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
 
 
 NOTHING = "no prompt is queued"
-
-ABOUT = "takes it back into the line, to edit it"
 
 
 def queue_commands(context: CommandContext) -> list[Command]:
@@ -236,31 +209,28 @@ class _Queue:
         if not await self._choices():
             self._context.say(NOTHING)
         while choices := await self._choices():
-            title = "held, because the last run did not complete" if self._is_held else "queued"
+            state = self._context.conversation.session.state
+            is_held = state.held and state.run is None
+            title = "held, because the last run did not complete" if is_held else "queued"
             panel = picker.Picker(title, choices, self._context.colors, keys={"ctrl+d": "drop"})
             picked = await panel.ask(self._context.panels)
             if picked is None:
                 return
             edits = picked.key == "enter"
-            if not await self._context.composer.waiting.take_back(picked.choice.value, edits=edits):
+            if not await self._context.composer.queue.take_back(picked.choice.value, edits=edits):
                 self._context.say("too late: it is no longer queued", "warning")
             if edits:
                 return
 
-    @property
-    def _is_held(self) -> bool:
-        state = self._context.conversation.session.state
-        return state.held and state.run is None
-
     async def _choices(self) -> list[Choice]:
-        waiting = self._context.composer.waiting
+        queue, about = self._context.composer.queue, "takes it back into the line, to edit it"
         return [
-            picker.Choice(one_line(waiting.typed_for(one.id, one.content).text), one, (what,), about=ABOUT)
-            for what, one in await waiting.all()
+            picker.Choice(one_line(queue.draft_of(one.id, one.content).text), one, (kind,), about=about)
+            for kind, one in await queue.all()
         ]
 
     async def clear(self, arguments: str) -> None:
-        waiting = await self._context.conversation.waiting()
+        prompts = await self._context.conversation.queued_prompts()
         await self._context.conversation.ask(lambda id: ReleasePrompts(id=id, by="tui", drop=True))
-        if not waiting:
+        if not prompts:
             self._context.say(NOTHING)

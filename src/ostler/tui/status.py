@@ -14,19 +14,17 @@ import msgspec
 from ostler.context.session_context import SessionContext
 from ostler.core.run_state import RunState
 from ostler.history.costs import dollars
-from ostler.history.items import CallItem
 from ostler.permissions.rules import preview
 from ostler.schema import events
 from ostler.schema.events import ChildEnded, ChildUsed, Limits, Totals
-from ostler.schema.text import cells
+from ostler.schema.text import cells, cut, plural
 from ostler.sessions.session import Session
 from ostler.store.paths import below_home
 
 if TYPE_CHECKING:
     from ostler.tui.transcript import TranscriptView
 
-_BESIDE = {"compaction": "compacting", "summary": "compacting", "title": "choosing a title"}
-
+_SIDE_CALLS = {"compaction": "compacting", "summary": "compacting", "title": "choosing a title"}
 _WAITS = {"question": "waiting for you", "pending": "waiting for a result", "paused": "paused"}
 
 
@@ -44,10 +42,6 @@ class Activity:
         self._stage_since = self._run_since = now()
 
     @property
-    def needs_person(self) -> bool:
-        return bool(self._asked)
-
-    @property
     def seconds(self) -> float:
         """Seconds since the present stage began."""
         return self._now() - self._stage_since
@@ -63,16 +57,18 @@ class Activity:
         if self._retry_at is not None:
             left = math.ceil(self._retry_at - self._now())
             return f"retrying in {left} s" if left > 0 else "retrying"
-        return self._words and (self._at_work() or self._words)
+        return self._words and (self._call_words() or self._words)
 
-    def _at_work(self) -> str:
+    def _call_words(self) -> str:
         """The calls that are written or running."""
         calls = self._transcript.calls
-        running = [call for call in calls if call.state == "running"]
+        running = [call.item for call in calls if call.state == "running"]
         if len(running) > 1:
             return f"running {len(running)} calls"
-        for call in running:
-            return f"running {call.item.name} {_about(call.item)}"
+        for item in running:
+            arguments = item.arguments or {}
+            title = item.display.title_for(arguments) if item.display else ""
+            return f"running {item.name} {title or preview(item.name, arguments)}"
         for call in calls:
             if call.state == "writing":
                 return f"writing {call.arguments.path or f'a call of {call.item.name}'}"
@@ -97,10 +93,10 @@ class Activity:
             case events.ModelCalled(model=model, purpose=purpose):
                 if purpose == "step":
                     self._begin(f"asking {model}")
-                elif purpose in _BESIDE:
+                elif purpose in _SIDE_CALLS:
                     self._before = self._words
-                    self._begin(_BESIDE[purpose])
-            case events.UsageReported(purpose=purpose) if purpose in _BESIDE:
+                    self._begin(_SIDE_CALLS[purpose])
+            case events.UsageReported(purpose=purpose) if purpose in _SIDE_CALLS:
                 self._begin(self._before)  # empty between two runs
             case events.ToolInputStarted() | events.ToolStarted():
                 self._begin("working")
@@ -129,20 +125,12 @@ class Activity:
         self._words, self._stage_since, self._retry_at = words, self._now(), None
 
 
-def _about(call: CallItem) -> str:
-    arguments = call.arguments or {}
-    title = call.display.title_for(arguments) if call.display else ""
-    return title or preview(call.name, arguments)
-
-
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-
 _FULL, _NEARLY_FULL = 0.9, 0.7
-
 _UNUSUAL = {"read-only": "only reads", "edit": "edits without asking", "full": "asks nothing"}
 """Profiles that are shown; `ask` is the default."""
 
-_LONG_PLACE = 30
+_LONGEST_CWD = 30
 """Cells of a path, at most; of a longer one the end is shown."""
 
 
@@ -187,11 +175,10 @@ class Part(msgspec.Struct, frozen=True):
 
 def short(tokens: int) -> str:
     """`42`, `2.7k`, `35k`, `1.1M`."""
-    for limit, divisor, unit in ((1_000, 1, ""), (1_000_000, 1_000, "k"), (10**12, 1_000_000, "M")):
-        if tokens < limit:
-            number = tokens / divisor
-            return f"{number:.0f}{unit}" if number >= 10 or not unit else f"{number:.1f}{unit}"
-    return f"{tokens:.0e}"
+    if tokens < 1_000:
+        return str(tokens)
+    number, unit = (tokens / 1_000, "k") if tokens < 1_000_000 else (tokens / 1_000_000, "M")
+    return f"{number:.0f}{unit}" if number >= 10 else f"{number:.1f}{unit}"
 
 
 def elapsed(seconds: float) -> str:
@@ -199,17 +186,16 @@ def elapsed(seconds: float) -> str:
     whole = int(seconds)
     if whole < 60:
         return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
 def activity_parts(meters: Meters, frame: int, hint: str = "") -> list[Part]:
     """The row above the input line during a run."""
     if not meters.activity:
         return []
-    turning = SPINNER[frame % len(SPINNER)]
-    parts = [Part(f"{turning} {meters.activity} · {elapsed(meters.seconds)}", "accent")]
+    spinner = SPINNER[frame % len(SPINNER)]
+    parts = [Part(f"{spinner} {meters.activity} · {elapsed(meters.seconds)}", "accent")]
     run = [elapsed(meters.run_seconds)] if meters.run_seconds - meters.seconds >= 1 else []
     run += [dollars(meters.run_cost)] if meters.run_cost else []
     if run:
@@ -219,7 +205,8 @@ def activity_parts(meters: Meters, frame: int, hint: str = "") -> list[Part]:
 
 def status_parts(meters: Meters) -> list[Part]:
     """The status row, from left to right."""
-    parts = [Part(_place(meters.cwd), "muted", 3)]
+    cwd = below_home(meters.cwd) or str(meters.cwd)
+    parts = [Part(cwd if cells(cwd) <= _LONGEST_CWD else f"…/{meters.cwd.name}", "muted", 3)]
     if meters.branch:
         parts.append(Part(meters.branch, "muted", 5))
     parts += [Part(note, "info", 6) for note in meters.notes]
@@ -243,27 +230,12 @@ def status_parts(meters: Meters) -> list[Part]:
 
 def fitting(parts: list[Part], width: int, between: str = "  ") -> list[Part]:
     """The parts that fit; the last one is cut."""
-    fitting_parts = list(parts)
-    while len(fitting_parts) > 1 and _width(fitting_parts, between) > width:
-        fitting_parts.remove(max(reversed(fitting_parts), key=lambda part: part.give_way))
-    if fitting_parts and _width(fitting_parts, between) > width:
-        fitting_parts[0] = msgspec.structs.replace(fitting_parts[0], text=_cut(fitting_parts[0].text, width))
-    return fitting_parts
-
-
-def _width(parts: list[Part], between: str) -> int:
-    return sum(cells(part.text) for part in parts) + cells(between) * max(0, len(parts) - 1)
-
-
-def _cut(text: str, width: int) -> str:
-    while text and cells(text) + 1 > width:
-        text = text[:-1]
-    return f"{text}…" if width > 0 else ""
-
-
-def _place(cwd: Path) -> str:
-    place = below_home(cwd) or str(cwd)
-    return place if cells(place) <= _LONG_PLACE else f"…/{cwd.name}"
+    parts = list(parts)
+    while len(parts) > 1 and cells(between.join(part.text for part in parts)) > width:
+        parts.remove(max(reversed(parts), key=lambda part: part.give_way))
+    if parts and cells(parts[0].text) > width:
+        parts[0] = msgspec.structs.replace(parts[0], text=cut(parts[0].text, width))
+    return parts
 
 
 BRANCH_SECONDS = 2.0
@@ -281,7 +253,7 @@ class MeterReader:
         self._activity = activity
         self._by_children = Totals()
         """Usage of finished children and of driven agents."""
-        self._branch = BranchName(session.harness.cwd)
+        self._branch, self._branch_read_at = "", -BRANCH_SECONDS
         self._windows: dict[str, int] = {}
         self._opened_at = session.state.last_seq
 
@@ -304,7 +276,7 @@ class MeterReader:
         elif isinstance(event, ChildUsed):
             self._by_children += event.totals
 
-    def read(self, waiting: int = 0, notes: tuple[str, ...] = ()) -> Meters:
+    def read(self, waiting: int = 0, notes: tuple[str, ...] = (), permissions: str = "") -> Meters:
         session = self._session
         state, harness = session.state, session.harness
         usage, run = state.usage, state.run
@@ -322,7 +294,7 @@ class MeterReader:
         return Meters(
             model=model,
             cwd=harness.cwd,
-            branch=self._branch.read(),
+            branch=self._current_branch(),
             reasoning=harness.reasoning or "",
             activity=self._activity.words,
             seconds=self._activity.seconds,
@@ -335,7 +307,13 @@ class MeterReader:
             budget=budget,
             waiting=waiting,
             notes=notes,
+            permissions=permissions,
         )
+
+    def _current_branch(self) -> str:
+        if (now := time.monotonic()) - self._branch_read_at >= BRANCH_SECONDS:
+            self._branch_read_at, self._branch = now, branch_of(self._session.harness.cwd)
+        return self._branch
 
     def _window(self, model: str) -> int:
         if model not in self._windows:
@@ -349,7 +327,7 @@ def _left(limits: Limits, steps: int, tokens: int, cost: float, seconds: float) 
     shares = [
         (used / limit, describe(max(0, limit - used)))
         for limit, used, describe in (
-            (limits.steps, steps, lambda left: f"{left:.0f} step{'' if left == 1 else 's'}"),
+            (limits.steps, steps, lambda left: plural(round(left), "step")),
             (limits.tokens, tokens, lambda left: f"{short(int(left))} tokens"),
             (limits.cost, cost, dollars),
             (limits.seconds, seconds, elapsed),
@@ -359,23 +337,8 @@ def _left(limits: Limits, steps: int, tokens: int, cost: float, seconds: float) 
     return f"{max(shares)[1]} left" if shares else ""
 
 
-class BranchName:
-    """The checked-out branch, read from git's HEAD file."""
-
-    def __init__(self, cwd: Path) -> None:
-        self._cwd = cwd
-        self._name = ""
-        self._looked = -BRANCH_SECONDS
-
-    def read(self) -> str:
-        now = time.monotonic()
-        if now - self._looked >= BRANCH_SECONDS:
-            self._looked, self._name = now, branch_of(self._cwd)
-        return self._name
-
-
 def branch_of(cwd: Path) -> str:
-    """The branch, or the short commit; empty outside a repository."""
+    """The checked-out branch, or the short commit, from git's HEAD file; empty outside a repository."""
     for folder in (cwd, *cwd.parents):
         git = folder / ".git"
         try:

@@ -19,17 +19,12 @@ from prompt_toolkit.key_binding import KeyPress
 if TYPE_CHECKING:
     from types import FrameType
 
-
 Appearance = Literal["auto", "light", "dark"]
-
 Rgb = tuple[float, float, float]
 """From 0 to 1."""
 
-
 _XTERM = re.compile(r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:/[0-9a-fA-F]{1,4})?")
-
 _HEX = re.compile(r"#([0-9a-fA-F]{2})([0-9a-fA-F]{2})([0-9a-fA-F]{2})")
-
 _DARK = frozenset({0, 1, 2, 3, 4, 5, 6, 8})
 """Dark ones of the sixteen colours."""
 
@@ -74,9 +69,7 @@ MANY = 256
 """So many letters at once are a paste, not typing."""
 
 _BEGIN, _END = "\x1b[200~", "\x1b[201~"
-
 _TEXT = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*")
-
 _LINES = re.compile(r"[^\r\n]*[\r\n]+[^\r\n]")
 
 
@@ -104,16 +97,12 @@ SECONDS = 0.08
 """Seconds to wait for an answer: most terminals need a few milliseconds, more over a slow line."""
 
 QUESTION = "\x1b]11;?\x1b\\"
-
 _DEAF = frozenset({"dumb", "linux"})
 """Terminals that do not answer."""
 
 _ANSWER_END = "\x07\x1b\x9c\udc9c"
-
 _ANSWER = re.compile(rf"\x1b\]11;([^{_ANSWER_END}]{{0,40}})(?:\x07|\x1b\\|\x9c|\udc9c)")
-
 _BEGUN = re.compile(rf"\x1b(?:\](?:1(?:1(?:;[^{_ANSWER_END}]{{0,40}}\x1b?)?)?)?)?\Z")
-
 _SURE = "\x1b]11;"
 
 
@@ -163,13 +152,13 @@ class TerminalInput(Vt100Input):
     def __init__(self, stdin: TextIO) -> None:
         super().__init__(stdin)
         self.answers = AnswerFilter()
-        self.is_drawn_for = False
-        """The UI is drawn. Before, several lines at once were typed one after the other."""
+        self.is_ui_drawn = False
+        """Before, several lines at once were typed one after the other."""
         self._typed = _Typed(self.fileno(), self.answers, stdin.encoding)
         self.stdin_reader = self._typed
 
     def read_keys(self) -> list[KeyPress]:
-        self._typed.may_be_pasted = self.is_drawn_for and not self.vt100_parser._in_bracketed_paste
+        self._typed.may_be_pasted = self.is_ui_drawn and not self.vt100_parser._in_bracketed_paste
         return super().read_keys()
 
     def read_early(self) -> list[KeyPress]:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-import msgspec
 from prompt_toolkit.input import Input
 from prompt_toolkit.output import Output
 
@@ -21,11 +20,11 @@ from ostler.schema.events import Event
 from ostler.schema.facts import Fact
 from ostler.sessions.session import Session
 from ostler.tools import LazyTool
-from ostler.tui.child_questions import ChildQuestions
 from ostler.tui.command_context import SessionSwitch
 from ostler.tui.commands.registry import Commands
 from ostler.tui.composer import Composer
 from ostler.tui.conversation import Conversation
+from ostler.tui.editor.chips import Chips, PromptDraft
 from ostler.tui.editor.input_line import ChipStyle, EmptyHint
 from ostler.tui.extension_keys import give_keys_to_extensions
 from ostler.tui.extension_ui import PROMPT, ExtensionViews
@@ -49,13 +48,11 @@ if TYPE_CHECKING:
 else:
     question = lazy_module("ostler.tui.panels.question")
 
-
 TICK = 0.12
 """Seconds between two frames of the spinner."""
 
 EARLIER = 40
 """Items of an earlier conversation that are printed when it is opened, at most."""
-
 
 LATER = (
     "ostler.core.loop",
@@ -81,20 +78,19 @@ async def load_later(harness: Harness) -> None:
 
 
 class TerminalUI:
-    """The terminal UI of a session, which `SessionSwitch` can replace. It is the `CommandContext` of all its
-    parts."""
+    """The terminal UI of a session, which `session_switch` can replace. It is a `CommandContext`."""
 
     app: InlineApp
     commands: Commands
     conversation: Conversation
-    printing: TranscriptPrinter
+    printer: TranscriptPrinter
     composer: Composer
 
     def __init__(
         self,
         session: Session,
         host: ExtensionHost | None,
-        face: TuiFrontEnd,
+        front_end: TuiFrontEnd,
         *,
         input: Input | None = None,
         output: Output | None = None,
@@ -102,31 +98,30 @@ class TerminalUI:
         editing: Editing = "emacs",
         pictures: Way = "",
     ) -> None:
-        self.face = face
-        self.questions = face.questions
+        self.front_end = front_end
+        self.questions = front_end.questions
         self.panels = Panels(lambda: self.app.refresh())
         self.transcript = TranscriptView(cwd=session.harness.cwd)
         self.rows = ItemRenderer()
         self.commands = Commands(self)
-        self.extensions = ExtensionViews(self, face)
-        self.children = ChildQuestions()
+        self.extensions = ExtensionViews(self, front_end)
         self._question_panel: QuestionPanel | None = None
         self.questions.opened = self._open_question
         self.questions.closed = self._close_question
         self.conversation = Conversation(session, host, self.see)
-        self.switching = SessionSwitch(self)
-        self.fallback = ModelFallback(self)
-        face.switch_to = self.switching.to
+        self.session_switch = SessionSwitch(self)
+        self._fallback = ModelFallback(self)
+        front_end.switch_to = self.session_switch.to
         self.notice = ""
         """A message in place of the activity, until the next key."""
         self.activity = Activity(self.transcript)
         self.meter = MeterReader(session, self.activity)
         self.notifier = Notifier(self.write, session.harness.cwd.name, os.environ, notify)
         self.composer = Composer(self, session.harness.cwd)
-        self._ticking: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         keys = key_bindings(self)
         self.notifier.bind(keys)
-        face.unwatched = self.notifier.unwatched
+        front_end.without_focus_reports = self.notifier.without_focus_reports
         self.app = InlineApp(
             self.composer.line.buffer,
             keys,
@@ -135,13 +130,13 @@ class TerminalUI:
                 self.extensions.header,
                 self._tail,
                 self.composer.shell.rows,
-                self.composer.waiting.rows,
+                self.composer.queue.rows,
                 self.extensions.above,
                 self._activity_row,
                 self.panels.rows,
             ),
             below=(self.panels.bottom, self.extensions.below, self.extensions.footer, self._status),
-            prompt=lambda: PROMPT,
+            prompt=PROMPT,
             instead=self.extensions.line,
             first=(
                 self.extensions.line,
@@ -152,7 +147,7 @@ class TerminalUI:
                 self._activity_row,
                 self._tail,
                 self.composer.shell.rows,
-                self.composer.waiting.rows,
+                self.composer.queue.rows,
                 self.extensions.above,
                 self.extensions.below,
             ),
@@ -162,15 +157,8 @@ class TerminalUI:
             highlights=[ChipStyle(self.composer.line), EmptyHint(self._is_new)],
         )
         self.app.is_whole = lambda region: region == self.panels.rows and self.panels.is_tall
-        self.printing = TranscriptPrinter(
-            self.rows,
-            self.extensions,
-            lambda: self.app.size.columns,
-            lambda rows: self.app.print(rows),
-            lambda: self.app.ends_blank,
-            pictures,
-        )
-        face.show(self.app, self.rows)
+        self.printer = TranscriptPrinter(self.rows, self.extensions, self.app, pictures)
+        front_end.show(self.app, self.rows)
         give_keys_to_extensions(self)
 
     async def run(self, first: str = "") -> None:
@@ -187,14 +175,14 @@ class TerminalUI:
         finally:
             self.notifier.end()
             later.cancel()
-            if self._ticking:
-                self._ticking.cancel()
+            if self._timer:
+                self._timer.cancel()
             await self.composer.close()
-            self.fallback.end()
+            self._fallback.end()
             await self.conversation.close()
-            await self.printing.finish()
+            await self.printer.finish()
             self.app.finish()
-            self.extensions.stop()
+            self.extensions.renderings.stop()
 
     async def _after_first_frame(self) -> None:
         await self.app.is_seen.wait()
@@ -204,27 +192,27 @@ class TerminalUI:
     # --- events -----------------------------------------------------------------------------------------
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
-        events = self.children.among(batch)
+        events = self.questions.with_child_questions(batch)
         for one in events:
             event = one.event if isinstance(one, Fact) else one
             self.activity.take(event)
             self.meter.take(event)
-            self.fallback.take(event)
+            self._fallback.take(event)
             self.notifier.take(event, self.activity.run_seconds)
-        closed = self.transcript.take(self.composer.waiting.take(events))
+        closed = self.transcript.take(self.composer.queue.take(events))
         self.extensions.see(batch)
         if closed:
-            self.printing.take(closed)
+            self.printer.take(closed)
         self.app.refresh()
         self._tick()
 
     def _tick(self) -> None:
         """Animates the spinner and the elapsed time during a run."""
-        if self._ticking is None and self.activity.words:
-            self._ticking = asyncio.get_running_loop().call_later(TICK, self._tock)
+        if self._timer is None and self.activity.words:
+            self._timer = asyncio.get_running_loop().call_later(TICK, self._animate)
 
-    def _tock(self) -> None:
-        self._ticking = None
+    def _animate(self) -> None:
+        self._timer = None
         self.app.refresh()
         self._tick()
 
@@ -248,27 +236,19 @@ class TerminalUI:
         await self._print_earlier()
         self.extensions.begin()
         conversation.begin()
-        await self.composer.waiting.look()
+        await self.composer.queue.look()
         await self.meter.look_back()
 
     async def _print_earlier(self) -> None:
         """Prints the end of the conversation, about two screens."""
         columns, rows = self.app.size.columns, self.app.size.rows
         facts, has_more = await restored_facts(self.conversation.session.journal, min(EARLIER, rows))
-        blocks = self.transcript.take(facts)
-        drawn = last_rows(
-            blocks[-EARLIER:], lambda block: self.rows.closed(block, columns), 2 * rows, columns
-        )
-        if has_more or len(blocks) > EARLIER:
+        items = self.transcript.take(facts)
+        if has_more or len(items) > EARLIER:
             self.app.print(self.rows.note("earlier messages are not shown", columns))
-        self.app.print(drawn)
-        if self.conversation.is_elsewhere:
-            self._join()
-
-    def _join(self) -> None:
-        """Shows the activity of a run of another process."""
+        self.app.print(last_rows(items[-EARLIER:], self.rows, 2 * rows, columns))
         session = self.conversation.session
-        if (run := session.state.run) is not None:
+        if self.conversation.is_elsewhere and (run := session.state.run) is not None:
             seconds = (session.journal.world.now_ms() - run.time_ms) / 1000
             self.activity.join(run, seconds, session.state.questions)
             self._tick()
@@ -295,14 +275,11 @@ class TerminalUI:
         if self.notice:
             return self.rows.note(self.notice, width)
         frame = int(time.monotonic() / TICK)
-        hint = "" if self.extensions.visibility.hide_hint else self._escape_hint()
-        parts = activity_parts(self.meters(), frame, hint)
+        hint = "esc stops"
+        if self.panels.takes("esc"):
+            hint = "esc declines" if self.is_asked else "esc closes"
+        parts = activity_parts(self.meters(), frame, "" if self.extensions.visibility.hide_hint else hint)
         return [self.rows.parts(fitting(parts, width))] if parts else []
-
-    def _escape_hint(self) -> str:
-        if not self.panels.takes("esc"):
-            return "esc stops"
-        return "esc declines" if self.is_asked else "esc closes"
 
     def _status(self, width: int, most: int) -> list[str]:
         if self.extensions.visibility.hide_status:
@@ -310,10 +287,9 @@ class TerminalUI:
         return [self.rows.parts(fitting(status_parts(self.meters()), width))]
 
     def meters(self) -> Meters:
-        read = self.meter.read(len(self.composer.waiting), self.extensions.notes)
-        if self.conversation.is_elsewhere:
-            return read
-        return msgspec.structs.replace(read, permissions=self.conversation.harness.permission_profile)
+        conversation = self.conversation
+        permissions = "" if conversation.is_elsewhere else conversation.harness.permission_profile
+        return self.meter.read(len(self.composer.queue), self.extensions.notes, permissions)
 
     def write(self, text: str) -> None:
         """Writes control sequences for the terminal itself."""
@@ -324,10 +300,7 @@ class TerminalUI:
 
     async def submit(self, text: str) -> None:
         """Sends a text as if a person had typed it."""
-        await self.composer.submit_text(text)
-
-    async def stop(self) -> None:
-        await self.composer.back.stop()
+        await self.composer.submit(PromptDraft(text, Chips()))
 
     def say(self, text: str, level: Level = "info") -> None:
         """Prints a message of a command."""
@@ -338,12 +311,12 @@ class TerminalUI:
         self.app.refresh()
 
     def print_item(self, item: CallItem) -> None:
-        self.printing.take([item])
+        self.printer.take([item])
 
     def show_thoughts(self) -> None:
         """Prints the last reasoning, which was folded."""
-        if thoughts := self.transcript.last_reasoning:
-            rows = self.rows.thoughts(thoughts, self.app.size.columns)
+        if reasoning := self.transcript.last_reasoning:
+            rows = self.rows.reasoning(reasoning, self.app.size.columns)
             self.app.print(apart([rows], after_blank=self.app.ends_blank))
         else:
             self.say("there is no reasoning to show")

@@ -17,7 +17,6 @@ from ostler.extensions.ui.themes import (
     SLOTS,
     Theme,
     ThemeColor,
-    ThemeColors,
     ThemeRegistry,
     full_hex,
 )
@@ -37,22 +36,16 @@ def chosen_theme(wanted: str, environment: Mapping[str, str]) -> str:
     return (wanted or DEFAULT) if has_colors(environment) else ""
 
 
-async def missing_theme(wanted: str, book: ThemeRegistry, host: ExtensionHost | None, session: str) -> str:
+async def missing_theme(wanted: str, themes: ThemeRegistry, host: ExtensionHost | None, session: str) -> str:
     """A message about a missing theme; empty if it exists. An extension may add it when the session opens."""
-    if not wanted or wanted in book:
+    if not wanted or wanted in themes:
         return ""
     if host is not None and (attending := host.sessions.get(session)) is not None:
         await attending.drain()
-    return "" if wanted in book else f"there is no theme {wanted!r:.60}; /theme lists the themes"
-
-
-def colors_of(book: ThemeRegistry, name: str, *, dark: bool) -> ThemeColors:
-    """The colours of all slots; empty without colours."""
-    return book.resolved(name, dark=dark) if name else ThemeColors(dark=dark)
+    return "" if wanted in themes else f"there is no theme {wanted!r:.60}; /theme lists the themes"
 
 
 WORDS = ("description", "inherits")
-
 SIDES = ("light", "dark")
 
 
@@ -120,12 +113,10 @@ def _near(name: str) -> str:
 
 
 BUILT_IN = Path(__file__).with_name("theme_files")
-
 PROJECT_FOLDER = Path(".ostler") / "themes"
 """In a project's folders. Themes are only colours, so they need no trust."""
 
 LARGEST_FILE = 64 * 1024
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -138,7 +129,6 @@ class Place(msgspec.Struct, frozen=True):
 
 
 _DEFAULT = Place(BUILT_IN / f"{DEFAULT}.toml")
-
 _DEFAULT_FILE = ThemeFile(DEFAULT_THEME, "Clear colours on white or near black")
 
 

@@ -17,27 +17,9 @@ import msgspec
 from ostler.app.question_queue import answer_text, question_text
 from ostler.core.journal import Journal
 from ostler.core.lazy import lazy_module
+from ostler.history import items
 from ostler.history.item_builder import ItemBuilder
-from ostler.history.items import (
-    CallItem,
-    Change,
-    Changed,
-    ChildItem,
-    Closed,
-    ExtensionItem,
-    Grown,
-    Item,
-    NoticeItem,
-    Opened,
-    PrintedItem,
-    QuestionItem,
-    ReasoningItem,
-    RunEndItem,
-    SourcesItem,
-    SummaryItem,
-    TextItem,
-    UserItem,
-)
+from ostler.history.items import CallItem, Grown, Item, NoticeItem, ReasoningItem, TextItem
 from ostler.schema.events import Event
 from ostler.schema.facts import Fact
 from ostler.schema.messages import Image
@@ -46,21 +28,16 @@ from ostler.tui.render.items import ItemRenderer, OpenCallView, PrintableItem, T
 from ostler.tui.render.spans import apart, height
 
 if TYPE_CHECKING:
-    from ostler.tui.render import markdown_stream
+    from ostler.tui.command_context import Printer
+    from ostler.tui.render import images, markdown_stream
     from ostler.tui.render.images import Way
     from ostler.tui.render.markdown_stream import MarkdownStream
 else:
+    images = lazy_module("ostler.tui.render.images")
     markdown_stream = lazy_module("ostler.tui.render.markdown_stream")
 
-
-_NOTICES = (
-    "retry",
-    "fallback",
-    "warned",
-    "request_refused",
-    "prompts_held",
-    "compaction_undone",
-    "store_failed",
+_NOTICES = frozenset(
+    {"retry", "fallback", "warned", "request_refused", "prompts_held", "compaction_undone", "store_failed"}
 )
 """The codes of the notices that the terminal prints."""
 
@@ -157,15 +134,15 @@ class TranscriptView:
             else:
                 call.write(text)
 
-    def _apply(self, change: Change, closed: list[PrintableItem]) -> None:
+    def _apply(self, change: items.Change, closed: list[PrintableItem]) -> None:
         match change:
-            case Opened(item=ChildItem()) | Closed(item=ChildItem()):
+            case items.Opened(item=items.ChildItem()) | items.Closed(item=items.ChildItem()):
                 self._has_child_news = True
-            case Opened(item=item):
+            case items.Opened(item=item):
                 self._open(item, closed)
-            case Changed(item=CallItem() as item) if item.key in self._calls:
+            case items.Changed(item=CallItem() as item) if item.key in self._calls:
                 self._calls[item.key].change(item, self._now())
-            case Closed(item=item):
+            case items.Closed(item=item):
                 if self._cut is not None and getattr(item, "message", "") != self._cut.message:
                     self._close_cut(closed)
                 self._close(item, closed)
@@ -195,15 +172,15 @@ class TranscriptView:
                 self._calls.pop(item.key, None)
                 if not item.hidden and item.stage != "abandoned":
                     closed.append(item)
-            case UserItem(hidden=False) | PrintedItem():
+            case items.UserItem(hidden=False) | items.PrintedItem():
                 closed.append(item)
-            case RunEndItem():
+            case items.RunEndItem():
                 self._close_answer(closed)
                 is_explained = item.status == self._explained
                 closed.append(msgspec.structs.replace(item, reason="") if is_explained else item)
             case _:
-                if (shown := _as_notice(item)) is not None:
-                    closed.append(shown)
+                if (item_notice := _as_notice(item)) is not None:
+                    closed.append(item_notice)
 
     # --- answers --------------------------------------------------------------------------------------
 
@@ -257,46 +234,45 @@ def _as_notice(item: Item) -> NoticeItem | None:
     match item:
         case NoticeItem(code=code) if code in _NOTICES:
             return item
-        case SourcesItem(sources=sources):
+        case items.SourcesItem(sources=sources):
             cited = {source.url: f"{source.title} {source.url}".strip() for source in sources}
             return notice("\n".join(["sources:", *cited.values()]))
-        case QuestionItem():
+        case items.QuestionItem():
             return _answer_notice(item)
-        case ExtensionItem(command=command, text=text, failed=failed) if command and text:
+        case items.ExtensionItem(command=command, text=text, failed=failed) if command and text:
             return notice(text, "error" if failed else "info")
-        case SummaryItem(source="compaction", tokens_before=before, tokens_after=after):
+        case items.SummaryItem(source="compaction", tokens_before=before, tokens_after=after):
             return notice(f"the context was compacted: {before:,} tokens to {after:,}")
-        case SummaryItem(source="branch", text=text):
+        case items.SummaryItem(source="branch", text=text):
             return notice(f"a branch was left; the model receives its summary: {text}")
-        case SummaryItem(text=text):
+        case items.SummaryItem(text=text):
             return notice(text)
     return None
 
 
-def _answer_notice(item: QuestionItem) -> NoticeItem | None:
-    """A permission that was given here is visible by what follows, and so is a window that was closed; all
-    other answers are printed."""
+def _answer_notice(item: items.QuestionItem) -> NoticeItem | None:
+    """The answer; not a permission that was given here or a closed window, which the next items show."""
     if item.asked is None or (item.state == "withdrawn" and not item.answered_seq):
         return None
     question = item.asked.question
     is_own_permission = question.kind == "permission" and not item.by
     if is_own_permission or (question.details or {}).get("dialog") == "overlay":
         return None
-    given = answer_text(question, item.answer) if item.state == "answered" else item.state
+    answer = answer_text(question, item.answer) if item.state == "answered" else item.state
     by = f" by {item.by}" if item.by else ""
-    return notice(f"{question_text(question)} → {given}{by}")
+    return notice(f"{question_text(question)} → {answer}{by}")
 
 
 LINES = 3
 """Waiting calls that have a line of their own."""
 
-_LEAST = 5
+_LEAST_ROWS = 5
 """Rows of a call: its edges, a blank one, and two of its output."""
 
 
 def tail_rows(
     tail: Sequence[PrintableItem | OpenCallView],
-    draw: ItemRenderer,
+    renderer: ItemRenderer,
     width: int,
     most: int,
     *,
@@ -304,21 +280,20 @@ def tail_rows(
 ) -> list[str]:
     """Running calls share the room; calls that wait for them have a line each, as long as they are few."""
     runs = any(isinstance(item, OpenCallView) and item.state == "running" for item in tail)
-    behind = [item for item in tail if runs and isinstance(item, OpenCallView) and item.state == "waiting"]
-    seen = [item for item in tail if item not in behind]
-    lines = [draw.waiting_call(call, width) for call in behind[:LINES]]
-    if len(behind) > LINES:
-        lines.append(draw.note(f"{len(behind) - LINES} more wait", width)[0])
+    waiting = [item for item in tail if runs and isinstance(item, OpenCallView) and item.state == "waiting"]
+    others = [item for item in tail if item not in waiting]
+    lines = [renderer.waiting_call(call, width) for call in waiting[:LINES]]
+    if len(waiting) > LINES:
+        lines.append(renderer.note(f"{len(waiting) - LINES} more wait", width)[0])
     room = most - len(lines) - bool(lines)
-    share = max(_LEAST, room // max(1, len(seen)))
-    shown = apart((draw.opened(item, width, share) for item in seen), after_blank=after_blank)
-    kept = shown[-room:] if room > 0 else []
-    return apart([kept, ["", *lines]] if lines else [kept], after_blank=after_blank)
+    share = max(_LEAST_ROWS, room // max(1, len(others)))
+    rows = apart((renderer.opened(item, width, share) for item in others), after_blank=after_blank)
+    rows = rows[-room:] if room > 0 else []
+    return apart([rows, ["", *lines]] if lines else [rows], after_blank=after_blank)
 
 
 FACTS = 300
 """The facts that are read first; four times as many whenever that was too little."""
-
 
 _UNSEEN = frozenset(
     {"model_called", "usage", "step_started", "step_ended", "run_started", "audited", "request_refused"}
@@ -326,15 +301,14 @@ _UNSEEN = frozenset(
 """Frequent types that are not shown, and need not be decoded. A refused request is news only at the time."""
 
 
-async def restored_facts(journal: Journal, blocks: int) -> tuple[list[Fact], bool]:
-    """Facts on the path to the leaf that make at least so many items, and whether there are more before
-    them."""
+async def restored_facts(journal: Journal, least: int) -> tuple[list[Fact], bool]:
+    """The last facts on the path to the leaf, for at least so many items, and whether there are more."""
     last, window = journal.state.last_seq, FACTS
     while True:
         after = max(0, last - window)
         facts = [fact for fact in await journal.history(after) if fact.seq <= last]
         on_path = visible_facts(facts, journal.state.leaf)
-        if after == 0 or len(TranscriptView().take(on_path)) >= blocks:
+        if after == 0 or len(TranscriptView().take(on_path)) >= least:
             return on_path, after > 0
         window *= 4
 
@@ -355,75 +329,68 @@ def visible_facts(facts: Sequence[Fact], leaf: int) -> list[Fact]:
 
 
 def last_rows(
-    blocks: Iterable[PrintableItem], draw: Callable[[PrintableItem], list[str]], most: int, width: int
+    printables: Sequence[PrintableItem], renderer: ItemRenderer, most: int, width: int
 ) -> list[str]:
     """The rows of the last items, as many as fill so many rows of a terminal."""
-    drawn: list[list[str]] = []
+    blocks: list[list[str]] = []
     count = 0
-    for block in reversed(list(blocks)):
+    for item in reversed(printables):
         if count >= most:
             break
-        drawn.append(draw(block))
-        count += sum(height(row, width) for row in drawn[-1])
-    return apart(reversed(drawn), after_blank=False)
+        blocks.append(renderer.closed(item, width))
+        count += sum(height(row, width) for row in blocks[-1])
+    return apart(reversed(blocks), after_blank=False)
 
 
 class TranscriptPrinter:
     """Prints items in their order, also when one takes a moment: an image, or one of an extension."""
 
     def __init__(
-        self,
-        draw: ItemRenderer,
-        extensions: ExtensionViews,
-        width: Callable[[], int],
-        out: Callable[[Sequence[str]], None],
-        ends_blank: Callable[[], bool],
-        pictures: Way = "",
+        self, renderer: ItemRenderer, extensions: ExtensionViews, app: Printer, pictures: Way = ""
     ) -> None:
-        self._draw = draw
+        self._renderer = renderer
         self._extensions = extensions
-        self._width = width
-        self._out = out
-        self._ends_blank = ends_blank
+        self._app = app
         self._pictures: Way = pictures
-        self._waiting: deque[PrintableItem] = deque()
-        self._work: asyncio.Task[None] | None = None
+        self._pending: deque[PrintableItem] = deque()
+        self._task: asyncio.Task[None] | None = None
 
-    def take(self, blocks: Sequence[PrintableItem]) -> None:
-        if not self._waiting and not any(map(self._takes_time, blocks)):
-            width = self._width()
-            drawn = (self._draw.closed(block, width) for block in blocks)
-            self._out(apart(drawn, after_blank=self._ends_blank()))
-            return
-        self._waiting += blocks
-        if self._work is None or self._work.done():
-            self._work = asyncio.ensure_future(self._print())
+    def take(self, printables: Sequence[PrintableItem]) -> None:
+        if self._pending or any(map(self._takes_time, printables)):
+            self._pending += printables
+            if self._task is None or self._task.done():
+                self._task = asyncio.ensure_future(self._print_pending())
+        else:
+            width = self._app.size.columns
+            self._print(self._renderer.closed(item, width) for item in printables)
 
-    async def _print(self) -> None:
-        while self._waiting:
-            block, width = self._waiting[0], self._width()
-            dress = await self._extensions.dress(block, width) if isinstance(block, CallItem) else None
-            rows = [*self._draw.closed(block, width, dress), *await self._pictures_of(block, width)]
-            self._out(apart([rows], after_blank=self._ends_blank()))
-            self._waiting.popleft()
+    async def _print_pending(self) -> None:
+        while self._pending:
+            item, width = self._pending[0], self._app.size.columns
+            rendering = await self._extensions.render_call(item, width)
+            rows = self._renderer.closed(item, width, rendering)
+            self._print([[*rows, *await self._image_rows(item, width)]])
+            self._pending.popleft()
 
-    def _takes_time(self, block: PrintableItem) -> bool:
-        return self._extensions.renderer(block) is not None or bool(self._pictures and _images(block))
+    def _print(self, blocks: Iterable[Sequence[str]]) -> None:
+        self._app.print(apart(blocks, after_blank=self._app.ends_blank))
 
-    async def _pictures_of(self, block: PrintableItem, width: int) -> list[str]:
-        if not self._pictures or not (images := _images(block)):
-            return []
-        from ostler.tui.render.images import picture_rows
+    def _takes_time(self, item: PrintableItem) -> bool:
+        return self._extensions.renderer(item) is not None or bool(self._pictures and _images(item))
 
-        made = [await asyncio.to_thread(picture_rows, one, self._pictures, width) for one in images]
-        return [row for rows in made if rows for row in (*rows, "")]
+    async def _image_rows(self, item: PrintableItem, width: int) -> list[str]:
+        rows: list[str] = []
+        for image in _images(item) if self._pictures else ():
+            if picture := await asyncio.to_thread(images.picture_rows, image, self._pictures, width):
+                rows += [*picture, ""]
+        return rows
 
     async def finish(self) -> None:
-        if self._work is not None:
-            await self._work
+        if self._task is not None:
+            await self._task
 
 
 def _images(item: PrintableItem) -> tuple[Image, ...]:
     if isinstance(item, CallItem):
         return item.result.images if item.result else ()
-    return item.images if isinstance(item, UserItem) else ()
+    return item.images if isinstance(item, items.UserItem) else ()

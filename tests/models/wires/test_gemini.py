@@ -324,7 +324,11 @@ async def test_a_form_for_the_answer_is_asked_for_where_the_model_takes_it(model
 @pytest.mark.parametrize(
     ("model", "request_", "words"),
     [
-        (MODEL, request_of(user("Look", Image("image/gif", "R0lG"))), "cannot read an image of type image/gif"),
+        (
+            MODEL,
+            request_of(user("Look", Image("image/gif", "R0lG"))),
+            "cannot read an image of type image/gif",
+        ),
         (MODEL, request_of(user(File("video/mp4", data="AAAA")), reasoning="high", answer_schema=SCHEMA), ""),
         (OLDER, request_of(answer_schema=SCHEMA, tools=(READ,)), "cannot enforce a schema"),
         ("gemma-3-27b-it", request_of(reasoning="high"), "does not support reasoning levels"),

@@ -1,4 +1,4 @@
-"""A session that a server drives, in the terminal's own face: real processes, and a vendor on loopback."""
+"""A session that a server drives, in the terminal's own UI: real processes, and a vendor on loopback."""
 
 from __future__ import annotations
 

@@ -71,13 +71,13 @@ class Lines(PlainFrontEnd):
 
 
 class FromAfar:
-    def __init__(self, plain: PlainConversation, face: Lines, store: LateStore) -> None:
+    def __init__(self, plain: PlainConversation, front_end: Lines, store: LateStore) -> None:
         self.plain = plain
-        self.context = plain.context
-        self.conversation = plain.context.conversation
-        self.said = face.said
+        self.context = plain
+        self.conversation = plain.conversation
+        self.said = front_end.said
         self.store = store
-        self.commands = Commands(plain.context)
+        self.commands = Commands(plain)
 
     async def late(self, work: asyncio.Future[object]) -> None:
         """The work ends; its outcome is known before the stream tells it."""
@@ -105,14 +105,13 @@ async def seen_late(served: Served, session: str) -> AsyncIterator[FromAfar]:
     remote = Remote(address_of(served.base_url), served.token)
     store = LateStore(remote)
     harness = Harness(RemoteModel("openai/fake"), cwd=served.work, make_model=RemoteModel)
-    face = Lines()
-    plain = PlainConversation(await follow_session(store, session, harness), face)
-    plain.context.conversation.begin()
+    front_end = Lines()
+    plain = PlainConversation(await follow_session(store, session, harness), front_end)
+    plain.conversation.begin()
     try:
-        yield FromAfar(plain, face, store)
+        yield FromAfar(plain, front_end, store)
     finally:
-        await plain.context.close()
-        await plain.context.conversation.close()
+        await plain.close()
         await remote.aclose()
 
 
@@ -176,7 +175,7 @@ async def test_a_new_session_at_the_server_goes_on_with_the_model_that_was_chose
         await afar.late(asyncio.ensure_future(afar.commands.run("/model openai/other")))
         afar.store.may_tell.set()
         await afar.commands.run("/new")
-        there = afar.plain.context.conversation
+        there = afar.plain.conversation
         assert there.session.id != afar.conversation.session.id
         assert there.harness.model.name == there.session.state.settings.model == "openai/other"
         stored = await served.store.read(there.session.id)

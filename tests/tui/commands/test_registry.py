@@ -523,18 +523,18 @@ async def test_a_side_question_that_is_put_away_ends_its_call_and_leaving_ends_i
             await asyncio.Event().wait()
             yield []
 
-    async with shown() as face:
-        face.tui.conversation.harness.model = Slow([])
+    async with shown() as terminal:
+        terminal.tui.conversation.harness.model = Slow([])
         for leave in ("esc", "/new\r"):
             asked.clear()
-            face.press("/btw why?", "enter")
+            terminal.press("/btw why?", "enter")
             await asyncio.wait_for(asked.wait(), 60)
-            session = face.tui.conversation.session
-            face.press(leave)
-            await face.miss("─ btw")
-            await face.until(lambda session=session: not session.journal.side_calls)
-        await face.see("started a new session")
-        assert face.tui.conversation.session is not session
+            session = terminal.tui.conversation.session
+            terminal.press(leave)
+            await terminal.miss("─ btw")
+            await terminal.until(lambda session=session: not session.journal.side_calls)
+        await terminal.see("started a new session")
+        assert terminal.tui.conversation.session is not session
         facts = await session.journal.history()
         failed = [fact.event for fact in facts if isinstance(fact.event, ModelFailed)]
         assert [one.failure.kind for one in failed] == ["interrupted", "interrupted"]

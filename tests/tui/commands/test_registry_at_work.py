@@ -200,28 +200,29 @@ async def test_the_last_answer_goes_to_the_clipboard_through_the_terminal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("TMUX", raising=False)
-    async with shown(answers=["Grüße, **you**."]) as face:
+    async with shown(answers=["Grüße, **you**."]) as terminal:
         written: list[str] = []
-        write = face.screen.write
+        write = terminal.screen.write
 
         def kept(text: str) -> int:
             written.append(text)
             return write(text)
 
-        monkeypatch.setattr(face.screen, "write", kept)
-        face.press("hello", "enter")
-        await face.see("Grüße, you.")
-        face.press("/copy", "enter")
-        await face.see("15 characters, if the terminal")
+        monkeypatch.setattr(terminal.screen, "write", kept)
+        terminal.press("hello", "enter")
+        await terminal.see("Grüße, you.")
+        terminal.press("/copy", "enter")
+        await terminal.see("15 characters, if the terminal")
         sent = "".join(written).partition("\x1b]52;c;")[2].partition("\x07")[0]
         assert b64decode(sent).decode() == "Grüße, **you**."
-        face.press("/new\x0aover two lines", "enter")
-        await face.see("started a new session")
-        facts = await face.tui.conversation.session.journal.history()
+        terminal.press("/new\x0aover two lines", "enter")
+        await terminal.see("started a new session")
+        facts = await terminal.tui.conversation.session.journal.history()
         assert not any(isinstance(fact.event, AssistantMessage) for fact in facts)
-        await face.until(lambda: face.tui.conversation.session.state.builder.prompts)
-        prompt = max(face.tui.conversation.session.state.builder.prompts)
-        fact = (await face.tui.conversation.store.read(face.tui.conversation.session.id, prompt - 1, 1))[0]
+        await terminal.until(lambda: terminal.tui.conversation.session.state.prompts)
+        prompt = max(terminal.tui.conversation.session.state.prompts)
+        conversation = terminal.tui.conversation
+        fact = (await conversation.store.read(conversation.session.id, prompt - 1, 1))[0]
         assert isinstance(fact.event, UserMessage) and "over two lines" in str(fact.event.content)
 
 

@@ -67,29 +67,29 @@ def test_what_hung_on_an_entry_that_is_left_out_hangs_on_the_one_before() -> Non
 
 
 async def test_a_label_is_given_in_the_tree_and_finds_its_place_again() -> None:
-    async with shown(answers=["first", "second"], columns=100, rows=40) as face:
+    async with shown(answers=["first", "second"], columns=100, rows=40) as terminal:
         for prompt, answer in (("one", "first"), ("two", "second")):
-            face.press(prompt, "enter")
-            await face.see(answer)
-            await face.until(lambda: not face.tui.conversation.is_working)
-        face.press("/tree", "enter")
-        await face.see("tree, messages", "← leaf")
-        face.press("up", "up", "ctrl+l")
-        await face.see("label of #")
-        face.press("good", "enter")
-        await face.see("first  [good]")
+            terminal.press(prompt, "enter")
+            await terminal.see(answer)
+            await terminal.until(lambda: not terminal.tui.conversation.is_working)
+        terminal.press("/tree", "enter")
+        await terminal.see("tree, messages", "← leaf")
+        terminal.press("up", "up", "ctrl+l")
+        await terminal.see("label of #")
+        terminal.press("good", "enter")
+        await terminal.see("first  [good]")
         for name in ("no tools", "your prompts", "labelled"):
-            face.press("ctrl+o")
-            await face.see(f"tree, {name}")
-        await face.see("❯ #", "[good]")
-        face.press("enter")
-        await face.see("your next prompt follows #", "first; files do not change")
-        state = face.tui.conversation.session.state
+            terminal.press("ctrl+o")
+            await terminal.see(f"tree, {name}")
+        await terminal.see("❯ #", "[good]")
+        terminal.press("enter")
+        await terminal.see("your next prompt follows #", "first; files do not change")
+        state = terminal.tui.conversation.session.state
         assert list(state.labels.values()) == ["good"] and state.leaf in state.labels
-        face.press("/jump two", "enter")
-        await face.see("no prompt matches")
-        face.press("esc")
-        await face.miss("go back to before")
-        face.press("/jump one", "enter")
-        await face.see("your next prompt starts from the beginning")
-        await face.until(lambda: face.face.editor_text() == "one")
+        terminal.press("/jump two", "enter")
+        await terminal.see("no prompt matches")
+        terminal.press("esc")
+        await terminal.miss("go back to before")
+        terminal.press("/jump one", "enter")
+        await terminal.see("your next prompt starts from the beginning")
+        await terminal.until(lambda: terminal.front_end.editor_text() == "one")

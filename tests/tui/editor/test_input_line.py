@@ -40,7 +40,7 @@ def prompt(folder: Path, name: str, body: str) -> None:
 async def test_a_prompt_of_the_history_that_was_changed_is_kept_as_the_draft(line: InputLine) -> None:
     for text in ("first", "second"):
         line.insert(text)
-        await line.remember(line.take())
+        await line.add_to_history(line.take())
     line.older()
     line.older()
     line.insert(" changed")
@@ -54,7 +54,7 @@ async def test_a_prompt_of_the_history_that_was_changed_is_kept_as_the_draft(lin
 
 async def test_a_paste_comes_back_from_the_history_as_its_chip(line: InputLine, tmp_path: Path) -> None:
     line.paste(LONG, tmp_path)
-    await line.remember(line.take())
+    await line.add_to_history(line.take())
     line.older()
     assert line.text == "[pasted text #1 +20 lines]"
     assert line.take().pasted_in == LONG

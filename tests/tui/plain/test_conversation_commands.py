@@ -107,37 +107,36 @@ class _Said(PlainFrontEnd):
 
 @asynccontextmanager
 async def _conversation(*answers: Any, cwd: Path) -> AsyncIterator[tuple[PlainConversation, _Said]]:
-    face = _Said()
-    harness = Harness(model=ScriptedModel(list(answers)), asker=face.ask, cwd=cwd)
-    lines = PlainConversation(await create_session(MemoryStore(), harness), face)
-    lines.context.conversation.begin()
+    front_end = _Said()
+    harness = Harness(model=ScriptedModel(list(answers)), asker=front_end.ask, cwd=cwd)
+    lines = PlainConversation(await create_session(MemoryStore(), harness), front_end)
+    lines.conversation.begin()
     try:
-        yield lines, face
+        yield lines, front_end
     finally:
-        await lines.context.close()
-        await lines.context.conversation.close()
+        await lines.close()
 
 
 async def test_every_command_works_in_plain_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The context stands in for the terminal: a command that wants more of it fails here."""
     monkeypatch.setenv("OSTLER_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("EDITOR", "true")
-    async with _conversation("hello", "again", "aside", "more", cwd=tmp_path) as (lines, face):
-        await lines.obey("say hello")
-        await face.hear("completed")
-        names = [one.name for one in lines.context.commands.own if one.name != "quit"]
+    async with _conversation("hello", "again", "aside", "more", cwd=tmp_path) as (lines, front_end):
+        await lines.submit("say hello")
+        await front_end.hear("completed")
+        names = [one.name for one in lines.commands.own if one.name != "quit"]
         for name in names:
-            running = asyncio.ensure_future(lines.obey(f"/{name}"))
+            running = asyncio.ensure_future(lines.submit(f"/{name}"))
             async with asyncio.timeout(60):
                 while not running.done():
                     await asyncio.wait({running}, timeout=0.02)
-                    if lines.context.panels.present is not None:
-                        await lines.obey("/cancel")
+                    if lines.panels.present is not None:
+                        await lines.submit("/cancel")
             assert running.exception() is None, name
         for name in ("btw what is it", "edit a.txt", "rename it", "export s.md", "cost model", "jump 99"):
-            await asyncio.wait_for(lines.obey(f"/{name}"), 60)
-    assert not [line for line in face.said if DRAWN & set(line)]
-    assert not [line for line in face.said if "\x1b" in line]
+            await asyncio.wait_for(lines.submit(f"/{name}"), 60)
+    assert not [line for line in front_end.said if DRAWN & set(line)]
+    assert not [line for line in front_end.said if "\x1b" in line]
 
 
 @pytest.mark.parametrize(
@@ -201,9 +200,9 @@ async def test_a_line_of_its_own_is_typed_and_what_is_secret_is_not_said() -> No
 
 
 async def test_a_call_and_a_steer_are_said_in_words(tmp_path: Path) -> None:
-    async with _conversation(Call("nothing"), "done", cwd=tmp_path) as (lines, face):
-        await lines.obey("/steer")
-        await lines.obey("begin")
-        await face.hear("completed")
-    assert face.said[0] == "error: add a text: /steer TEXT"
-    assert "calling nothing:" in " ".join(face.said)
+    async with _conversation(Call("nothing"), "done", cwd=tmp_path) as (lines, front_end):
+        await lines.submit("/steer")
+        await lines.submit("begin")
+        await front_end.hear("completed")
+    assert front_end.said[0] == "error: add a text: /steer TEXT"
+    assert "calling nothing:" in " ".join(front_end.said)

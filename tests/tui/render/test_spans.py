@@ -184,12 +184,12 @@ def test_what_is_drawn_anew_is_broken_with_its_styles_and_links() -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 async def test_a_path_of_any_length_is_copied_whole_from_what_is_printed(width: int) -> None:
-    async with shown(columns=width, rows=24) as face:
+    async with shown(columns=width, rows=24) as terminal:
         lengths = range(3, 2 * width + 3)
         for length in lengths:
-            face.tui.say(f"written to {path_of(length)}")
-        await face.see(f"{path_of(lengths[-1])}\n")
-        lines = face.screen.text().splitlines()
+            terminal.tui.say(f"written to {path_of(length)}")
+        await terminal.see(f"{path_of(lengths[-1])}\n")
+        lines = terminal.screen.text().splitlines()
         for length in lengths:
             assert any(re.fullmatch(rf"(· written to)? +{path_of(length)}", line) for line in lines), length
 
@@ -203,9 +203,9 @@ async def test_a_question_shows_all_of_a_path_and_all_of_its_answers() -> None:
             chosen = await context.ui.select(f"Where? {path_of(150)}", ["first", "second"])
             return f"chosen {chosen}"
 
-    async with shown(setup, columns=60, rows=24) as face:
-        face.press("/ask", "enter")
-        screen = await face.see("first", "second")
+    async with shown(setup, columns=60, rows=24) as terminal:
+        terminal.press("/ask", "enter")
+        screen = await terminal.see("first", "second")
         assert path_of(150) in re.sub(r"\n[│ ]*", "", screen)
 
 

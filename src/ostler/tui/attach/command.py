@@ -23,9 +23,33 @@ if TYPE_CHECKING:
 else:
     session_view = lazy_module("ostler.tui.attach.session_view")
 
+DEFAULT = "localhost:3284"
 
-def attach(address: Address, token: str, options: argparse.Namespace) -> int:
-    return asyncio.run(_attach(address, token, options))
+
+def attach_command(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    address = address_of(options.named or options.url)
+    return asyncio.run(_attach(address, options.token or os.environ.get("OSTLER_TOKEN", ""), options))
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="ostler attach",
+        description="Attaches this terminal to a server: to the live screen of a terminal agent, where "
+        "keys reach the agent, or to the conversation of a session.",
+        allow_abbrev=False,
+    )
+    help = f"address of a server or a session (default: {DEFAULT})"
+    parser.add_argument("url", metavar="URL", nargs="?", default=DEFAULT, help=help)
+    parser.add_argument("-u", "--url", dest="named", metavar="URL", help="same as URL")
+    help = "id of the session, or a unique prefix (default: the newest)"
+    parser.add_argument("--session", metavar="ID", help=help)
+    help = "token of the server; OSTLER_TOKEN is safer, since others can see arguments"
+    parser.add_argument("--token", help=help)
+    help = "detaches; the agent continues (default: ctrl+])"
+    parser.add_argument("--detach-key", metavar="KEY", default="ctrl+]", help=help)
+    parser.add_argument("--read-only", action="store_true", help="only watch: send no keys")
+    return parser
 
 
 async def _attach(address: Address, token: str, options: argparse.Namespace) -> int:
@@ -58,10 +82,10 @@ async def _attach(address: Address, token: str, options: argparse.Namespace) -> 
 async def _show(source: LiveScreen, options: argparse.Namespace, detach: bytes) -> int:
     view = ScreenView(source, own_terminal(), await source.status(), detach=detach, named=options.detach_key)
     view.read_only = options.read_only
-    parting = await view.run()
-    if parting.words:
-        print_stderr(parting.words)
-    return parting.exit_code
+    end = await view.run()
+    if end.message:
+        print_stderr(end.message)
+    return end.exit_code
 
 
 async def _agent_at_root(remote: Remote) -> AgentStatus | None:
@@ -73,25 +97,20 @@ async def _agent_at_root(remote: Remote) -> AgentStatus | None:
 
 
 async def _session_of_agent(remote: Remote) -> str:
-    """The first session of an agent without a screen, which lives as long as the server. Empty if there is
-    none, as in agentapi itself."""
+    """The first session of an agent without a screen; empty if there is none, as in agentapi itself."""
     try:
         sessions = (await remote.get(f"{API}/sessions", limit=1000))["sessions"]
     except NotFound:
         return ""
-    begun = {
-        one["created_ms"]: str(one["id"])
-        for one in sessions
-        if (one.get("agent") or {}).get("transport") in ("acp", "stream-json")
-    }
-    return begun[min(begun)] if begun else ""
+    transports = ("acp", "stream-json")
+    driven = [one for one in sessions if (one.get("agent") or {}).get("transport") in transports]
+    return str(min(driven, key=lambda one: one["created_ms"])["id"]) if driven else ""
 
 
 async def _session(remote: Remote, named: str) -> str:
     """The session whose id begins with `named`; without a name the newest, or a new one."""
-    sessions: list[dict[str, Any]] = (await remote.get(f"{API}/sessions", limit=1000, children="true"))[
-        "sessions"
-    ]
+    page = await remote.get(f"{API}/sessions", limit=1000, children="true")
+    sessions: list[dict[str, Any]] = page["sessions"]
     if not named:
         newest = [one["id"] for one in sessions if not one.get("child_of")]
         return str(newest[0] if newest else (await remote.ask("POST", f"{API}/sessions", {}))["id"])
@@ -101,43 +120,3 @@ async def _session(remote: Remote, named: str) -> str:
     if len(ids) > 1:
         raise UsageError(f"several sessions begin with {named!r}; use more of the id")
     return str(ids[0])
-
-
-DEFAULT = "localhost:3284"
-
-
-def attach_command(arguments: list[str]) -> int:
-    options = _attach_parser().parse_args(arguments)
-    address = address_of(options.named or options.url)
-    return attach(address, options.token or os.environ.get("OSTLER_TOKEN", ""), options)
-
-
-def _attach_parser() -> Parser:
-    parser = Parser(
-        prog="ostler attach",
-        description="Attaches this terminal to a server: to the live screen of a terminal agent, where "
-        "keys reach the agent, or to the conversation of a session.",
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "url",
-        metavar="URL",
-        nargs="?",
-        default=DEFAULT,
-        help=f"address of a server or a session (default: {DEFAULT})",
-    )
-    parser.add_argument("-u", "--url", dest="named", metavar="URL", help="same as URL")
-    parser.add_argument(
-        "--session", metavar="ID", help="id of the session, or a unique prefix (default: the newest)"
-    )
-    parser.add_argument(
-        "--token", help="token of the server; OSTLER_TOKEN is safer, since others can see arguments"
-    )
-    parser.add_argument(
-        "--detach-key",
-        metavar="KEY",
-        default="ctrl+]",
-        help="detaches; the agent continues (default: ctrl+])",
-    )
-    parser.add_argument("--read-only", action="store_true", help="only watch: send no keys")
-    return parser

@@ -21,7 +21,6 @@ from ostler.schema.text import cut
 from ostler.tui.attach.viewport import Keyboard, Painter, Part, Wish, part_of
 
 _ENTER = b"\x1b[?1049h\x1b[H\x1b[2J\x1b[?25l"
-
 _LEAVE = b"\x1b[?2026l\x1b[?2004l\x1b[?1l\x1b[0m\x1b[?25h\x1b[?1049l"
 
 
@@ -73,7 +72,6 @@ HELD = 0.03
 """Seconds to wait for the rest of a key."""
 
 ASK_STATUS = 1.0
-
 STATUS_SETTLES = 15.0
 """Seconds after the last change of the screen while the status may still change."""
 
@@ -86,7 +84,7 @@ TRY_AGAIN = (0.1, 0.3, 1.0, 2.0)
 class ViewEnd(msgspec.Struct, frozen=True):
     """Why the view ended."""
 
-    words: str
+    message: str
     exit_code: int = 0
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ostler.app.console import print_stderr
 from ostler.app.session_choice import enable_gc
-from ostler.app.settings import Settings, load_settings
+from ostler.app.settings import load_settings
 from ostler.core.harness import Harness
 from ostler.core.model import AbsentModel
 from ostler.remote.client import API, Remote
@@ -19,9 +19,6 @@ from ostler.tui.front_end import TuiFrontEnd
 from ostler.tui.main import run_terminal
 from ostler.tui.plain.conversation import PlainConversation, PlainFrontEnd
 from ostler.tui.themes import chosen_theme, themes_for
-
-if TYPE_CHECKING:
-    from ostler.tui.terminal_ui import TerminalUI
 
 
 class RemoteModel(AbsentModel):
@@ -45,33 +42,17 @@ async def show_conversation(
         make_model=RemoteModel,
         reasoning=view["reasoning"] or None,
     )
-    if settings.screen_reader or os.environ.get("TERM") == "dumb":
-        return await _show_plain(store, session, harness, options)
-    return await _show(store, session, harness, settings, options)
-
-
-async def _show(
-    store: RemoteStore, session: str, harness: Harness, settings: Settings, options: argparse.Namespace
-) -> int:
-    face = TuiFrontEnd()
+    is_plain = settings.screen_reader or os.environ.get("TERM") == "dumb"
+    front_end = PlainFrontEnd() if is_plain else TuiFrontEnd()
     if not options.read_only:
-        harness.asker = face.ask
-    face.bring_along(themes_for(Path.cwd(), print_stderr))
-    face.begin_with(chosen_theme(settings.theme, os.environ))
-
-    def begin(tui: TerminalUI) -> None:
-        tui.say(f"at {store.host}; a run there continues when you leave")
-
+        harness.asker = front_end.ask
     followed = await follow_session(store, session, harness)
-    _, signal_number = await run_terminal(followed, face, settings, begin=begin)
+    if isinstance(front_end, PlainFrontEnd):
+        enable_gc()
+        await PlainConversation(followed, front_end).run()
+        return 0
+    front_end.bring_along(themes_for(Path.cwd(), print_stderr))
+    front_end.begin_with(chosen_theme(settings.theme, os.environ))
+    notice = f"at {store.host}; a run there continues when you leave"
+    _, signal_number = await run_terminal(followed, front_end, settings, begin=lambda tui: tui.say(notice))
     return 128 + signal_number if signal_number else 0
-
-
-async def _show_plain(store: RemoteStore, session: str, harness: Harness, options: argparse.Namespace) -> int:
-    face = PlainFrontEnd()
-    if not options.read_only:
-        harness.asker = face.ask
-    followed = await follow_session(store, session, harness)
-    enable_gc()
-    await PlainConversation(followed, face).run()
-    return 0

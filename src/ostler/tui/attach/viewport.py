@@ -15,16 +15,12 @@ from ostler.schema.errors import UsageError
 from ostler.schema.text import cells, split_at
 
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
-
 _STYLE = r"(\x1b\[[0-9;:]*m)"
-
 _OBEYED = r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|.)?|[\x00-\x1f\x7f-\x9f]"
-
 _MOST_EMPTY = 3
 """Consecutive empty rows that are shown of a screen that does not fit."""
 
 _LEFT_OUT = "\x1b[2m⋯"
-
 _PARTS = re.compile(rf"{_STYLE}|{_OBEYED}|([^\x00-\x1f\x7f-\x9f]+)")
 
 
@@ -159,8 +155,6 @@ class Painter:
 
 
 Wish = Literal["detach", "back", "forth"]
-
-
 _PASTE, _PASTED = b"\x1b[200~", b"\x1b[201~"
 
 _SCROLLING: dict[bytes, Wish] = {

@@ -23,7 +23,6 @@ from ostler.tui.render.spans import quoted
 if TYPE_CHECKING:
     from ostler.tui.command_context import CommandContext
 
-
 KEYS = (
     ("enter", "sends the prompt, or queues it during a run"),
     ("alt+enter, shift+enter, ctrl+j", "inserts a new line"),
@@ -74,32 +73,32 @@ class _Interface:
         self._context.quit()
 
     async def themes(self, typed: str) -> list[str]:
-        return self._context.face.book.names()
+        return self._context.front_end.themes.names()
 
     async def theme(self, arguments: str) -> None:
         """Previews the selected theme; Escape restores the one before."""
         context = self._context
-        before = context.face.theme()
+        before = context.front_end.theme()
         if not before:
             raise UsageError("there are no colours: NO_COLOR is set, or the terminal has none")
         if arguments:
-            if arguments not in context.face.book:
+            if arguments not in context.front_end.themes:
                 raise UsageError(f"there is no theme {arguments!r:.60}; /theme lists the themes")
             self._use(arguments)
             return
-        names = sorted(context.face.book.names(), key=lambda name: (name != DEFAULT, name))
+        names = sorted(context.front_end.themes.names(), key=lambda name: (name != DEFAULT, name))
         choices = [Choice(name, name, is_present=name == before) for name in names]
         picker = Picker(
-            "theme", choices, context.colors, moved=lambda choice: context.face.set_theme(choice.value)
+            "theme", choices, context.colors, moved=lambda choice: context.front_end.set_theme(choice.value)
         )
         picked = await picker.ask(context.panels)
         if picked is None:
-            context.face.set_theme(before)
+            context.front_end.set_theme(before)
         else:
             self._use(picked.choice.value)
 
     def _use(self, name: str) -> None:
-        self._context.face.set_theme(name)
+        self._context.front_end.set_theme(name)
         self._context.say(f'theme {name}; set `theme = "{name}"` in your settings to keep it')
 
     async def copy(self, arguments: str) -> None:
@@ -124,7 +123,7 @@ class _Interface:
             raise UsageError("name a file: /edit FILE")
         command, cwd = editor_command(), self._context.conversation.harness.cwd
         file = _file_named(arguments, cwd)
-        async with self._context.face.suspended():
+        async with self._context.front_end.suspended():
             with interrupts_for_editor():
                 ended = await asyncio.to_thread(subprocess.run, [*command, str(file)], cwd=cwd, check=False)
         if ended.returncode:

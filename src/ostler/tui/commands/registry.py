@@ -21,7 +21,6 @@ from ostler.tui.render.spans import BOLD, Piece, Row, after, apart, drawn, is_pa
 if TYPE_CHECKING:
     from ostler.tui.command_context import CommandContext
 
-
 COMMAND_GROUPS = (
     "ostler.tui.commands.sessions:session_commands",
     "ostler.tui.commands.tree:tree_commands",
@@ -95,8 +94,8 @@ class Commands:
             await command.run(arguments)
 
     def _put_back(self, text: str) -> None:
-        if not self._context.face.editor_text():
-            self._context.face.set_editor_text(text)
+        if not self._context.front_end.editor_text():
+            self._context.front_end.set_editor_text(text)
 
     async def _run_of_extension(self, name: str, arguments: str) -> bool:
         conversation = self._context.conversation
@@ -130,7 +129,6 @@ class Command(msgspec.Struct, frozen=True):
 
 
 _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
-
 _CELLS = re.compile(r" {2,}|(?:(?! {2}).)+")
 """Columns and the gaps between them. A column may be a path with spaces."""
 

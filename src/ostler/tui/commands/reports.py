@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 else:
     doctor = lazy_module("ostler.app.doctor")
 
-
 _SECRETS = ("api_key", "key_command")
 
 

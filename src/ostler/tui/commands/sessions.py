@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 else:
     exports = lazy_module("ostler.history.export")
 
-
 PAGE = 200
-
 MOST_HITS = 60
 
 
@@ -125,10 +123,10 @@ class _Sessions:
         self._context = context
 
     async def new(self, arguments: str) -> None:
-        await self._context.switching.wish("new", prompt=arguments)
+        await self._context.session_switch.request("new", prompt=arguments)
 
     async def clear(self, arguments: str) -> None:
-        await self._context.switching.wish("clear")
+        await self._context.session_switch.request("clear")
 
     async def resume(self, arguments: str) -> None:
         if not arguments:
@@ -138,7 +136,7 @@ class _Sessions:
             session = await find_session(self._context.conversation.store, arguments)
         except NotFound:
             raise NotFound(f"no session {arguments!r}; /sessions lists all sessions") from None
-        await self._context.switching.wish("open", session)
+        await self._context.session_switch.request("open", session)
 
     async def sessions(self, arguments: str) -> None:
         await self._choose(only_here=False, query=arguments)
@@ -170,7 +168,7 @@ class _Sessions:
                 return
             query, place = picked.query, None
             if picked.key == "enter":
-                await context.switching.wish("open", picked.choice.value)
+                await context.session_switch.request("open", picked.choice.value)
                 return
             if picked.key == "tab":
                 only_here = not only_here
@@ -253,7 +251,7 @@ class _Sessions:
                 made = await import_session(conversation.store, lines, str(conversation.harness.cwd), world)
             except UsageError as error:
                 raise UsageError(f"{quoted(file)}: {error.message}") from None
-        await self._context.switching.wish("import", made)
+        await self._context.session_switch.request("import", made)
 
     def _path(self, name: str) -> Path:
         return self._context.conversation.harness.cwd / expand_home(name)

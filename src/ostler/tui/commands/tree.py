@@ -23,7 +23,6 @@ from ostler.tui.panels.picker import NOTHING, Choice, Picker
 if TYPE_CHECKING:
     from ostler.tui.command_context import CommandContext
 
-
 _CALLS = ("tool_called", "tool_result")
 
 
@@ -98,13 +97,7 @@ def tree_commands(context: CommandContext) -> list[Command]:
             "jump", "go back to before one of your prompts", group.jump, (), "[entry|words]", at_rest=True
         ),
         Command("undo", "undo your last prompt; files do not change", group.undo, ("un",), at_rest=True),
-        Command(
-            "retry",
-            "continue after a failure, or answer again",
-            group.retry,
-            ("rt",),
-            at_rest=True,
-        ),
+        Command("retry", "continue after a failure, or answer again", group.retry, ("rt",), at_rest=True),
         Command("fork", "copy this session into a new one", group.fork, (), "[entry]", at_rest=True),
     ]
 
@@ -203,11 +196,11 @@ class _Trees:
     async def _fork(self, entry: int) -> None:
         context = self._context
         if entry == 0:
-            await context.switching.wish("fork")
+            await context.session_switch.request("fork")
             return
         outcome = await context.conversation.ask(lambda id: Fork(id=id, by="tui", entry=entry))
         if isinstance(outcome, Audited) and outcome.details:
-            await context.switching.wish("fork", outcome.details["session"])
+            await context.session_switch.request("fork", outcome.details["session"])
 
     async def _go(self, entry: int, facts: Sequence[Fact]) -> None:
         """Goes to an entry; for a prompt to the one before it, with the prompt in the line."""
@@ -233,8 +226,8 @@ class _Trees:
         return await self._context.conversation.session.journal.history()
 
     def _type(self, text: str) -> None:
-        if not self._context.face.editor_text():
-            self._context.face.set_editor_text(text)
+        if not self._context.front_end.editor_text():
+            self._context.front_end.set_editor_text(text)
 
 
 def _prompts(facts: Sequence[Fact]) -> list[Fact]:

@@ -16,15 +16,11 @@ from ostler.schema.messages import Image
 from ostler.tools.truncation import byte_length, without_surrogates
 
 MOST_LINES = 10
-
-
 MOST_BYTES = 1000
 """A longer paste becomes a chip."""
 
-
 MOST_KEPT = 64 * 1024
 """Bytes of pastes that the history stores with a prompt."""
-
 
 _NUMBERED = re.compile(r"#\d+ ")
 

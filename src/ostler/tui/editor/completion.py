@@ -27,11 +27,8 @@ if TYPE_CHECKING:
 else:
     project_files = lazy_module("ostler.app.project_files")
 
-
 MOST_ROWS = 8
-
 _KEYS = frozenset({"up", "down", "tab", "shift+tab", "enter", "esc", "ctrl+n", "ctrl+p"})
-
 _MOVES = {"up": -1, "ctrl+p": -1, "shift+tab": -1, "down": 1, "ctrl+n": 1}
 
 
@@ -237,18 +234,12 @@ class CompletionPopup:
 
 
 MOST_ARGUMENTS = 100
-
-
 _COMMAND = re.compile(r"\s*(/([A-Za-z0-9_.:?-]*))")
-
 _MENTION = re.compile(r'(?<![A-Za-z0-9_.+\-/@\\%=&])@(?:"((?:[^"\\\n]|\\["\\])*)|((?:[^\s"\\]|\\[^\n])*))\Z')
-
 _REST_OF_WORD = re.compile(r"""(?:[^\s"\\)\]}>,;!?']|\\[^\n])*""")
 """A closing bracket or full stop is not part of the path."""
 
 _REST_OF_QUOTED = re.compile(r'(?:(?:[^"\\\n]|\\["\\])*")?')
-
-
 CompleteArguments = Callable[[str, str], Awaitable[Sequence[str]]]
 """Returns completions for a command and its typed arguments."""
 

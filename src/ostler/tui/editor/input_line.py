@@ -65,16 +65,16 @@ class InputLine:
         self.on_typed()
         return typed
 
-    def put(self, typed: PromptDraft) -> None:
+    def put(self, draft: PromptDraft) -> None:
         """Replaces the line."""
-        self.chips = typed.chips
-        self._show(typed.text)
+        self.chips = draft.chips
+        self._show(draft.text)
 
-    def put_back(self, typed: PromptDraft) -> bool:
+    def put_back(self, draft: PromptDraft) -> bool:
         """Restores a draft unless something else is typed; False then."""
         if not self.text:
-            self.put(typed)
-        return self.text == typed.text
+            self.put(draft)
+        return self.text == draft.text
 
     def replace(self, begin: int, end: int, text: str, cursor: int) -> None:
         """Replaces a part, and sets the cursor."""
@@ -144,9 +144,9 @@ class InputLine:
         self._show(self.chips.restored(entry))
         self._number = number
 
-    async def remember(self, typed: PromptDraft) -> None:
-        """Adds a prompt to the history. Raises `ConfigurationError` if it cannot be written."""
-        await asyncio.to_thread(self.history.add, typed.chips.to_save(typed.text))
+    async def add_to_history(self, draft: PromptDraft) -> None:
+        """Raises `ConfigurationError` if the history cannot be written."""
+        await asyncio.to_thread(self.history.add, draft.chips.to_save(draft.text))
 
     def _show(self, text: str) -> None:
         self._number = -1
@@ -227,8 +227,6 @@ class ChipStyle(Processor):
 
 
 HINT = ("type a prompt", ", / for commands", ", @ for files")
-
-
 _PROMPT = 3
 """Columns of the prompt and the cursor."""
 

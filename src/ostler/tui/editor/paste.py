@@ -66,9 +66,7 @@ def picture_from(content: bytes) -> Picture:
 
 
 SECONDS = 5.0
-
 _X_SELECTION = ("xclip", "-selection", "clipboard", "-o")
-
 _APPLE_PICTURE = re.compile(rb"PNGf([0-9A-Fa-f]+)")
 
 
@@ -128,9 +126,7 @@ def _output(command: Sequence[str]) -> bytes:
 MOST_LETTERS = 32 * 1024
 """A longer paste is never a drop."""
 
-
 _BEGINS = ("/", "~", "file://")
-
 _MEANS_SOMETHING = re.compile(r"[|&;<>$`*?\n]")
 """Special to a shell: such a paste is no file."""
 

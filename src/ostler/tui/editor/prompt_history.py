@@ -43,9 +43,7 @@ MOST_OF_A_LINE = 256 * 1024
 """A longer prompt is not stored; large pastes are left out before."""
 
 _READ_AT_ONCE = 64 * 1024
-
 _LOCK_SECONDS = 1.0
-
 _SEARCHED_LETTERS = 500
 """Characters of each prompt that a fuzzy search reads."""
 
@@ -207,11 +205,8 @@ def _shorten(path: Path) -> None:
 
 
 MOST_ROWS = 8
-
 MOST_HITS = 50
-
 _KEYS = frozenset({"up", "down", "enter", "tab", "esc", "backspace", "ctrl+r", "ctrl+s", "ctrl+u"})
-
 _OLDER, _NEWER = frozenset({"up", "ctrl+r"}), frozenset({"down", "ctrl+s"})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.extensions.ui.types import Anchor
@@ -28,15 +28,12 @@ class Panel(Protocol):
     @property
     def takes_text(self) -> bool:
         """Whether typed text goes into the panel, not into the input line."""
-        ...
 
     def rows(self, width: int, most: int) -> list[str]:
         """At most so many rows."""
-        ...
 
     def takes(self, key: str) -> bool:
         """Whether it handles a key that types nothing."""
-        ...
 
     def key(self, key: str) -> None:
         """Handles a key that it takes, or a letter."""
@@ -48,7 +45,6 @@ class IgnoresLetters(Protocol):
 
     def leaves(self, letter: str) -> bool:
         """Whether a letter goes into the input line, and so do those that follow it."""
-        ...
 
 
 class Panels:
@@ -132,7 +128,42 @@ class Panels:
         self._changed()
 
 
-class TextLine:
+Answer = TypeVar("Answer")
+
+
+class ModalPanel(Panel, Generic[Answer]):
+    """A panel that takes all keys. `ask` opens it until `answer` is called."""
+
+    takes_text = True
+    _answer: asyncio.Future[Answer] | None = None
+
+    def takes(self, key: str) -> bool:
+        return True
+
+    async def ask(self, panels: Panels) -> Answer:
+        self._answer = asyncio.get_running_loop().create_future()
+        panels.open(self)
+        try:
+            return await self._answer
+        finally:
+            panels.close(self)
+
+    def answer(self, value: Answer) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(value)
+
+
+def edited(text: str, key: str) -> str:
+    """The text after a key that edits a line at its end."""
+    match key:
+        case "backspace":
+            return text[:-1]
+        case "ctrl+u":
+            return ""
+    return text + key if len(key) == 1 and key.isprintable() else text
+
+
+class TextLine(ModalPanel[str | None]):
     """A line of input, for a name or a hidden key. `ask` returns the text; None if the person cancels."""
 
     def __init__(
@@ -149,22 +180,6 @@ class TextLine:
         self._typed = typed
         self.is_secret = is_secret
         self._hint = hint
-        self._answer: asyncio.Future[str | None] | None = None
-
-    async def ask(self, panels: Panels) -> str | None:
-        self._answer = asyncio.get_running_loop().create_future()
-        panels.open(self)
-        try:
-            return await self._answer
-        finally:
-            panels.close(self)
-
-    @property
-    def takes_text(self) -> bool:
-        return True
-
-    def takes(self, key: str) -> bool:
-        return True
 
     def rows(self, width: int, most: int) -> list[str]:
         room, colors = inside(width), self._colors()
@@ -177,26 +192,19 @@ class TextLine:
         return framed(rows, width, colors, title=self.title, slot=slot)[:most]
 
     def key(self, key: str) -> None:
-        if self._answer is None or self._answer.done():
-            return
         if key == "esc":
-            self._answer.set_result(None)
+            self.answer(None)
         elif key in ("enter", "\r", "\n"):
-            self._answer.set_result(self._typed.strip())
-        elif key == "backspace":
-            self._typed = self._typed[:-1]
-        elif key == "ctrl+u":
-            self._typed = ""
-        elif len(key) == 1 and key.isprintable():
-            self._typed += key
+            self.answer(self._typed.strip())
+        else:
+            self._typed = edited(self._typed, key)
 
 
 _MOVES = ("up", "down", "pgup", "pgdown", "home", "end")
 
 
 class ReadingPanel:
-    """Markdown that may still grow, and leaves nothing in the scrollback. Typed text goes into the input
-    line."""
+    """Markdown that may still grow, and leaves nothing in the scrollback. Text goes into the input line."""
 
     takes_text = False
 
@@ -217,12 +225,11 @@ class ReadingPanel:
         return key == "esc" or key in _MOVES
 
     def key(self, key: str) -> None:
-        by = {"up": -1, "down": 1, "pgup": -self._page, "pgdown": self._page}.get(key, 0)
         if key == "esc":
             self._closed()
         elif key in ("home", "end"):
             self._top = 0 if key == "home" else len(self._drawn[1])
-        self._top += by
+        self._top += {"up": -1, "down": 1, "pgup": -self._page, "pgdown": self._page}.get(key, 0)
 
     def rows(self, width: int, most: int) -> list[str]:
         room, colors = inside(width), self._colors()

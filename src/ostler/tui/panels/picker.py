@@ -14,28 +14,21 @@ import msgspec
 from ostler.app import completion
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.schema.text import cells, cut, one_line, printable
-from ostler.tui.panels.panel import Panels
+from ostler.tui.panels.panel import ModalPanel, Panels, edited
 from ostler.tui.render.boxes import framed, inside
 from ostler.tui.render.spans import BOLD, DIM, UNDERLINE, Piece, Row, cells_of, drawn, sgr
 
-MOST_FOUND = 200
-
+MOST_MATCHES = 200
 NARROWEST_TEXT = 16
-
 BETWEEN = 2
-
 AHEAD = 50
 """Rows before the end at which more are loaded."""
 
 TYPING_SECONDS = 0.12
 """Seconds without a key before `elsewhere` is searched."""
 
-
 _MOVES = {"up": -1, "ctrl+p": -1, "shift+tab": -1, "down": 1, "ctrl+n": 1}
-
 _ONE_LINE = {ord(one): " " for one in "\r\n\t"}
-
-
 More = Callable[[], Awaitable[Sequence["Choice"]]]
 """Loads the next choices; empty at the end."""
 
@@ -67,10 +60,10 @@ class Picked(msgspec.Struct, frozen=True):
     query: str = ""
 
 
-Found = tuple[Choice, tuple[int, ...]]
+Match = tuple[Choice, tuple[int, ...]]
 
 
-class Picker:
+class Picker(ModalPanel[Picked | None]):
     """A list to choose from. `ask` returns the choice; None if the person cancels.
 
     `keys` are further keys that choose, with a word for each. With `elsewhere`, rows are sentences in an
@@ -105,10 +98,9 @@ class Picker:
         self._beyond: list[Choice] = []
         """Matches of `elsewhere`."""
         self._panels: Panels | None = None
-        self._chosen: asyncio.Future[Picked | None] | None = None
         self._texts: list[str] = []
         self._folded: list[str] = []
-        self._matches: list[Found] | None = None
+        self._matches: list[Match] | None = None
         """Matches of the query with the positions of their letters; None without a query."""
         self._top = 0
         self._page = 1
@@ -120,14 +112,11 @@ class Picker:
 
     async def ask(self, panels: Panels) -> Picked | None:
         self._panels = panels
-        self._chosen = asyncio.get_running_loop().create_future()
-        panels.open(self)
         self._look_ahead()
         self._look_elsewhere()
         try:
-            return await self._chosen
+            return await super().ask(panels)
         finally:
-            panels.close(self)
             for task in filter(None, (self._fetching, self._looking)):
                 task.cancel()
 
@@ -140,44 +129,43 @@ class Picker:
     def present(self) -> Choice | None:
         return self._at(self.place)[0] if len(self) else None
 
-    def _at(self, place: int) -> Found:
+    def _at(self, place: int) -> Match:
         return (self._choices[place], ()) if self._matches is None else self._matches[place]
 
     def _search(self) -> None:
         self._matches = self._matching() if self.query.strip() else None
         self.place = max(0, min(self.place, len(self) - 1))
 
-    def _matching(self) -> list[Found]:
+    def _matching(self) -> list[Match]:
         for one in self._choices[len(self._texts) :]:
             self._texts.append(" ".join(filter(None, (one.text, *one.cells, one.searched))))
         if self._elsewhere is None:
             return self._fuzzy()
-        seen, unseen = self._in_one_piece()
-        known = {choice.value for choice, _ in seen}
-        beyond = {one.value: one for one in self._beyond if one.value not in known}
-        matches = [*seen, *((one, ()) for one in beyond.values())]
-        matches += [one for one in unseen if one[0].value not in beyond]
+        visible, hidden = self._by_words()
+        values = {choice.value for choice, _ in visible}
+        beyond = {one.value: one for one in self._beyond if one.value not in values}
+        matches = [*visible, *((one, ()) for one in beyond.values())]
+        matches += [one for one in hidden if one[0].value not in beyond]
         return matches or self._fuzzy()
 
-    def _fuzzy(self) -> list[Found]:
-        ranked = completion.best(self.query, self._texts, MOST_FOUND, MOST_FOUND)
+    def _fuzzy(self) -> list[Match]:
+        ranked = completion.best(self.query, self._texts, MOST_MATCHES, MOST_MATCHES)
         return [(self._choices[one.place], one.match.positions) for one in ranked]
 
-    def _in_one_piece(self) -> tuple[list[Found], list[Found]]:
-        """In list order: rows that contain the query, and rows that only match in `searched`, such as the
-        folder of a session. Scattered letters would match almost every long text."""
+    def _by_words(self) -> tuple[list[Match], list[Match]]:
+        """Rows with all words of the query, and rows that only match in `searched`, such as the folder of a
+        session. Scattered letters would match almost every long text."""
         self._folded += map(completion.folded, self._texts[len(self._folded) :])
         words = completion.folded(self.query).split()
-        seen: list[Found] = []
-        unseen: list[Found] = []
+        visible: list[Match] = []
+        hidden: list[Match] = []
         for choice, text in zip(self._choices, self._folded, strict=True):
             if all(word in text for word in words):
-                begins = [(text.index(word), len(word)) for word in words]
-                end = len(text) - len(choice.searched)
-                is_seen = all(begin + size <= end for begin, size in begins)
-                letters = tuple(at for begin, size in begins for at in range(begin, begin + size))
-                (seen if is_seen else unseen).append((choice, letters))
-        return seen, unseen
+                places = [(text.index(word), len(word)) for word in words]
+                letters = tuple(at for begin, size in places for at in range(begin, begin + size))
+                is_visible = max(letters) < len(text) - len(choice.searched)
+                (visible if is_visible else hidden).append((choice, letters))
+        return visible, hidden
 
     def _look_ahead(self) -> None:
         """Loads more: everything for a query, else a little more than is visible."""
@@ -223,23 +211,16 @@ class Picker:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Raises errors to the caller of `ask`."""
-        if not task.cancelled() and (error := task.exception()) and self._chosen and not self._chosen.done():
-            self._chosen.set_exception(error)
+        if not task.cancelled() and (error := task.exception()) and self._answer and not self._answer.done():
+            self._answer.set_exception(error)
 
     # --- keys -------------------------------------------------------------------------------------------
 
-    @property
-    def takes_text(self) -> bool:
-        return True
-
-    def takes(self, key: str) -> bool:
-        return True
-
     def key(self, key: str) -> None:
         if key == "esc":
-            self._choose(None)
+            self.answer(None)
         elif key in self.keys or (key == "enter" and len(self)):
-            self._choose(Picked(self.present or NOTHING, key, self.query))
+            self.answer(Picked(self.present or NOTHING, key, self.query))
         elif key in _MOVES:
             if len(self):
                 self._go((self.place + _MOVES[key]) % len(self))
@@ -247,24 +228,13 @@ class Picker:
             self._go(self.place + (self._page if key == "pgdown" else -self._page))
         elif key in ("home", "end"):
             self._go(0 if key == "home" else len(self) - 1)
-        elif key == "backspace":
-            self._type(self.query[:-1])
-        elif key == "ctrl+u":
-            self._type("")
-        elif len(key) == 1 and key.isprintable():
-            self._type(self.query + key)
-
-    def _choose(self, picked: Picked | None) -> None:
-        if self._chosen is not None and not self._chosen.done():
-            self._chosen.set_result(picked)
-
-    def _type(self, query: str) -> None:
-        self.query = query
-        self.place = 0
-        self._search()
-        self._go(0)
-        if self._panels is not None:
-            self._look_elsewhere()
+        elif key in ("backspace", "ctrl+u") or len(key) == 1:
+            self.query = edited(self.query, key)
+            self.place = 0
+            self._search()
+            self._go(0)
+            if self._panels is not None:
+                self._look_elsewhere()
 
     def _go(self, place: int) -> None:
         self.place = max(0, min(place, len(self) - 1))
@@ -284,32 +254,20 @@ class Picker:
         self._top = max(0, min(self._top, self.place, len(self) - self._page))
         self._top = max(self._top, self.place - self._page + 1)
         visible = [self._at(at) for at in range(self._top, min(len(self), self._top + self._page))]
-        typed = [
-            Piece("› ", sgr(colors, "accent", BOLD)),
-            Piece(cut(_flat(self.query), room - 3)),
-            Piece("▏"),
-        ]
-        listed = self._table(visible, room, colors) or [drawn([Piece(cut(self._empty, room), muted)])]
+        query = Piece(cut(_flat(self.query), room - 3))
+        typed = drawn([Piece("› ", sgr(colors, "accent", BOLD)), query, Piece("▏")])
+        rows = self._table(visible, room, colors) or [drawn([Piece(cut(self._empty, room), muted)])]
         more = "+" if self._more is not None else ""
         notes = (f"{self.place + 1} of {len(self)}{more}" if len(self) else "", "…" if self._looking else "")
-        rows = framed(
-            [drawn(typed), *listed, *below],
-            width,
-            colors,
-            title=self.title,
-            note=" ".join(filter(None, notes)),
-            slot="accent",
-        )
-        return rows[:most]
+        note, rows = " ".join(filter(None, notes)), [typed, *rows, *below]
+        return framed(rows, width, colors, title=self.title, note=note, slot="accent")[:most]
 
     def _below(self) -> list[str]:
         about = self.present.about if self.present else ""
         keys = " · ".join(f"{key} {word}" for key, word in self.keys.items())
         return [one_line(text) for text in (about, keys) if text]
 
-    def _table(
-        self, visible: Sequence[tuple[Choice, tuple[int, ...]]], room: int, colors: ThemeColors | None
-    ) -> list[str]:
+    def _table(self, visible: Sequence[Match], room: int, colors: ThemeColors | None) -> list[str]:
         if not visible:
             return []
         table = [[one_line(cell) for cell in choice.cells] for choice, _ in visible]

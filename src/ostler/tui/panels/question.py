@@ -46,22 +46,15 @@ if TYPE_CHECKING:
     from ostler.tui.terminal_ui import TerminalUI
 
 ContentRows = Callable[[str, str, Rendering | None, int], list[str]]
-
 MOVES = {"up": -1, "shift+tab": -1, "down": 1, "tab": 1}
-
 DIALOG_MOVES = {**MOVES, "left": -1, "k": -1, "right": 1, "j": 1}
 """An extension's dialog takes every key, so letters may move there."""
 
 _PAGES = {"pgup": -1, "ctrl+u": -1, "pgdown": 1, "ctrl+d": 1}
-
 _ENDS = {"home": 0, "end": 10**9}
-
 _USUAL_REASON = "need a person's consent"
-
 _ABOUT = {"bash": "run this command", "write": "write ", "edit": "change "}
-
 _LEAD = len("❯ 1. ")
-
 _LEAST_ROWS = 3
 """Rows of what would run that stay visible beside the answers, where these take more than one row."""
 
@@ -109,7 +102,7 @@ class QuestionPanel:
         if isinstance(body, OverlayBody):
             return body.window(width, most)
         height = max(2, most - (1 if width <= NARROW else 2))
-        who = (asked.asked_by, self._tui.children.who(asked.id))
+        who = (asked.asked_by, self._queue.asking_child(asked.id))
         if body.dialog:
             who = ((body.question.details or {}).get("extension", ""), "")
         behind = self._queue.behind

@@ -10,15 +10,13 @@ import codecs
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ostler.app.console import real_stdout
 from ostler.app.prompt_expansion import expand_at_console, record_read_files
 from ostler.app.remote_sessions import RemoteSessions, as_typed
-from ostler.core.lazy import lazy_module
-from ostler.core.store import Store
 from ostler.extensions.ui.front_end import Headless
 from ostler.extensions.ui.themes import ThemeRegistry
 from ostler.history.items import CallItem, Level, UserItem
@@ -27,9 +25,9 @@ from ostler.schema.errors import OstlerError
 from ostler.schema.events import Event, QuestionAsked
 from ostler.schema.facts import Fact
 from ostler.sessions.session import Session
-from ostler.tui.command_context import SessionSwitch
+from ostler.tui.command_context import SessionSwitch, SetUp
 from ostler.tui.commands.registry import Commands
-from ostler.tui.conversation import Conversation
+from ostler.tui.conversation import Conversation, Tasks
 from ostler.tui.editor.chips import Chips, PromptDraft
 from ostler.tui.model_setup import ModelFallback
 from ostler.tui.plain.items import call_words, item_lines, plain, printed_text
@@ -39,110 +37,32 @@ from ostler.tui.render.items import ItemRenderer, notice
 from ostler.tui.shell import ShellCommands, shell_line
 from ostler.tui.transcript import TranscriptView, restored_facts
 
-if TYPE_CHECKING:
-    from ostler.tui import first_run
-else:
-    first_run = lazy_module("ostler.tui.first_run")
 
-_WIDE = 1000
-"""Columns of plain mode: nothing is cut."""
-
-
-class PlainContext:
-    """The `CommandContext` of plain mode."""
-
-    def __init__(
-        self, plain_face: PlainConversation, face: PlainFrontEnd, conversation: Conversation
-    ) -> None:
-        self._lines = plain_face
-        self.face = face
-        self.conversation = conversation
-        self.panels = PlainPanels(face.say)
-        self.rows = ItemRenderer()
-        self.app = _Output(face.say)
-        self.composer = _PlainComposer(
-            ShellCommands(self),
-            PromptQueue(self, _Line(face)),
-        )
-        self.commands = Commands(self)
-        self.switching = SessionSwitch(self)
-        self.fallback = ModelFallback(self)
-
-    def colors(self) -> None:
-        return None
-
-    def say(self, text: str, level: Level = "info") -> None:
-        self.face.say(*item_lines(notice(text, level)))
-
-    def show_notice(self, text: str) -> None:
-        self.say(text)
-
-    def print_item(self, item: CallItem) -> None:
-        self.face.say(*item_lines(item))
-
-    def write(self, text: str) -> None:
-        real_stdout().write(text)
-        real_stdout().flush()
-
-    def see(self, batch: Sequence[Fact | Event]) -> None:
-        self._lines.see(batch)
-
-    async def show(self, conversation: Conversation) -> None:
-        self.conversation = conversation
-        await self._lines.show(conversation)
-
-    async def submit(self, text: str) -> None:
-        await self._lines.obey(text)
-
-    def quit(self) -> None:
-        self._lines.quit()
-
-    async def first_steps(self, open_store: Callable[[], Store] | None) -> None:
-        await first_run.set_up_model(self, open_store)
-
-    def listed(self) -> list[str]:
-        """All commands, one line each."""
-        return [
-            f"{f'/{one.name} {one.arguments}'.rstrip()}: {plain(one.description)}"
-            for one in self.commands.entries()
-        ]
-
-    async def close(self) -> None:
-        self.fallback.end()
-        self.composer.waiting.close()
-        await self.composer.shell.stop()
-
-
-class _PlainComposer(NamedTuple):
+class _Composer(NamedTuple):
     shell: ShellCommands
-    waiting: PromptQueue
+    queue: PromptQueue
 
 
 class _Line:
-    """The terminal's own line, which only the person can edit: they are told what to type."""
+    """The terminal's own line, which only the person can edit: what to type is printed."""
 
     text = ""
 
-    def __init__(self, face: PlainFrontEnd) -> None:
-        self._face = face
+    def __init__(self, front_end: PlainFrontEnd) -> None:
+        self._front_end = front_end
 
-    def put(self, typed: PromptDraft) -> None:
-        self._face.set_editor_text(typed.text)
+    def put(self, draft: PromptDraft) -> None:
+        self._front_end.set_editor_text(draft.text)
 
-    def put_back(self, typed: PromptDraft) -> bool:
-        self.put(typed)
+    def put_back(self, draft: PromptDraft) -> bool:
+        self.put(draft)
         return True
-
-
-class _Size(NamedTuple):
-    columns: int = _WIDE
-    rows: int = _WIDE
 
 
 class _Output:
     """Prints rows of a command without their styles."""
 
-    size = _Size()
+    size = os.terminal_size((1000, 1000))  # nothing is cut
     ends_blank = False
 
     def __init__(self, say: Callable[..., None]) -> None:
@@ -157,7 +77,6 @@ class _Output:
 
 EARLIER = 20
 """Items of an earlier conversation that are printed again."""
-
 
 _HELP = (
     "Type a prompt and press enter. During a run, it is queued.",
@@ -177,7 +96,7 @@ class PlainFrontEnd(Headless):
     def __init__(self) -> None:
         self.conversation: PlainConversation | None = None
         self.questions = PlainQuestions(self.say)
-        self.book = ThemeRegistry()
+        self.themes = ThemeRegistry()
 
     async def ask(self, asked: QuestionAsked) -> Any:
         return await self.questions.ask(asked)
@@ -206,7 +125,7 @@ class PlainFrontEnd(Headless):
     async def switch(self, session: str, prompt: str) -> str:
         if self.conversation is None:
             return await super().switch(session, prompt)
-        return await self.conversation.context.switching.to(session, prompt)
+        return await self.conversation.session_switch.to(session, prompt)
 
     @asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:
@@ -220,108 +139,132 @@ class PlainFrontEnd(Headless):
 
 
 class PlainConversation:
-    """Reads lines and prints lines."""
+    """Reads lines and prints lines. It is the `CommandContext` of plain mode."""
 
-    def __init__(self, session: Session, face: PlainFrontEnd) -> None:
-        self._face = face
+    def __init__(self, session: Session, front_end: PlainFrontEnd) -> None:
+        self.front_end = front_end
+        front_end.conversation = self
+        self._print = front_end.say
+        self.conversation = Conversation(session, None, self.see)
         self._transcript = TranscriptView()
-        self.context = PlainContext(self, face, Conversation(session, None, self.see))
-        self._left = asyncio.Event()
+        self.panels = PlainPanels(self._print)
+        self.rows = ItemRenderer()
+        self.app = _Output(self._print)
+        self.composer = _Composer(ShellCommands(self), PromptQueue(self, _Line(front_end)))
+        self.commands = Commands(self)
+        self.session_switch = SessionSwitch(self)
+        self._fallback = ModelFallback(self)
+        self._has_quit = asyncio.Event()
         self.is_terminated = False
         """A signal ended it, so nobody may read its output."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._typed = ""
         self._echoed: list[str] = []
         """Prompts that were typed here, and are on the screen already."""
-        self._work: set[asyncio.Task[None]] = set()
-        face.conversation = self
+        self._tasks = Tasks()
 
-    @property
-    def _conversation(self) -> Conversation:
-        return self.context.conversation
-
-    async def run(self, first: str = "", *, needs_model: Callable[[], Store] | bool = False) -> None:
-        """Runs until the person quits. `needs_model` sets up a model first; if it opens a store, sessions go
-        there."""
+    async def run(self, first: str = "", set_up: SetUp | None = None) -> None:
+        """Runs until the person quits. `set_up` sets up a model first."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._terminate)
-        await self._tell_earlier()
-        self._face.say(f"ostler with {self._conversation.harness.model.name}. /help lists commands.")
-        self._conversation.begin()
+        await self._print_earlier()
+        self._print(f"ostler with {self.conversation.harness.model.name}. /help lists commands.")
+        self.conversation.begin()
         self.read()
-        self._begin(self._begin_with(first, needs_model))
+        self._tasks.start(self._begin(first, set_up))
         try:
-            await self._left.wait()
+            await self._has_quit.wait()
         finally:
             self.stop_reading()
-            await self.context.close()
-            await self._conversation.close()
+            await self.close()
 
-    async def _begin_with(self, first: str, needs_model: Callable[[], Store] | bool) -> None:
-        if needs_model:
-            await self.context.first_steps(needs_model if callable(needs_model) else None)
-        await (self._take(first) if first else self._tell_held())
+    async def close(self) -> None:
+        self._fallback.end()
+        self.composer.queue.close()
+        await self.composer.shell.stop()
+        await self.conversation.close()
 
-    async def _tell_earlier(self) -> None:
-        facts, _ = await restored_facts(self._conversation.session.journal, EARLIER)
-        for block in self._transcript.take(facts)[-EARLIER:]:
-            self._face.say(*item_lines(block))
+    async def _begin(self, first: str, set_up: SetUp | None) -> None:
+        if set_up is not None:
+            await set_up(self)
+        await (self._take(first) if first else self._print_held())
+
+    async def _print_earlier(self) -> None:
+        facts, _ = await restored_facts(self.conversation.session.journal, EARLIER)
+        for item in self._transcript.take(facts)[-EARLIER:]:
+            self._print(*item_lines(item))
 
     async def show(self, conversation: Conversation) -> None:
         """Shows another session in place of the present one."""
+        self.conversation = conversation
         self._transcript = TranscriptView()
         state = conversation.session.state
-        title = f"session {state.id} {state.title}".rstrip()
-        self._face.say(title if state.leaf else "started a new session")
-        await self._tell_earlier()
+        self._print(f"session {state.id} {state.title}".rstrip() if state.leaf else "started a new session")
+        await self._print_earlier()
         conversation.begin()
 
     def quit(self) -> None:
-        self._left.set()
+        self._has_quit.set()
 
     def _terminate(self) -> None:
         self.is_terminated = True
         self.quit()
 
     def _interrupt(self) -> None:
-        if self._conversation.is_working:
-            self._begin(self._conversation.stop())
-        elif self.context.composer.shell:
-            self._begin(self.context.composer.shell.stop())
+        if self.conversation.is_working:
+            self._tasks.start(self.conversation.stop())
+        elif self.composer.shell:
+            self._tasks.start(self.composer.shell.stop())
         else:
             self.quit()
 
-    # --- events -----------------------------------------------------------------------------------------
+    # --- output -----------------------------------------------------------------------------------------
+
+    def colors(self) -> None:
+        return None
+
+    def say(self, text: str, level: Level = "info") -> None:
+        self._print(*item_lines(notice(text, level)))
+
+    def show_notice(self, text: str) -> None:
+        self.say(text)
+
+    def print_item(self, item: CallItem) -> None:
+        self._print(*item_lines(item))
+
+    def write(self, text: str) -> None:
+        real_stdout().write(text)
+        real_stdout().flush()
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
         for one in batch:
             event = one.event if isinstance(one, Fact) else one
-            for block in self._transcript.take(self.context.composer.waiting.take([one])):
-                if isinstance(block, UserItem) and block.text in self._echoed:
-                    self._echoed.remove(block.text)
+            for item in self._transcript.take(self.composer.queue.take([one])):
+                if isinstance(item, UserItem) and item.text in self._echoed:
+                    self._echoed.remove(item.text)
                 else:
-                    self._face.say(*item_lines(block))
-            self.context.fallback.take(event)
+                    self._print(*item_lines(item))
+            self._fallback.take(event)
             match event:
                 case events.ToolCalled(name=name, arguments=arguments):
-                    self._face.say(call_words(name, arguments))
-                case events.RunEnded() if self._conversation.session.state.held:
-                    self._begin(self._tell_held())
+                    self._print(call_words(name, arguments))
+                case events.RunEnded() if self.conversation.session.state.held:
+                    self._tasks.start(self._print_held())
                 case events.RunEnded():
-                    self._prompt()
+                    self._print_prompt()
 
-    async def _tell_held(self) -> None:
-        if held := await self.context.composer.waiting.held():
-            self._face.say(*held, "an empty line sends held prompts, /queue edits or drops them")
-        self._prompt()
+    async def _print_held(self) -> None:
+        if prompts := await self.composer.queue.held():
+            self._print(*prompts, "an empty line sends held prompts, /queue edits or drops them")
+        self._print_prompt()
 
-    def _prompt(self) -> None:
-        if self._face.questions.present is None and self.context.panels.present is None:
-            self._face.say(">")
+    def _print_prompt(self) -> None:
+        if self.front_end.questions.present is None and self.panels.present is None:
+            self._print(">")
 
-    # --- what a person types ----------------------------------------------------------------------------
+    # --- input ------------------------------------------------------------------------------------------
 
     def read(self) -> None:
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
@@ -339,69 +282,69 @@ class PlainConversation:
             return
         *lines, self._typed = (self._typed + self._decoder.decode(data)).split("\n")
         for line in lines:
-            self._begin(self._take(line.rstrip("\r")))
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
+            self._tasks.start(self._take(line.rstrip("\r")))
 
     async def _take(self, line: str) -> None:
         """Handles a line: an answer, a command or a prompt."""
         try:
-            await self.obey(line.strip())
+            await self.submit(line.strip())
         except OstlerError as error:
-            self._face.say(f"error: {error.message}")
-            self._prompt()
+            self._print(f"error: {error.message}")
+            self._print_prompt()
 
-    async def obey(self, line: str) -> None:
-        name, _, rest = line.partition(" ")
+    async def submit(self, text: str) -> None:
+        name, _, arguments = text.partition(" ")
         match name:
             case "/stop":
-                await self._conversation.stop()
+                await self.conversation.stop()
             case "/help" | "/h" | "/?":
-                self._face.say(*_HELP, *self.context.listed())
-                self._prompt()
+                self._print(*_HELP, *self._command_lines())
+                self._print_prompt()
             case "/quit" | "/exit" | "/q":
                 self.quit()
-            case _ if self._face.questions.present is not None:
-                self._face.questions.take(line)
-            case _ if self.context.panels.present is not None:
-                self.context.panels.take(line)
+            case _ if self.front_end.questions.present is not None:
+                self.front_end.questions.take(text)
+            case _ if self.panels.present is not None:
+                self.panels.take(text)
             case "":
-                await self._conversation.release()
-                self._prompt()
+                await self.conversation.release()
+                self._print_prompt()
             case "/shown":
-                self._face.say(*await printed_text(self._conversation.host, self._conversation.session.id))
-                self._prompt()
+                self._print(*await printed_text(self.conversation.host, self.conversation.session.id))
+                self._print_prompt()
             case "/steer":
-                await self._say(rest.strip(), steers=True)
-            case _ if (shell := shell_line(line)) is not None and shell.command:
-                await self.context.composer.shell.run(shell)
-                self._prompt()
-            case _ if await self.context.commands.run(line):
-                self._prompt()
+                await self._send(arguments.strip(), steers=True)
+            case _ if (shell := shell_line(text)) is not None and shell.command:
+                await self.composer.shell.run(shell)
+                self._print_prompt()
+            case _ if await self.commands.run(text):
+                self._print_prompt()
             case _:
-                await self._say(line)
+                await self._send(text)
 
-    async def _say(self, line: str, *, steers: bool = False) -> None:
-        if not line:
-            self._face.say("error: add a text: /steer TEXT")
+    def _command_lines(self) -> list[str]:
+        return [
+            f"{f'/{one.name} {one.arguments}'.rstrip()}: {plain(one.description)}"
+            for one in self.commands.entries()
+        ]
+
+    async def _send(self, text: str, *, steers: bool = False) -> None:
+        if not text:
+            self._print("error: add a text: /steer TEXT")
             return
-        conversation = self._conversation
-        names = [one.name for one in self.context.commands.entries()]
-        waiting, typed = self.context.composer.waiting, PromptDraft(line, Chips())
+        conversation, queue, draft = self.conversation, self.composer.queue, PromptDraft(text, Chips())
         if isinstance(conversation.store, RemoteSessions):
-            content = as_typed(typed)
+            content = as_typed(draft)
         else:
-            expansion = await asyncio.to_thread(expand_at_console, (line,), conversation.harness, names)
+            names = [one.name for one in self.commands.entries()]
+            expansion = await asyncio.to_thread(expand_at_console, (text,), conversation.harness, names)
             record_read_files(conversation.session.memory, expansion)
             content = expansion.blocks
         if steers and conversation.is_working:
-            self._face.say("the model reads it before its next step")
-            waiting.sent(await conversation.steer(content), typed, content)
+            self._print("the model reads it before its next step")
+            queue.sent(await conversation.steer(content), draft, content)
             return
         if await conversation.is_busy():
-            self._face.say("queued; /steer TEXT reaches the run in progress")
-        self._echoed.append(line)
-        waiting.sent(await conversation.prompt(content), typed)
+            self._print("queued; /steer TEXT reaches the run in progress")
+        self._echoed.append(text)
+        queue.sent(await conversation.prompt(content), draft)

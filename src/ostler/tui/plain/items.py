@@ -26,13 +26,10 @@ if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
     from ostler.tui.render.items import PrintableItem
 
-
 RESULT_LINES = 20
 """Of a result; then only their number is printed."""
 
-
 _SEQUENCES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
-
 _LEVELS = {"info": "note", "warning": "warning", "error": "error"}
 
 
@@ -124,7 +121,6 @@ def plain(text: str) -> str:
 
 
 _NAMES = ("header", "widget:", "footer", "status:")
-
 _COLUMNS = 80
 
 

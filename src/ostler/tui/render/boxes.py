@@ -27,7 +27,6 @@ from ostler.tui.render.terminal_text import terminal_rows
 NARROW = 40
 """Up to so many columns there are no bars and frames."""
 
-
 _MARKS = {"info": ("·", "info"), "warning": ("!", "warning"), "error": ("✗", "error")}
 
 
@@ -134,7 +133,6 @@ def printed_rows(printed: Printed, width: int, colors: ThemeColors | None) -> li
 
 
 _BETWEEN = " │ "
-
 _NARROWEST = 5
 """The narrowest readable column, in cells."""
 

@@ -106,7 +106,6 @@ _UP_TO_QUOTES = re.compile(r'[^"]*"|[^"]+')
 """Splits so that a fragment begins or ends at most one string."""
 
 _ABOUT = ("path", "query", "pattern", "url", "task", "name")
-
 _MUCH = 400
 """From so many unseen characters of arguments on, their number is shown."""
 

@@ -15,14 +15,11 @@ from ostler.tui.render.spans import BOLD, DIM, ITALIC, Piece, Row, after, broken
 if TYPE_CHECKING:
     from pygments.lexer import Lexer  # type: ignore[import-untyped]
 
-
 UNSETTLED = 3
 """Lines at the end whose tokens the next lines may still change."""
 
-
 _LONGEST_LINE = 5000
 """Longer lines are not highlighted: some patterns take very long for them."""
-
 
 _ROLES = (
     ("Comment.Preproc", "keyword"),
@@ -44,7 +41,6 @@ _ROLES = (
     ("Generic.Deleted", "removed"),
 )
 
-
 _OPENINGS = (
     (re.compile(r"/\*"), "/* x */"),
     (re.compile("<!--"), "<!-- x -->"),
@@ -52,8 +48,6 @@ _OPENINGS = (
 )
 
 _LONGEST_OPENING = 10
-
-
 Word = tuple[str, str]
 """The text and its role: `keyword`, `string`, … or empty."""
 
@@ -185,10 +179,8 @@ def _opens(openings: Sequence[re.Pattern[str]], at: int, text: str, code: str) -
 LINES_KEPT = 200
 """Lines kept of a growing file: more than a tail shows, and enough for the end of a comment."""
 
-
 _NARROWEST_CODE = 12
 """The narrowest width with line numbers."""
-
 
 _STYLES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "keyword": ("md_keyword", (), (BOLD,)),
@@ -219,12 +211,7 @@ def code_rows(
 
 
 def code_lines(
-    code: str,
-    colors: ThemeColors | None,
-    *,
-    language: str = "",
-    path: str = "",
-    state: tuple[str, ...] = (),
+    code: str, colors: ThemeColors | None, *, language: str = "", path: str = "", state: tuple[str, ...] = ()
 ) -> list[Row]:
     """The lines of the code in full width; the lexer starts in `state`."""
     lines = lines_of_words(lexer_of(language, path), printable(code), state)

@@ -31,20 +31,13 @@ else:
     code = lazy_module("ostler.tui.render.code")
 
 Sign = Literal["+", "-", " ", "⋮"]
-
-
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
-
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
-
 _MOST_PAIRS = 40
-
 _LONGEST_PAIR = 300
 """Most lines, and longest ones, that are compared by words."""
 
-
 _LEAST_ALIKE = 0.4
-
 _TINT = 0.25
 """Tint of a changed word: more would be hard to read in some themes."""
 

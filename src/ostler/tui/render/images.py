@@ -15,9 +15,7 @@ from ostler.tools.media import small_picture
 if TYPE_CHECKING:
     from PIL.Image import Image as Pixels
 
-
 Images = Literal["auto", "kitty", "iterm2", "blocks", "off"]
-
 Way = Literal["kitty", "iterm2", "blocks", ""]
 
 
@@ -39,7 +37,6 @@ def way_to_draw(wanted: Images, environment: Mapping[str, str]) -> Way:
 
 
 MOST_COLUMNS, MOST_ROWS = 40, 12
-
 _CELL = (8, 16)
 """Assumed pixels of a cell: no picture is enlarged."""
 

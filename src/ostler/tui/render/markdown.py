@@ -41,17 +41,13 @@ else:
     code = lazy_module("ostler.tui.render.code")
     markdown_stream = lazy_module("ostler.tui.render.markdown_stream")
 
-
 NARROW = 40
 """Up to so many columns code is not indented."""
-
 
 RULE = 32
 """Columns of a horizontal rule: a wider one would break when the terminal gets narrower."""
 
-
 _TASK = re.compile(r"\[([ xX])\]\s+")
-
 _MARKS = frozenset("\\`*_~[]<>&|")
 """Without these, a line that begins with a letter is a plain paragraph."""
 
@@ -233,9 +229,7 @@ def _children(tokens: Sequence[Token]) -> list[Sequence[Token]]:
 
 
 _LINE_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
-
 _ATTRIBUTES = {"strong_open": BOLD, "em_open": ITALIC, "s_open": STRUCK}
-
 _CLICKED = re.compile(r"(?:https?|mailto|file):[!-~]+", re.IGNORECASE)
 
 

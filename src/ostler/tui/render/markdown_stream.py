@@ -19,24 +19,14 @@ else:
 PORTION = 40
 """Lines after which a part of a long list or code block is closed."""
 
-
 _BLANKS = re.compile(r"[ \t]*")
-
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})[ \t]*([^\s`]*)")
-
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
-
 _RULE = re.compile(r" {0,3}(?:(?:-[ \t]*){3,}|(?:_[ \t]*){3,}|(?:\*[ \t]*){3,})$")
-
 _UNDERLINING = re.compile(r" {0,3}(?:=+|-+)[ \t]*$")
-
 _TABLE_BEGIN = re.compile(r"(?=.*\|)[-:| \t]+$")
-
 _QUOTE = re.compile(r" {0,3}>")
-
 _ITEM = re.compile(r" *(?:([-+*])|(\d{1,9})([.)]))(?:([ \t]+)(?=\S)|[ \t]*$)")
-
-
 LineKind = Literal["text", "fence", "heading", "rule", "quote", "item", "indented"]
 
 
@@ -172,10 +162,7 @@ def underlines(line: str, above: Sequence[str]) -> bool:
 
 
 _ONLY_MARKS = re.compile(r"[-=+*_#>`~|:.)\d \t]*$")
-
 _ONLY_FENCE = re.compile(r"[ \t]*[`~]*$")
-
-
 _Block = Literal["", "paragraph", "quote", "list", "indented", "fence"]
 
 

@@ -14,30 +14,17 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ostler.extensions.ui.themes import ThemeColors, full_hex
-from ostler.schema.text import ELLIPSIS, cells, cut, split_at
+from ostler.schema.text import ELLIPSIS, cells, cut, plural, split_at
 
 LONGEST = 4096
 """Characters of a path, at most; longer text breaks like any other."""
 
-
 _START = r"(?:~|\.{1,2})?/"
-
-
 _QUOTED = "|".join(rf"{quote}{_START}[^{quote}\n]{{1,{LONGEST}}}{quote}" for quote in "'\"`")
-
-
 _WIDE = "\u1100-\u115f\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
-
-
 _RUN = r"(?:\\ |[^\s\"'`<>{}|\u3000-\u303f\uff00-\uffef])+"
-
-
 _SPANS = rf"(?<!\w)(?:{_QUOTED})|{_RUN}"
-
-
 _URL = r"[A-Za-z][A-Za-z0-9+.-]*://"
-
-
 _NAMED = r"\w\.[A-Za-z][A-Za-z0-9]{0,9}(?::\d+)*$"
 """The end of a file name, with an optional line and column."""
 
@@ -72,9 +59,8 @@ def _begin(run: str) -> int | None:
     bare = run.lstrip("([=:")
     if _compiled(_START).match(bare):
         return len(run) - len(bare)
-    if ("/" in bare or _compiled(_NAMED).search(bare)) and not _compiled(f"[{_WIDE}]").search(bare):
-        return len(run) - len(bare)
-    return None
+    is_named = "/" in bare or _compiled(_NAMED).search(bare)
+    return len(run) - len(bare) if is_named and not _compiled(f"[{_WIDE}]").search(bare) else None
 
 
 @cache
@@ -84,15 +70,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 BOLD, DIM, ITALIC, UNDERLINE, REVERSE, STRUCK = "1", "2", "3", "4", "7", "9"
-
-
 TAB = 4
 
-
-_CHUNKS = (
-    "\n| +|[\u1100-\u115f\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]|"
-    "[^ \n\u1100-\u115f\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]+"
-)
+_CHUNKS = f"\n| +|[{_WIDE}]|[^ \n{_WIDE}]+"
 """Where a line may break: at spaces, and around characters of scripts without spaces."""
 
 
@@ -164,6 +144,11 @@ def _joined(row: Iterable[Piece]) -> Row:
         else:
             joined.append(piece)
     return joined
+
+
+def muted_row(text: str, width: int, colors: ThemeColors | None) -> str:
+    """One row in the muted colour, cut to the width."""
+    return drawn([Piece(cut(text, width), sgr(colors, "muted") or DIM)])
 
 
 def expanded(pieces: Iterable[Piece]) -> Row:
@@ -245,19 +230,13 @@ def wrapped(pieces: Sequence[Piece], width: int) -> list[Row]:
     for piece in pieces:
         end = 0
         for start, stop in [(0, len(piece.text))] if piece.whole else path_spans(piece.text):
-            for chunk in _chunks().findall(piece.text[end:start]):
+            for chunk in _compiled(_CHUNKS).findall(piece.text[end:start]):
                 lines.take(piece._replace(text=chunk))
             lines.take_path(piece._replace(text=piece.text[start:stop]))
             end = stop
-        for chunk in _chunks().findall(piece.text[end:]):
+        for chunk in _compiled(_CHUNKS).findall(piece.text[end:]):
             lines.take(piece._replace(text=chunk))
     return lines.end()
-
-
-@cache
-def _chunks() -> re.Pattern[str]:
-    """Compiled on first use: that takes longer than loading this module."""
-    return re.compile(_CHUNKS)
 
 
 class _Wrapping:
@@ -325,8 +304,7 @@ def after(prefix: Row, rows: Sequence[Row], later: Row | None = None) -> list[Ro
 
 
 def apart(blocks: Iterable[Sequence[str]], *, after_blank: bool) -> list[str]:
-    """Joins blocks with one blank row where one ends or begins with a blank row; `after_blank` if one
-    precedes them."""
+    """Joins blocks without two blank rows in a row; `after_blank` if a blank one precedes them."""
     rows: list[str] = []
     for block in blocks:
         is_double = block and not block[0] and (not rows[-1] if rows else after_blank)
@@ -335,8 +313,6 @@ def apart(blocks: Iterable[Sequence[str]], *, after_blank: bool) -> list[str]:
 
 
 _SEQUENCES = re.compile(r"(\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\)")
-
-
 _STYLE_END, _LINK_END = "\x1b[0m", "\x1b]8;;\x1b\\"
 
 
@@ -390,8 +366,8 @@ def folded(
     head = _fitting(heights, (visible + 1) // 2)
     tail = _fitting(heights[head:][::-1], visible - (visible + 1) // 2)
     left_out = sum(heights[head : len(rows) - tail])
-    mark = cut(f"{ELLIPSIS} {left_out} more row{'' if left_out == 1 else 's'}{hint}", width)
-    return [*rows[:head], drawn([Piece(mark, sgr(colors, "muted") or DIM)]), *rows[len(rows) - tail :]]
+    mark = muted_row(f"{ELLIPSIS} {plural(left_out, 'more row')}{hint}", width, colors)
+    return [*rows[:head], mark, *rows[len(rows) - tail :]]
 
 
 def _fitting(heights: Sequence[int], room: int) -> int:

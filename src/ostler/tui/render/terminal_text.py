@@ -12,14 +12,9 @@ from ostler.schema.text import cells, printable, split_at
 from ostler.tui.render.spans import Piece, broken, drawn
 
 LINES_KEPT = 1000
-
 _TAB = 8
-
 _LONGEST_SEQUENCE = 4096
-
-
 _STRING_BEGIN = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*"
-
 _CSI_BEGIN = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*"
 
 _PARTS = (
@@ -32,7 +27,6 @@ _PARTS = (
 
 _CUT_SEQUENCE = rf"(?:{_CSI_BEGIN}|{_STRING_BEGIN}\x1b?|\x1b[ -/]*)\Z"
 """An unfinished sequence at the end."""
-
 
 _ATTRIBUTES = {"1": "22", "2": "22", "3": "23", "4": "24", "7": "27", "9": "29"}
 """Attributes and the code that ends each; neither blinking nor hidden text."""
@@ -57,7 +51,6 @@ class Pen(NamedTuple):
 
 
 _PLAIN = Pen()
-
 _Line = list[tuple[str, Pen]]
 
 
