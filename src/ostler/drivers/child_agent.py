@@ -231,7 +231,7 @@ async def start_agent(
     trace = Trace(child)
     trace.context = context
 
-    def attend(journal: Journal) -> None:
+    def on_open(journal: Journal) -> None:
         context.harness.on_journal(journal)
         journal.subscribe(trace.see)
 
@@ -250,7 +250,7 @@ async def start_agent(
             call=context.call,
             session=child,
             world=context.journal.world,
-            attend=attend,
+            on_open=on_open,
         )
         try:
             await own_agent(context.journal, child)

@@ -30,12 +30,12 @@ CLOSED_WITHIN = 8.0
 class AgentRegistry:
     """The running agents: one that has ended is removed.
 
-    `attend` gets the journal of each session before its agent is started, so that subscribers miss nothing.
+    `on_open` gets the journal of each session before its agent is started, so that subscribers miss nothing.
     Code that starts an agent itself uses it too, and then calls `add`.
     """
 
-    def __init__(self, store: Store, attend: Callable[[Journal], None]) -> None:
-        self.attend = attend
+    def __init__(self, store: Store, on_open: Callable[[Journal], None]) -> None:
+        self.on_open = on_open
         self.timing: Timing | None = None
         """Of the agents started here, unless None."""
         self._store = store
@@ -62,7 +62,7 @@ class AgentRegistry:
         self._started_as.pop(session, None)
 
     def add(self, agent: AgentSession) -> None:
-        """Adds an agent that was started elsewhere in this process, with `attend`."""
+        """Adds an agent that was started elsewhere in this process, with `on_open`."""
         self._agents[agent.id] = agent
         agent.ended.add_done_callback(lambda ended: self._remove(agent))
 
@@ -74,7 +74,7 @@ class AgentRegistry:
         """Starts it in a new session, of that id if one is given; without a session when that fails."""
         self._refuse_when_closing()
         spec = self._timed(spec)
-        agent = await lifecycle.start_agent_session(self._store, spec, session=session, attend=self.attend)
+        agent = await lifecycle.start_agent_session(self._store, spec, session=session, on_open=self.on_open)
         return await self._keep(agent, spec)
 
     async def restart(self, session: str, spec: AgentSpec) -> AgentSession:
@@ -82,7 +82,7 @@ class AgentRegistry:
         the agent was driven in another way."""
         self._refuse_when_closing()
         spec = self._timed(spec)
-        agent = await lifecycle.restart_agent_session(self._store, session, spec, attend=self.attend)
+        agent = await lifecycle.restart_agent_session(self._store, session, spec, on_open=self.on_open)
         return await self._keep(agent, spec)
 
     async def end(self, session: str) -> None:

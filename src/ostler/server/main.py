@@ -97,13 +97,13 @@ class HarnessFactory:
     def _tell_in_log(self, harness: Harness, notices: tuple[str, ...]) -> None:
         """Records notices in the session, since its readers do not see the server's standard error."""
 
-        def attend(journal: Journal) -> None:
+        def on_open(journal: Journal) -> None:
             if not journal.state.child_of:
                 telling = asyncio.ensure_future(_record_news(journal, notices))
                 self._telling.add(telling)
                 telling.add_done_callback(self._telling.discard)
 
-        harness.listeners = [*harness.listeners, JournalListener(attend)]
+        harness.listeners = [*harness.listeners, JournalListener(on_open)]
 
 
 async def _record_news(journal: Journal, notices: tuple[str, ...]) -> None:
