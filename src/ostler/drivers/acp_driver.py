@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from acp import schema
     from acp.client.connection import ClientSideConnection
 
-
 _STOPS: dict[str, TurnEnd] = {
     "cancelled": TurnEnd("cancelled"),
     "refusal": TurnEnd("refusal", "the agent declined to go on"),
@@ -44,7 +43,6 @@ _STOPS: dict[str, TurnEnd] = {
 }
 
 _TODO = {"pending": "open", "in_progress": "active", "completed": "done"}
-
 _AUTH_REQUIRED = -32000
 
 

@@ -26,7 +26,6 @@ from ostler.sessions.lease import own_agent
 OnStart = Callable[[AgentSession], None]
 """Called with each agent that is started, for a front end that shows its screen."""
 
-
 INTERRUPTED_WITHIN = 10.0
 """Seconds that an agent has to stop after its time limit."""
 

@@ -24,11 +24,8 @@ if TYPE_CHECKING:
     from ostler.drivers.screen_stream import ScreenSubscription
 
 Viewer = TypeVar("Viewer", bound="ScreenSubscription")
-
 NOT_WAITING = "message can only be sent when the agent is waiting for user input"
-
 STOPPED = "context canceled"
-
 _NO_KEYBOARD = "this agent has no terminal: send a message, or press escape to interrupt it"
 
 DRIVERS: dict[Transport, str] = {
@@ -144,7 +141,6 @@ Update = (
     | Delivered
     | Undelivered
 )
-
 
 OptionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
 

@@ -18,12 +18,7 @@ from ostler.schema.messages import Text, text_of
 from ostler.sessions.session import Session
 from ostler.sessions.submit import submit_now
 
-_OF_ANY_SESSION = (
-    requests.Rename,
-    requests.Label,
-    requests.ReleasePrompts,
-    requests.TakeBack,
-)
+_OF_ANY_SESSION = (requests.Rename, requests.Label, requests.ReleasePrompts, requests.TakeBack)
 
 
 async def release_journal(journal: Journal) -> None:

@@ -17,11 +17,8 @@ from ostler.schema.errors import SessionBusy, StoreError
 
 # The key that stops an agent; some need it twice, as separate keys.
 _CTRL_C, _ESCAPE = b"\x03", b"\x1b"
-
 _CTRL_C_STOPS = frozenset({"aider", "amazonq", "custom", "goose"})
-
 _NEEDS_KEY_TWICE = frozenset({"opencode"})
-
 _BETWEEN_KEYS = 0.2
 
 

@@ -15,7 +15,6 @@ from ostler.sessions.streams import Subscriber
 
 SCREEN, STATUS, MESSAGE = "terminal:screen", "terminal:status", "terminal:message"
 
-
 _INTERVAL = 0.1
 """Seconds between two pictures of a moving screen: nobody can read more."""
 
@@ -91,13 +90,9 @@ MAX_UNSEEN = 1024 * 1024
 """A viewer that leaves more bytes unread gets the screen again instead."""
 
 _LONGEST_SEQUENCE = 64 * 1024
-
 _START_OVER = b"\x1bc"
-
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|[PX\]^_][^\x07\x18\x1a\x1b]*|[ -/]*)\Z")
-
 _STRING = re.compile(rb"\x1b[PX\]^_][^\x07\x18\x1a\x1b]*\x1b\Z")  # the first half of its terminator
-
 _CHARACTER = re.compile(rb"(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z")
 
 

@@ -22,7 +22,6 @@ else:
     agent_spec = lazy_module("ostler.drivers.agent_spec")
     lifecycle = lazy_module("ostler.drivers.lifecycle")
 
-
 CLOSED_WITHIN = 8.0
 """Seconds that all agents together have to end before they are killed."""
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ostler.drivers.child_agent import OnStart
     from ostler.server.command import ServeOptions
 
-
 WHERE_PAGES_ASK = {"permissions": "ask", "on_question": "wait"}
 """Default settings of the server: a person can answer sooner or later."""
 
@@ -118,7 +117,6 @@ async def _record_news(journal: Journal, notices: tuple[str, ...]) -> None:
 
 
 Address = IPv4Address | IPv6Address
-
 NO_TOKEN = "other machines can reach {}: create a token first with `ostler token new NAME`"
 
 

@@ -163,7 +163,6 @@ KEPT_OPEN = 600.0
 SIGN_OF_LIFE = 15.0
 """Seconds between keep-alive lines of an idle stream."""
 
-
 Equip = Callable[[Path], Awaitable[Harness]]
 
 
@@ -197,11 +196,7 @@ class ServerState:
         self.watch.on_live = self.everything.publish_live
         self._equip = equip
         self.supervisor = Supervisor(
-            store,
-            self._equipped,
-            keep_open=KEPT_OPEN,
-            is_wanted=self._is_followed,
-            attend_alone=self._audit,
+            store, self._equipped, keep_open=KEPT_OPEN, is_wanted=self._is_followed, attend_alone=self._audit
         )
         self.left_behind = AbandonedRequests(self.supervisor)
         self.driven = AgentRegistry(store, self._open_agent)

@@ -39,12 +39,8 @@ from ostler.server.agentapi.uploads import take_upload
 from ostler.server.pages import MOUNT, Chat
 
 _EVENTS: tuple[Kind, ...] = ("message_update", "status_change", "agent_error")
-
 _SCREEN: tuple[Kind, ...] = ("screen_update",)
-
 _NOT_SENT = "failed to send message: "
-
-
 Handler = Callable[[Request], Awaitable[ASGIApp]]
 
 

@@ -23,7 +23,6 @@ from ostler.server.streams import EventStreamResponse
 from ostler.sessions.streams import Subscriber
 
 _LINE_SEPARATORS = (("\u2028".encode(), rb"\u2028"), ("\u2029".encode(), rb"\u2029"))
-
 _OF_HTML = ((b"<", rb"\u003c"), (b">", rb"\u003e"), (b"&", rb"\u0026"))
 
 
@@ -56,9 +55,7 @@ def timestamp(seconds: float) -> str:
 
 
 Level = Literal["warning", "error"]
-
 WireStatus = Literal["stable", "running"]
-
 
 MOST_EVENT = 127 * 1024
 """Bytes of an event: the Go client gives up at 128 KiB."""
@@ -136,8 +133,6 @@ def _frame(name: bytes, data: msgspec.Struct) -> bytes:
 
 
 Kind = Literal["message_update", "status_change", "screen_update", "agent_error"]
-
-
 EVERYTHING: frozenset[Kind] = frozenset({"message_update", "status_change", "screen_update", "agent_error"})
 
 MOST_QUEUED = 1024

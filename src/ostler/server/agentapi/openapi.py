@@ -16,7 +16,6 @@ from ostler import __version__
 
 Schema = dict[str, Any]
 
-
 _MESSAGE_ID = (
     "Unique identifier for the message. This identifier also represents the order of the message in the "
     "conversation history."
@@ -340,7 +339,6 @@ def schema_file(name: str) -> bytes:
 
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-
 _FILES = ("openapi.json", "openapi.yaml", "openapi-3.0.json", "openapi-3.0.yaml")
 
 _STYLE = (

@@ -25,7 +25,6 @@ QUIET = 1.0
 LONGEST_UNSAVED = 10.0
 """Seconds after which it is saved, however much the agent draws."""
 
-
 # As Go writes them: whoever reads the file may be a page.
 _ESCAPED = {character.encode(): f"\\u{ord(character):04x}".encode() for character in "<>&\u2028\u2029"}
 
