@@ -47,8 +47,6 @@ _AUTH_REQUIRED = -32000
 
 
 class AcpDriver(ProtocolDriver):
-    """See `Driver`."""
-
     def __init__(
         self, spec: AgentSpec, session: str, listener: DriverListener, saved: SavedState | None = None
     ) -> None:

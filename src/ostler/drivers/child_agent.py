@@ -6,7 +6,6 @@ import asyncio
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from ostler.core.call_context import CallContext
 from ostler.core.cancellation import Stopwatch
@@ -150,16 +149,15 @@ class ChildAgent:
                 await self.wait_until_idle()
 
     async def _until(self, holds: Callable[[], bool]) -> None:
-        watch = _Watch()
-        stop = self._session.subscribe(watch)
-        self._session.ended.add_done_callback(watch.changed)
+        changed = asyncio.Event()
+        stop = self._session.subscribe(changed.set)
+        self._session.ended.add_done_callback(lambda ended: changed.set())
         try:
             while not self.has_ended and not holds():
-                await watch.wake.wait()
-                watch.wake.clear()
+                await changed.wait()
+                changed.clear()
         finally:
             stop()
-            self._session.ended.remove_done_callback(watch.changed)
 
     # --- as a background process ----------------------------------------------------------------------
 
@@ -204,17 +202,6 @@ class Trace:
             self.context.publish_trace(self._child, items)
         if self._questions is not None:
             self._questions.see(batch)
-
-
-class _Watch:
-    def __init__(self) -> None:
-        self.wake = asyncio.Event()
-
-    def changed(self, *_: Any) -> None:
-        self.wake.set()
-
-    def warned(self, problem: str) -> None:
-        pass  # only of an initial prompt, and it has none
 
 
 async def start_agent(

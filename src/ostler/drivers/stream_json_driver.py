@@ -234,8 +234,6 @@ def _dicts_in(value: Any) -> list[Json]:
 
 
 class StreamJsonDriver(ProtocolDriver):
-    """See `Driver`."""
-
     def __init__(
         self, spec: AgentSpec, session: str, listener: DriverListener, saved: SavedState | None = None
     ) -> None:

@@ -108,7 +108,7 @@ class AgentWire:
         return event_stream(self._emitter.subscribe(_EVENTS))
 
     async def screen(self, request: Request) -> ASGIApp:
-        self._following.show_screen()
+        self._following.screen.now()
         return event_stream(self._emitter.subscribe(_SCREEN))
 
 

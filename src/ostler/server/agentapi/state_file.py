@@ -125,7 +125,7 @@ class StateFile:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._unsaved_since = 0.0
-        self._stop = agent.subscribe(self)
+        self._stop = agent.subscribe(self.changed)
 
     def changed(self) -> None:
         now = self._loop.time()
@@ -135,9 +135,6 @@ class StateFile:
             self._timer.cancel()
         due = min(now + QUIET, self._unsaved_since + LONGEST_UNSAVED)
         self._timer = self._loop.call_at(due, self.save)
-
-    def warned(self, problem: str) -> None:
-        pass  # what went wrong is not part of the conversation
 
     def save(self) -> None:
         if self._timer is not None:
