@@ -92,11 +92,11 @@ async def at_work(agent: AgentSpec, store: Store | None = None, *, again: str = 
     """In a new session, or in one that it had before."""
     seen: list[Fact | Event] = []
     store = store or MemoryStore()
-    attend = partial(_observe, seen)
+    on_open = partial(_observe, seen)
     if again:
-        session = await restart_agent_session(store, again, agent, attend=attend)
+        session = await restart_agent_session(store, again, agent, on_open=on_open)
     else:
-        session = await start_agent_session(store, agent, attend=attend)
+        session = await start_agent_session(store, agent, on_open=on_open)
     try:
         yield AtWork(session, seen)
     finally:

@@ -92,7 +92,7 @@ class AtWork:
 async def at_work(agent: AgentSpec, store: Store | None = None, **options: Any) -> AsyncIterator[AtWork]:
     seen: list[Fact | Event] = []
     session = await start_agent_session(
-        store or MemoryStore(), agent, attend=lambda journal: _observe(journal, seen), **options
+        store or MemoryStore(), agent, on_open=lambda journal: _observe(journal, seen), **options
     )
     try:
         yield AtWork(session, seen)

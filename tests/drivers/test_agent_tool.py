@@ -269,23 +269,11 @@ async def test_what_the_agent_wants_to_know_is_returned_and_answered_only_with_k
 async def test_an_agent_that_has_drawn_nothing_yet_is_waited_for(tmp_path: Path) -> None:
     may_begin = tmp_path / "go"
 
-    class Patient:
-        def __init__(self, driven: AgentSession) -> None:
-            self._driven = driven
-
-        def changed(self) -> None:
-            if self._driven.status == "stable":
-                may_begin.touch()
-
-        def warned(self, problem: str) -> None:
-            raise AssertionError(problem)
+    def watch(driven: AgentSession) -> None:
+        driven.subscribe(lambda: may_begin.touch() if driven.status == "stable" else None)
 
     late = ("sh", "-c", f"until test -e go; do sleep 0.02; done; exec {shlex.join(PROGRAM)}")
-    tool = AgentTool(
-        {"late": AgentCommand(late, "claude")},
-        timing=QUICK,
-        on_start=lambda driven: driven.subscribe(Patient(driven)) and None,
-    )
+    tool = AgentTool({"late": AgentCommand(late, "claude")}, timing=QUICK, on_start=watch)
     ran = await started([ask(agent="late", prompt="hello"), "done"], tools=[tool], cwd=tmp_path)
     await go(ran)
     assert ran.results()[0].endswith("you said: hello")

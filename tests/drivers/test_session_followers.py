@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from ostler.core.harness import harness_without_model
-from ostler.core.processes import kill_processes_of
+from ostler.core.journal import Journal
+from ostler.core.processes import ProcessId, kill_processes_of
+from ostler.core.store import Lease
 from ostler.drivers.agent_messages import stored_messages
+from ostler.drivers.agent_spec import AgentSpec
 from ostler.drivers.lifecycle import restart_agent_session, start_agent_session
 from ostler.history.export import transcript
 from ostler.schema.errors import SessionHeld, UsageError
+from ostler.schema.events import Event, LiveValue
+from ostler.schema.facts import Fact
 from ostler.schema.messages import as_content
 from ostler.sessions.session import open_session
 from ostler.sessions.streams import SessionStreams, SessionSubscriber
@@ -34,7 +39,7 @@ async def read_until(follower: SessionSubscriber, reader: Reader, wanted: Callab
 async def test_whoever_drives_it_feeds_its_hub(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "ostler.db")
     watch = SessionStreams(store, as_lines)
-    session = await start_agent_session(store, echo_agent(tmp_path), attend=watch.attach)
+    session = await start_agent_session(store, echo_agent(tmp_path), on_open=watch.attach)
     follower, reader = await watch.subscribe(session.id), Reader()
     try:
         await read_until(follower, reader, lambda: "assistant_message" in reader.kinds)
@@ -65,6 +70,47 @@ async def test_another_process_sees_facts_and_live_values_and_is_kept_out(tmp_pa
     watch.close()
     await theirs.close()
     await store.close()
+
+
+class SlowStore(SqliteStore):
+    """Registers a process only once its screen is live, as on a busy machine."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.screen_is_live = asyncio.Event()
+
+    def watch(self, journal: Journal) -> None:
+        journal.subscribe(self._see)
+
+    def _see(self, batch: Sequence[Fact | Event]) -> None:
+        for event in batch:
+            if isinstance(event, LiveValue) and event.name == "terminal:screen" and event.value["text"]:
+                self.screen_is_live.set()
+
+    async def own_process(self, lease: Lease, call: str, process: ProcessId) -> None:
+        async with asyncio.timeout(PATIENCE):
+            await self.screen_is_live.wait()
+        await super().own_process(lease, call, process)
+
+
+async def test_another_process_sees_a_screen_that_was_live_while_the_agent_was_starting(
+    tmp_path: Path,
+) -> None:
+    store, theirs = SlowStore(tmp_path / "ostler.db"), SqliteStore(tmp_path / "ostler.db")
+    watch = SessionStreams(theirs, as_lines)
+    session = await start_agent_session(
+        store, AgentSpec(command=("sh", "-c", "printf ready; exec cat"), cwd=tmp_path), on_open=store.watch
+    )
+    try:
+        subscriber, reader = await watch.subscribe(session.id), Reader()
+        await read_until(subscriber, reader, lambda: reader.values)
+        assert reader.values["terminal:screen"]["text"] == "ready"
+        subscriber.unsubscribe()
+    finally:
+        await session.close()
+        watch.close()
+        await theirs.close()
+        await store.close()
 
 
 async def test_no_model_answers_in_a_session_whose_agent_has_ended(tmp_path: Path) -> None:

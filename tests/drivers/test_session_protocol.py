@@ -312,27 +312,16 @@ async def test_the_initial_prompt_is_the_first_run(tmp_path: Path) -> None:
         assert agent.answers == ["you said: begin "]
 
 
-async def test_a_failed_initial_prompt_is_told_to_whoever_watches(tmp_path: Path) -> None:
+async def test_a_failed_initial_prompt_is_a_warning(tmp_path: Path) -> None:
     async with at_work(claude(tmp_path, initial_prompt="fail")) as agent:
-        watching = _Watching()
-        stop = agent.session.subscribe(watching)
+        changes, warnings = list[str](), list[str]()
+        agent.session.on_warning = warnings.append
+        stop = agent.session.subscribe(lambda: changes.append(agent.session.status))
         await agent.until(lambda: agent.session.status == "stable")
         stop()
-        assert len(watching.warnings) == 1
-        assert "the model is away" in watching.warnings[0]
-        assert watching.changes
-
-
-class _Watching:
-    def __init__(self) -> None:
-        self.changes = 0
-        self.warnings: list[str] = []
-
-    def changed(self) -> None:
-        self.changes += 1
-
-    def warned(self, problem: str) -> None:
-        self.warnings.append(problem)
+        assert len(warnings) == 1
+        assert "the model is away" in warnings[0]
+        assert changes
 
 
 async def test_a_flood_arrives_whole_and_in_order(make_either: Make, tmp_path: Path) -> None:

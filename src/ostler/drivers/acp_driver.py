@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from acp import schema
     from acp.client.connection import ClientSideConnection
 
-
 _STOPS: dict[str, TurnEnd] = {
     "cancelled": TurnEnd("cancelled"),
     "refusal": TurnEnd("refusal", "the agent declined to go on"),
@@ -44,13 +43,10 @@ _STOPS: dict[str, TurnEnd] = {
 }
 
 _TODO = {"pending": "open", "in_progress": "active", "completed": "done"}
-
 _AUTH_REQUIRED = -32000
 
 
 class AcpDriver(ProtocolDriver):
-    """See `Driver`."""
-
     def __init__(
         self, spec: AgentSpec, session: str, listener: DriverListener, saved: SavedState | None = None
     ) -> None:

@@ -32,17 +32,10 @@ AGENT_TYPES = (
     "custom",
 )
 
-
-_COMMANDS = {
-    **{name: name for name in AGENT_TYPES},
-    "cursor-agent": "cursor",
-    "q": "amazonq",
-}
-
+_COMMANDS = {**{name: name for name in AGENT_TYPES}, "cursor-agent": "cursor", "q": "amazonq"}
 
 # Programs that run a package, and the agents in these packages.
 _RUNNERS = {"npx", "bunx", "uvx"}
-
 
 _PACKAGES = {
     "@anthropic-ai/claude-code": "claude",

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 else:
     child_agent = lazy_module("ostler.drivers.child_agent")  # most runs start no agent
 
-
 NAMED_KEYS = {
     "enter": b"\r",
     "escape": b"\x1b",
@@ -56,15 +55,10 @@ def key_bytes(key: str) -> bytes:
 
 
 NAME = "agent"
-
 DEFAULT_TIMEOUT = 600.0
-
 MAX_TIMEOUT = 3600.0
-
 _MEMORY_KEY = "ostler.drivers.agents"
-
 _PRESSED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
 
 _ABOUT = (
     "Hands a task to another coding agent, which runs in a terminal of its own in the working directory, "

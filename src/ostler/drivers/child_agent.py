@@ -6,7 +6,6 @@ import asyncio
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from ostler.core.call_context import CallContext
 from ostler.core.cancellation import Stopwatch
@@ -25,7 +24,6 @@ from ostler.sessions.lease import own_agent
 
 OnStart = Callable[[AgentSession], None]
 """Called with each agent that is started, for a front end that shows its screen."""
-
 
 INTERRUPTED_WITHIN = 10.0
 """Seconds that an agent has to stop after its time limit."""
@@ -151,16 +149,15 @@ class ChildAgent:
                 await self.wait_until_idle()
 
     async def _until(self, holds: Callable[[], bool]) -> None:
-        watch = _Watch()
-        stop = self._session.subscribe(watch)
-        self._session.ended.add_done_callback(watch.changed)
+        changed = asyncio.Event()
+        stop = self._session.subscribe(changed.set)
+        self._session.ended.add_done_callback(lambda ended: changed.set())
         try:
             while not self.has_ended and not holds():
-                await watch.wake.wait()
-                watch.wake.clear()
+                await changed.wait()
+                changed.clear()
         finally:
             stop()
-            self._session.ended.remove_done_callback(watch.changed)
 
     # --- as a background process ----------------------------------------------------------------------
 
@@ -207,17 +204,6 @@ class Trace:
             self._questions.see(batch)
 
 
-class _Watch:
-    def __init__(self) -> None:
-        self.wake = asyncio.Event()
-
-    def changed(self, *_: Any) -> None:
-        self.wake.set()
-
-    def warned(self, problem: str) -> None:
-        pass  # only of an initial prompt, and it has none
-
-
 async def start_agent(
     context: CallContext,
     child: str,
@@ -231,7 +217,7 @@ async def start_agent(
     trace = Trace(child)
     trace.context = context
 
-    def attend(journal: Journal) -> None:
+    def on_open(journal: Journal) -> None:
         context.harness.on_journal(journal)
         journal.subscribe(trace.see)
 
@@ -250,7 +236,7 @@ async def start_agent(
             call=context.call,
             session=child,
             world=context.journal.world,
-            attend=attend,
+            on_open=on_open,
         )
         try:
             await own_agent(context.journal, child)

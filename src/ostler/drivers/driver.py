@@ -24,11 +24,8 @@ if TYPE_CHECKING:
     from ostler.drivers.screen_stream import ScreenSubscription
 
 Viewer = TypeVar("Viewer", bound="ScreenSubscription")
-
 NOT_WAITING = "message can only be sent when the agent is waiting for user input"
-
 STOPPED = "context canceled"
-
 _NO_KEYBOARD = "this agent has no terminal: send a message, or press escape to interrupt it"
 
 DRIVERS: dict[Transport, str] = {
@@ -145,7 +142,6 @@ Update = (
     | Undelivered
 )
 
-
 OptionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
 
 
@@ -228,7 +224,7 @@ class AgentProcess(Protocol):
         ...
 
 
-class Driver(Protocol):
+class Driver:
     """Drives one agent, one turn at a time.
 
     - The process is started when the driver is made, and stopped by its owner. An open turn raises when the
@@ -238,76 +234,72 @@ class Driver(Protocol):
     - Nothing is permitted that `permit` did not choose.
     """
 
-    @property
-    def process(self) -> AgentProcess: ...
+    process: AgentProcess
+    screen: Screen | None = None
+    confirms: Literal["delivery", "turn"] = "turn"
+    """When a message counts as sent: a screen's on delivery, else at the end of the turn."""
 
     @property
-    def confirms(self) -> Literal["delivery", "turn"]:
-        """When a message counts as sent: a screen's on delivery, else at the end of the turn."""
-        ...
-
-    @property
-    def status(self) -> Status: ...
-
-    @property
-    def screen(self) -> Screen | None: ...
+    def status(self) -> Status:
+        raise NotImplementedError
 
     @property
     def messages(self) -> tuple[AgentMessage, ...]:
         """The conversation as read from the screen."""
-        ...
+        return ()
 
     async def start(self) -> None:
         """Waits until the agent accepts prompts.
 
         Raises `OstlerError`, or `ConversationGone` when it cannot continue `spec.conversation`.
         """
-        ...
 
     async def prompt(self, text: str) -> TurnEnd | None:
         """One turn to its end; None where it ends once the screen is stable after `Delivered`.
 
         Raises `OstlerError` when the agent reports that it failed.
         """
-        ...
+        raise NotImplementedError
 
     def cancel(self) -> None:
         """Tells the agent to end the turn."""
-        ...
+        raise NotImplementedError
 
-    def press(self, keys: bytes) -> None: ...
+    def press(self, keys: bytes) -> None:
+        raise UsageError(_NO_KEYBOARD)
 
-    def paste(self, text: str) -> None: ...
+    def paste(self, text: str) -> None:
+        raise UsageError(_NO_KEYBOARD)
 
-    def resize(self, columns: int, rows: int) -> None: ...
+    def resize(self, columns: int, rows: int) -> None:
+        raise UsageError("this agent has no terminal that could have a size")
 
     def view(self, make: Callable[[Callable[[], bytes]], Viewer]) -> Viewer:
         """Adds a viewer of the live screen, made from a function that returns the screen as bytes."""
-        ...
+        raise UsageError("this agent has no terminal to view")
 
     def pause(self) -> None:
         """Stops reading the agent's output, where too much of it waits."""
-        ...
 
     def resume(self) -> None: ...
 
-    def to_save(self) -> SavedState | None: ...
+    def to_save(self) -> SavedState | None:
+        return None
 
     def last_output(self) -> str:
-        """Called once the process has ended: the last thing that it showed."""
-        ...
+        """The last thing that the agent showed. Called once the process has ended."""
+        raise NotImplementedError
 
     async def close(self) -> None:
-        """Called once the process is stopped: frees what the driver holds."""
-        ...
+        """Frees what the driver holds. Called once the process is stopped."""
 
 
 DriverFactory = Callable[[AgentSpec, str, DriverListener, SavedState | None], Driver]
 """Starts the agent's process in a session of that id. Raises `UsageError`."""
 
 
-class ProtocolDriver:
-    """The half of `Driver` that all agents without a terminal share."""
+class ProtocolDriver(Driver):
+    """The part that drivers without a terminal share."""
 
     process: JsonProcess
     is_started = False
@@ -332,32 +324,8 @@ class ProtocolDriver:
         raise NotImplementedError
 
     @property
-    def confirms(self) -> Literal["turn"]:
-        return "turn"
-
-    @property
     def status(self) -> Status:
         return "stable" if self.is_started else "initializing"
-
-    @property
-    def screen(self) -> None:
-        return None
-
-    @property
-    def messages(self) -> tuple[AgentMessage, ...]:
-        return ()
-
-    def press(self, keys: bytes) -> None:
-        raise UsageError(_NO_KEYBOARD)
-
-    def paste(self, text: str) -> None:
-        raise UsageError(_NO_KEYBOARD)
-
-    def resize(self, columns: int, rows: int) -> None:
-        raise UsageError("this agent has no terminal that could have a size")
-
-    def view(self, make: Callable[[Callable[[], bytes]], Viewer]) -> Viewer:
-        raise UsageError("this agent has no terminal to view")
 
     def pause(self) -> None:
         self.process.pause()
@@ -365,20 +333,5 @@ class ProtocolDriver:
     def resume(self) -> None:
         self.process.resume()
 
-    def to_save(self) -> SavedState | None:
-        return None
-
     def last_output(self) -> str:
         return self.process.last_stderr
-
-
-class Observer(Protocol):
-    """Called at once, on the event loop; it must neither block nor raise."""
-
-    def changed(self) -> None:
-        """The status, messages or screen may have changed."""
-        ...
-
-    def warned(self, problem: str) -> None:
-        """A problem that no caller is waiting for."""
-        ...

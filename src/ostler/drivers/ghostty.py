@@ -13,14 +13,9 @@ from ostler.drivers.screen import Cursor, Modes, check_size
 
 # The emulator forgets whole pages of rows: some more than wanted are held, so that those wanted are there.
 _PAGE_ROWS = 4_096
-
 _SCROLLED_OFF_BYTES = 64 * 1024 * 1024
-
 _LONGEST_STRING = 64 * 1024
-
 _CELL = (8, 16)
-
-
 _CURSOR_KEYS, _ORIGIN, _BRACKETED_PASTE, _SYNCHRONISED = 1, 6, 2004, 2026
 
 

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ostler.core.cancellation import background_task
 from ostler.core.harness import harness_without_model
 from ostler.core.journal import Journal
-from ostler.drivers.driver import Status
-from ostler.drivers.questions import AgentQuestions
 from ostler.drivers.screen import ASCII_WHITESPACE
 from ostler.schema import events, requests
-from ostler.schema.errors import NotFound, SessionBusy, StoreError, UsageError
+from ostler.schema.errors import NotFound, StoreError, UsageError
 from ostler.schema.messages import Text, text_of
 from ostler.sessions.session import Session
 from ostler.sessions.submit import submit_now
 
-_OF_ANY_SESSION = (
-    requests.Rename,
-    requests.Label,
-    requests.ReleasePrompts,
-    requests.TakeBack,
-)
+if TYPE_CHECKING:
+    from ostler.drivers.session import AgentSession
+
+_SESSION_REQUESTS = (requests.Rename, requests.Label, requests.ReleasePrompts, requests.TakeBack)
 
 
 async def release_journal(journal: Journal) -> None:
@@ -42,34 +38,14 @@ async def release_journal(journal: Journal) -> None:
                     await submit_now(journal.store, journal.session, request, journal.world)
 
 
-class RequestTarget(Protocol):
-    """What requests need of a session. It raises `UsageError` for what it cannot do."""
-
-    journal: Journal
-    questions: AgentQuestions
-
-    @property
-    def status(self) -> Status: ...
-
-    def is_taken_up(self, request: str) -> bool: ...
-
-    def interrupt(self, request: str = "") -> bool: ...
-
-    def press(self, keys: bytes) -> None: ...
-
-    def paste(self, text: str) -> None: ...
-
-    def resize(self, columns: int, rows: int) -> None: ...
-
-
 class AgentInbox:
     """Reads the requests of a session; calls `wake` when there is something to read."""
 
-    def __init__(self, session: RequestTarget, wake: Callable[[], None]) -> None:
+    def __init__(self, session: AgentSession, wake: Callable[[], None]) -> None:
         self._session = session
         self._journal = session.journal
         self._wake = wake
-        self._is_full = False
+        self._has_new = False
         self._waiting: list[tuple[str, str]] = []
         self._seen: set[str] = set()
 
@@ -90,20 +66,23 @@ class AgentInbox:
         try:
             while True:
                 seen = await self._journal.store.arrivals(self._journal.session, seen)
-                self._is_full = True
+                self._has_new = True
                 self._wake()
         except StoreError as error:
             self._journal.fail(error)
 
     async def read(self) -> None:
-        if not self._is_full:
+        if not self._has_new:
             return
-        self._is_full = False
+        self._has_new = False
         store, session = self._journal.store, self._journal.session
         for request in await store.pending(session):
             if request.id not in self._seen and not isinstance(request, requests.Prompt):
                 self._seen.add(request.id)
-                await self._take_up(request)
+                try:
+                    await self._handle(request)
+                except UsageError as error:
+                    self._refuse(request, error.message)
         await self._journal.commit()
         self._waiting = []
         for request in await store.pending(session):
@@ -114,13 +93,13 @@ class AgentInbox:
     def _queue(self, prompt: requests.Prompt) -> None:
         text = text_of(prompt.content).strip(ASCII_WHITESPACE)
         if not all(isinstance(block, Text) for block in prompt.content):
-            self._refuse(prompt, "a terminal agent is told text only: name files by their path")
+            self._refuse(prompt, "a terminal agent takes only text: name files by their path")
         elif not text:
             self._refuse(prompt, "message must not be empty")
         else:
             self._waiting.append((text, prompt.id))
 
-    async def _take_up(self, request: requests.AnyRequest) -> None:
+    async def _handle(self, request: requests.AnyRequest) -> None:
         session, journal = self._session, self._journal
         match request:
             case requests.Cancel(call="") if journal.state.run or session.status != "stable":
@@ -135,47 +114,34 @@ class AgentInbox:
                 self._refuse(request, "no run is open")
             case requests.Answer():
                 await session.questions.answer(request)
-            case _ if isinstance(request, _OF_ANY_SESSION):
-                harness = harness_without_model(journal.state.cwd)
-                await Session(journal, harness).handle(request)
+            case _ if isinstance(request, _SESSION_REQUESTS):
+                await Session(journal, harness_without_model(journal.state.cwd)).handle(request)
             case _:
                 name = type(request).__struct_config__.tag
                 self._refuse(request, f"a terminal agent cannot be asked to {str(name).replace('_', ' ')}")
 
     def _interrupt(self, request: requests.Cancel) -> None:
-        try:
-            is_first = self._session.interrupt(request.id)
-        except SessionBusy as error:
-            self._refuse(request, error.message)
-            return
+        is_first = self._session.interrupt(request.id)
         if self._journal.state.run is None:
             self._note(request, "terminal.interrupt")
         elif not is_first:
-            self._refuse(request, "the agent was told to stop before, and now once more")
+            self._refuse(request, "the run was interrupted before; the agent was interrupted again")
 
     def _press(self, request: requests.Keys) -> None:
-        try:
-            if request.kind == "text":
-                self._session.paste(request.keys)
-            else:
-                self._session.press(request.keys.encode("utf-8", "replace"))
-        except UsageError as error:
-            self._refuse(request, error.message)
+        if request.kind == "text":
+            self._session.paste(request.keys)
         else:
-            self._note(request, "terminal.keys")
+            self._session.press(request.keys.encode("utf-8", "replace"))
+        self._note(request, "terminal.keys")
 
     def _resize(self, request: requests.Resize) -> None:
-        try:
-            self._session.resize(request.columns, request.rows)
-        except UsageError as error:
-            self._refuse(request, error.message)
-        else:
-            self._note(request, "terminal.resize", columns=request.columns, rows=request.rows)
+        self._session.resize(request.columns, request.rows)
+        self._note(request, "terminal.resize", columns=request.columns, rows=request.rows)
 
-    def _note(self, request: requests.AnyRequest, what: str, **details: int) -> None:
+    def _note(self, request: requests.AnyRequest, decision: str, **details: int) -> None:
         """Records that it was done; never the keys."""
-        about = {"actor": "user", "who": request.by, **details}
-        self._journal.record(events.Audited(what, "somebody asked for it", about), settles=request.id)
+        who = {"actor": "user", "who": request.by, **details}
+        self._journal.record(events.Audited(decision, "a request asked for it", who), settles=request.id)
 
     def _refuse(self, request: requests.AnyRequest, reason: str) -> None:
         self._journal.record(events.RequestRefused(request.id, reason), settles=request.id)

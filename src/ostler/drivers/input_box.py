@@ -12,31 +12,18 @@ from collections.abc import Callable, Sequence
 from ostler.drivers.screen import cell_width
 
 _BORDER = re.compile("─{15}|╌{15}")
-
 _FRAME = re.compile("─{15}|╌{15}|▄{15}|▀{15}")
-
 _RULE = re.compile("─{15,}")
-
 _TABLE_RULE = re.compile("[├┤┬┴┼]")
-
 _FEET = ("└", "╰", "┗", "╚")
-
 _SIDES = "│|┃ \t\xa0"
-
 _PROMPT_LINES = 6
-
 _BOX_LINES = 9
-
 _BAR_HEAD, _BAR_FOOT = "╻" + "▄" * 15, "╹" + "▀" * 15
-
 _BOX_GLYPHS = ("❯", "›", "→", ">")
-
 _COMPARED_LINES = 200
-
 _UNDRAWN_EDGE = 4
-
 _NARROWEST = 40
-
 
 _LINE_PROMPTS = {
     "aider": re.compile(r"(?:(?:ask|code|architect|context|help)(?: multi)?|multi)?>"),
@@ -45,16 +32,10 @@ _LINE_PROMPTS = {
 }
 
 _GOOSE_PROMPT = re.compile(r"\( ?O\)>")
-
-
 _AMP_LINES = 6
-
 _CODEX_FOOT_LINES = 3
-
 _GEMINI_HINTS = 3
-
 _OPENCODE_FOOT = "╹" + "▀" * 17
-
 _OPENCODE_HEIGHT = 4
 
 

@@ -17,7 +17,6 @@ from ostler.drivers.pty_process import OWNED_AS, kill_strays
 from ostler.schema.errors import OstlerError, UsageError
 
 _STDERR_LINES, _MAX_STDERR_LINE = 20, 500
-
 _EXITS_ALONE, _EXITS_WHEN_TERMINATED = 1.0, 2.0
 
 
@@ -29,11 +28,7 @@ class JsonProcess(LineProcess):
     """
 
     def __init__(
-        self,
-        spec: AgentSpec,
-        command: list[str],
-        session: str,
-        on_message: Callable[[dict[str, Any]], None],
+        self, spec: AgentSpec, command: list[str], session: str, on_message: Callable[[dict[str, Any]], None]
     ) -> None:
         if not spec.command or not spec.command[0]:
             raise UsageError("no command was given: name the agent's program")

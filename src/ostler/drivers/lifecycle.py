@@ -24,12 +24,8 @@ from ostler.schema.facts import Fact
 from ostler.sessions.lease import kill_orphans, new_owner
 from ostler.sessions.live_socket import LiveSocket
 
-Attend = Callable[[Journal], None]
+OnOpen = Callable[[Journal], object]
 """Gets the journal before the agent is started, to subscribe to it."""
-
-
-def no_listener(journal: Journal) -> None:
-    pass
 
 
 async def start_agent_session(
@@ -41,7 +37,7 @@ async def start_agent_session(
     call: str = "",
     session: str = "",
     world: World | None = None,
-    attend: Attend = no_listener,
+    on_open: OnOpen | None = None,
 ) -> AgentSession:
     """Starts the agent in a new session. When it cannot be started, the session is deleted."""
     await _load_emulator(spec)
@@ -49,17 +45,16 @@ async def start_agent_session(
         store, spec.cwd, spec.stored_driver, child_of=child_of, call=call, session=session, world=world
     )
     try:
-        attend(journal)
-        started = await _begin(journal, spec, saved=saved)
+        await _publish(journal, on_open)
+        return await _begin(journal, spec, saved=saved)
     except BaseException:
         journal.close()
         await store.delete(journal.session, journal.lease.owner)
         raise
-    return await _open_live_socket(started)
 
 
 async def restart_agent_session(
-    store: Store, session: str, spec: AgentSpec, *, world: World | None = None, attend: Attend = no_listener
+    store: Store, session: str, spec: AgentSpec, *, world: World | None = None, on_open: OnOpen | None = None
 ) -> AgentSession:
     """Starts another process of the agent in its session, whose log continues.
 
@@ -69,19 +64,18 @@ async def restart_agent_session(
     await _load_emulator(spec)
     journal = await _reopen_journal(store, session, spec.stored_driver, world)
     try:
-        attend(journal)
+        await _publish(journal, on_open)
         await close_interrupted_run(journal)
         earlier = await store.read(session)
         spec = msgspec.structs.replace(spec, conversation=_conversation_in(earlier))
         try:
-            started = await _begin(journal, spec, earlier)
+            return await _begin(journal, spec, earlier)
         except ConversationGone:
-            started = await _begin(journal, msgspec.structs.replace(spec, conversation=""), earlier)
+            return await _begin(journal, msgspec.structs.replace(spec, conversation=""), earlier)
     except BaseException:
         journal.close()
         await store.release(journal.lease)
         raise
-    return await _open_live_socket(started)
 
 
 async def new_journal(
@@ -118,6 +112,16 @@ async def _load_emulator(spec: AgentSpec) -> None:
         await asyncio.to_thread(load_emulator, spec.emulator)
 
 
+async def _publish(journal: Journal, on_open: OnOpen | None) -> None:
+    """Lets this process and others follow the session. Before the agent starts, because live values are
+    published only when they change."""
+    if on_open is not None:
+        on_open(journal)
+    live_socket = LiveSocket(journal)
+    journal.on_close.append(live_socket.close)
+    await live_socket.open()
+
+
 async def _begin(
     journal: Journal, spec: AgentSpec, earlier: Sequence[Fact] = (), *, saved: SavedState | None = None
 ) -> AgentSession:
@@ -125,18 +129,6 @@ async def _begin(
     session = AgentSession(journal, spec, driver, earlier=earlier, saved=saved)
     try:
         await session.begin()
-    except BaseException:
-        await session.close()
-        raise
-    return session
-
-
-async def _open_live_socket(session: AgentSession) -> AgentSession:
-    """Lets other processes see the session live."""
-    live_socket = LiveSocket(session.journal)
-    session.journal.on_close.append(live_socket.close)
-    try:
-        await live_socket.open()
     except BaseException:
         await session.close()
         raise

@@ -24,15 +24,10 @@ MOST_UNWRITTEN = 1024 * 1024
 """Bytes that a program may leave unread before it gets no more."""
 
 _READS_IN_A_TURN = 4  # of 4 KB each, as the kernel returns them: everything else waits half a millisecond
-
 _READ_SIZE = 64 * 1024
-
 _READS_AT_THE_END = 1024
-
 _KILL_WAIT = 2.0
-
 _STRAY_INTERVAL = 0.02
-
 _STOP_SIGNALS = ((signal.SIGINT, 2.0), (signal.SIGHUP, 1.0))
 
 # These describe another terminal: the one that we were started in.
@@ -57,9 +52,7 @@ _OWNER_PIPE = 3
 # `posix_spawn` opens the terminal after it has made the new session, so that it becomes the controlling one,
 # and runs no Python in the child; but it cannot change the directory.
 _IN_DIRECTORY = 'cd -- "$0" && exec "$@"'
-
 _ON_TERMINAL = f'exec 0<>"$1" 1>&0 2>&0; shift; {_IN_DIRECTORY}'
-
 _SESSION_WAIT = 1.0
 
 

@@ -16,9 +16,7 @@ import msgspec
 from ostler.schema.errors import UsageError
 
 SCROLLED_OFF_LINES = 2_000
-
 SMALLEST = 10
-
 LARGEST = 5_000
 
 
@@ -136,7 +134,6 @@ def unwrap(lines: Sequence[str], wrapped: Sequence[bool]) -> list[str]:
 
 
 _GAP = re.compile(r"\n(?:[ \t]*\n){20,}")
-
 ASCII_WHITESPACE = " \t\n\r\f\v"
 
 

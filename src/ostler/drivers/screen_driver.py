@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Literal
 
 from ostler.drivers.agent_spec import AgentSpec
-from ostler.drivers.driver import AgentMessage, DriverListener, SavedState, Status, Viewer
+from ostler.drivers.driver import AgentMessage, Driver, DriverListener, SavedState, Status, Viewer
 from ostler.drivers.pty_process import MOST_UNWRITTEN, PtyProcess
 from ostler.drivers.screen import Screen, check_size, open_screen, read_out
 from ostler.drivers.screen_stream import ScreenSubscription, unfinished
@@ -17,19 +16,19 @@ from ostler.schema.errors import SessionBusy, StoreError
 
 # The key that stops an agent; some need it twice, as separate keys.
 _CTRL_C, _ESCAPE = b"\x03", b"\x1b"
-
 _CTRL_C_STOPS = frozenset({"aider", "amazonq", "custom", "goose"})
-
 _NEEDS_KEY_TWICE = frozenset({"opencode"})
-
 _BETWEEN_KEYS = 0.2
 
 
-class ScreenDriver:
-    """See `Driver`. Carries out what the tracker wants; while nothing is printed or sent, it does nothing.
+class ScreenDriver(Driver):
+    """Carries out what the tracker wants; while nothing is printed or sent, it does nothing.
 
     Pressed keys go straight to the program; the tracker sees only their effect on the screen.
     """
+
+    process: PtyProcess
+    confirms = "delivery"
 
     def __init__(
         self, spec: AgentSpec, session: str, listener: DriverListener, saved: SavedState | None = None
@@ -72,10 +71,6 @@ class ScreenDriver:
         self._look_when_wanted()
 
     @property
-    def confirms(self) -> Literal["delivery"]:
-        return "delivery"
-
-    @property
     def status(self) -> Status:
         return self.tracker.status
 
@@ -84,9 +79,6 @@ class ScreenDriver:
         return self.tracker.messages
 
     # --- use ------------------------------------------------------------------------------------------
-
-    async def start(self) -> None:
-        pass  # the tracker sees when the agent is ready
 
     async def prompt(self, text: str) -> None:
         """See `Tracker.send`."""
@@ -100,7 +92,6 @@ class ScreenDriver:
         self.process.write(keys)
 
     def paste(self, text: str) -> None:
-        self._require_life()
         self.press(b"".join(keystrokes(text, self.screen.modes().bracketed_paste)))
 
     def cancel(self) -> None:
@@ -130,12 +121,6 @@ class ScreenDriver:
     def _require_life(self) -> None:
         if self._is_over:
             raise SessionBusy("the agent has ended")
-
-    def pause(self) -> None:
-        pass  # there are never many updates
-
-    def resume(self) -> None:
-        pass
 
     def to_save(self) -> SavedState:
         return self.tracker.to_save()

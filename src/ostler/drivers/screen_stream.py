@@ -15,9 +15,34 @@ from ostler.sessions.streams import Subscriber
 
 SCREEN, STATUS, MESSAGE = "terminal:screen", "terminal:status", "terminal:message"
 
-
 _INTERVAL = 0.1
-"""Seconds between two pictures of a moving screen: nobody can read more."""
+"""Seconds between two screens of a moving terminal: nobody can read more."""
+
+
+class Throttle:
+    """Calls a function at most once in an interval."""
+
+    def __init__(self, interval: float, call: Callable[[], None]) -> None:
+        self._interval = interval
+        self._call = call
+        self._loop = asyncio.get_running_loop()
+        self._next = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def soon(self) -> None:
+        """In the next turn of the loop, or when the interval since the last call is over."""
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._next, self.now)
+
+    def now(self) -> None:
+        self.cancel()
+        self._next = self._loop.time() + self._interval
+        self._call()
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 class LiveValues:
@@ -27,45 +52,35 @@ class LiveValues:
         self._journal = journal
         self._agent_type = agent_type
         self._screen = screen
-        self._loop = asyncio.get_running_loop()
-        self._shown: dict[str, Any] = {}
+        self._published: dict[str, Any] = {}
         self._message: dict[str, Any] | None = None
-        self._next = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self._throttle = Throttle(_INTERVAL, self._publish_screen)
 
     def show_status(self, status: Status) -> None:
-        self._show(STATUS, {"status": status, "agent_type": self._agent_type})
+        self._publish(STATUS, {"status": status, "agent_type": self._agent_type})
 
     def show_message(self, message: tuple[int, str] | None) -> None:
         """None once the message is a fact."""
         self._message = {"id": message[0], "text": message[1]} if message else None
         if message is None:
-            self._show(MESSAGE, None)
+            self._publish(MESSAGE, None)
         else:
-            self._show_soon()
+            self._throttle.soon()
 
     def show_screen(self) -> None:
-        self._show_soon()
+        self._throttle.soon()
 
     def clear(self) -> None:
         """Called when the agent has ended."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        for name in list(self._shown):
-            self._show(name, None)
+        self._throttle.cancel()
+        for name in list(self._published):
+            self._publish(name, None)
 
-    def _show_soon(self) -> None:
-        if self._timer is None:
-            self._timer = self._loop.call_at(self._next, self._show_picture)
-
-    def _show_picture(self) -> None:
-        self._timer = None
-        self._next = self._loop.time() + _INTERVAL
+    def _publish_screen(self) -> None:
         screen = self._screen
         assert screen is not None
         cursor = screen.cursor()
-        self._show(
+        self._publish(
             SCREEN,
             {
                 "columns": screen.columns,
@@ -75,15 +90,15 @@ class LiveValues:
             },
         )
         if self._message is not None:
-            self._show(MESSAGE, self._message)
+            self._publish(MESSAGE, self._message)
 
-    def _show(self, name: str, value: Any) -> None:
-        if self._shown.get(name) == value:
+    def _publish(self, name: str, value: Any) -> None:
+        if self._published.get(name) == value:
             return
         if value is None:
-            del self._shown[name]
+            del self._published[name]
         else:
-            self._shown[name] = value
+            self._published[name] = value
         self._journal.publish([LiveValue(name, value)])
 
 
@@ -91,13 +106,9 @@ MAX_UNSEEN = 1024 * 1024
 """A viewer that leaves more bytes unread gets the screen again instead."""
 
 _LONGEST_SEQUENCE = 64 * 1024
-
 _START_OVER = b"\x1bc"
-
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|[PX\]^_][^\x07\x18\x1a\x1b]*|[ -/]*)\Z")
-
 _STRING = re.compile(rb"\x1b[PX\]^_][^\x07\x18\x1a\x1b]*\x1b\Z")  # the first half of its terminator
-
 _CHARACTER = re.compile(rb"(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z")
 
 

@@ -13,19 +13,13 @@ from ostler.drivers.input_box import has_known_box, remove_box
 from ostler.drivers.screen import ASCII_WHITESPACE, trim_blank_lines, without_blank_ends, without_gaps
 
 _NEEDLE = 6
-
 _SEARCHED_LINES = 6
-
 _SEARCHED_CHARACTERS = 25
-
 _GAP = 5
-
 
 # What closes the frame around an echo, on the line after it: both corners, or a line of half blocks.
 _FRAME_ENDS = {"gemini": "╯╰", "copilot": "╯╰", "cursor": "┘└"}
-
 _HALF_BLOCKS = "▀" * 15
-
 _OPENCODE_LINES_AFTER_ECHO = 2
 
 
@@ -141,13 +135,9 @@ def is_ready(agent_type: str, screen: str) -> bool:
 
 
 _CLAUDE_OPENS = "coder - coder_report_task (MCP)"
-
 _CLAUDE_CLOSES = '"message": "Thanks for reporting!"'
-
 _CODEX_CALL = "•Called"
-
 _CODEX_OPENS = "Coder.coder_report_task"
-
 _CODEX_CLOSES = '{"message": "Thanks for reporting!"}'
 
 

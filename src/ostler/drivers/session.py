@@ -23,7 +23,6 @@ from ostler.drivers.driver import (
     ConversationUpdate,
     Delivered,
     DriverFactory,
-    Observer,
     PermissionRequest,
     SavedState,
     Status,
@@ -112,7 +111,9 @@ class AgentSession:
         self._pending: deque[_Pending] = deque()
         self._wake = asyncio.Event()
         self._inbox = AgentInbox(self, self._wake.set)
-        self._observers = Publisher[Observer]()
+        self._changes = Publisher[Callable[[], None]]()
+        self.on_warning: Callable[[str], None] = lambda problem: None
+        """Gets problems that no caller is waiting for."""
         self._life: asyncio.Task[None] | None = None
         self.driver = driver(spec, journal.session, self, saved)
         self._live_values = LiveValues(journal, self.agent_type, self.driver.screen)
@@ -151,15 +152,13 @@ class AgentSession:
             self.messages, self.spec.initial_prompt, bool(self.messages)
         )
 
-    def subscribe(self, observer: Observer) -> Callable[[], None]:
-        """Calls the observer until the function returned is called."""
-        return self._observers.subscribe(observer)
+    def subscribe(self, on_change: Callable[[], None]) -> Callable[[], None]:
+        """Calls the function when the status, messages or screen may have changed, until the function
+        returned is called. It must neither block nor raise."""
+        return self._changes.subscribe(on_change)
 
     def _notify(self) -> None:
-        self._observers.publish(lambda observer: observer.changed())
-
-    def _warn(self, problem: str) -> None:
-        self._observers.publish(lambda observer: observer.warned(problem))
+        self._changes.publish(lambda on_change: on_change())
 
     # --- use ------------------------------------------------------------------------------------------
 
@@ -460,7 +459,7 @@ class AgentSession:
             return
         if sent.is_initial:
             then = "it is tried again" if outcome.again else "it is given up"
-            self._warn(f"the initial prompt was not taken, {then}: {outcome.reason}")
+            self.on_warning(f"the initial prompt was not taken, {then}: {outcome.reason}")
         failure = OstlerError(outcome.reason)
         sent.confirm(failure)
         if sent.message and not sent.delivered:
@@ -492,5 +491,5 @@ class AgentSession:
         if failure is not None:
             self._conversation.remove_answer()
             if sent.is_initial:
-                self._warn(f"the initial prompt failed: {failure.message}")
+                self.on_warning(f"the initial prompt failed: {failure.message}")
         sent.confirm(failure)

@@ -43,7 +43,6 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
 }
 
 _CONVERSATION_OPTIONS = {"--resume", "-r", "--session-id", "--continue", "-c", "--fork-session"}
-
 _CONVERSATION_ID_OPTIONS = {"--resume", "-r", "--session-id"}
 
 _KINDS = {
@@ -59,14 +58,9 @@ _KINDS = {
 }
 
 _TITLE_KEYS = ("command", "file_path", "notebook_path", "pattern", "url", "query", "description", "skill")
-
 _LONGEST_TITLE = 120
-
 _MAX_NUMBER = 10**15
-
 _QUESTION_TOOL = "AskUserQuestion"
-
-
 Json = dict[str, Any]
 
 
@@ -159,7 +153,6 @@ def verdict_of(chosen: str | None, options: list[tuple[Option, Json | None]], ca
 
 
 INTERRUPTED: Json = {"behavior": "deny", "message": "The user interrupted this.", "interrupt": True}
-
 UNANSWERED: Json = {"behavior": "deny", "message": "The user does not want to answer this."}
 
 
@@ -241,8 +234,6 @@ def _dicts_in(value: Any) -> list[Json]:
 
 
 class StreamJsonDriver(ProtocolDriver):
-    """See `Driver`."""
-
     def __init__(
         self, spec: AgentSpec, session: str, listener: DriverListener, saved: SavedState | None = None
     ) -> None:

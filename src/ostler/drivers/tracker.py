@@ -24,14 +24,9 @@ from ostler.schema.errors import SessionBusy, UsageError
 
 _PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 
-
 # A character typed and taken back: some agents show a paste as text only when something was typed before it.
 _TYPED_AND_ERASED = b"x\x08"
-
-
 _ENTER = b"\r"
-
-
 TIMED_OUT = "failed to wait for processing to start: timeout waiting for condition"
 
 
@@ -49,12 +44,7 @@ def keystrokes(text: str, bracketed_paste: bool) -> list[bytes]:
         return [text.encode("utf-8", "replace")]
     while _PASTE_BEGINS in text or _PASTE_ENDS in text:  # no text may end its own paste
         text = text.replace(_PASTE_BEGINS, "").replace(_PASTE_ENDS, "")
-    return [
-        _TYPED_AND_ERASED,
-        _PASTE_BEGINS.encode(),
-        text.encode("utf-8", "replace"),
-        _PASTE_ENDS.encode(),
-    ]
+    return [_TYPED_AND_ERASED, _PASTE_BEGINS.encode(), text.encode("utf-8", "replace"), _PASTE_ENDS.encode()]
 
 
 class Delivery:
@@ -124,10 +114,7 @@ class Delivery:
 
 
 INITIAL_PROMPT = 0
-
-
 _INITIAL_PROMPT_ATTEMPTS = 3
-
 
 # Amp's logo moves until a key is pressed, and a screen that moves is never stable.
 _FIRST_KEYS = {"amp": b" \x08"}

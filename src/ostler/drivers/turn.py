@@ -50,9 +50,7 @@ from ostler.schema.usage import Usage
 from ostler.tools.diff import diff_of_texts
 
 _KINDS = {"delete": "edit", "move": "edit", "think": "other", "switch_mode": "other"}
-
 _FILLED = re.compile(r"\{\w+\}")
-
 _UNKNOWN_END = "The agent did not say what came of it."
 
 
@@ -148,10 +146,7 @@ class Turn:
         block.length += len(text)
 
     def _close_message(self, stop: StopReason, *calls: ToolCall) -> None:
-        content: tuple[Block, ...] = (
-            *(block.kind("".join(block.pieces)) for block in self._blocks),
-            *calls,
-        )
+        content: tuple[Block, ...] = (*(block.kind("".join(block.pieces)) for block in self._blocks), *calls)
         if not content:
             return
         if not self._blocks:

@@ -25,7 +25,6 @@ from ostler.models.transport import (
 from ostler.schema.errors import ERRORS, ConnectionFailed, NotFound, OstlerError, StreamBroken, UsageError
 
 _SESSION = re.compile(r"(?P<base>.*?)/(?:api/v1/sessions|s)/(?P<session>[^/]+)(?:/.*)?")
-
 _BELOW_BASE = re.compile(r"/(?:chat(?:/embed)?|api/v1)\Z")
 
 _TOKEN, _CODE = re.compile(r"(?:^|&)token=([^&]+)"), re.compile(r"(?:^|&)code=([^&]+)")

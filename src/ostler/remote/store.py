@@ -26,10 +26,7 @@ from ostler.sessions.live_socket import Batch
 from ostler.store.portable import read_line
 
 RECONNECT_DELAY = (0.1, 0.3, 1.0, 2.0, 5.0)
-
 _FACT = re.compile(rb'\{"type":"[^"]+","seq":\d+,"session":"')
-
-
 Learn = Callable[[str, Sequence[Fact]], None]
 
 
@@ -95,17 +92,13 @@ class RemoteRelay:
 
 
 PAGE = 5000
-
 LISTED = 1000
 
 WAIT = 20
 """Seconds that the server is asked to wait for something new."""
 
 TRY_AGAIN = (0.1, 0.3, 1.0, 2.0)
-
 SEND_ATTEMPTS = 4
-
-
 Made = TypeVar("Made")
 
 

@@ -22,7 +22,6 @@ else:
     agent_spec = lazy_module("ostler.drivers.agent_spec")
     lifecycle = lazy_module("ostler.drivers.lifecycle")
 
-
 CLOSED_WITHIN = 8.0
 """Seconds that all agents together have to end before they are killed."""
 
@@ -30,12 +29,12 @@ CLOSED_WITHIN = 8.0
 class AgentRegistry:
     """The running agents: one that has ended is removed.
 
-    `attend` gets the journal of each session before its agent is started, so that subscribers miss nothing.
+    `on_open` gets the journal of each session before its agent is started, so that subscribers miss nothing.
     Code that starts an agent itself uses it too, and then calls `add`.
     """
 
-    def __init__(self, store: Store, attend: Callable[[Journal], None]) -> None:
-        self.attend = attend
+    def __init__(self, store: Store, on_open: Callable[[Journal], None]) -> None:
+        self.on_open = on_open
         self.timing: Timing | None = None
         """Of the agents started here, unless None."""
         self._store = store
@@ -62,7 +61,7 @@ class AgentRegistry:
         self._started_as.pop(session, None)
 
     def add(self, agent: AgentSession) -> None:
-        """Adds an agent that was started elsewhere in this process, with `attend`."""
+        """Adds an agent that was started elsewhere in this process, with `on_open`."""
         self._agents[agent.id] = agent
         agent.ended.add_done_callback(lambda ended: self._remove(agent))
 
@@ -74,7 +73,7 @@ class AgentRegistry:
         """Starts it in a new session, of that id if one is given; without a session when that fails."""
         self._refuse_when_closing()
         spec = self._timed(spec)
-        agent = await lifecycle.start_agent_session(self._store, spec, session=session, attend=self.attend)
+        agent = await lifecycle.start_agent_session(self._store, spec, session=session, on_open=self.on_open)
         return await self._keep(agent, spec)
 
     async def restart(self, session: str, spec: AgentSpec) -> AgentSession:
@@ -82,7 +81,7 @@ class AgentRegistry:
         the agent was driven in another way."""
         self._refuse_when_closing()
         spec = self._timed(spec)
-        agent = await lifecycle.restart_agent_session(self._store, session, spec, attend=self.attend)
+        agent = await lifecycle.restart_agent_session(self._store, session, spec, on_open=self.on_open)
         return await self._keep(agent, spec)
 
     async def end(self, session: str) -> None:

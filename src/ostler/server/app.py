@@ -56,7 +56,6 @@ def routes_of(server: ServerState, operations: Iterable[Operation], prefix: str)
 
 PREFIX = "/api/v1"
 
-
 OPERATIONS: list[Operation] = [
     *about.operations,
     *about.login_operations,

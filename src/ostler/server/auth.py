@@ -14,12 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ostler.schema.errors import ConfigurationError, OstlerError
 from ostler.server.middleware import Buckets, address_of
 from ostler.server.problems import Forbidden, NotAllowed, ServerBusy, TooMany, problem_of, problem_response
-from ostler.server.tokens import (
-    COOKIE_SECONDS,
-    Access,
-    Principal,
-    TokenStore,
-)
+from ostler.server.tokens import COOKIE_SECONDS, Access, Principal, TokenStore
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 

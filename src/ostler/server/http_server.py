@@ -20,7 +20,6 @@ from ostler.server.streams import _ABORT, is_stream
 PATIENCE = 20.0
 """Seconds until a request must have begun, and its headers ended."""
 
-
 MOST_HEADERS = 1024 * 1024
 """Bytes that may come until then. The beginning of a body may be among them."""
 
@@ -97,13 +96,10 @@ def impatient(protocol: type[Any]) -> type[Any]:
 SLOW_READERS_HAVE = 0.15
 """Seconds to read the end of a stream: whoever is cut off goes on exactly where it was."""
 
-
 ANSWERS_HAVE = 5.0
 """Seconds for other answers under way."""
 
-
 TAKEN_AT_ONCE = 4
-
 
 WAITING = 2048
 """Connections that the system keeps until they are taken."""

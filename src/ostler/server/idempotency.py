@@ -26,9 +26,7 @@ from ostler.server.tokens import Principal
 from ostler.store.sqlite_connection import translate_errors
 
 HEADER = "idempotency-key"
-
 LONGEST_KEY = 255
-
 KEPT_SECONDS = 24 * 3600
 
 REPLAYED = "idempotency-replayed"

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ostler.drivers.child_agent import OnStart
     from ostler.server.command import ServeOptions
 
-
 WHERE_PAGES_ASK = {"permissions": "ask", "on_question": "wait"}
 """Default settings of the server: a person can answer sooner or later."""
 
@@ -97,13 +96,13 @@ class HarnessFactory:
     def _tell_in_log(self, harness: Harness, notices: tuple[str, ...]) -> None:
         """Records notices in the session, since its readers do not see the server's standard error."""
 
-        def attend(journal: Journal) -> None:
+        def on_open(journal: Journal) -> None:
             if not journal.state.child_of:
                 telling = asyncio.ensure_future(_record_news(journal, notices))
                 self._telling.add(telling)
                 telling.add_done_callback(self._telling.discard)
 
-        harness.listeners = [*harness.listeners, JournalListener(attend)]
+        harness.listeners = [*harness.listeners, JournalListener(on_open)]
 
 
 async def _record_news(journal: Journal, notices: tuple[str, ...]) -> None:
@@ -118,7 +117,6 @@ async def _record_news(journal: Journal, notices: tuple[str, ...]) -> None:
 
 
 Address = IPv4Address | IPv6Address
-
 NO_TOKEN = "other machines can reach {}: create a token first with `ostler token new NAME`"
 
 

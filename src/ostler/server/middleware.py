@@ -20,7 +20,6 @@ from ostler.server.problems import Forbidden, ServerBusy, TooMany, problem_of, p
 from ostler.server.streams import asks_for_stream
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-
 REQUESTS_A_SECOND = 200.0
 
 BURST = 2000.0

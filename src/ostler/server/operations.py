@@ -69,9 +69,7 @@ def _size(number: int) -> str:
 FactLine = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/Fact"})]
 """A stored fact with its envelope."""
 
-
 Handler = Callable[..., Awaitable[Any]]
-
 
 SAFE_HEADERS = {
     "x-content-type-options": "nosniff",
@@ -80,7 +78,6 @@ SAFE_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "private, no-cache",
 }
-
 
 encode = msgspec.json.Encoder().encode
 

@@ -33,9 +33,7 @@ HEADERS = {
 FOR_EVER = "public, max-age=31536000, immutable"
 """For files whose names have a hash of what is in them."""
 
-
 Wire = Literal["native", "agentapi"]
-
 _WIRE = b'<meta name="ostler-wire" content="%b"'
 
 
@@ -94,7 +92,6 @@ def _files(folder: Traversable, prefix: str = "") -> list[tuple[str, bytes]]:
 
 
 MOUNT = "/chat"
-
 _PAGES = frozenset({"", "embed", "embed/"})
 
 

@@ -163,7 +163,6 @@ KEPT_OPEN = 600.0
 SIGN_OF_LIFE = 15.0
 """Seconds between keep-alive lines of an idle stream."""
 
-
 Equip = Callable[[Path], Awaitable[Harness]]
 
 
@@ -204,7 +203,7 @@ class ServerState:
             on_bare_journal=self._audit,
         )
         self.left_behind = AbandonedRequests(self.supervisor)
-        self.driven = AgentRegistry(store, self._attend_agent)
+        self.driven = AgentRegistry(store, self._open_agent)
         self.terminal_streams = TerminalStreams()
         self.folders = FolderHarnesses(store, self.supervisor, equip, cwd)
         self.answers = IdempotencyStore(tokens.path.with_name("answers.db"))
@@ -238,7 +237,7 @@ class ServerState:
         if audit := self.settings(Path(journal.state.cwd)).audit:
             audit_to(journal, configured_sinks(audit), print_stderr)
 
-    def _attend_agent(self, journal: Journal) -> None:
+    def _open_agent(self, journal: Journal) -> None:
         self._audit(journal)
         self.watch.attach(journal)
 

@@ -21,16 +21,13 @@ from ostler.sessions.streams import Subscriber
 if TYPE_CHECKING:
     from ostler.drivers.session import AgentSession
 
-
 KEEP_ALIVE_COMMENT = b":\n\n"
-
 
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),  # or nginx would buffer the events
 ]
-
 
 _IS_STREAM = "ostler.stream"
 

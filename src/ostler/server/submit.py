@@ -86,7 +86,6 @@ def submit_quietly(server: ServerState, session: str, meant: Meant) -> None:
 PATIENCE = 10.0
 """Seconds that a secret is kept for the call that asked for it, and that a route waits for its fact."""
 
-
 _STARTING = (requests.Prompt, requests.Continue)
 
 

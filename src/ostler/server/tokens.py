@@ -25,7 +25,6 @@ TokenScope = Literal["observe", "all"]
 Access = Literal["none", "observe", "all"]
 """What a token must allow."""
 
-
 COOKIE_SECONDS = 30 * 24 * 3600
 
 CODE_SECONDS = 600

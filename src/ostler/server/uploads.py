@@ -43,11 +43,8 @@ KEPT_DAYS = 30
 """Since it came, or was last named in a prompt."""
 
 LONGEST_NAME = 200
-
 _ABOUT = "about.json"
-
 _ID = re.compile(r"upl_[0-9a-f]{32}")
-
 _MEDIA_TYPE = re.compile(r"(?:text|application|audio|video|font|model)/[a-z0-9][a-z0-9.+-]{0,99}")
 
 
@@ -289,11 +286,8 @@ def _place(upload: Upload) -> str:
 
 
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-
 PIECE = 256 * 1024
-
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
-
 
 Read = Callable[[int, int], Awaitable[bytes]]
 """Bytes from a position on."""

@@ -42,7 +42,7 @@ class Driven:
     async def until(self, holds: Callable[[], object]) -> None:
         """Looked at whenever something changes."""
         stirred = asyncio.Event()
-        stop = self.session.subscribe(Stirring(stirred))
+        stop = self.session.subscribe(stirred.set)
         self.session.ended.add_done_callback(lambda ended: stirred.set())
         try:
             async with asyncio.timeout(PATIENCE):
@@ -131,17 +131,6 @@ class Driven:
         assert "3" in kept[-1].split()
         assert processes_with(str(self.place.home)) == []
         return "yes"
-
-
-class Stirring:
-    def __init__(self, stirred: asyncio.Event) -> None:
-        self._stirred = stirred
-
-    def changed(self) -> None:
-        self._stirred.set()
-
-    def warned(self, problem: str) -> None:
-        self._stirred.set()
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ import httpx2
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from ostler.drivers.driver import AgentMessage, Observer, SavedState, Status
+from ostler.drivers.driver import AgentMessage, SavedState, Status
 from ostler.drivers.session import AgentSession
 from ostler.server.agentapi.app import create_agent_app
 from ostler.server.agentapi.events import Emitter
@@ -46,7 +46,8 @@ class FakeAgent:
         self.sending = asyncio.Event()
         self.may_send = asyncio.Event()
         self.may_send.set()
-        self.observers: list[Observer] = []
+        self.observers: list[Callable[[], None]] = []
+        self.on_warning: Callable[[str], None] = lambda problem: None
 
     @property
     def screen_text(self) -> str:
@@ -62,9 +63,9 @@ class FakeAgent:
             message = AgentMessage(number, role, text, BEGAN + number)
             self.messages = (*self.messages[:number], message, *self.messages[number + 1 :])
         for observer in self.observers:
-            observer.changed()
+            observer()
 
-    def subscribe(self, observer: Observer) -> Callable[[], None]:
+    def subscribe(self, observer: Callable[[], None]) -> Callable[[], None]:
         self.observers.append(observer)
         return lambda: self.observers.remove(observer)
 

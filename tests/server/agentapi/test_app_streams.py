@@ -84,8 +84,7 @@ async def test_a_late_subscriber_gets_the_next_change_once(served: ServedAgent, 
 async def test_what_goes_wrong_with_the_agent_is_a_warning(served: ServedAgent, agent: FakeAgent) -> None:
     async with served.events() as events:
         await take(events, 2)
-        for observer in agent.observers:
-            observer.warned("the initial prompt was not taken")
+        agent.on_warning("the initial prompt was not taken")
         name, data = await anext(events)
     assert (name, data["level"], data["message"]) == (
         "agent_error",

@@ -134,8 +134,8 @@ class Talk:
     def __init__(self) -> None:
         self.saved = SavedState((AgentMessage(0, "agent", "one", 1.0),))
 
-    def subscribe(self, observer: Any) -> Callable[[], None]:
-        self.observer = observer
+    def subscribe(self, on_change: Callable[[], None]) -> Callable[[], None]:
+        self.change = on_change
         return lambda: None
 
     def to_save(self) -> SavedState:
@@ -143,7 +143,7 @@ class Talk:
 
     def say(self, text: str) -> None:
         self.saved = SavedState((*self.saved.messages, AgentMessage(1, "agent", text, 2.0)))
-        self.observer.changed()
+        self.change()
 
 
 def kept_file(path: Path, talk: Any, said: list[str], **options: Any) -> StateFile:
@@ -157,7 +157,7 @@ async def test_what_did_not_change_is_not_written_again(tmp_path: Path) -> None:
     file.save()
     before = path.stat()
     assert (before.st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    talk.observer.changed()
+    talk.change()
     file.save()
     file.close()
     assert (path.stat().st_mtime_ns, path.stat().st_ino) == (before.st_mtime_ns, before.st_ino)

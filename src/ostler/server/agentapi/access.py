@@ -13,7 +13,6 @@ from ostler.schema.errors import UsageError
 from ostler.server.agentapi.bodies import plain
 
 ANY = "*"
-
 _NO_HOST = re.compile(r"[^\w!$%&'()*+,\-.:;=\[\]~]")
 
 
@@ -114,12 +113,8 @@ class AllowedHosts:
 
 
 _METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "OPTIONS"})
-
 _REQUEST_HEADERS = frozenset({"Accept", "Authorization", "Content-Type", "X-Csrf-Token", "Origin"})
-
 _SECONDS = b"300"
-
-
 RawHeaders = list[tuple[bytes, bytes]]
 
 

@@ -39,12 +39,8 @@ from ostler.server.agentapi.uploads import take_upload
 from ostler.server.pages import MOUNT, Chat
 
 _EVENTS: tuple[Kind, ...] = ("message_update", "status_change", "agent_error")
-
 _SCREEN: tuple[Kind, ...] = ("screen_update",)
-
 _NOT_SENT = "failed to send message: "
-
-
 Handler = Callable[[Request], Awaitable[ASGIApp]]
 
 
@@ -112,7 +108,7 @@ class AgentWire:
         return event_stream(self._emitter.subscribe(_EVENTS))
 
     async def screen(self, request: Request) -> ASGIApp:
-        self._following.show_screen()
+        self._following.screen.now()
         return event_stream(self._emitter.subscribe(_SCREEN))
 
 

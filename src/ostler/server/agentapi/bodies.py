@@ -27,7 +27,6 @@ _TITLES = {
 }
 
 INVALID = "validation failed"
-
 UNEXPECTED = "unexpected error occurred"
 
 
@@ -123,11 +122,8 @@ MOST_NESTED = 500
 """Checked by us: how deep the parser can go depends on the version of Python."""
 
 SECONDS = 5.0
-
 TYPES = ("user", "raw")
-
 _HALF_PAIRS = re.compile("[\ud800-\udfff]")
-
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 

@@ -18,12 +18,12 @@ import msgspec
 
 from ostler.drivers.driver import AgentMessage, Status
 from ostler.drivers.screen import ASCII_WHITESPACE
+from ostler.drivers.screen_stream import Throttle
 from ostler.drivers.session import AgentSession
 from ostler.server.streams import EventStreamResponse
 from ostler.sessions.streams import Subscriber
 
 _LINE_SEPARATORS = (("\u2028".encode(), rb"\u2028"), ("\u2029".encode(), rb"\u2029"))
-
 _OF_HTML = ((b"<", rb"\u003c"), (b">", rb"\u003e"), (b"&", rb"\u0026"))
 
 
@@ -56,9 +56,7 @@ def timestamp(seconds: float) -> str:
 
 
 Level = Literal["warning", "error"]
-
 WireStatus = Literal["stable", "running"]
-
 
 MOST_EVENT = 127 * 1024
 """Bytes of an event: the Go client gives up at 128 KiB."""
@@ -136,8 +134,6 @@ def _frame(name: bytes, data: msgspec.Struct) -> bytes:
 
 
 Kind = Literal["message_update", "status_change", "screen_update", "agent_error"]
-
-
 EVERYTHING: frozenset[Kind] = frozenset({"message_update", "status_change", "screen_update", "agent_error"})
 
 MOST_QUEUED = 1024
@@ -330,43 +326,25 @@ SCREEN_INTERVAL = 0.025
 
 
 class EmitterFeed:
-    """Passes on what changes: first the status, then messages, then the screen.
+    """Passes changes of an agent to an emitter: first the status, then messages, then the screen.
 
-    A screen is only read while somebody looks at it, and not for each piece that is drawn.
+    The screen is read only while it has subscribers, at most once per `SCREEN_INTERVAL`.
     """
 
     def __init__(self, agent: AgentSession, emitter: Emitter) -> None:
         self._agent = agent
         self._emitter = emitter
-        self._next_screen = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        self._stop = agent.subscribe(self)
+        self.screen = Throttle(SCREEN_INTERVAL, lambda: emitter.emit_screen(agent.screen_text))
+        self._stop = agent.subscribe(self.changed)
+        agent.on_warning = emitter.warn
         self.changed()
 
     def changed(self) -> None:
         self._emitter.emit_status(self._agent.status)
         self._emitter.emit_messages(self._agent.messages)
-        if self._timer is None and self._emitter.wants("screen_update"):
-            loop = asyncio.get_running_loop()
-            if loop.time() >= self._next_screen:
-                self.show_screen()
-            else:
-                self._timer = loop.call_at(self._next_screen, self.show_screen)
-
-    def warned(self, problem: str) -> None:
-        self._emitter.warn(problem)
-
-    def show_screen(self) -> None:
-        """As it is now, whoever looks or is about to."""
-        self._forget_timer()
-        self._next_screen = asyncio.get_running_loop().time() + SCREEN_INTERVAL
-        self._emitter.emit_screen(self._agent.screen_text)
+        if self._emitter.wants("screen_update"):
+            self.screen.soon()
 
     def close(self) -> None:
-        self._forget_timer()
+        self.screen.cancel()
         self._stop()
-
-    def _forget_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from ostler.drivers.agent_spec import Transport
     from ostler.server.command import ServeOptions
 
-
 TRANSPORTS = ("pty", "acp", "stream-json")
-
 STANDARD_INPUT = "-"
 
 

@@ -246,7 +246,7 @@ async def _started(plan: AgentPlan, server: ServerState, saved: SavedState | Non
         ready_after=plan.ready_timeout,
         emulator=plan.emulator,
     )
-    return await start_agent_session(server.store, spec, saved=saved, attend=server.driven.attend)
+    return await start_agent_session(server.store, spec, saved=saved, on_open=server.driven.on_open)
 
 
 def _routes(agent: AgentSession, server: ServerState) -> list[Route]:

@@ -25,7 +25,6 @@ QUIET = 1.0
 LONGEST_UNSAVED = 10.0
 """Seconds after which it is saved, however much the agent draws."""
 
-
 # As Go writes them: whoever reads the file may be a page.
 _ESCAPED = {character.encode(): f"\\u{ord(character):04x}".encode() for character in "<>&\u2028\u2029"}
 
@@ -126,7 +125,7 @@ class StateFile:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._unsaved_since = 0.0
-        self._stop = agent.subscribe(self)
+        self._stop = agent.subscribe(self.changed)
 
     def changed(self) -> None:
         now = self._loop.time()
@@ -136,9 +135,6 @@ class StateFile:
             self._timer.cancel()
         due = min(now + QUIET, self._unsaved_since + LONGEST_UNSAVED)
         self._timer = self._loop.call_at(due, self.save)
-
-    def warned(self, problem: str) -> None:
-        pass  # what went wrong is not part of the conversation
 
     def save(self) -> None:
         if self._timer is not None:

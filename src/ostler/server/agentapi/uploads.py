@@ -25,7 +25,6 @@ from ostler.server.agentapi.bodies import (
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
 
-
 MOST_FILE = 10 * 1024 * 1024
 
 MOST_BODY = MOST_FILE + 1024 * 1024

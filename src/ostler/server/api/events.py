@@ -20,8 +20,6 @@ from ostler.sessions.live_socket import LiveConnection, listen
 from ostler.sessions.streams import no_such_fact
 
 operations = Operations("events")
-
-
 STREAM = "text/event-stream"
 
 

@@ -67,8 +67,6 @@ async def _used(server: ServerState, query: UsageQuery, session: str = "") -> Us
 
 
 context_operations = Operations("context")
-
-
 PARTS = ("fixed", "fences", "messages", "reminders")
 
 

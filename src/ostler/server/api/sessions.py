@@ -197,8 +197,6 @@ async def remove_session(server: ServerState, session: str) -> None:
 
 
 tree_operations = Operations("tree")
-
-
 EntryNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 
 
@@ -266,12 +264,8 @@ async def _asked(server: ServerState, session: str, request: AnyRequest) -> Resp
 
 
 copy_operations = Operations("copies")
-
-
 LINES = "application/x-ndjson"
-
 MOST_BYTES = 200 * 1024 * 1024
-
 Format = Literal["jsonl", "md", "html"]
 
 _FORMATS = {
