@@ -339,10 +339,7 @@ EXTENSION = ".jsonl"
 
 EXTENSIONS = {"jsonl": EXTENSION, "markdown": ".md", "html": ".html"}
 
-PAGES = {
-    "markdown": "ostler.history.export:markdown_page",
-    "html": "ostler.history.export_html:html_page",
-}
+PAGES = {"markdown": "ostler.history.export:markdown_page", "html": "ostler.history.export_html:html_page"}
 
 _SLUG_LENGTH = 40
 
