@@ -98,8 +98,9 @@ class OpenCall:
 
     def item(self) -> CallItem:
         children = tuple([child.item() for child in self.children.values()])
-        texts = {"arguments_text": self.arguments.text, "output": self.output.text[-MAX_OUTPUT:]}
-        return CallItem(**self.base, **self.fields, **texts, children=children)
+        output = self.output.text[-MAX_OUTPUT:]
+        fields = self.base | self.fields | {"arguments_text": self.arguments.text, "output": output}
+        return CallItem(**fields, children=children)
 
 
 class OpenChild:
@@ -123,8 +124,8 @@ class OpenChild:
         self.is_talking = True
 
     def item(self) -> ChildItem:
-        activity = {"activity": self.activity.strip(), "talking": self.is_talking}
-        return ChildItem(**self.base, **self.fields, **activity, totals=self.used)
+        fields = self.base | self.fields | {"totals": self.used, "talking": self.is_talking}
+        return ChildItem(**fields, activity=self.activity.strip())
 
 
 class CallItems:

@@ -80,14 +80,9 @@ class ItemBuilder:
 
     # --- reading --------------------------------------------------------------------------------------
 
-    @property
-    def items(self) -> list[Item]:
-        """The items on the path to the leaf, in the order in which they first appeared."""
-        return self._store.items()
-
-    def all_items(self) -> list[Item]:
-        """Those of all branches."""
-        return self._store.items(all_branches=True)
+    def items(self, *, all_branches: bool = False) -> list[Item]:
+        """The items on the path to the leaf, or all, in the order in which they first appeared."""
+        return self._store.items(all_branches=all_branches)
 
     def open_items(self) -> list[Item]:
         return [record.item() for record in self._store.records()]
@@ -158,10 +153,8 @@ class ItemBuilder:
         for item in self._store.items_at(event.compaction):
             if isinstance(item, SummaryItem):
                 self._store.change(msgspec.structs.replace(item, undone=True))
-        details = {"compaction": event.compaction}
-        self._store.notice(
-            "compaction_undone", "The model receives the earlier messages again.", fact, "info", details
-        )
+        text = "The model receives the earlier messages again."
+        self._store.notice("compaction_undone", text, fact, "info", {"compaction": event.compaction})
 
     def on_todo_updated(self, event: events.TodoUpdated, fact: Fact | None) -> None:
         self._store.close(TodoListItem(**self._store.base(fact), list=event.list, items=event.items))
@@ -176,9 +169,8 @@ class ItemBuilder:
             self._store.notice("step_refused", f"the step was refused: {event.refused}", fact, "warning")
 
     def on_run_waiting(self, event: events.RunWaiting, fact: Fact | None) -> None:
-        self._store.notice(
-            "waiting", f"the run waits: {event.reason}", fact, details={"reason": event.reason}
-        )
+        details = {"reason": event.reason}
+        self._store.notice("waiting", f"the run waits: {event.reason}", fact, details=details)
 
     def on_run_ended(self, event: events.RunEnded, fact: Fact | None) -> None:
         self._answers.abandon()
@@ -207,9 +199,8 @@ class ItemBuilder:
         if event.permissions:
             changed["permissions"] = event.permissions
         if changed:
-            self._store.notice(
-                "settings", ", ".join([f"{name} {value}" for name, value in changed.items()]), fact
-            )
+            text = ", ".join([f"{name} {value}" for name, value in changed.items()])
+            self._store.notice("settings", text, fact)
 
     def on_request_refused(self, event: events.RequestRefused, fact: Fact | None) -> None:
         if event.reason != inbox.TAKEN_BACK:  # the person who did that knows
@@ -221,9 +212,8 @@ class ItemBuilder:
 
     def on_permission_remembered(self, event: events.PermissionRemembered, fact: Fact | None) -> None:
         details = {"effect": event.effect, "rule": event.rule, "scope": event.scope}
-        self._store.notice(
-            "permission", f"{event.effect} {event.rule} ({event.scope})", fact, details=details
-        )
+        text = f"{event.effect} {event.rule} ({event.scope})"
+        self._store.notice("permission", text, fact, details=details)
 
     def on_warned(self, event: events.Warned, fact: Fact | None) -> None:
         self._store.notice("warned", event.text, fact, "warning", {"about": event.about})
@@ -263,4 +253,4 @@ def items_of(facts: Sequence[Fact], *, all_branches: bool = False) -> list[Item]
     """The items of a stored session: those on the path to its leaf, or all."""
     builder = ItemBuilder()
     builder.apply(facts)
-    return builder.all_items() if all_branches else builder.items
+    return builder.items(all_branches=all_branches)
