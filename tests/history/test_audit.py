@@ -204,7 +204,7 @@ async def test_without_a_guard_the_profile_says_it_all() -> None:
     ran = await run([PUSH, "done"], tools=[pretend_bash], permission_profile="full")
     assert said(ran, "tool.allow") == ["profile full"]
     ran = await run([PUSH, "done"], tools=[pretend_bash], permission_profile="")
-    assert said(ran, "tool.allow") == ["nothing stood in its way"]
+    assert said(ran, "tool.allow") == ["no rule forbids it"]
 
 
 def test_a_beginning_says_which_rule_or_profile_allowed_it() -> None:
@@ -309,7 +309,7 @@ async def test_a_secret_is_asked_for_and_not_told() -> None:
 
     ran = await run([Call("login"), "done"], tools=[login], asker=ask)
     assert said(ran, "wait_user.request") == ["the server wants it"]
-    assert said(ran, "wait_user.answer") == ["the answer is a secret, which is not kept"]
+    assert said(ran, "wait_user.answer") == ["the answer is a secret, which is not stored"]
     assert said(ran, "tool.allow")[-1] == "a person answered what it wanted to know"
     assert b"hunter2" not in msgspec.json.encode(audit(ran))
 
@@ -354,7 +354,7 @@ async def test_what_finishes_later_is_waited_for() -> None:
 
     ran = await run([Call("order")], tools=[order])
     assert said(ran, "call.defer") == ["it comes on Monday"]
-    assert said(ran, "run.wait") == ["it waits for what finishes later: order"]
+    assert said(ran, "run.wait") == ["it waits for deferred calls: order"]
 
 
 # --- runs -------------------------------------------------------------------------------------------
@@ -399,8 +399,8 @@ def test_a_pause_and_its_end_are_a_persons() -> None:
     ]
     entries = list(audit_entries(facts_of(happened)))[1:]
     assert [(entry.action, entry.actor, entry.outcome, entry.reason) for entry in entries] == [
-        ("run.pause", "user", "paused", "somebody paused it"),
-        ("run.resume", "user", "resumed", "somebody let it go on"),
+        ("run.pause", "user", "paused", "someone paused it"),
+        ("run.resume", "user", "resumed", "someone resumed it"),
     ]
 
 
@@ -443,7 +443,7 @@ def test_a_call_whose_child_waited_says_why_it_is_made_again() -> None:
         events.ToolStarted("call_1", "delegate", attempt=3, child="ses_2"),
     ]
     *_, moved, crashed = audit_entries(facts_of(happened))
-    assert moved.reason == "it is called again: its child, which waited, can go on"
+    assert moved.reason == "it is called again: its child, which waited, can continue"
     assert crashed.reason.startswith("it is run again: the process that ran it has ended")
 
 

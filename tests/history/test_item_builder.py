@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ostler.history.item_builder import NOT_SHOWN, SHOWN, ItemBuilder, items_of
+from ostler.history.item_builder import NOT_SHOWN, ItemBuilder, items_of
 from ostler.history.items import (
     CallItem,
     Changed,
@@ -25,7 +25,7 @@ from tests.support.stored import facts_of
 
 
 def test_every_event_type_makes_items_or_has_a_reason_not_to() -> None:
-    shown = {tag for tag, event in EVENT_TYPES.items() if event in SHOWN}
+    shown = {tag for tag, event in EVENT_TYPES.items() if event in ItemBuilder().handlers}
     assert shown.isdisjoint(NOT_SHOWN)
     assert shown | set(NOT_SHOWN) == set(EVENT_TYPES)
     assert all(NOT_SHOWN.values())
@@ -40,7 +40,7 @@ def test_a_delta_grows_the_item_and_the_message_closes_it() -> None:
     assert isinstance(item, TextItem) and item.text == "One way." and not item.complete
     (closed,) = builder.apply([events.AssistantMessage("m", (Text("One way."),), "end")])
     assert isinstance(closed, Closed) and isinstance(closed.item, TextItem) and closed.item.complete
-    assert builder.open_items() == builder.items == []
+    assert builder.open_items() == builder.items() == []
 
 
 def test_what_streamed_and_is_not_in_the_message_is_hidden() -> None:
@@ -48,7 +48,7 @@ def test_what_streamed_and_is_not_in_the_message_is_hidden() -> None:
     builder.apply([events.TextDelta("m", 0, 0, "Secret")])
     changes = builder.apply([events.AssistantMessage("m", (Text("Secret"),), "end", suppressed=True)])
     assert [change.item.hidden for change in changes if isinstance(change, Closed)] == [False, True]
-    (notice,) = builder.items
+    (notice,) = builder.items()
     assert isinstance(notice, NoticeItem) and notice.code == "withheld"
 
 
@@ -83,7 +83,7 @@ def test_children_of_a_call_are_opened_and_closed_on_their_own() -> None:
     changes = builder.apply(facts)
     kinds = [type(change) for change in changes if isinstance(getattr(change, "item", None), ChildItem)]
     assert kinds == [Opened, Closed]
-    (call,) = builder.items
+    (call,) = builder.items()
     assert isinstance(call, CallItem) and [child.status for child in call.children] == ["completed"]
 
 
@@ -96,8 +96,8 @@ def test_the_path_moves_and_items_elsewhere_stay_reachable() -> None:
     builder.apply(facts)
     first = next(fact.seq for fact in facts if fact.type == "user_message")
     assert builder.apply([events.LeafMoved(first)]) == [PathMoved(first)]
-    assert [item.seq for item in builder.items] == [first]
-    assert len(builder.all_items()) == 2
+    assert [item.seq for item in builder.items()] == [first]
+    assert len(builder.items(all_branches=True)) == 2
     assert [item.seq for item in builder.items_at(first)] == [first]
     assert len(items_of(facts)) == len(items_of(facts, all_branches=True)) == 2
 
@@ -121,6 +121,6 @@ def test_a_call_stays_open_while_a_driven_agent_goes_on_talking() -> None:
             events.AssistantMessage("", (Text("It runs."),), "end"),
         )
     )
-    call, text = builder.items
+    call, text = builder.items()
     assert isinstance(call, CallItem) and call.stage == "running"
     assert isinstance(text, TextItem) and text.text == "It runs."

@@ -49,5 +49,5 @@ def test_events_make_these_items(case: Path, together: bool) -> None:
     builder = ItemBuilder()
     for part in [batch] if together else [[event] for event in batch]:
         builder.apply(part)
-    items = json.loads(msgspec.json.encode(builder.items))
+    items = json.loads(msgspec.json.encode(builder.items()))
     assert [fields_of(item) for item in items] == golden["items"]

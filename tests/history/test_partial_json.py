@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostler.history import partial_json
-from ostler.history.partial_json import StreamingString, streaming_string
+from ostler.history.partial_json import StreamingString
 
 NAMES = st.sampled_from(["content", "edits", "new_text", 'new_text":"', "*", ""]) | st.text(max_size=3)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -29,6 +29,12 @@ STYLES = st.fixed_dictionaries(
         "separators": st.sampled_from([(",", ":"), (" , ", " : "), (",\n", "\t:\r\n")]),
     }
 )
+
+
+def streaming_string(document: str, *path: str) -> StreamingString:
+    field = StreamingString(*path)
+    field.feed(document)
+    return field
 
 
 @st.composite

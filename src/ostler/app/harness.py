@@ -110,12 +110,7 @@ def context_rules(options: RunOptions) -> dict[str, dict[str, Any]]:
 
 
 def prepare_harness(
-    settings: Settings,
-    cwd: Path,
-    stored_model: str,
-    options: RunOptions,
-    *,
-    announces_demo: bool = True,
+    settings: Settings, cwd: Path, stored_model: str, options: RunOptions, *, announces_demo: bool = True
 ) -> tuple[Settings, Harness]:
     """The harness, and the settings with the model that answers: the one that is named, the one stored with
     the session, or the default."""
@@ -192,10 +187,7 @@ def _auditing(target: str, say: Notify) -> JournalListener:
 
 
 def choose_tools(
-    names: Iterable[str] | None,
-    cwd: Path,
-    say: Notify = lambda text: None,
-    agent_tool: Tool | None = None,
+    names: Iterable[str] | None, cwd: Path, say: Notify = lambda text: None, agent_tool: Tool | None = None
 ) -> dict[str, Tool]:
     """The built-in tools by name, or those of them that are named."""
     available = (*BUILTIN_TOOLS, DELEGATE, SKILL, AGENT)

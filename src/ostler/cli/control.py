@@ -17,12 +17,7 @@ from ostler.app.question_queue import NO_WORDS, parse_answer
 from ostler.app.session_choice import new_request_id, submit_and_wait
 from ostler.app.stores import find_session, open_store
 from ostler.cli.output import print_waiting
-from ostler.cli.session_runner import (
-    NOTHING_TO_CONTINUE,
-    exit_code,
-    print_held,
-    resume_session,
-)
+from ostler.cli.session_runner import NOTHING_TO_CONTINUE, exit_code, print_held, resume_session
 from ostler.core.questions import OpenQuestion
 from ostler.core.state import SessionState
 from ostler.core.store import Store
@@ -392,9 +387,7 @@ async def _release(options: ControlOptions, store: Store, state: SessionState) -
         return await submit_and_report(options, store, state.id, release, done=later, later=later)
     if not await submit_and_wait(store, state.id, release):
         report_outcome(
-            options,
-            SubmittedRequest(state.id, release.id, False),
-            f"{prompts} will run in another process",
+            options, SubmittedRequest(state.id, release.id, False), f"{prompts} will run in another process"
         )
         return 0
     return await resume_session(options, store, state, Session.advance)

@@ -22,7 +22,7 @@ from ostler.context.instructions import nested_instructions
 from ostler.core.harness import Harness
 from ostler.history.audit import audit_entries, why
 from ostler.history.audit_decisions import AuditEntry
-from ostler.history.export import EXTENSION, read_export_file
+from ostler.history.export import EXTENSIONS, read_export_file
 from ostler.history.items import call_title
 from ostler.history.recording import RecordedRun, Recording, recording_in, recording_of
 from ostler.history.replay import ReplayResult, Stage, replay
@@ -223,7 +223,7 @@ async def _recording(name: str) -> Recording:
     if _is_file(name):
         with read_export_file(name) as lines:
             return await recording_in(lines)
-    if "/" in name or name.endswith(EXTENSION) or not store_file().exists():
+    if "/" in name or name.endswith(EXTENSIONS["jsonl"]) or not store_file().exists():
         raise NotFound(f"there is no file {name}; see `ostler sessions list`")
     store = open_store()
     try:

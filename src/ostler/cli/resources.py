@@ -22,13 +22,7 @@ from ostler.app.reports import (
 )
 from ostler.app.settings import load_settings, working_directory
 from ostler.context.instructions import skills_in
-from ostler.context.slash_commands import (
-    PROMPT_FOLDERS,
-    PromptFile,
-    PromptFiles,
-    own_prompts,
-    prompts_here,
-)
+from ostler.context.slash_commands import PROMPT_FOLDERS, PromptFile, PromptFiles, own_prompts, prompts_here
 from ostler.drivers.agent_spec import agent_commands
 from ostler.schema.errors import NotFound
 from ostler.schema.text import one_line, printable

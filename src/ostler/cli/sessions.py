@@ -185,9 +185,7 @@ def _add_copying(add: Add) -> None:
         "jsonl)",
     )
     one = add(
-        "import",
-        import_,
-        "import a session from a JSONL export into this directory, and print its new id",
+        "import", import_, "import a session from a JSONL export into this directory, and print its new id"
     )
     one.add_argument("file", metavar="FILE", help="a file, or - for standard input")
     one = add("fork", fork, "copy a session's path into a new session, and print its id")

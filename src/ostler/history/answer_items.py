@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -15,45 +14,46 @@ from ostler.schema import events
 from ostler.schema.facts import Fact
 from ostler.schema.messages import Block, File, Image, Reasoning, Text, ToolCall, text_of
 
-Delta = type[events.TextDelta] | type[events.ReasoningDelta]
+Delta = events.TextDelta | events.ReasoningDelta
 
 
 class OpenBlock(StreamedText):
     """A block of an answer that streams."""
 
-    def __init__(self, key: str, delta: Delta, message: str, block: int, anchor: int) -> None:
+    def __init__(self, key: str, event: Delta, anchor: int, now: Callable[[], float]) -> None:
         super().__init__()
         self.key = key
-        self.delta = delta
-        self.message = message
-        self.block = block
+        self.delta = type(event)
+        self.message = event.message
+        self.block = event.block
         self.anchor = anchor
-        self.since = 0.0
         self.seconds: float | None = None
         """How long it took; None while it grows."""
-        self.now: Callable[[], float] = time.monotonic
+        self._now = now
+        self._since = now()
+        self.append(event.text)
 
     def item(self) -> TextItem | ReasoningItem:
-        about: dict[str, Any] = {"key": self.key, "anchor": self.anchor, "message": self.message}
+        fields: dict[str, Any] = {"key": self.key, "anchor": self.anchor, "message": self.message}
+        fields |= {"block": self.block, "text": self.text}
         if self.delta is events.TextDelta:
-            return TextItem(**about, block=self.block, text=self.text)
-        return ReasoningItem(**about, block=self.block, text=self.text, seconds=self.elapsed())
+            return TextItem(**fields)
+        return ReasoningItem(**fields, seconds=self.elapsed())
 
     def elapsed(self) -> float:
-        return self.now() - self.since if self.seconds is None else self.seconds
+        return self._now() - self._since if self.seconds is None else self.seconds
 
 
 class OpenSources:
-    """The sources of an answer that is still written."""
+    """The sources of an answer that still streams."""
 
     def __init__(self, base: dict[str, Any], message: str) -> None:
         self.key = base["key"]
-        self.base = base
-        self.message = message
         self.sources: list[Source] = []
+        self._fields = base | {"message": message}
 
     def item(self) -> SourcesItem:
-        return SourcesItem(**self.base, message=self.message, sources=tuple(self.sources))
+        return SourcesItem(**self._fields, sources=tuple(self.sources))
 
 
 class AnswerItems:
@@ -69,23 +69,20 @@ class AnswerItems:
         self._calls = calls
         self._now = now
         self._drawn: tuple[dict[str, Any], TextItem | None] | None = None
-        """The last message of a terminal agent, which it may draw again."""
+        """The last message of a terminal agent, which may still revise it."""
 
-    def text_delta(self, event: events.TextDelta, fact: Fact | None) -> None:
+    def on_text_delta(self, event: events.TextDelta, fact: Fact | None) -> None:
         self._stream(event, f"text:{event.message}:{event.block}")
 
-    def reasoning_delta(self, event: events.ReasoningDelta, fact: Fact | None) -> None:
+    def on_reasoning_delta(self, event: events.ReasoningDelta, fact: Fact | None) -> None:
         self._stream(event, f"reasoning:{event.message}:{event.block}")
 
-    def _stream(self, event: events.TextDelta | events.ReasoningDelta, key: str) -> None:
+    def _stream(self, event: Delta, key: str) -> None:
         block = self._store.get(key)
         if block is None and event.offset == 0:
             self.end_block()
-            block = OpenBlock(key, type(event), event.message, event.block, self._store.leaf)
-            block.now, block.since = self._now, self._now()
-            block.append(event.text)
-            self.growing = block
-            self._store.open(block)
+            self.growing = OpenBlock(key, event, self._store.leaf, self._now)
+            self._store.open(self.growing)
         elif isinstance(block, OpenBlock) and event.offset <= block.length:
             self.growing = block
             if event.offset == block.length:
@@ -96,77 +93,75 @@ class AnswerItems:
                 self._store.change_open(block)
 
     def end_block(self) -> None:
-        """Another block begins, or none will."""
         if self.growing is not None and self.growing.seconds is None:
             self.growing.seconds = self.growing.elapsed()
         self.growing = None
 
-    def input_started(self, event: events.ToolInputStarted, fact: Fact | None) -> None:
+    def on_tool_input_started(self, event: events.ToolInputStarted, fact: Fact | None) -> None:
         self.end_block()
-        self._calls.input_started(event, fact)
+        self._calls.open_input(event)
 
-    def assistant_message(self, event: events.AssistantMessage, fact: Fact | None) -> None:
+    def on_assistant_message(self, event: events.AssistantMessage, fact: Fact | None) -> None:
         self.end_block()
         base = self._store.base(fact)
         message = event.call
         if event.suppressed:
             self._store.notice("withheld", "an answer was withheld", fact)
         content = event.content if event.shown is None else event.shown
-        about: dict[str, Any] = {"message": message, "complete": True}
         cut = event.stop_reason if event.stop_reason in ("length", "refusal") else ""
-        text_about = about | {"model": event.model, "cut": cut, "drawn": self.driver == "terminal"}
-        keys: set[str] = set()
-        last_text: TextItem | None = None
-        for index, block in enumerate(() if event.suppressed else content):
-            item = self._block_item(block, index, base, text_about, about)
-            if item is not None:
-                keys.add(item.key)
-                self._store.close(item)
-                last_text = item if isinstance(item, TextItem) else last_text
-        if cut and last_text is None and not event.suppressed:
+        fields: dict[str, Any] = {"message": message, "complete": True}
+        text_fields = {"model": event.model, "cut": cut, "drawn": self.driver == "terminal"}
+        items = self._close_blocks(() if event.suppressed else content, base, fields, text_fields)
+        texts = [item for item in items if isinstance(item, TextItem)]
+        if cut and not texts and not event.suppressed:
             key = f"text:{message or base.get('seq', 0)}:{len(content)}"
-            self._store.close(TextItem(**(base | {"key": key}), **text_about, block=len(content)))
+            fields |= text_fields
+            self._store.close(TextItem(**(base | {"key": key}), **fields, block=len(content)))
+        keys = {item.key for item in items}
         for block in event.content:
             if isinstance(block, ToolCall):
                 keys.add(self._calls.message_call(block, message, base))
         self._drop_streamed(message, keys)
         self._close_sources(message, base["anchor"])
         if not message:
-            self._drawn = (base, last_text)
+            self._drawn = (base, texts[-1] if texts else None)
 
-    def _block_item(
+    def _close_blocks(
         self,
-        block: Block,
-        index: int,
+        content: Sequence[Block],
         base: dict[str, Any],
-        text_about: dict[str, Any],
-        about: dict[str, Any],
-    ) -> TextItem | ReasoningItem | MediaItem | None:
-        name = f"{about['message'] or base.get('seq', 0)}:{index}"
-        match block:
-            case Text(text=text) if text.strip():
-                return TextItem(**(base | {"key": f"text:{name}"}), **text_about, block=index, text=text)
-            case Reasoning(text=text) if text.strip():
-                key = f"reasoning:{name}"
-                streamed = self._store.get(key)
-                seconds = streamed.elapsed() if isinstance(streamed, OpenBlock) else 0.0
-                return ReasoningItem(
-                    **(base | {"key": key}), **about, block=index, text=text, seconds=seconds
-                )
-            case Image() | File():
-                base = base | {"key": f"media:{name}"}
-                return MediaItem(**base, message=about["message"], block=index, content=block)
-        return None
+        fields: dict[str, Any],
+        text_fields: dict[str, Any],
+    ) -> list[TextItem | ReasoningItem | MediaItem]:
+        """Closes the items of the blocks of a message, and returns them."""
+        items: list[TextItem | ReasoningItem | MediaItem] = []
+        for index, block in enumerate(content):
+            name = f"{fields['message'] or base.get('seq', 0)}:{index}"
+            match block:
+                case Text(text=text) if text.strip():
+                    about = base | {"key": f"text:{name}", **fields, **text_fields}
+                    items.append(TextItem(**about, block=index, text=text))
+                case Reasoning(text=text) if text.strip():
+                    about = base | {"key": f"reasoning:{name}", **fields}
+                    streamed = self._store.get(about["key"])
+                    seconds = streamed.elapsed() if isinstance(streamed, OpenBlock) else 0.0
+                    items.append(ReasoningItem(**about, block=index, text=text, seconds=seconds))
+                case Image() | File() if fields["complete"]:
+                    about = base | {"key": f"media:{name}", "message": fields["message"]}
+                    items.append(MediaItem(**about, block=index, content=block))
+        for item in items:
+            self._store.close(item)
+        return items
 
     def _drop_streamed(self, message: str, keys: set[str]) -> None:
-        """Removes the items of deltas of a message that its fact does not have."""
+        """Removes streamed items of a message that its fact does not have."""
         for record in self._store.records():
             is_streamed = isinstance(record, OpenBlock) or (isinstance(record, OpenCall) and record.is_live)
             if is_streamed and record.key not in keys and getattr(record, "message", None) == message:
                 self._store.drop(record)
 
     def abandon(self) -> None:
-        """The run has ended: no answer of it goes on."""
+        """Drops the unfinished answers of a run that has ended."""
         self.end_block()
         for record in self._store.records():
             if isinstance(record, OpenBlock):
@@ -174,20 +169,14 @@ class AnswerItems:
             elif isinstance(record, OpenSources):
                 self._store.close(record.item())
 
-    def model_called(self, event: events.ModelCalled, fact: Fact | None) -> None:
+    def on_model_called(self, event: events.ModelCalled, fact: Fact | None) -> None:
         self.model = event.model
 
-    def model_failed(self, event: events.ModelFailed, fact: Fact | None) -> None:
+    def on_model_failed(self, event: events.ModelFailed, fact: Fact | None) -> None:
         self.end_block()
         base = self._store.base(fact)
-        about: dict[str, Any] = {"message": event.call, "complete": False}
-        keys: set[str] = set()
-        for index, block in enumerate(event.partial):
-            item = self._block_item(block, index, base, about, about)
-            if item is not None and not isinstance(item, MediaItem):
-                keys.add(item.key)
-                self._store.close(item)
-        self._drop_streamed(event.call, keys)
+        items = self._close_blocks(event.partial, base, {"message": event.call, "complete": False}, {})
+        self._drop_streamed(event.call, {item.key for item in items})
         failure, message = event.failure, event.failure.message
         if event.rescue:
             text = f"{message}; continuing with {event.rescue}"
@@ -197,11 +186,11 @@ class AnswerItems:
         else:
             text = f"{message}; trying again in {event.retry_in:g} s"
             if failure.kind == "context_overflow":
-                text = f"{message}; what came before is summarised, and it is tried again"
+                text = f"{message}; trying again with a summary of the earlier messages"
             details = {"attempt": event.attempt, "retry_in": event.retry_in}
             self._store.notice("retry", text, fact, "warning", details)
 
-    def source_cited(self, event: events.SourceCited, fact: Fact | None) -> None:
+    def on_source_cited(self, event: events.SourceCited, fact: Fact | None) -> None:
         key = f"sources:{event.call}"
         record = self._store.get(key)
         source = Source(event.url, event.title, event.id)
@@ -214,13 +203,13 @@ class AnswerItems:
             self._store.open(record)
 
     def _close_sources(self, message: str, anchor: int) -> None:
-        """The model cites its sources while it writes; they belong below the answer."""
+        """Moves the sources, which the model cites while it writes, below the answer."""
         record = self._store.get(f"sources:{message}")
         if isinstance(record, OpenSources):
             self._store.remove(record.key)
             self._store.close(msgspec.structs.replace(record.item(), anchor=anchor))
 
-    def message_revised(self, event: events.MessageRevised, fact: Fact | None) -> None:
+    def on_message_revised(self, event: events.MessageRevised, fact: Fact | None) -> None:
         text = text_of(event.content)
         if self._drawn is not None and self._drawn[0].get("seq") == event.message:
             base, item = self._drawn
@@ -237,15 +226,3 @@ class AnswerItems:
             elif isinstance(other, UserItem):
                 content = tuple([block for block in event.content if isinstance(block, Text | Image | File)])
                 self._store.change(msgspec.structs.replace(other, content=content))
-
-
-ANSWER_HANDLERS: dict[type, str] = {
-    events.TextDelta: "text_delta",
-    events.ReasoningDelta: "reasoning_delta",
-    events.ToolInputStarted: "input_started",
-    events.AssistantMessage: "assistant_message",
-    events.ModelCalled: "model_called",
-    events.ModelFailed: "model_failed",
-    events.SourceCited: "source_cited",
-    events.MessageRevised: "message_revised",
-}

@@ -1,5 +1,4 @@
-"""The audit of a session: why it did what it did, computed from its facts, and where the entries go while the
-session is open: to a file, to Python's logging, or to a host's own sink."""
+"""The audit of a session: its decisions, computed from its facts, and the sinks that they are written to."""
 
 from __future__ import annotations
 
@@ -39,175 +38,115 @@ if TYPE_CHECKING:
     from ostler.sessions.session import Session
 
 
-_NOT_THE_REASON = ("type", "model", "version", "cwd", "continues")
-
-
 def plain_decision(event: Event) -> Decision | None:
-    finder = _FINDERS.get(type(event))
-    return finder(event) if finder else None
+    """The decision that an event records by itself, whatever came before it."""
+    return _session_decision(event) or _run_decision(event) or _context_decision(event)
 
 
-# --- the session ------------------------------------------------------------------------------------
-
-
-def _session_started(event: events.SessionStarted) -> Decision:
-    if event.child_of:
-        details = {"parent": event.child_of, "call": event.call}
-        actor: Actor = "tool" if event.call else "host"
-        return Decision("session.start", f"a child of session {event.child_of}", actor, details=details)
-    if event.forked_from:
-        reason = f"a copy of session {event.forked_from} up to its entry {event.forked_at}"
-        return Decision("session.start", reason)
-    return Decision("session.start", f"work begins in {event.cwd}")
-
-
-def _leaf_moved(event: events.LeafMoved) -> Decision:
-    reason = f"what is said next follows entry {event.to}"
-    return Decision("session.navigate", reason, details={"request": event.request})
-
-
-def _settings_changed(event: events.SettingsChanged) -> Decision:
-    settings = msgspec.to_builtins(event)
-    changed = {name: value for name, value in settings.items() if name not in ("type", "by", "request")}
-    reason = f"{event.by or 'somebody'} set {', '.join(changed) or 'nothing'}"
-    return Decision("settings.change", reason, who=event.by, model=event.model, details=changed)
-
-
-def _request_refused(event: events.RequestRefused) -> Decision:
-    return Decision("request.refuse", event.reason, details={"request": event.request})
-
-
-def _prompts_held(event: events.PromptsHeld) -> Decision:
-    return Decision("prompts.hold", event.reason)
-
-
-def _prompts_released(event: events.PromptsReleased) -> Decision:
-    return Decision("prompts.release", "somebody released them", details={"request": event.request})
-
-
-def _command_ran(event: events.CommandRan) -> Decision:
-    reason = f"somebody ran it{', and it failed' if event.failed else ''}"
-    what = preview_line(f"/{event.name} {event.arguments}".strip())
-    return Decision("command.run", reason, who=event.extension, what=what, details={"request": event.request})
-
-
-def _permission_remembered(event: events.PermissionRemembered) -> Decision:
-    details = {"effect": event.effect, "scope": event.scope, "where": event.where, "request": event.request}
-    place = event.scope if event.scope != "user" else "user, everywhere"
-    if event.effect == "revoked":
-        action, reason = "permission.revoke", f"it was taken back for the {place}"
-    else:
-        action, reason = "permission.remember", f"from now on: {event.effect}, for the {place}"
-    return Decision(action, reason, who=event.by, what=preview_line(event.rule), details=details)
-
-
-# --- a run ------------------------------------------------------------------------------------------
-
-
-def _run_started(event: events.RunStarted) -> Decision:
-    told = msgspec.to_builtins(event)
-    details = {name: value for name, value in told.items() if name not in _NOT_THE_REASON}
-    if event.parent_run:
-        reason = f"a child of run {event.parent_run}"
-        return Decision("run.start", reason, "agent", who=event.agent, model=event.model, details=details)
-    reason = "it was asked to go on as it is" if event.continues else "it was prompted"
-    return Decision("run.start", reason, model=event.model, details=details)
-
-
-def _user_message(event: events.UserMessage) -> Decision | None:
-    text = text_of(event.content)
-    if event.source == "steer":
-        return Decision("run.steer", "somebody spoke while the model worked", what=preview_line(text))
-    if event.source in ("reminder", "hook"):
-        return Decision("run.remind", text, "host" if event.source == "hook" else "system")
+def _session_decision(event: Event) -> Decision | None:
+    match event:
+        case events.SessionStarted(child_of=parent, call=call) if parent:
+            actor: Actor = "tool" if call else "host"
+            details = {"parent": parent, "call": call}
+            return Decision("session.start", f"a child of session {parent}", actor, details=details)
+        case events.SessionStarted(forked_from=original, forked_at=entry) if original:
+            return Decision("session.start", f"a copy of session {original} up to its entry {entry}")
+        case events.SessionStarted(cwd=cwd):
+            return Decision("session.start", f"work begins in {cwd}")
+        case events.LeafMoved(to=entry, request=request):
+            reason = f"the next message follows entry {entry}"
+            return Decision("session.navigate", reason, details={"request": request})
+        case events.SettingsChanged(by=by, model=model):
+            changed = _fields(event, "by", "request")
+            reason = f"{by or 'someone'} set {', '.join(changed) or 'nothing'}"
+            return Decision("settings.change", reason, who=by, model=model, details=changed)
+        case events.RequestRefused(reason=reason, request=request):
+            return Decision("request.refuse", reason, details={"request": request})
+        case events.PromptsHeld(reason=reason):
+            return Decision("prompts.hold", reason)
+        case events.PromptsReleased(request=request):
+            return Decision("prompts.release", "someone released them", details={"request": request})
+        case events.CommandRan(extension=extension, request=request):
+            reason = f"someone ran it{', and it failed' if event.failed else ''}"
+            what = preview_line(f"/{event.name} {event.arguments}".strip())
+            return Decision("command.run", reason, who=extension, what=what, details={"request": request})
+        case events.PermissionRemembered(effect=effect, by=by):
+            place = "user, everywhere" if event.scope == "user" else event.scope
+            action, reason = "permission.remember", f"from now on: {effect}, for the {place}"
+            if effect == "revoked":
+                action, reason = "permission.revoke", f"it was revoked for the {place}"
+            details = _fields(event, "rule", "by")
+            return Decision(action, reason, who=by, what=preview_line(event.rule), details=details)
     return None
 
 
-def _step_ended(event: events.StepEnded) -> Decision | None:
-    return Decision("step.deny", event.refused) if event.refused else None
+def _run_decision(event: Event) -> Decision | None:
+    match event:
+        case events.RunStarted(parent_run=parent, agent=agent, model=model):
+            details = _fields(event, "model", "version", "cwd", "continues")
+            if parent:
+                reason = f"a child of run {parent}"
+                return Decision("run.start", reason, "agent", who=agent, model=model, details=details)
+            reason = "it was asked to continue without a new prompt" if event.continues else "it was prompted"
+            return Decision("run.start", reason, model=model, details=details)
+        case events.UserMessage(source="steer", content=content):
+            reason = "someone steered the model while it worked"
+            return Decision("run.steer", reason, what=preview_line(text_of(content)))
+        case events.UserMessage(source="reminder" | "hook" as source, content=content):
+            return Decision("run.remind", text_of(content), "host" if source == "hook" else "system")
+        case events.StepEnded(refused=reason) if reason:
+            return Decision("step.deny", reason)
+        case events.RunEnded(status=status, failure=failure, request=request):
+            details = {"status": status, "failure": failure.kind if failure else "", "request": request}
+            action = {"cancelled": "run.cancel", "limit": "budget.stop"}.get(status, "run.end")
+            outcome: Outcome | None = "denied" if status == "refused" else None
+            return Decision(action, event.reason or status, outcome=outcome, details=details)
+    return None
 
 
-def _run_ended(event: events.RunEnded) -> Decision:
-    failure = event.failure.kind if event.failure else ""
-    details = {"status": event.status, "failure": failure, "request": event.request}
-    reason = event.reason or event.status
-    if event.status == "cancelled":
-        return Decision("run.cancel", reason, details=details)
-    if event.status == "limit":
-        return Decision("budget.stop", reason, details=details)
-    return Decision(
-        "run.end", reason, outcome="denied" if event.status == "refused" else None, details=details
-    )
-
-
-# --- what the model is told, and the rest -----------------------------------------------------------
-
-
-def _history_replaced(event: events.HistoryReplaced) -> Decision:
-    reason = f"{event.by or 'somebody'} put {len(event.messages)} messages in its place"
-    return Decision("history.replace", reason, who=event.by)
-
-
-def _compacted(event: events.Compacted) -> Decision:
-    reason = f"{len(event.replaces)} entries became a summary ({event.by or 'automatic'})"
-    details = {"tokens_before": event.tokens_before, "tokens_after": event.tokens_after}
-    return Decision("history.compact", reason, who=event.by, details=details)
-
-
-def _compaction_undone(event: events.CompactionUndone) -> Decision:
-    reason = f"compaction {event.compaction} was undone"
-    return Decision("history.restore", reason, details={"request": event.request})
-
-
-def _branch_collapsed(event: events.BranchCollapsed) -> Decision:
-    reason = f"the branch that ends in entry {event.leaf} became a summary"
-    return Decision("history.collapse", reason, details={"request": event.request})
-
-
-def _warned(event: events.Warned) -> Decision:
-    action = {"limit": "budget.warn", "hook": "hook.fail"}.get(event.about, "system.warn")
-    return Decision(
-        action, event.text, call=event.call, details={"about": event.about, **(event.details or {})}
-    )
+def _context_decision(event: Event) -> Decision | None:
+    match event:
+        case events.HistoryReplaced(by=by, messages=messages):
+            reason = f"{by or 'someone'} replaced it with {len(messages)} messages"
+            return Decision("history.replace", reason, who=by)
+        case events.Compacted(by=by, tokens_before=before, tokens_after=after):
+            reason = f"{len(event.replaces)} entries became a summary ({by or 'automatic'})"
+            details = {"tokens_before": before, "tokens_after": after}
+            return Decision("history.compact", reason, who=by, details=details)
+        case events.CompactionUndone(compaction=compaction, request=request):
+            reason = f"compaction {compaction} was undone"
+            return Decision("history.restore", reason, details={"request": request})
+        case events.BranchCollapsed(leaf=leaf, request=request):
+            reason = f"the branch that ends in entry {leaf} became a summary"
+            return Decision("history.collapse", reason, details={"request": request})
+        case events.Warned(about=about, text=text, call=call):
+            action = {"limit": "budget.warn", "hook": "hook.fail"}.get(about, "system.warn")
+            return Decision(action, text, call=call, details={"about": about, **(event.details or {})})
+        case events.Audited():
+            return _audited(event)
+    return None
 
 
 def _audited(event: events.Audited) -> Decision:
-    """It brings its own name for what was decided, and in its details whom and what it is about."""
+    """An `audited` fact names its own decision; its details may name the actor, the call and so on."""
     details = event.details or {}
     named = {name: str(details[name]) for name in ("who", "what", "call", "tool", "model") if name in details}
     decision = Decision(event.decision, event.reason, details=details, **named)  # type: ignore[arg-type]
     kinds = {"actor": get_args(Actor), "outcome": get_args(Outcome)}
-    known = {name: details[name] for name, values in kinds.items() if details.get(name) in values}
-    return msgspec.structs.replace(decision, **known)
+    valid = {name: details[name] for name, values in kinds.items() if details.get(name) in values}
+    return msgspec.structs.replace(decision, **valid)
 
 
-_FINDERS: dict[type[Event], Callable[[Any], Decision | None]] = {
-    events.SessionStarted: _session_started,
-    events.LeafMoved: _leaf_moved,
-    events.SettingsChanged: _settings_changed,
-    events.RequestRefused: _request_refused,
-    events.PromptsHeld: _prompts_held,
-    events.PromptsReleased: _prompts_released,
-    events.CommandRan: _command_ran,
-    events.PermissionRemembered: _permission_remembered,
-    events.RunStarted: _run_started,
-    events.UserMessage: _user_message,
-    events.StepEnded: _step_ended,
-    events.RunEnded: _run_ended,
-    events.HistoryReplaced: _history_replaced,
-    events.Compacted: _compacted,
-    events.CompactionUndone: _compaction_undone,
-    events.BranchCollapsed: _branch_collapsed,
-    events.Warned: _warned,
-    events.Audited: _audited,
-}
+def _fields(event: Event, *without: str) -> dict[str, Any]:
+    fields = msgspec.to_builtins(event)
+    return {name: value for name, value in fields.items() if name not in ("type", *without)}
 
 
 _LONGEST_REASON = 300
 
 
 def audit_entries(facts: Iterable[Fact]) -> Iterator[AuditEntry]:
-    """The decisions in a session's facts, in their order. The facts are one session's, from its first on."""
+    """The decisions in the facts of one session, which begin with its first."""
     trail = Trail()
     for fact in facts:
         if entry := trail.take(fact):
@@ -215,49 +154,49 @@ def audit_entries(facts: Iterable[Fact]) -> Iterator[AuditEntry]:
 
 
 async def audit_of(store: Store, session: str, *, since_ms: int = 0) -> list[AuditEntry]:
-    """The audit of a stored session, or its part from a moment on. Raises `NotFound`."""
+    """The audit of a stored session since a time. Raises `NotFound`."""
     facts = await store.read(session)
     recent = {fact.seq for fact in facts if fact.time_ms >= since_ms}
     return [entry for entry in audit_entries(facts) if entry.seq in recent]
 
 
 def why(facts: Sequence[Fact], call: str) -> list[AuditEntry]:
-    """What led to a call, and what came of it: the run, the model that asked for it, permission, result."""
-    called = next((fact for fact in facts if _asks_for(fact, call)), None)
+    """The entries about a call: its run, the model that made it, its permission and its result."""
+    calls = (fact for fact in facts if isinstance(fact.event, events.ToolCalled) and fact.event.call == call)
+    called = next(calls, None)
     if called is None:
         return []
-    begun = (fact.seq for fact in facts if fact.type == "step_started" and fact.seq < called.seq)
-    step = max(begun, default=0)
+    steps = [fact.seq for fact in facts if fact.type == "step_started" and fact.seq < called.seq]
 
     def matters(entry: AuditEntry) -> bool:
         if entry.seq > called.seq:
             return entry.call == call
-        is_of_step = entry.seq > step and entry.action.startswith("model.")
+        is_of_step = entry.seq > max(steps, default=0) and entry.action.startswith("model.")
         return entry.run == called.run and (is_of_step or entry.action == "run.start")
 
     return [entry for entry in audit_entries(facts) if matters(entry)]
 
 
-def _asks_for(fact: Fact, call: str) -> bool:
-    return isinstance(fact.event, events.ToolCalled) and fact.event.call == call
-
-
 class Trail:
-    """Takes a session's facts one by one, and remembers of them what the reasons of later ones need."""
+    """Turns the facts of a session into entries, and remembers what later reasons need.
+
+    With the state of an open session it begins there.
+    """
 
     def __init__(self, state: SessionState | None = None) -> None:
-        """With the state of an open session the trail begins there."""
         self._parts = (ModelTrail().see, CallTrail().see, plain_decision)
-        for event in _standing(state) if state else ():
+        for event in _events_in_force(state) if state else ():
             self._decision(event)
 
     def take(self, fact: Fact) -> AuditEntry | None:
-        """The decision that the next fact tells of. Copies tell of none: it was made in their original."""
+        """The entry of the next fact. A copied fact has none: its original has it."""
         event = fact.event
         decision = None if isinstance(event, UnknownEvent) else self._decision(event)
         if decision is None or fact.origin:
             return None
         usual = ACTIONS.get(decision.action)
+        reason = " ".join(decision.reason.split())
+        details = {name: value for name, value in decision.details.items() if value not in ("", None, [], {})}
         return AuditEntry(
             time=fact.time,
             session=fact.session,
@@ -267,23 +206,23 @@ class Trail:
             who=decision.who,
             action=decision.action,
             outcome=decision.outcome or (usual.outcome if usual else "recorded"),
-            reason=_sentence(decision.reason),
+            reason=reason if len(reason) <= _LONGEST_REASON else reason[: _LONGEST_REASON - 1] + "…",
             what=decision.what,
             call=decision.call,
             tool=decision.tool,
             model=decision.model,
-            details=_present(decision.details),
+            details=details or None,
         )
 
     def _decision(self, event: Event) -> Decision | None:
-        """At most one part finds a decision, but each may have something to remember."""
+        """Every part must see the event, even if another one has the decision."""
         decisions = [see(event) for see in self._parts]
         return next((decision for decision in decisions if decision), None)
 
 
-def _standing(state: SessionState) -> Iterator[Event]:
-    """What an open session's later reasons may refer to, as the events that told of it."""
-    yield msgspec.structs.replace(state.settings, by="")  # the state does not keep by whom
+def _events_in_force(state: SessionState) -> Iterator[Event]:
+    """The events of an open session that later reasons may refer to."""
+    yield msgspec.structs.replace(state.settings, by="")  # the state does not store by whom
     if state.run is None:
         return
     yield state.run.started
@@ -306,31 +245,21 @@ def _standing(state: SessionState) -> Iterator[Event]:
         yield state.run.waiting
 
 
-def _present(details: dict[str, Any]) -> dict[str, Any] | None:
-    return {name: value for name, value in details.items() if value not in ("", None, [], {})} or None
-
-
-def _sentence(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST_REASON else line[: _LONGEST_REASON - 1] + "…"
-
-
 TO_LOG = "log"
-
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK  # a pipe that nobody reads is refused
 
 
 class AuditSink(Protocol):
-    """Takes entries in their order, on the event loop: it must not block.
+    """Writes entries, on the event loop: it must not block.
 
-    What it raises is reported once; from then on it is given nothing more, and the run goes on.
+    If it raises, that is reported once, it gets no more entries, and the run continues.
     """
 
     def write(self, entries: Sequence[AuditEntry]) -> None: ...
 
 
 class FileAudit:
-    """A file with one JSON object a line, that several processes may append to at once."""
+    """A file with one JSON object per line, to which several processes may append at once."""
 
     def __init__(self, path: Path | str) -> None:
         self._path = Path(path)
@@ -366,7 +295,7 @@ class LoggingAudit:
 
 
 def describe_entry(entry: AuditEntry) -> str:
-    """One line that can all be printed, without the keys that are known."""
+    """One printable line, with known API keys redacted."""
     subject = " ".join(filter(None, (entry.tool or entry.model or entry.who, entry.what)))
     line = f"{entry.action}{' ' if subject else ''}{subject}: {entry.reason}"
     return redact_keys("".join(c if c.isprintable() else "\ufffd" for c in line))
@@ -375,28 +304,28 @@ def describe_entry(entry: AuditEntry) -> str:
 def audit_to(
     session: Session | Journal, sinks: Sequence[AuditSink], warn: Callable[[str], None] | None = None
 ) -> Callable[[], None]:
-    """Gives the decisions of an open session to the sinks, one after the other, from now on.
+    """Writes the decisions of an open session to the sinks from now on. Returns a function that stops it.
 
-    `warn` hears of a sink that failed; without it, those who follow the session do. Returns how to stop.
+    `warn` is called when a sink fails; by default the session publishes a warning.
     """
     if not sinks:
         return lambda: None
     journal = session if isinstance(session, Journal) else session.journal
     trail, open_sinks = Trail(journal.state), list(sinks)
 
-    def tell(text: str) -> None:
+    def publish_warning(text: str) -> None:
         journal.publish([Warned(text, about="store")])
 
     def see(batch: Sequence[Fact | Event]) -> None:
-        taken = [trail.take(item) for item in batch if isinstance(item, Fact)]
-        entries = [entry for entry in taken if entry]
+        facts = (item for item in batch if isinstance(item, Fact))
+        entries = [entry for fact in facts if (entry := trail.take(fact))]
         for sink in tuple(open_sinks) if entries else ():
             try:
                 sink.write(entries)
             except Exception as error:
                 open_sinks.remove(sink)
                 problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-                (warn or tell)(f"{sink!r} cannot be written ({problem}): it gets no more entries")
+                (warn or publish_warning)(f"{sink!r} cannot be written ({problem}): it gets no more entries")
 
     return journal.subscribe(see)
 

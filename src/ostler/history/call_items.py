@@ -1,4 +1,4 @@
-"""Items of tool calls, of the children that work for them, and of questions, also those that children ask."""
+"""Items of tool calls, of their children, and of questions, also those that children ask."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class StreamedText:
         self.length = 0
         self._parts: list[str] = []
         self.size = 0
-        """What is kept of its length."""
+        """The length of the part that is still held."""
 
     def append(self, fragment: str) -> None:
         self._parts.append(fragment)
@@ -53,9 +53,9 @@ class StreamedText:
 
     def replace_from(self, offset: int, fragment: str) -> None:
         """A fragment that was sent again replaces what followed its offset."""
-        kept = max(0, len(self.text) - (self.length - offset))
-        self._parts = [self.text[:kept], fragment]
-        self.size = kept + len(fragment)
+        size = max(0, len(self.text) - (self.length - offset))
+        self._parts = [self.text[:size], fragment]
+        self.size = size + len(fragment)
         self.length = offset + len(fragment)
 
     def keep_end(self, length: int) -> None:
@@ -98,13 +98,9 @@ class OpenCall:
 
     def item(self) -> CallItem:
         children = tuple([child.item() for child in self.children.values()])
-        return CallItem(
-            **self.base,
-            **self.fields,
-            arguments_text=self.arguments.text,
-            output=self.output.text[-MAX_OUTPUT:],
-            children=children,
-        )
+        output = self.output.text[-MAX_OUTPUT:]
+        fields = self.base | self.fields | {"arguments_text": self.arguments.text, "output": output}
+        return CallItem(**fields, children=children)
 
 
 class OpenChild:
@@ -114,32 +110,22 @@ class OpenChild:
         self.key = base["key"]
         self.base = base
         self.call = call
-        self.session = session
-        self.agent = self.task = self.extension = ""
+        self.fields: dict[str, Any] = {"session": session}
         self.used: Totals | None = None
         self.activity = ""
         self.is_talking = False
 
     def talk(self, text: str) -> None:
-        said = self.activity + text if self.is_talking else text
-        self.show(said)
+        self.show(self.activity + text if self.is_talking else text)
 
     def show(self, text: str) -> None:
-        """A terminal agent's message arrives whole each time."""
+        """Replaces the text: a terminal agent sends its whole message each time."""
         self.activity = text[text.rstrip().rfind("\n") + 1 :][-_ACTIVITY:]
         self.is_talking = True
 
     def item(self) -> ChildItem:
-        return ChildItem(
-            **self.base,
-            session=self.session,
-            agent=self.agent,
-            task=self.task,
-            extension=self.extension,
-            totals=self.used,
-            activity=self.activity.strip(),
-            talking=self.is_talking,
-        )
+        fields = self.base | self.fields | {"totals": self.used, "talking": self.is_talking}
+        return ChildItem(**fields, activity=self.activity.strip())
 
 
 class CallItems:
@@ -155,20 +141,14 @@ class CallItems:
         record = self._store.get(f"call:{call}") if call else None
         return record if isinstance(record, OpenCall) else None
 
-    def _changed(self, call: OpenCall) -> None:
-        self._store.change_open(call)
-
-    def open_calls(self) -> list[OpenCall]:
-        return [record for record in self._store.records() if isinstance(record, OpenCall)]
-
     # --- calls ----------------------------------------------------------------------------------------
 
-    def input_started(self, event: events.ToolInputStarted, fact: Fact | None) -> None:
+    def open_input(self, event: events.ToolInputStarted) -> None:
         key = f"call:{event.call}"
         if self._store.get(key) is None:
             self._store.open(OpenCall(self._store.base(None, key), event.call, event.name, event.message))
 
-    def input_delta(self, event: events.ToolInputDelta, fact: Fact | None) -> None:
+    def on_tool_input_delta(self, event: events.ToolInputDelta, fact: Fact | None) -> None:
         call = self._open_call(event.call)
         if call is None or call.stage != "writing" or event.offset > call.arguments.length:
             return
@@ -177,13 +157,13 @@ class CallItems:
             self._store.changes.append(Grown(call.key, "arguments_text", event.text))
         else:
             call.arguments.replace_from(event.offset, event.text)
-            self._changed(call)
+            self._store.change_open(call)
 
-    def input_ended(self, event: events.ToolInputEnded, fact: Fact | None) -> None:
+    def on_tool_input_ended(self, event: events.ToolInputEnded, fact: Fact | None) -> None:
         call = self._open_call(event.call)
         if call is not None and call.stage == "writing":
             call.fields["stage"] = "called"
-            self._changed(call)
+            self._store.change_open(call)
 
     def message_call(self, block: ToolCall, message: str, base: dict[str, Any]) -> str:
         """A call in the fact of a message; returns the key of its item."""
@@ -196,7 +176,7 @@ class CallItems:
         elif isinstance(record, OpenCall):
             record.base = base | {"key": key}
             self._write(record, block)
-            self._changed(record)
+            self._store.change_open(record)
         return key
 
     def _write(self, call: OpenCall, block: ToolCall) -> None:
@@ -206,12 +186,9 @@ class CallItems:
         call.arguments = StreamedText()
         call.arguments.append(block.arguments)
 
-    def called(self, event: events.ToolCalled, fact: Fact | None) -> None:
-        key = f"call:{event.call}"
-        call = self._open_call(event.call)
-        is_new = call is None
-        if call is None:
-            call = OpenCall(self._store.base(fact, key), event.call, event.name)
+    def on_tool_called(self, event: events.ToolCalled, fact: Fact | None) -> None:
+        record = self._open_call(event.call)
+        call = record or OpenCall(self._store.base(fact, f"call:{event.call}"), event.call, event.name)
         call.fields |= {
             "called_seq": fact.seq if fact else 0,
             "arguments": event.arguments,
@@ -221,12 +198,12 @@ class CallItems:
         }
         if call.stage == "writing":
             call.fields["stage"] = "called"
-        if is_new:
+        if record is None:
             self._store.open(call)
         else:
-            self._changed(call)
+            self._store.change_open(call)
 
-    def started(self, event: events.ToolStarted, fact: Fact | None) -> None:
+    def on_tool_started(self, event: events.ToolStarted, fact: Fact | None) -> None:
         if (call := self._open_call(event.call)) is None:
             return
         call.has_started = True
@@ -234,16 +211,15 @@ class CallItems:
         if event.arguments is not None:
             call.fields["arguments"] = event.arguments
         call.output = StreamedText()
-        self._changed(call)
+        self._store.change_open(call)
 
-    def output(self, event: events.ToolOutput, fact: Fact | None) -> None:
-        call = self._store.get(f"call:{event.call}")
-        if not isinstance(call, OpenCall):
+    def on_tool_output(self, event: events.ToolOutput, fact: Fact | None) -> None:
+        if (call := self._open_call(event.call)) is None:
             return
         text, offset, output = event.text, event.offset, call.output
         if offset < output.length:
             output.replace_from(offset, text)
-            self._changed(call)
+            self._store.change_open(call)
             return
         end = offset + len(text)
         if offset > output.length:
@@ -254,16 +230,15 @@ class CallItems:
             output.keep_end(MAX_OUTPUT)
         self._store.changes.append(Grown(call.key, "output", text))
 
-    def deferred(self, event: events.ToolDeferred, fact: Fact | None) -> None:
+    def on_tool_deferred(self, event: events.ToolDeferred, fact: Fact | None) -> None:
         if (call := self._open_call(event.call)) is not None:
             call.fields |= {"stage": "deferred", "note": event.note}
-            self._changed(call)
+            self._store.change_open(call)
 
-    def result(self, event: events.ToolResultFact, fact: Fact | None) -> None:
+    def on_tool_result(self, event: events.ToolResultFact, fact: Fact | None) -> None:
         call = self._open_call(event.call)
-        if call is None:  # its beginning is not among the events, or there is a second result
-            key = f"call:{event.call}"
-            call = OpenCall(self._store.base(fact, key), event.call, event.name)
+        if call is None:  # its start is not among the events, or this is a second result
+            call = OpenCall(self._store.base(fact, f"call:{event.call}"), event.call, event.name)
         result = CallResult(
             fact.seq if fact else 0,
             event.content,
@@ -280,7 +255,7 @@ class CallItems:
         self._store.close(call.item())
 
     def abandon(self) -> None:
-        """The run has ended: no call and no question of it goes on."""
+        """Closes the calls and questions of a run that has ended."""
         for record in self._store.records():
             if isinstance(record, OpenCall):
                 record.fields["stage"] = "abandoned"
@@ -299,11 +274,12 @@ class CallItems:
                 owner.children[session] = child
         return child
 
-    def child_started(self, event: events.ChildStarted, fact: Fact | None) -> None:
+    def on_child_started(self, event: events.ChildStarted, fact: Fact | None) -> None:
         child = self._child(event.call, event.child, fact)
         child.base = self._store.base(fact, child.key)
-        child.agent, child.task = event.agent, event.task
-        child.extension = event.extension or child.extension
+        child.fields |= {"agent": event.agent, "task": event.task}
+        if event.extension:
+            child.fields["extension"] = event.extension
         self._name(event)
         if self._open_call(event.call) is not None:
             self._store.changes.append(Opened(child.item()))
@@ -313,12 +289,12 @@ class CallItems:
     def _name(self, event: events.ChildStarted) -> None:
         self._child_names[event.child] = event.agent or one_line(event.task)[:40]
 
-    def child_used(self, event: events.ChildUsed, fact: Fact | None) -> None:
+    def on_child_used(self, event: events.ChildUsed, fact: Fact | None) -> None:
         if event.child in self._children or self._open_call(event.call) is not None:
             child = self._child(event.call, event.child, fact)
             child.used = event.totals if child.used is None else child.used + event.totals
 
-    def child_ended(self, event: events.ChildEnded, fact: Fact | None) -> None:
+    def on_child_ended(self, event: events.ChildEnded, fact: Fact | None) -> None:
         child = self._child(event.call, event.child, fact)
         self._children.pop(event.child, None)
         item = msgspec.structs.replace(
@@ -340,20 +316,20 @@ class CallItems:
         else:
             self._store.close(item)
 
-    def child_event(self, event: events.ChildEvent, fact: Fact | None) -> None:
+    def on_child_event(self, event: events.ChildEvent, fact: Fact | None) -> None:
         inner = _inner_event(event)
         session = event.child
         while isinstance(inner, events.ChildEvent):
             session, inner = inner.child, _inner_event(inner)
         match inner:
             case events.QuestionAsked():
-                # Its call is none of this session's, whatever its id.
+                # Its call belongs to another session, even if a call here has the same id.
                 asked = msgspec.structs.replace(inner, call="")
                 base = self._store.base(None, f"question:{inner.id}")
                 self._store.open(OpenQuestion(base, session, self._child_names.get(session, ""), asked))
                 return
             case events.QuestionAnswered():
-                self.answered(inner, None)
+                self.on_question_answered(inner, None)
                 return
             case events.ChildStarted():
                 self._name(inner)
@@ -376,14 +352,14 @@ class CallItems:
 
     # --- questions ------------------------------------------------------------------------------------
 
-    def asked(self, event: events.QuestionAsked, fact: Fact | None) -> None:
+    def on_question_asked(self, event: events.QuestionAsked, fact: Fact | None) -> None:
         base = self._store.base(fact, f"question:{event.id}")
         self._store.open(OpenQuestion(base, fact.session if fact else "", "", event))
         if (call := self._open_call(event.call)) is not None:
             call.fields |= {"stage": "asking", "question": event.id}
-            self._changed(call)
+            self._store.change_open(call)
 
-    def answered(self, event: events.QuestionAnswered, fact: Fact | None) -> None:
+    def on_question_answered(self, event: events.QuestionAnswered, fact: Fact | None) -> None:
         question = self._store.get(f"question:{event.id}")
         if not isinstance(question, OpenQuestion):
             return
@@ -398,7 +374,7 @@ class CallItems:
         call = self._open_call(question.asked.call)
         if call is not None and call.stage == "asking":
             call.fields["stage"] = "running" if call.has_started else "called"
-            self._changed(call)
+            self._store.change_open(call)
 
 
 class EndedChild(OpenChild):
@@ -435,8 +411,8 @@ def shell_entry(command: str, output: str, *, failed: bool, seconds: float) -> e
     """A `!command` as an entry of the session. It starts no run; the model receives it with the next prompt,
     or before its next step."""
     data = {"command": command, "failed": failed, "seconds": round(seconds, 3)}
-    told = Text(f"The user ran this command in a shell of their own:\n$ {command}\nIt printed:")
-    return events.ExtensionEntry(*_SHELL, data, (told, Text(output)))
+    heading = Text(f"The user ran this command in a shell of their own:\n$ {command}\nIt printed:")
+    return events.ExtensionEntry(*_SHELL, data, (heading, Text(output)))
 
 
 def shell_item(entry: events.ExtensionEntry, base: dict[str, Any]) -> CallItem | None:
@@ -456,20 +432,3 @@ def shell_item(entry: events.ExtensionEntry, base: dict[str, Any]) -> CallItem |
         stage="failed" if failed else "done",
         result=result,
     )
-
-
-CALL_HANDLERS: dict[type, str] = {
-    events.ToolInputDelta: "input_delta",
-    events.ToolInputEnded: "input_ended",
-    events.ToolCalled: "called",
-    events.ToolStarted: "started",
-    events.ToolOutput: "output",
-    events.ToolDeferred: "deferred",
-    events.ToolResultFact: "result",
-    events.ChildStarted: "child_started",
-    events.ChildUsed: "child_used",
-    events.ChildEnded: "child_ended",
-    events.ChildEvent: "child_event",
-    events.QuestionAsked: "asked",
-    events.QuestionAnswered: "answered",
-}

@@ -1,4 +1,4 @@
-"""What a model was told in each step of a session, and why: gathered from the traces of its calls."""
+"""The context of each step of a session, gathered from the traces of its model calls."""
 
 from __future__ import annotations
 
@@ -36,36 +36,36 @@ class CompactionEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     seq: int
     by: str
     replaced: int
-    """So many entries."""
+    """The number of entries."""
     tokens_before: int
     tokens_after: int
     files: tuple[str, ...] = ()
 
 
 class ContextStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step: what the model was told in it, as the trace of its last call says."""
+    """The context of one step, as the trace of its last model call records it."""
 
     step: int
     """Counted over the session."""
     run: str
     step_of_run: int
     seq: int
-    """The number of the `model_called`; of the `step_ended` when it did not fit, and nobody was asked."""
+    """The number of the `model_called`; of the `step_ended` if the context did not fit and was not sent."""
     model: str
     tools: tuple[str, ...]
     traced: bool
-    """False when nothing chose: everything was told."""
+    """False if the whole conversation was sent without a trace."""
     tokens: dict[str, int] = {}
     fits: bool = True
     """Within the window, with what is reserved for the answer."""
     counted: tuple[str, ...] = ()
-    """The source of the numbers, and how far they can be trusted."""
+    """The source of the numbers, and how exact they are."""
     messages: tuple[int, ...] = ()
-    """Told, and there to be told."""
+    """How many were sent, and how many there are."""
     decisions: tuple[Decision, ...] = ()
     fences: tuple[ProviderEntry, ...] = ()
     fences_left_out: tuple[tuple[str, int], ...] = ()
-    """For want of room: each kind, and its tokens."""
+    """Those that did not fit: each kind, and its tokens."""
     reminders: tuple[str, ...] = ()
     before_run: dict[str, int] = {}
     """Characters that a hook has added for the whole run: to the system prompt, and behind the messages."""
@@ -75,7 +75,7 @@ class ContextStep(msgspec.Struct, frozen=True, omit_defaults=True):
     origins: dict[str, str] = {}
     """The layer that each of those comes from."""
     kept: tuple[RequiredEntry, ...] = ()
-    """What must be told and does not fit: then nothing was sent."""
+    """Required entries that do not fit: then nothing was sent."""
     compactions: tuple[CompactionEntry, ...] = ()
 
 
@@ -86,15 +86,13 @@ class ContextEntry(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Why a request does not begin with what the one before it said."""
+    """Why a request does not have the previous one as its prefix."""
 
     step: int
     why: str
 
 
 class ContextDifference(msgspec.Struct, frozen=True):
-    """What is different between two steps."""
-
     before: ContextStep
     after: ContextStep
     added: tuple[ContextEntry, ...]
@@ -109,11 +107,11 @@ class ContextDifference(msgspec.Struct, frozen=True):
 
 
 def context_steps(facts: Sequence[Fact]) -> list[ContextStep]:
-    """All steps in which a model was asked."""
-    telling = _Telling()
+    """All steps that called a model."""
+    collector = _StepCollector()
     for fact in facts:
-        telling.take(fact)
-    return telling.steps
+        collector.take(fact)
+    return collector.steps
 
 
 def numbered(steps: Sequence[ContextStep], number: int) -> ContextStep:
@@ -123,8 +121,8 @@ def numbered(steps: Sequence[ContextStep], number: int) -> ContextStep:
     return steps[number - 1]
 
 
-class _Telling:
-    """The steps so far, and what of earlier traces still holds."""
+class _StepCollector:
+    """The steps so far, and the parts of earlier traces that still apply."""
 
     def __init__(self) -> None:
         self.steps: list[ContextStep] = []
@@ -162,70 +160,62 @@ class _Telling:
             if self._system and trace.get("changed", FIRST) == FIRST:
                 self._moves.append(ANOTHER_SYSTEM)
             self._system = system
-        self._decisions = _decisions(trace, self._decisions)
-        is_again = bool(self.steps) and self.steps[-1].seq > self._began.seq
-        again = self.steps.pop() if is_again else None
+        if "decisions" in trace:
+            self._decisions = msgspec.convert(trace["decisions"], tuple[Decision, ...])
+        elif "left" not in trace:  # without it, the decisions of an earlier trace no longer apply
+            self._decisions = ()
+        is_retry = bool(self.steps) and self.steps[-1].seq > self._began.seq
+        failed = self.steps.pop() if is_retry else None
         number = len(self.steps) + 1
-        step = _step(number, self._began, fact, model, messages, trace)
+        step = self._step(self._began, fact, messages, trace)
         if number > 1:
-            self._compare(self.steps[-1], step, again)
+            self._compare(self.steps[-1], step, failed)
         changed = ", ".join(dict.fromkeys(self._moves)) or _reason(trace, number, self._decisions)
         self._moves = []
-        self.steps.append(
-            msgspec.structs.replace(
-                step, decisions=self._decisions, changed=changed, policy=self._policy, origins=self._origins
-            )
-        )
+        self.steps.append(msgspec.structs.replace(step, changed=changed))
 
-    def _compare(self, last: ContextStep, step: ContextStep, again: ContextStep | None) -> None:
-        if again is not None and again.changed:  # in a call before it, which failed
-            self._moves.insert(0, again.changed)
+    def _compare(self, last: ContextStep, step: ContextStep, failed: ContextStep | None) -> None:
+        if failed is not None and failed.changed:
+            self._moves.insert(0, failed.changed)
         if step.tools != last.tools:
             self._moves.append("other tools were offered")
         if step.model != last.model:
-            self._moves.append("another model was asked")
+            self._moves.append("another model was called")
 
-
-def _decisions(trace: dict[str, Any], known: tuple[Decision, ...]) -> tuple[Decision, ...]:
-    """They stand in the trace of the call that they were made for; later ones say that they hold."""
-    if "decisions" in trace:
-        return msgspec.convert(trace["decisions"], tuple[Decision, ...])
-    return known if "left" in trace else ()
-
-
-def _step(
-    number: int, began: Fact, fact: Fact, model: str, messages: int, trace: dict[str, Any]
-) -> ContextStep:
-    assert isinstance(began.event, events.StepStarted)
-    tokens = trace.get("tokens", {})
-    return ContextStep(
-        step=number,
-        run=fact.run,
-        step_of_run=began.event.number,
-        seq=fact.seq,
-        model=model,
-        tools=began.event.tools,
-        traced=bool(trace),
-        tokens=tokens,
-        fits=used_tokens(tokens) + tokens.get("reserve", 0) <= tokens.get("window", used_tokens(tokens)),
-        counted=tuple(trace.get("counted", ())),
-        messages=tuple(trace.get("messages", (messages, messages))),
-        fences=tuple(ProviderEntry(*fence) for fence in trace.get("fences", ())),
-        fences_left_out=tuple((kind, size) for kind, size in trace.get("fences_left_out", ())),
-        reminders=tuple(trace.get("reminders", ())),
-        before_run=trace.get("before_run", {}),
-        kept=msgspec.convert(trace.get("kept", ()), tuple[RequiredEntry, ...]),
-    )
+    def _step(self, began: Fact, fact: Fact, messages: int, trace: dict[str, Any]) -> ContextStep:
+        assert isinstance(began.event, events.StepStarted)
+        tokens = trace.get("tokens", {})
+        used = used_tokens(tokens)
+        return ContextStep(
+            step=len(self.steps) + 1,
+            run=fact.run,
+            step_of_run=began.event.number,
+            seq=fact.seq,
+            model=self._model,
+            tools=began.event.tools,
+            traced=bool(trace),
+            tokens=tokens,
+            fits=used + tokens.get("reserve", 0) <= tokens.get("window", used),
+            counted=tuple(trace.get("counted", ())),
+            messages=tuple(trace.get("messages", (messages, messages))),
+            decisions=self._decisions,
+            fences=tuple(ProviderEntry(*fence) for fence in trace.get("fences", ())),
+            fences_left_out=tuple((kind, size) for kind, size in trace.get("fences_left_out", ())),
+            reminders=tuple(trace.get("reminders", ())),
+            before_run=trace.get("before_run", {}),
+            policy=self._policy,
+            origins=self._origins,
+            kept=msgspec.convert(trace.get("kept", ()), tuple[RequiredEntry, ...]),
+        )
 
 
 def used_tokens(tokens: dict[str, int]) -> int:
-    """Of the window, without what is kept for the answer."""
+    """The tokens of the window in use, without the reserve for the answer."""
     return tokens.get("all", tokens.get("at_most", 0))
 
 
 def _reason(trace: dict[str, Any], number: int, decisions: Iterable[Decision]) -> str:
-    """Whoever begins to count in the middle of a session has told nothing before, but others have."""
-    changed = str(trace.get("changed", ""))
+    changed = str(trace.get("changed", ""))  # FIRST also in a process that resumed the session
     if changed != FIRST or number == 1:
         return changed
     rules = sorted({decision.rule for decision in decisions})
@@ -233,23 +223,21 @@ def _reason(trace: dict[str, Any], number: int, decisions: Iterable[Decision]) -
 
 
 def with_compactions(step: ContextStep, facts: Sequence[Fact]) -> ContextStep:
-    """The step, with the compactions that were in force then."""
+    """The step, with the compactions that applied to it."""
     before = [fact for fact in facts if fact.seq < step.seq]
     return msgspec.structs.replace(step, compactions=tuple(compactions(before)))
 
 
 def compactions(facts: Sequence[Fact]) -> Iterator[CompactionEntry]:
-    """Those that are in force after these facts."""
+    """The compactions that apply after these facts."""
     path = path_of(facts)
     entries = [fact for fact in facts if fact.seq in path]
     undone = {one.event.compaction for one in entries if isinstance(one.event, events.CompactionUndone)}
     for fact in entries:
         event = fact.event
         if isinstance(event, events.Compacted) and fact.seq not in undone:
-            replaced = len(event.replaces)
-            yield CompactionEntry(
-                fact.seq, event.by, replaced, event.tokens_before, event.tokens_after, event.files
-            )
+            tokens = (event.tokens_before, event.tokens_after)
+            yield CompactionEntry(fact.seq, event.by, len(event.replaces), *tokens, event.files)
 
 
 def difference(before: ContextStep, after: ContextStep, facts: Sequence[Fact]) -> ContextDifference:
@@ -260,9 +248,9 @@ def difference(before: ContextStep, after: ContextStep, facts: Sequence[Fact]) -
     return ContextDifference(
         before=with_compactions(before, facts),
         after=with_compactions(after, facts),
-        added=tuple(_described(now[seq] for seq in now if seq not in then)),
-        removed=tuple(_described(then[seq] for seq in then if seq not in now)),
-        decided=tuple(one for one in after.decisions if not _was_made(one, before.decisions)),
+        added=tuple(_context_entries(now[seq] for seq in now if seq not in then)),
+        removed=tuple(_context_entries(then[seq] for seq in then if seq not in now)),
+        decided=tuple(one for one in after.decisions if _key(one) not in map(_key, before.decisions)),
         withdrawn=tuple(
             one for one in before.decisions if one.first in now and not _is_in(one, after.decisions)
         ),
@@ -272,37 +260,36 @@ def difference(before: ContextStep, after: ContextStep, facts: Sequence[Fact]) -
 
 
 def _conversation(step: ContextStep, facts: Sequence[Fact]) -> dict[int, Fact]:
-    """The entries that there were to be told then, by their numbers."""
+    """The entries of the conversation at that step, by number."""
     so_far = [fact for fact in facts if fact.seq < step.seq]
-    in_force = {one.seq for one in compactions(so_far)}
+    applied = {one.seq for one in compactions(so_far)}
     path = path_of(so_far)
-    told: dict[int, Fact] = {}
+    entries: dict[int, Fact] = {}
     for fact in so_far:
         if fact.seq not in path:
             continue
         match fact.event:
-            case events.Compacted(replaces=gone, keeps_from=first) if fact.seq in in_force:
-                told = {seq: one for seq, one in told.items() if seq >= first and seq not in gone}
+            case events.Compacted(replaces=gone, keeps_from=first) if fact.seq in applied:
+                entries = {seq: one for seq, one in entries.items() if seq >= first and seq not in gone}
             case events.Compacted():
                 continue
             case events.HistoryReplaced():
-                told = {}
-        told[fact.seq] = fact
-    return told
+                entries = {}
+        entries[fact.seq] = fact
+    return entries
 
 
-def _was_made(one: Decision, decisions: Iterable[Decision]) -> bool:
-    """The same, whatever vendors have reported since of how many tokens that is."""
-    made = {(other.first, other.last, other.action, other.rule) for other in decisions}
-    return (one.first, one.last, one.action, one.rule) in made
+def _key(decision: Decision) -> tuple[object, ...]:
+    """Without the tokens, which a vendor's report may have corrected since."""
+    return (decision.first, decision.last, decision.action, decision.rule)
 
 
 def _is_in(one: Decision, decisions: Iterable[Decision]) -> bool:
-    """It holds, or something more does."""
+    """A decision covers the same entries, or more."""
     return any(other.first <= one.first and one.last <= other.last for other in decisions)
 
 
-def _described(entries: Iterable[Fact]) -> Iterator[ContextEntry]:
+def _context_entries(entries: Iterable[Fact]) -> Iterator[ContextEntry]:
     for fact in entries:
         event = fact.event
         if fact.parent is None or isinstance(event, UnknownEvent) or not visibility_of(event).sent:

@@ -1,4 +1,4 @@
-"""What model calls used, summed up by day, model, session or run; the children's part apart."""
+"""The usage of model calls by day, model, session or run, with that of children apart."""
 
 from __future__ import annotations
 
@@ -13,22 +13,19 @@ from ostler.core.store import SessionSummary, Store
 from ostler.schema.errors import UsageError
 from ostler.schema.events import UsageReported
 from ostler.schema.facts import Fact
+from ostler.schema.text import plural
 from ostler.schema.usage import NOTHING_USED, Usage
 
 By = Literal["day", "model", "session", "run"]
 
 _DAYS = re.compile(r"([1-9]\d*)d")
-
 _SMALLEST = 0.0001
-"""The least that is shown as an amount."""
+"""The smallest amount that is shown as a number."""
 
 
 class CostTotals(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What some model calls used together.
-
-    `usage.cost` is unknown as soon as that of one call is; `known_cost` is what the others cost, if there
-    are others.
-    """
+    """The sum of some model calls. `usage.cost` is None if the cost of one of them is unknown; `known_cost`
+    is the sum of the others."""
 
     calls: int = 0
     usage: Usage = NOTHING_USED
@@ -38,11 +35,11 @@ class CostTotals(msgspec.Struct, frozen=True, omit_defaults=True):
     estimated_calls: int = 0
     """Calls whose tokens were not counted by the vendor."""
     unreported_calls: int = 0
-    """Calls whose tokens nobody knows: they failed, or were cut."""
+    """Calls whose tokens are unknown: they failed, or were cut."""
 
     @classmethod
     def by(cls, usage: Usage) -> CostTotals:
-        """By one call."""
+        """The totals of one call."""
         return cls(
             calls=1,
             usage=usage,
@@ -63,12 +60,12 @@ class CostTotals(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
     def in_words(self) -> str:
-        """The price, and which part of the numbers is missing or a guess."""
+        """The price, and which part of the numbers is estimated or missing."""
         words = [self._price()]
         if self.estimated_calls:
-            words.append(f"tokens of {_calls(self.estimated_calls)} estimated")
+            words.append(f"tokens of {plural(self.estimated_calls, 'call')} estimated")
         if self.unreported_calls:
-            words.append(f"tokens of {_calls(self.unreported_calls)} unknown")
+            words.append(f"tokens of {plural(self.unreported_calls, 'call')} unknown")
         return "; ".join(words)
 
     def _price(self) -> str:
@@ -76,18 +73,18 @@ class CostTotals(msgspec.Struct, frozen=True, omit_defaults=True):
             return dollars(self.known_cost) if self.known_cost else "no charge"
         if not self.known_cost:
             return "unknown"
-        known = f"at least {dollars(self.known_cost)}" if self.known_cost >= _SMALLEST else "more than $0.00"
-        return f"{known}, {_calls(self.unpriced_calls)} of unknown price"
+        least = f"at least {dollars(self.known_cost)}" if self.known_cost >= _SMALLEST else "more than $0.00"
+        return f"{least}, {plural(self.unpriced_calls, 'call')} of unknown price"
 
 
 class Group(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The calls that have these names in common. Names that were not asked for are empty."""
+    """The calls with this day, model, session and run; the fields that the grouping omits are empty."""
 
     day: str = ""
     model: str = ""
     session: str = ""
     run: str = ""
-    """Also empty for calls that were made between runs."""
+    """Also empty for calls between runs."""
     own: CostTotals = CostTotals()
     children: CostTotals = CostTotals()
 
@@ -95,21 +92,21 @@ class Group(msgspec.Struct, frozen=True, omit_defaults=True):
 async def cost_records(
     store: Store, by: Sequence[By], *, since: int = 0, session: str = ""
 ) -> tuple[list[Group], list[SessionSummary]]:
-    """What was used, in groups, and all sessions; with `session`, by that one and its children."""
-    known = await store.sessions()
-    parents = {one.id: one.child_of for one in known}
+    """The usage in groups, and all sessions; with `session`, the usage of that one and its children."""
+    sessions = await store.sessions()
+    parents = {one.id: one.child_of for one in sessions}
     if not session:
         usages = await store.usages(since_ms=since)
     else:
         parents[session] = ""
         family = [one for one in parents if root_of(one, parents) == session]
-        found = [await store.usages(since_ms=since, session=one) for one in family]
-        usages = sorted([fact for facts in found for fact in facts], key=lambda fact: fact.time_ms)
-    return grouped(usages, by, parents), known
+        usages = [fact for one in family for fact in await store.usages(since_ms=since, session=one)]
+        usages.sort(key=lambda fact: fact.time_ms)
+    return grouped(usages, by, parents), sessions
 
 
 def start_of_day(text: str) -> int:
-    """The first moment of the day that was meant, in milliseconds."""
+    """The start of `2026-01-31`, `today` or, for `7d`, the first of the last seven days, in milliseconds."""
     try:
         if days := _DAYS.fullmatch("1d" if text == "today" else text):
             day = date.today() - timedelta(days=int(days[1]) - 1)
@@ -117,18 +114,16 @@ def start_of_day(text: str) -> int:
             day = date.fromisoformat(text)
         return int(datetime.combine(day, time.min).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise UsageError(
-            f"{text!r} is no day: say 2026-01-31, today, or 7d for the last seven days"
-        ) from None
+        raise UsageError(f"{text!r} is not a day: use 2026-01-31, today, or 7d for the last 7 days") from None
 
 
 def grouped(
     usages: Iterable[Fact], by: Sequence[By], parents: Mapping[str, str], zone: tzinfo | None = None
 ) -> list[Group]:
-    """What `usages` add up to: by day and model in order, sessions and runs as they were first used.
+    """The sums of `usages`, sorted by day and model, then in the order of first use.
 
-    `parents` maps every session to the one whose child it is, or to "". Children count for the session
-    at their root; only a child's run stands for itself. Days are those of `zone`, or of this machine.
+    `parents` maps every session to its parent, or to "". Children count for the session at their root; only
+    by run do they count for themselves. Days are those of `zone`, or of this machine.
     """
     groups: dict[Group, Group] = {}
     for fact, event in _each_call_once(usages):
@@ -140,22 +135,20 @@ def grouped(
             run=fact.run if "run" in by else "",
         )
         group, spent = groups.get(names, names), CostTotals.by(event.usage)
-        if fact.session == root:
-            groups[names] = msgspec.structs.replace(group, own=group.own + spent)
-        else:
-            groups[names] = msgspec.structs.replace(group, children=group.children + spent)
+        total = {"own": group.own + spent} if fact.session == root else {"children": group.children + spent}
+        groups[names] = msgspec.structs.replace(group, **total)
     return sorted(groups.values(), key=lambda group: (group.day, group.model))
 
 
 def root_of(session: str, parents: Mapping[str, str]) -> str:
-    """The session whose child's child … this is: itself, where its parent is not known."""
+    """The topmost known ancestor of a session, or the session itself."""
     while (parent := parents.get(session, "")) in parents:
         session = parent
     return session
 
 
 def dollars(amount: float) -> str:
-    """With as many digits as small amounts need: what cost something is never shown as nothing."""
+    """With as many digits as a small amount needs: only zero is shown as zero."""
     if 0 < amount < _SMALLEST:
         return "under $0.0001"
     if amount >= 1:
@@ -165,7 +158,7 @@ def dollars(amount: float) -> str:
 
 
 def _each_call_once(usages: Iterable[Fact]) -> Iterator[tuple[Fact, UsageReported]]:
-    """A session that was exported and imported again tells of the same calls as before."""
+    """Skips the copies that an imported session has of its original's calls."""
     seen: set[tuple[str, int]] = set()
     for fact in usages:
         event = fact.event
@@ -175,14 +168,9 @@ def _each_call_once(usages: Iterable[Fact]) -> Iterator[tuple[Fact, UsageReporte
             yield fact, event
 
 
-def _calls(number: int) -> str:
-    return "1 call" if number == 1 else f"{number} calls"
-
-
 def _sum_of_known(one: float | None, other: float | None) -> float | None:
     return other if one is None else one if other is None else one + other
 
 
 def priced(cost: float | None) -> str:
-
     return "cost unknown" if cost is None else dollars(cost) if cost else "no charge"

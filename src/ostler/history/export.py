@@ -1,7 +1,7 @@
-"""A session as text to read, as a Markdown page, or as a portable file; and the names of such files.
+"""A session as plain text, as a Markdown page or as a portable file, and the names of such files.
 
-In a Markdown page everything that people, models and tools wrote is quoted: none of it can pass for the
-page's own text.
+A Markdown page quotes everything that people, models and tools wrote: none of it can pass for the page's own
+text.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import reduce
@@ -44,7 +44,7 @@ from ostler.history.items import (
 from ostler.schema import events
 from ostler.schema.errors import UsageError
 from ostler.schema.facts import Fact
-from ostler.schema.messages import Block, File, Image, PlainBlock, Reasoning, Text
+from ostler.schema.messages import Block, File, Image, Reasoning, Text
 from ostler.schema.text import one_line, plural, printable
 from ostler.sessions.run_tree import current_status
 
@@ -54,12 +54,11 @@ else:
     portable = lazy_module("ostler.store.portable")
 
 _RESULT_LENGTH = 200
-
 _UNREADABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A message with all its blocks, a summary or a to-do list."""
+    """A message, a summary or a to-do list."""
 
     seq: int
     who: str
@@ -71,7 +70,7 @@ Part = Message | CallItem | str
 
 
 def clean(text: str) -> str:
-    """The text without what no page can hold: control characters, and halves of characters."""
+    """The text without control characters and lone surrogates, which no page can hold."""
     return _UNREADABLE.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
@@ -80,9 +79,8 @@ def parts_of(facts: Sequence[Fact]) -> list[Part]:
     items = items_of(facts)
     parts: list[tuple[int, Part]] = [(part.seq, part) for part in _messages(items)]
     for item in items:
-        match item:
-            case CallItem(called_seq=called) if item.call and called:
-                parts.append((called, item))
+        if isinstance(item, CallItem) and item.call and item.called_seq:
+            parts.append((item.called_seq, item))
         parts += _notices(item)
     return [part for _, part in sorted(parts, key=lambda part: part[0])]
 
@@ -102,9 +100,8 @@ def _messages(items: Sequence[Item]) -> Iterator[Message]:
             case SummaryItem(source="compaction" | "branch", text=text):
                 yield Message(item.seq, "summary", (Text(text),))
             case TodoListItem(items=rows):
-                yield Message(
-                    item.seq, "to do", (Text("\n".join(f"[{row.status}] {row.text}" for row in rows)),)
-                )
+                text = "\n".join(f"[{row.status}] {row.text}" for row in rows)
+                yield Message(item.seq, "to do", (Text(text),))
     for seq, blocks in answers.items():
         yield Message(seq, "assistant", tuple(blocks))
 
@@ -157,7 +154,13 @@ def usage_rows(facts: Sequence[Fact]) -> list[tuple[str, str]]:
         ("output tokens", usage.output_tokens),
     ]
     table = [*((name, f"{number:,}") for name, number in rows), ("cost", spent.in_words())]
-    by_children = [totals for fact in facts if (totals := _child_totals(fact.event)) is not None]
+    by_children: list[events.Totals] = []
+    for fact in facts:
+        match fact.event:
+            case events.ChildEnded(own=own, children=children):
+                by_children += [own, children]
+            case events.ChildUsed(totals=totals):
+                by_children.append(totals)
     if by_children:
         total = reduce(add, by_children)
         calls = plural(total.model_calls, "model call")
@@ -166,20 +169,11 @@ def usage_rows(facts: Sequence[Fact]) -> list[tuple[str, str]]:
     return table
 
 
-def _child_totals(event: object) -> events.Totals | None:
-    match event:
-        case events.ChildEnded(own=own, children=children):
-            return own + children
-        case events.ChildUsed():
-            return event.totals
-    return None
-
-
 # --- text -----------------------------------------------------------------------------------------------
 
 
 def transcript(summary: SessionSummary, facts: Sequence[Fact]) -> Iterator[str]:
-    """The lines of `sessions show`. Each entry has its number, by which it can be forked."""
+    """The lines of `sessions show`, with the number of each entry."""
     yield f"session {summary.id}{': ' + one_line(summary.title) if summary.title else ''}"
     yield f"{summary.status or 'not run yet'}, begun {facts[0].time}, in {printable(summary.cwd)}"
     if summary.forked_from:
@@ -197,7 +191,12 @@ def transcript(summary: SessionSummary, facts: Sequence[Fact]) -> Iterator[str]:
 
 def _message_lines(message: Message) -> Iterator[str]:
     title = "(summary)" if message.who == "summary" else f"{message.who}:"
-    return _block_lines(f"#{message.seq} {title}", message.content)
+    texts = [text for block in message.content if (text := _block_text(block))]
+    if texts or message.who == "summary":
+        yield ""
+        yield f"#{message.seq} {title}"
+        for text in texts:
+            yield indent(printable(text), "  ")
 
 
 def _item_lines(item: Item) -> Iterator[tuple[int, list[str]]]:
@@ -224,16 +223,6 @@ def _item_lines(item: Item) -> Iterator[tuple[int, list[str]]]:
         case _:
             for seq, text in _notices(item):
                 yield seq, [f"  {one_line(text)}"]
-
-
-def _block_lines(title: str, content: Iterable[Block]) -> Iterator[str]:
-    texts = [text for block in content if (text := _block_text(block))]
-    if not texts and title.endswith(":"):
-        return
-    yield ""
-    yield title
-    for text in texts:
-        yield indent(printable(text), "  ")
 
 
 def _block_text(block: Block) -> str:
@@ -264,8 +253,10 @@ def markdown_page(summary: SessionSummary, facts: Sequence[Fact]) -> Iterator[st
     yield f"*{_plain(state)}*\n\n"
     for part in parts_of(facts):
         match part:
-            case Message():
-                yield from _message_markdown(part)
+            case Message(seq=seq, who=who, content=content):
+                if blocks := [text for block in content if (text := _block_markdown(block))]:
+                    yield f"## {who.capitalize()} (#{seq})\n\n"
+                    yield "".join(f"{block}\n\n" for block in blocks)
             case CallItem():
                 yield _call_markdown(part)
             case _:
@@ -275,13 +266,6 @@ def markdown_page(summary: SessionSummary, facts: Sequence[Fact]) -> Iterator[st
     yield "## Usage\n\n| | |\n|---|---|\n"
     for name, value in usage_rows(facts):
         yield f"| {name} | {_plain(value)} |\n"
-
-
-def _message_markdown(message: Message) -> Iterator[str]:
-    blocks = [text for block in message.content if (text := _block_markdown(block))]
-    if blocks:
-        yield f"## {message.who.capitalize()} (#{message.seq})\n\n"
-        yield "".join(f"{block}\n\n" for block in blocks)
 
 
 def _block_markdown(block: Block) -> str:
@@ -301,7 +285,8 @@ def _call_markdown(call: CallItem) -> str:
     if call.result is not None:
         if call.result.diff:
             parts.append(_fenced(call.result.diff, "diff"))
-        parts += [_result_markdown(block) for block in call.result.content]
+        for block in call.result.content:
+            parts.append(_fenced(block.text) if isinstance(block, Text) else f"({_plain(block.media_type)})")
     return _folded(title, "\n\n".join(parts)) + "\n\n"
 
 
@@ -309,16 +294,12 @@ def arguments_json(call: CallItem) -> str:
     return msgspec.json.format(msgspec.json.encode(call.arguments or {}), indent=2).decode()
 
 
-def _result_markdown(block: PlainBlock) -> str:
-    return _fenced(block.text) if isinstance(block, Text) else f"({_plain(block.media_type)})"
-
-
 def _folded(title: str, body: str) -> str:
     return f"<details>\n<summary>{escape(one_line(title))}</summary>\n\n{body}\n\n</details>"
 
 
 def _fenced(text: str, language: str = "") -> str:
-    """In a fence that is longer than any in the text."""
+    """The text in a fence that is longer than any in it."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return "\n".join([f"{fence}{language}", *_lines(text), fence])
@@ -329,38 +310,29 @@ def _lines(text: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """On one line, with nothing that Markdown would take for markup."""
+    """The text on one line, with Markdown's special characters escaped."""
     return _MEANINGFUL.sub(r"\\\1", one_line(text))
 
 
 # --- files ----------------------------------------------------------------------------------------------
 
-EXTENSION = ".jsonl"
-
-EXTENSIONS = {"jsonl": EXTENSION, "markdown": ".md", "html": ".html"}
-
-PAGES = {
-    "markdown": "ostler.history.export:markdown_page",
-    "html": "ostler.history.export_html:html_page",
-}
+EXTENSIONS = {"jsonl": ".jsonl", "markdown": ".md", "html": ".html"}
+PAGES = {"markdown": "ostler.history.export:markdown_page", "html": "ostler.history.export_html:html_page"}
 
 _SLUG_LENGTH = 40
-
 _ID_LENGTH = 14
 
 
 def format_of(name: str) -> str:
-    """The format by the file's name."""
+    """The format for a file name."""
     return next((one for one, extension in EXTENSIONS.items() if name.endswith(extension)), "jsonl")
 
 
-def export_target(wanted: Path, summary: SessionSummary, extension: str) -> Path:
-    """The file with its extension; in a directory, one that is named after the session."""
-    if wanted.is_dir():
-        return wanted / (file_name(summary) + extension)
-    if wanted.name.endswith(extension) or (wanted.exists() and not wanted.is_file()):
-        return wanted
-    return wanted.with_name(wanted.name + extension)
+def _with_extension(target: Path, summary: SessionSummary, extension: str) -> Path:
+    if target.is_dir():
+        return target / (file_name(summary) + extension)
+    is_complete = target.name.endswith(extension) or (target.exists() and not target.is_file())
+    return target if is_complete else target.with_name(target.name + extension)
 
 
 def file_name(summary: SessionSummary) -> str:
@@ -371,7 +343,7 @@ def file_name(summary: SessionSummary) -> str:
 
 @contextmanager
 def writing(target: Path) -> Iterator[BinaryIO]:
-    """A new file that only its owner can read. It gets its name when complete, and replaces no other."""
+    """A new file that only its owner can read. It gets its name once complete, and replaces no other file."""
     if target.is_file():
         raise UsageError(f"{target} exists already; name another file, or remove it")
     is_new = not target.exists()
@@ -407,7 +379,7 @@ def _private(path: str, flags: int) -> int:
 
 async def write_export(store: Store, session: str, target: Path, wanted: str) -> Path:
     """Writes a session to a file, and returns its path; in a directory, it is named after the session."""
-    target = export_target(target, await store.summary(session), EXTENSIONS[wanted])
+    target = _with_extension(target, await store.summary(session), EXTENSIONS[wanted])
     with writing(target) as file:
         async for piece in export_text(store, session, wanted):
             file.write(piece)

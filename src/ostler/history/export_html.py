@@ -1,7 +1,6 @@
 """A session as one HTML page: no scripts, no requests, and nothing of the session but text and images.
 
-The content of a session may be hostile. All of it goes through `_text` into the page; of images only the
-bytes do, with a type from a fixed list.
+The content of a session may be hostile: `_text` escapes all of it, and an image has a type from a fixed list.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from ostler.schema.messages import Block, File, Image, Reasoning, Text
 from ostler.schema.text import one_line
 
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-
 
 _HEAD = """\
 <!doctype html>

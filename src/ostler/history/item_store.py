@@ -23,7 +23,7 @@ from ostler.schema.facts import Fact
 
 
 class OpenItem(Protocol):
-    """An item that still grows: a mutable record, which becomes an item when someone asks for it."""
+    """An item that still grows: a mutable record that makes the item on demand."""
 
     key: str
 
@@ -47,7 +47,8 @@ class ItemStore:
     def base(self, fact: Fact | None, key: str = "") -> dict[str, Any]:
         """The common fields of an item that this fact makes, or a live event."""
         if fact is None:
-            return {"key": key or self._live_key(), "anchor": self.leaf}
+            self._live += not key
+            return {"key": key or f"live:{self._live}", "anchor": self.leaf}
         return {
             "key": key or f"fact:{fact.seq}",
             "seq": fact.seq,
@@ -55,10 +56,6 @@ class ItemStore:
             "run": fact.run,
             "time_ms": fact.time_ms,
         }
-
-    def _live_key(self) -> str:
-        self._live += 1
-        return f"live:{self._live}"
 
     # --- items ----------------------------------------------------------------------------------------
 
@@ -119,9 +116,8 @@ class ItemStore:
         details: dict[str, Any] | None = None,
         request: str = "",
     ) -> None:
-        base = self.base(fact)
-        item = NoticeItem(**base, code=code, level=level, text=text, request=request, details=details)
-        self.close(item)
+        base = self.base(fact) | {"code": code, "level": level, "request": request}
+        self.close(NoticeItem(**base, text=text, details=details))
 
     # --- reading --------------------------------------------------------------------------------------
 
@@ -130,7 +126,7 @@ class ItemStore:
         return [item for item in every if all_branches or not item.anchor or item.anchor in self._path]
 
     def items_at(self, seq: int) -> list[Item]:
-        """The items that a fact has made, or has a part in: a message, a call, its result."""
+        """The items that a fact made or changed."""
         return [as_item(self._items[key]) for key in self._at.get(seq, ()) if key in self._items]
 
     def records(self) -> list[OpenItem]:

@@ -1,7 +1,7 @@
 """Follows one string field of a JSON document while the document is still arriving.
 
-A model writes a tool's arguments as JSON text, a few characters at a time. To show a file as it is
-being written, a face needs the decoded text of one field long before the document can be parsed.
+A model writes a tool's arguments as JSON text, a few characters at a time. To show a file while the model
+writes it, a front end needs the decoded text of one field before the document can be parsed.
 """
 
 from __future__ import annotations
@@ -12,28 +12,23 @@ from typing import NamedTuple
 EACH = "*"
 """In a path: every element of an array."""
 
-
 _PLAIN = re.compile(r'[^"\\]*')
-
 _BETWEEN_STRINGS = re.compile(r'[^"{}\[\]:,]*')
-
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
-
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\", "/": "/"}
-
 _REPLACEMENT = "\ufffd"
 
 
 class StreamingString:
     """The text of one string field, as far as it has arrived.
 
-    `StreamingString("content")` follows a key of the outermost object, `GrowingString("edits", "*",
+    `StreamingString("content")` follows a key of the outermost object, `StreamingString("edits", "*",
     "new_text")` a key of every object in an array; the same key elsewhere is another field.
 
-    - What was decoded never changes: an escape, or half of a surrogate pair, is withheld until complete.
-    - Every character fed is looked at once, so the cost is linear however finely the text is cut.
+    - Decoded text never changes: an escape, or half of a surrogate pair, is withheld until complete.
+    - Every character is read once, so the cost is linear however small the fragments are.
     - Each new occurrence of the field starts afresh and raises `index`.
-    - A document that is not JSON never raises; its field may stay unfound, or stop growing.
+    - A document that is not JSON never raises an error; its field may stay missing, or stop growing.
     """
 
     def __init__(self, *path: str) -> None:
@@ -69,21 +64,19 @@ class StreamingString:
         When `index` has risen, what is returned begins the new occurrence.
         """
         followed = self._followed
-        known = len(followed.decoded) if followed else 0
+        start = len(followed.decoded) if followed else 0
         at = 0
         while at < len(fragment) and not self._ended:
-            at = self._read_string(fragment, at) if self._string else self._read_structure(fragment, at)
+            if self._string is None:
+                at = self._read_structure(fragment, at)
+                continue
+            at = self._string.read(fragment, at)
+            if self._string.closed:
+                self._string = None
+                self._ended = not self._containers
         if self._followed is None:
             return ""
-        return "".join(self._followed.decoded[known if self._followed is followed else 0 :])
-
-    def _read_string(self, text: str, at: int) -> int:
-        assert self._string is not None
-        at = self._string.read(text, at)
-        if self._string.closed:
-            self._string = None
-            self._ended = not self._containers
-        return at
+        return "".join(self._followed.decoded[start if self._followed is followed else 0 :])
 
     def _read_structure(self, text: str, at: int) -> int:
         at = _end_of(_BETWEEN_STRINGS, text, at)
@@ -93,9 +86,14 @@ class StreamingString:
             case '"':
                 self._open_string()
             case "{" | "[" as bracket:
-                self._open_container(is_object=bracket == "{")
+                leads_on = self._on_path and len(self._containers) < len(self._path)
+                self._containers.append(_Container(bracket == "{", leads_on))
+                self._next_member()
             case "}" | "]":
-                self._close_container()
+                if self._containers:
+                    self._containers.pop()
+                self._on_path = self._expects_key = False
+                self._ended = not self._containers
             case ":":
                 self._end_key()
             case _:
@@ -116,17 +114,6 @@ class StreamingString:
             self.index += 1
         self._followed = self._string
 
-    def _open_container(self, *, is_object: bool) -> None:
-        leads_on = self._on_path and len(self._containers) < len(self._path)
-        self._containers.append(_Container(is_object, leads_on))
-        self._next_member()
-
-    def _close_container(self) -> None:
-        if self._containers:
-            self._containers.pop()
-        self._on_path = self._expects_key = False
-        self._ended = not self._containers
-
     def _end_key(self) -> None:
         if self._key is None:
             return
@@ -146,13 +133,6 @@ class StreamingString:
         self._on_path = (
             container.on_path and not container.is_object and self._path[len(self._containers) - 1] == EACH
         )
-
-
-def streaming_string(document: str, *path: str) -> StreamingString:
-    """The field of a document that is all there is for now."""
-    field = StreamingString(*path)
-    field.feed(document)
-    return field
 
 
 class _Container(NamedTuple):
@@ -197,11 +177,9 @@ class _StringDecoder:
     def _read_escape(self, text: str, at: int) -> int:
         character = text[at]
         if self._escape == "\\":
-            if character == "u":
-                self._escape = "\\u"
-                return at + 1
-            self._escape = ""
-            self._add(_ESCAPES.get(character, "\\" + character))
+            self._escape = "\\u" if character == "u" else ""
+            if character != "u":
+                self._add(_ESCAPES.get(character, "\\" + character))
             return at + 1
         if character not in _HEX_DIGITS:
             self._escape = ""
@@ -237,6 +215,6 @@ class _StringDecoder:
 
 
 def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    assert found is not None, "the pattern matches the empty string"
-    return found.end()
+    match = pattern.match(text, at)
+    assert match is not None, "the pattern matches the empty string"
+    return match.end()

@@ -1,7 +1,7 @@
-"""A session as a recording: the input of each of its runs, and what they did with it.
+"""A session as a recording: the input and the result of each of its runs.
 
-Two recordings are compared as canonical JSON. Ids of Ostler and of calls become `id-1`, `id-2` … in the order
-of appearance, times become `<time>`, and the working directory becomes `<cwd>`.
+Two recordings are compared as canonical JSON. Ids become `id-1`, `id-2` … in the order of appearance, times
+become `<time>`, and the working directory becomes `<cwd>`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from difflib import unified_diff
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Literal
 
 import msgspec
@@ -36,40 +36,39 @@ class Recording(msgspec.Struct, frozen=True):
 
 
 class RecordedResult(msgspec.Struct, frozen=True):
-    """What came of a call, and the number of its fact."""
+    """The result of a call, and the number of its fact."""
 
     fact: int
     result: events.ToolResultFact
 
 
 class RecordedQuestion(msgspec.Struct):
-    """A question about a call; `answered` is None while nobody has."""
+    """A question about a call; `answered` is None if there is no answer."""
 
     asked: events.QuestionAsked
     answered: events.QuestionAnswered | None = None
 
 
-class RecordedRun(msgspec.Struct, frozen=True):
+class RecordedRun(msgspec.Struct):
     """One run of a recording."""
 
     number: int
-    id: str
     started: Fact
     seed: int
-    """The number of the last fact that is not the loop's own: the run's start, or its prompt."""
+    """The number of the last fact that the loop did not record: the run's start, or its prompt."""
     facts: tuple[Fact, ...]
-    """Those after the seed."""
+    """Those after the seed, up to the end of the run."""
     answers: tuple[RecordedAnswer, ...]
-    results: dict[str, RecordedResult]
-    begun: frozenset[str]
+    results: dict[str, RecordedResult] = {}
+    begun: set[str] = set()
     """The calls that were started."""
-    questions: dict[str, list[RecordedQuestion]]
+    questions: dict[str, list[RecordedQuestion]] = {}
     """By their call, in order."""
-    steps: dict[int, events.StepStarted]
-    refused_steps: dict[int, str]
-    """Why those were refused that no model was asked in."""
-    steers: dict[int, list[events.UserMessage]]
-    """What was said before the step with that number."""
+    steps: dict[int, events.StepStarted] = {}
+    refused_steps: dict[int, str] = {}
+    """Why a hook refused those steps before a model was called."""
+    steers: dict[int, list[events.UserMessage]] = {}
+    """The messages before the step with that number."""
     ended: events.RunEnded | None = None
 
     @property
@@ -79,7 +78,7 @@ class RecordedRun(msgspec.Struct, frozen=True):
 
     @property
     def ends_itself(self) -> bool:
-        """The loop came to the end by itself; otherwise somebody or something cut the run there."""
+        """The loop ended the run; otherwise it was cut from outside."""
         last = self.answers[-1].end if self.answers else None
         failed = last if isinstance(last, events.ModelFailed) else None
         if self.ended is None or (failed and failed.retry_in is not None):
@@ -92,22 +91,21 @@ class RecordedRun(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> events.Limits:
-        """Those it was started with, unless a process with others went on beyond them."""
+        """Those it was started with, unless a process with other limits continued the run beyond them."""
         limits = msgspec.structs.replace(self.event.limits, seconds=None)
-        is_kept = limits.steps is None or len(self.steps) <= limits.steps
-        return limits if is_kept else msgspec.structs.replace(limits, steps=None)
+        is_within = limits.steps is None or len(self.steps) <= limits.steps
+        return limits if is_within else msgspec.structs.replace(limits, steps=None)
 
     def was_cut(self, call: str) -> bool:
-        """The end of the run came before the call had begun, or while somebody was asked about it."""
-        found = self.results.get(call)
-        return found is not None and found.result.failed == "tool_cancelled" and call not in self.begun
+        """The run ended before the call had begun, or while a person was asked about it."""
+        recorded = self.results.get(call)
+        return recorded is not None and recorded.result.failed == "tool_cancelled" and call not in self.begun
 
 
 async def recording_of(store: Store, session: str) -> Recording:
     """The recording of a session in a store."""
     facts = await store.read(session)
-    named = blobs_named_by(facts)
-    blobs = [part for blob in named async for part in read_in_parts(store, session, blob)]
+    blobs = [part for blob in blobs_named_by(facts) async for part in read_in_parts(store, session, blob)]
     return Recording(tuple(facts), tuple(blobs))
 
 
@@ -122,7 +120,7 @@ def recorded_runs(facts: Sequence[Fact]) -> list[RecordedRun]:
     session = facts[0].session
     state = fold(facts)
     if state.driver != "agent":
-        raise UsageError(f"session {session} was a {state.driver}'s, and only an agent's can be replayed")
+        raise UsageError(f"session {session} has the driver {state.driver}; only an agent's can be replayed")
     if state.undecipherable:
         raise UsageError(
             f"session {session} has a {state.undecipherable!r} entry of a newer version; "
@@ -131,66 +129,40 @@ def recorded_runs(facts: Sequence[Fact]) -> list[RecordedRun]:
     starts = [number for number, fact in enumerate(facts) if fact.type == "run_started"]
     if not starts:
         raise UsageError(f"session {session} has no runs: there is nothing to replay")
-    ends = [*starts[1:], len(facts)]
-    return [
-        _run(number, facts[start:end])
-        for number, (start, end) in enumerate(zip(starts, ends, strict=True), 1)
-    ]
+    bounds = pairwise([*starts, len(facts)])
+    return [_run(number, facts[start:end]) for number, (start, end) in enumerate(bounds, 1)]
 
 
 def _run(number: int, facts: Sequence[Fact]) -> RecordedRun:
-    started = facts[0]
     seed = 2 if len(facts) > 1 and _is_prompt(facts[1]) else 1
-    inside: list[Fact] = []
-    results: dict[str, RecordedResult] = {}
-    begun: set[str] = set()
+    ends = (index for index, fact in enumerate(facts) if isinstance(fact.event, events.RunEnded))
+    inside = tuple(facts[seed : next(ends, len(facts)) + 1])
+    run = RecordedRun(number, facts[0], facts[seed - 1].seq, inside, tuple(recorded_answers(inside)))
     questions: dict[str, RecordedQuestion] = {}
-    steps: dict[int, events.StepStarted] = {}
-    refused_steps: dict[int, str] = {}
-    steers: dict[int, list[events.UserMessage]] = {}
-    ended: events.RunEnded | None = None
-    was_asked = False
-    for fact in facts[seed:]:
-        inside.append(fact)
+    calls_model = False
+    for fact in inside:
         match fact.event:
-            case events.StepStarted(number=step) as begins:
-                steps[step] = begins
-                was_asked = False
+            case events.StepStarted(number=step) as started:
+                run.steps[step] = started
+                calls_model = False
             case events.ModelCalled():
-                was_asked = True
-            case events.StepEnded(number=step, refused=refused) if refused and not was_asked:
-                refused_steps[step] = refused
+                calls_model = True
+            case events.StepEnded(number=step, refused=refused) if refused and not calls_model:
+                run.refused_steps[step] = refused
             case events.UserMessage(source="steer") as message:
-                steers.setdefault(len(steps) + 1, []).append(message)
+                run.steers.setdefault(len(run.steps) + 1, []).append(message)
             case events.ToolStarted(call=call):
-                begun.add(call)
+                run.begun.add(call)
             case events.ToolResultFact(call=call) as result:
-                results[call] = RecordedResult(fact.seq, result)
-            case events.QuestionAsked(id=question) as asked:
-                questions[question] = RecordedQuestion(asked)
-            case events.QuestionAnswered(id=question) as answered if question in questions:
-                questions[question].answered = answered
-            case events.RunEnded() as end:
-                ended = end
-                break
-    by_call: dict[str, list[RecordedQuestion]] = {}
-    for one in questions.values():
-        by_call.setdefault(one.asked.call, []).append(one)
-    return RecordedRun(
-        number,
-        started.run,
-        started,
-        facts[seed - 1].seq,
-        tuple(inside),
-        tuple(recorded_answers(inside)),
-        results,
-        frozenset(begun),
-        by_call,
-        steps,
-        refused_steps,
-        steers,
-        ended,
-    )
+                run.results[call] = RecordedResult(fact.seq, result)
+            case events.QuestionAsked(id=id, call=call) as asked:
+                questions[id] = RecordedQuestion(asked)
+                run.questions.setdefault(call, []).append(questions[id])
+            case events.QuestionAnswered(id=id) as answered if id in questions:
+                questions[id].answered = answered
+            case events.RunEnded() as ended:
+                run.ended = ended
+    return run
 
 
 def _is_prompt(fact: Fact) -> bool:
@@ -200,19 +172,15 @@ def _is_prompt(fact: Fact) -> bool:
 LONGEST_DIFF = 60
 """Lines."""
 
-
 _OWN_ID = re.compile(r"\b[a-z]+_[0-9a-hjkmnp-tv-z]{26}\b")
-
 _MOMENT = re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?: ?(?:Z\b|[+-]\d\d:?\d\d\b))?")
-
 _CALL_FIELDS = {"tool_call": "id", "tool_result": "call"}
-
 
 What = Literal["request", "result", "end"]
 
 
 class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The first thing that came out otherwise than it is recorded."""
+    """The first thing that differs from the recording."""
 
     what: What
     text: str
@@ -228,7 +196,7 @@ class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
     replayed: Any = None
 
     def diff(self) -> str:
-        """From the recorded to the replayed, as `diff -u` shows it."""
+        """A unified diff from the recorded to the replayed value."""
         recorded, replayed = _lines(self.recorded), _lines(self.replayed)
         lines = list(unified_diff(recorded, replayed, "recorded", "replayed", n=2, lineterm=""))
         left_out = len(lines) - LONGEST_DIFF
@@ -237,14 +205,15 @@ class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def masked(value: Any, *folders: str) -> Any:
-    """The value as JSON says it, with what differs from one run to the next masked."""
+    """The value as JSON, with ids, times and folders masked."""
     return _Mask(folders).of(msgspec.to_builtins(value))
 
 
 class _Mask:
     def __init__(self, folders: Iterable[str]) -> None:
-        named = sorted({folder for folder in folders if len(folder) > 1}, key=len, reverse=True)
-        self._folders = re.compile(f"(?:{'|'.join(map(re.escape, named))})(?![\\w.-])") if named else None
+        longest_first = sorted({folder for folder in folders if len(folder) > 1}, key=len, reverse=True)
+        names = "|".join(map(re.escape, longest_first))
+        self._folders = re.compile(f"(?:{names})(?![\\w.-])") if names else None
         self._names: dict[str, str] = {}
 
     def of(self, value: Any) -> Any:
@@ -263,10 +232,10 @@ class _Mask:
     def _text(self, text: str) -> str:
         if self._folders is not None:
             text = self._folders.sub("<cwd>", text)
-        return _MOMENT.sub("<time>", _OWN_ID.sub(lambda found: self._name(found[0]), text))
+        return _MOMENT.sub("<time>", _OWN_ID.sub(lambda match: self._name(match[0]), text))
 
-    def _name(self, known: str) -> str:
-        return self._names.setdefault(known, f"id-{len(self._names) + 1}")
+    def _name(self, id: str) -> str:
+        return self._names.setdefault(id, f"id-{len(self._names) + 1}")
 
 
 def _lines(value: Any) -> list[str]:
@@ -276,7 +245,7 @@ def _lines(value: Any) -> list[str]:
 
 
 def _in_lines(value: Any) -> Any:
-    """A text of several lines as a list of them, so that a diff shows the line that differs."""
+    """Splits a text into a list of lines, so that a diff shows the line that differs."""
     if isinstance(value, str) and "\n" in value:
         return value.split("\n")
     if isinstance(value, dict):

@@ -1,9 +1,8 @@
 """Replay: runs a recorded session again, without a network.
 
-Each run starts on the recorded facts before it, so a moved leaf, other messages or a fork between two runs
-need no replay. The loop is the real one. Its input comes from the log: the model's answers and failures,
-steers, answers to questions, the moment of a cancellation. Each request and each tool result is compared as
-it arises, and the first difference ends the replay.
+Each run starts with the recorded facts before it. The loop is the real one; its input comes from the log: the
+model's answers and failures, steers, answers to questions, the moment of a cancellation. Each request and
+each tool result is compared when it arises, and the first difference ends the replay.
 """
 
 from __future__ import annotations
@@ -17,9 +16,7 @@ from ostler.core.budget import Budget
 from ostler.core.cancellation import CancelToken
 from ostler.core.children import SpawnedChildren
 from ostler.core.harness import Children, Harness, TreePosition
-from ostler.core.hooks import (
-    FinishedCall,
-)
+from ostler.core.hooks import FinishedCall
 from ostler.core.journal import Journal, World, open_journal
 from ostler.core.loop import Loop
 from ostler.core.model import ModelRequest, ReasoningLevel
@@ -40,18 +37,17 @@ from ostler.store.memory import MemoryStore
 from ostler.tools.child_process import stop_background
 
 Judged = Literal["results", "hooks"]
-"""What a replay compares beside requests: results that are not the log's, and what hooks did to requests."""
-
+"""What a replay compares besides requests: the results of tools that ran, and the effect of hooks."""
 
 FROM_OUTSIDE = ("tool_cancelled", "tool_interrupted")
-"""How calls fail that somebody stopped, or whose process died: no tool would do so again by itself."""
+"""Failures of calls that were cancelled or whose process died: a replayed tool would not fail so."""
 
 
 class RunReplay:
     """Follows the loop through one recorded run. `difference` is the first one, if there is any.
 
-    Once nothing recorded is left of a run that was cut, the run is cancelled where the log says so. What its
-    end did to calls that had not begun is the log's word, and not compared.
+    A run that was cut is cancelled at the end of its recording. Calls that had not begun by then are not
+    compared.
     """
 
     def __init__(
@@ -68,10 +64,10 @@ class RunReplay:
         self.requests = self.exact = self.results = 0
         self.is_over = False
         self._then = then
-        """What the recorded facts add up to, up to the request that is being compared."""
-        self._heard = 0
+        """The recorded state at the request that is being compared."""
+        self._applied = 0
         self._is_steady = True
-        """Nobody changed settings in the run: what the log does not hold is the same in all its requests."""
+        """The run's settings did not change: what the log does not hold is the same in all its requests."""
         self._journal = journal
         self._folders = folders
         self._judged = judged
@@ -85,51 +81,47 @@ class RunReplay:
 
     @property
     def model_name(self) -> str:
-        """Of the model that the log has answer next."""
-        following = self._following
-        return following.called.model if following else self.run.event.model
+        """The name of the model whose recorded answer is next."""
+        return self._next_answer.called.model if self._next_answer else self.run.event.model
 
     def ask(self, request: ModelRequest) -> RecordedAnswer | None:
-        """The recorded answer to a request that is as it was; None ends the replay of this run."""
-        answer = self._following
-        if answer is None:
-            ended = self.run.ended
-            # A limit is the process's own, and the one that reached it may not have begun the run.
-            if self.run.ends_itself and ended and ended.status != "limit":
-                replayed = _request(self._journal.state, request)
-                self._differ_at_end("one more request than was recorded", replayed)
-            self._stop()
-            return None
-        self._compare_request(request, answer)
-        if self.difference is None:
-            self.requests += 1
-            if answer.end is not None:
-                return answer
+        """The recorded answer if the request is the recorded one; None ends the replay of this run."""
+        answer = self._next_answer
+        if answer is not None:
+            self._compare_request(request, answer)
+            if self.difference is None:
+                self.requests += 1
+                if answer.end is not None:
+                    return answer
+        # Limits belong to a process, and the one that reached a limit may not have begun the run.
+        elif self.run.ends_itself and self.run.ended and self.run.ended.status != "limit":
+            replayed = _request(self._journal.state, request)
+            self._differ_at_end("one more request than was recorded", replayed)
         self._stop()
         return None
 
     def count(self) -> None:
-        """One more thing of the log has happened again."""
+        """Counts one recorded answer or result as replayed."""
         self._left -= 1
         if not self._left and not self.run.ends_itself:
             self._stop()
 
     def retries(self) -> bool:
-        """Whether the failure that was just given was tried again."""
+        """Whether the recorded run tried again after the last failure."""
         end = self.run.answers[self.requests - 1].end
         return isinstance(end, events.ModelFailed) and end.retry_in is not None
 
     @property
-    def _following(self) -> RecordedAnswer | None:
+    def _next_answer(self) -> RecordedAnswer | None:
         return self.run.answers[self.requests] if self.requests < len(self.run.answers) else None
 
     def _compare_request(self, request: ModelRequest, answer: RecordedAnswer) -> None:
         called = answer.called
-        while self._heard < len(self.run.facts) and self.run.facts[self._heard].seq <= answer.fact:
-            fact = self.run.facts[self._heard]
+        while self._applied < len(self.run.facts) and self.run.facts[self._applied].seq <= answer.fact:
+            fact = self.run.facts[self._applied]
             self._then.apply(fact)
             self._is_steady = self._is_steady and fact.type != "settings_changed"
-            self._heard += 1
+            self._applied += 1
         if request.digest() == called.digest:
             self.exact += 1
             return
@@ -148,38 +140,38 @@ class RunReplay:
     # --- the tools' side ----------------------------------------------------------------------------
 
     def may_run(self, call: str) -> bool:
-        """Whether the call itself is to be replayed; otherwise its result is the log's."""
-        found = self.run.results.get(call)
-        return found is not None and found.result.failed not in FROM_OUTSIDE
+        """Whether the tool may run; otherwise the log has its result."""
+        recorded = self.run.results.get(call)
+        return recorded is not None and recorded.result.failed not in FROM_OUTSIDE
 
     def from_log(self, call: str) -> FinalOutcome:
-        """Stands for the recorded result, which `settle` puts in its place."""
-        found = self.run.results.get(call)
-        if found is None:
+        """A placeholder for the recorded result, which `compare_result` puts in its place."""
+        recorded = self.run.results.get(call)
+        if recorded is None:
             return failed("the recording ends before this result")
         self._from_log.add(call)
-        result = found.result
+        result = recorded.result
         if result.failed is None:
             return Ok(summary=result.summary, ends_run=result.ends_run)
         return Failed(result.failed, summary=result.summary, ends_run=result.ends_run)
 
-    def settle(self, finished: FinishedCall) -> FinishedCall:
-        """The result as it is, if it is as it was; the log's own where the tool did not run."""
-        found = self.run.results.get(finished.call)
-        if found is None:
+    def compare_result(self, finished: FinishedCall) -> FinishedCall:
+        """The result of a tool that ran, after comparing it; else the recorded result."""
+        recorded = self.run.results.get(finished.call)
+        if recorded is None:
             return finished
-        result = found.result
-        of_log = msgspec.structs.replace(
+        result = recorded.result
+        from_log = msgspec.structs.replace(
             finished, content=result.content, failed=result.failed, details=result.details
         )
         if self.is_over or self.run.was_cut(finished.call):
-            return of_log
+            return from_log
         if finished.call in self._from_log or "results" not in self._judged:
-            finished = of_log
+            finished = from_log
         elif (finished.content, finished.failed) != (result.content, result.failed):
-            recorded, replayed = _result(result), _result(finished)
+            then, now = _result(result), _result(finished)
             text = f"the result of {finished.name}"
-            self._differ("result", text, found.fact, recorded, replayed, finished.call, finished.name)
+            self._differ("result", text, recorded.fact, then, now, finished.call, finished.name)
         if self.difference is None:
             self.results += 1
             self.count()
@@ -188,10 +180,10 @@ class RunReplay:
     # --- people's side ------------------------------------------------------------------------------
 
     def take(self) -> list[Steer]:
-        """What was said before the step that comes next."""
+        """The recorded steers before the next step."""
         run = self._journal.state.run
-        said = self._steers.pop(run.steps + 1, []) if run else []
-        return [Steer(id=message.request, content=message.content) for message in said]
+        messages = self._steers.pop(run.steps + 1, []) if run else []
+        return [Steer(id=message.request, content=message.content) for message in messages]
 
     async def answer(self, asked: events.QuestionAsked) -> Any:
         """The recorded answer to the next question about this call."""
@@ -207,13 +199,13 @@ class RunReplay:
 
     # --- the end ------------------------------------------------------------------------------------
 
-    def finish(self, quiet: RunEnded | RunWaiting) -> None:
-        """Compares the end, if the loop came to one by itself."""
+    def finish(self, outcome: RunEnded | RunWaiting) -> None:
+        """Compares the end, unless the replay cancelled the run."""
         if self.is_over:
             return
-        status = quiet.status if isinstance(quiet, RunEnded) else "waiting"
-        end = {"end": {"status": status, "reason": quiet.reason}}
-        if (missing := self._following) is not None:
+        status = outcome.status if isinstance(outcome, RunEnded) else "waiting"
+        end = {"end": {"status": status, "reason": outcome.reason}}
+        if (missing := self._next_answer) is not None:
             text = f"the run is {status} before this request"
             self._differ("request", text, missing.fact, {"model_called": missing.called.model}, end)
         elif self.run.ended and self.run.ended.status != status:
@@ -243,7 +235,7 @@ class RunReplay:
         call: str = "",
         tool: str = "",
     ) -> None:
-        """Ends the replay, unless nothing is left of the difference once both are masked."""
+        """Ends the replay, unless both are equal once masked."""
         then, now = masked(recorded, *self._folders), masked(replayed, *self._folders)
         if then == now or self.difference is not None:
             return
@@ -254,7 +246,7 @@ class RunReplay:
 
 
 def _request(state: SessionState, request: ModelRequest | None = None) -> dict[str, Any]:
-    """What a log holds of a request: the one that was recorded, or the one that was built now."""
+    """What a log holds of a request: of the recorded one, or of `request`."""
     step = state.run.step if state.run else None
     offered = [offer.name for offer in request.tools] if request else list(step.tools if step else ())
     return {"messages": list(state.transcript), "tools": offered}
@@ -265,13 +257,13 @@ def _result(result: events.ToolResultFact | FinishedCall) -> dict[str, Any]:
 
 
 class ReplayResult(msgspec.Struct, frozen=True):
-    """What a replay came to: how much of it was the same, and the first thing that was not."""
+    """The result of a replay: how much was the same, and the first difference."""
 
     runs: int
     requests: int
     exact: int
-    """Requests that were the same to the byte, with all that a log does not hold: the system prompt, the
-    tools' descriptions, the settings of the model."""
+    """Requests that were the same to the byte, with what a log does not hold: system prompt, descriptions of
+    tools, model settings."""
     results: int
     difference: Difference | None = None
 
@@ -281,18 +273,18 @@ class ReplayResult(msgspec.Struct, frozen=True):
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """What a recording is replayed with."""
+    """How a recording is replayed."""
 
     harness: Harness
     live: bool = False
-    """Tools really run; else what they returned is the log's word."""
+    """Tools really run; else their results come from the log."""
     own: bool = False
-    """The harness is the agent's that is tested: its tools are offered, its hooks count. Else nobody knows
-    which hooks there were: the tools are those that were offered, and what hooks did is the log's word."""
+    """The harness is the tested agent's: the replay offers its tools and compares the effect of its hooks.
+    Else tools and hooks are taken from the log."""
     before_run: Callable[[Harness, RecordedRun], None] | None = None
-    """Makes the harness fit for a run."""
-    memory: dict[str, Any] = msgspec.field(default_factory=dict)
-    """What the tools keep between their calls, in all runs of the recording."""
+    """Prepares the harness for a run."""
+    memory: dict[str, Any] = {}
+    """The state of the tools, for all runs of the recording."""
 
 
 class ReplaySession:
@@ -327,16 +319,8 @@ class ReplaySession:
         pass
 
 
-class ReplayLoop(Loop):
-    """Takes its steers from the recording."""
-
-    def __init__(self, session: ReplaySession, cancel: CancelToken, replay: RunReplay) -> None:
-        super().__init__(session, cancel)
-        self.take_steers = replay.take  # type: ignore[method-assign]
-
-
 class _Tape(MemoryStore):
-    """A store whose one session can begin anew with other facts. Its blobs stay."""
+    """A store whose one session can start again with other facts; its blobs stay."""
 
     def rewind(self, facts: Sequence[Fact]) -> None:
         self._sessions.clear()
@@ -345,9 +329,9 @@ class _Tape(MemoryStore):
 
 async def replay(recording: Recording, stage: Stage) -> ReplayResult:
     """Replays every run, until one differs. Raises `UsageError` for a session that cannot be replayed."""
-    # Never the session's own id: tools' processes are found, and ended, by the session they belong to.
+    # Never the session's own id: tools' processes are identified by the session that they belong to.
     session = new_id("ses")
-    facts = [_moved(fact, session) for fact in recording.facts]
+    facts = [msgspec.structs.replace(fact, session=session) for fact in recording.facts]
     runs = recorded_runs(recording.facts)
     tape = _Tape()
     await tape.import_session(facts[:1], recording.blobs)
@@ -356,7 +340,8 @@ async def replay(recording: Recording, stage: Stage) -> ReplayResult:
         for run in runs:
             tape.rewind(facts[: run.seed])
             replayed = await _replay_run(run, tape, session, stage)
-            requests, exact = requests + replayed.requests, exact + replayed.exact
+            requests += replayed.requests
+            exact += replayed.exact
             results += replayed.results
             if replayed.difference:
                 return ReplayResult(run.number, requests, exact, results, replayed.difference)
@@ -377,6 +362,7 @@ async def _replay_run(run: RecordedRun, tape: _Tape, session: str, stage: Stage)
     judged: set[Judged] = {"results", "hooks"} if stage.own else {"results"} if stage.live else set()
     replaying = RunReplay(run, then, journal, cancel, folders, judged)
     model = ReplayedModel(replaying)
+    level = cast(ReasoningLevel, then.settings.reasoning)
     harness = msgspec.structs.replace(
         own,
         model=model,
@@ -384,7 +370,7 @@ async def _replay_run(run: RecordedRun, tape: _Tape, session: str, stage: Stage)
         fallbacks=(),
         make_model=None,
         limits=run.limits,
-        reasoning=_reasoning(then) or own.reasoning,
+        reasoning=level if level in get_args(ReasoningLevel) else own.reasoning,
         asker=replaying.answer if run.questions else None,
         waits_for_answers=False,
         listeners=[],
@@ -392,26 +378,7 @@ async def _replay_run(run: RecordedRun, tape: _Tape, session: str, stage: Stage)
     offered = {name for step in run.steps.values() for name in step.tools}
     names = own.tools if stage.own else offered
     harness.set_tools([ReplayedTool(name, own.tools.get(name), replaying, live=stage.live) for name in names])
-    loop = ReplayLoop(ReplaySession(journal, harness, stage.memory), cancel, replaying)
+    loop = Loop(ReplaySession(journal, harness, stage.memory), cancel)
+    loop.take_steers = replaying.take  # type: ignore[method-assign]
     replaying.finish(await loop.advance())
     return replaying
-
-
-def _reasoning(state: SessionState) -> ReasoningLevel | None:
-    """What somebody had set in the session before the run."""
-    level = state.settings.reasoning
-    return cast(ReasoningLevel, level) if level in get_args(ReasoningLevel) else None
-
-
-def _moved(fact: Fact, session: str) -> Fact:
-    """The same fact in another session."""
-    return Fact(
-        fact.seq,
-        session,
-        fact.run,
-        fact.time_ms,
-        fact.body,
-        type=fact.type,
-        parent=fact.parent,
-        origin=fact.origin,
-    )

@@ -1,4 +1,4 @@
-"""A replayed run works with these: a model and tools that answer from the recording, and comparing hooks."""
+"""The parts of a replayed run: a model and tools that answer from the recording, and hooks that compare."""
 
 from __future__ import annotations
 
@@ -35,13 +35,11 @@ from ostler.schema.outcomes import Pending, ok
 if TYPE_CHECKING:
     from ostler.history.replay import RunReplay
 
-
 NOT_RUN_THEN = "This call may run now; it was not run when it was recorded, and is not run here either."
 
 
 class ReplayedModel:
-    """Answers from the log, each request only after it was compared. It goes by the name of whichever model
-    answered then."""
+    """Compares each request, and answers from the log, under the name of the recorded model."""
 
     def __init__(self, replay: RunReplay) -> None:
         self._replay = replay
@@ -65,7 +63,7 @@ class ReplayedModel:
 
 
 class ReplayedTool:
-    """A tool whose result is the log's, unless it is `live` and the call is one that a tool can do again."""
+    """A tool with results from the log; or, if it is `live`, one that runs again where that is possible."""
 
     def __init__(self, name: str, tool: Tool | None, replay: RunReplay, *, live: bool) -> None:
         self.spec = tool.spec if tool else ToolSpec(name, "", {})
@@ -87,7 +85,7 @@ class ReplayedTool:
 
 
 class ReplayHooks(Hooks):
-    """The harness's own hooks, with the model kept in the log's hands: none of them can bring in another."""
+    """The harness's own hooks, except that none of them can choose another model."""
 
     def __init__(self, own: Hooks, replay: RunReplay, model: ReplayedModel, *, own_counts: bool) -> None:
         super().__init__()
@@ -120,7 +118,7 @@ class ReplayHooks(Hooks):
         return await self._own.before_tool(planned, scope, last_guard=last_guard)
 
     async def after_tool(self, finished: FinishedCall, scope: HookScope) -> FinishedCall:
-        return self._replay.settle(await self._own.after_tool(finished, scope))
+        return self._replay.compare_result(await self._own.after_tool(finished, scope))
 
     async def before_message(self, draft: DraftMessage, scope: HookScope) -> Suppress | Replace | None:
         return await self._own.before_message(draft, scope)

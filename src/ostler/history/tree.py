@@ -1,4 +1,4 @@
-"""The tree of a session: every entry in its place, and as a line with the branch it is on."""
+"""The tree of a session: its entries as nodes, and as lines that draw the branches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from ostler.schema.messages import text_of
 from ostler.schema.text import one_line
 
 _TEXT_LENGTH = 100
-
 _NAMES = {
     "user_message": "you",
     "assistant_message": "assistant",
@@ -27,7 +26,7 @@ _NAMES = {
 
 
 class Node(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An entry in its place."""
+    """An entry of the tree."""
 
     seq: int
     parent: int
@@ -35,7 +34,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str = ""
     label: str = ""
     on_path: bool = False
-    """It lies between the leaf and the root: the model is told it."""
+    """It lies between the root and the leaf: the model receives it."""
     leaf: bool = False
     """The next entry follows this one."""
 
@@ -62,7 +61,7 @@ class SessionTree:
                 fact.seq,
                 fact.parent,
                 fact.type,
-                _cut(_text(builder.items_at(fact.seq))),
+                _text(builder.items_at(fact.seq)),
                 self.labels.get(fact.seq, ""),
                 fact.seq in self.path,
                 fact.seq == self.leaf,
@@ -93,17 +92,11 @@ def _text(items: Sequence[Item]) -> str:
                 return "(not shown)"
             case UserItem(content=content):
                 texts.append(text_of(content))
-            case TextItem(complete=True, text=text):
-                texts.append(text)
-            case SummaryItem(source="compaction" | "branch", text=text):
+            case TextItem(complete=True, text=text) | SummaryItem(source="compaction" | "branch", text=text):
                 texts.append(text)
             case CallItem(call=call, name=name) if call:
                 names.append(name)
-    return "\n".join(texts) or ", ".join(names)
-
-
-def _cut(text: str) -> str:
-    text = one_line(text)
+    text = one_line("\n".join(texts) or ", ".join(names))
     return text if len(text) <= _TEXT_LENGTH else text[: _TEXT_LENGTH - 1] + "…"
 
 
@@ -119,8 +112,8 @@ def placed(nodes: Sequence[Node], *, is_whole: bool = False) -> Iterator[tuple[N
     while waiting:
         node, before, indent = waiting.pop()
         children = below.get(node.seq, [])
-        is_told = is_whole or node.type not in ("tool_called", "tool_result")
-        if is_told or before != indent or len(children) > 1 or node.label or node.leaf:
+        is_message = node.type not in ("tool_called", "tool_result")
+        if is_whole or is_message or before != indent or len(children) > 1 or node.label or node.leaf:
             yield node, before + _row(node)
             before = indent
         if len(children) == 1:
@@ -130,16 +123,10 @@ def placed(nodes: Sequence[Node], *, is_whole: bool = False) -> Iterator[tuple[N
 
 
 def _branches(children: Sequence[Node], indent: str) -> list[tuple[Node, str, str]]:
-    """The last one first, as they are popped from the end of a list."""
-    last = children[-1:]
-    return [
-        (
-            node,
-            f"{indent}{'└─' if [node] == last else '├─'} ",
-            f"{indent}{'   ' if [node] == last else '│  '}",
-        )
-        for node in reversed(children)
-    ]
+    """The children in reverse order, as they are popped from the end of a list."""
+    rows = [(node, f"{indent}├─ ", f"{indent}│  ") for node in children]
+    rows[-1:] = [(node, f"{indent}└─ ", f"{indent}   ") for node in children[-1:]]
+    return rows[::-1]
 
 
 def _row(node: Node) -> str:
