@@ -23,7 +23,14 @@ from ostler.schema.messages import BlobRef
 from ostler.schema.visibility import is_opening
 from ostler.store.invariants import broken_invariants, broken_tree_invariants, facts_can_be_read, is_at_rest
 from ostler.store.rules import blobs_named_by, living_holder, outputs_named_by, summary_of, tail_of
-from ostler.store.sqlite_connection import SCHEMA, connect, connect_again, copy_store, translate_errors
+from ostler.store.sqlite_connection import (
+    SCHEMA,
+    connect,
+    connect_again,
+    copy_store,
+    transaction,
+    translate_errors,
+)
 from ostler.store.sqlite_rows import (
     SEARCHED,
     SELECT_FACTS,
@@ -277,33 +284,30 @@ def repair(path: Path, world: World) -> Repair:
 
 def _mend(db: sqlite3.Connection, problems: list[Problem], numbers: set[str], world: World) -> None:
     if "S1" in numbers:
-        with _transaction(db):
+        with _repair_step(db):
             db.execute("reindex")
     if "S6" in numbers:
-        with _transaction(db):
+        with _repair_step(db):
             _adopt_orphans(db, world)
     for session in {problem.session for problem in problems if problem.number in ("S2", "S3")}:
-        with _transaction(db):
+        with _repair_step(db):
             _rebuild_row(db, session)
     if numbers & {"S4", "S6"}:
-        with _transaction(db):
+        with _repair_step(db):
             _empty_index(db)
         while is_index_stale(db):
-            with _transaction(db):
+            with _repair_step(db):
                 update_index(db)
 
 
 @contextmanager
-def _transaction(db: sqlite3.Connection, *, ignore_damage: bool = True) -> Iterator[None]:
-    """Where the file is damaged nothing is changed; the check after a repair reports the damage."""
-    db.execute("begin immediate")
+def _repair_step(db: sqlite3.Connection) -> Iterator[None]:
+    """A transaction that changes nothing where the file is damaged; the check after the repair reports it."""
     try:
-        yield
-        db.execute("commit")
-    except BaseException as error:
-        if db.in_transaction:
-            db.execute("rollback")
-        if not (ignore_damage and isinstance(error, sqlite3.DatabaseError) and is_damage(error)):
+        with transaction(db):
+            yield
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
             raise
 
 
@@ -369,7 +373,7 @@ def collect_output(path: Path, world: World) -> list[Unnamed]:
     collected: list[Unnamed] = []
     with translate_errors(path), closing(connect(path)) as db:
         for key in _sessions_with_output(db):
-            with _transaction(db, ignore_damage=False):
+            with transaction(db):
                 unnamed = _unnamed_in(db, key, world)
                 for blob, _ in unnamed:
                     db.execute("delete from blob_parts where blob = ?", (blob,))
