@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from ostler.core.store import SessionSummary
 from ostler.history.export import clean, markdown_page, transcript
 from ostler.history.export_html import PICTURES, html_page
 from ostler.schema import events
@@ -21,7 +19,7 @@ from ostler.schema.facts import Fact
 from ostler.schema.messages import BlobRef, File, Image, Reasoning, Text
 from ostler.schema.outcomes import Display, Question
 from ostler.schema.usage import Usage
-from ostler.store.rules import new_summary, updated_summary
+from ostler.store.rules import summary_of
 from ostler.testkit.vendors import call, turn
 from tests.support.command import Ostler, use
 from tests.support.fixtures import Serve
@@ -79,10 +77,6 @@ def session_of(text: str) -> list[Fact]:
         events.RunEnded("failed", text),
         b'{"type":"new_entry"}',
     )
-
-
-def summary_of(facts: Sequence[Fact]) -> SessionSummary:
-    return updated_summary(new_summary(facts[0]), facts[1:])
 
 
 class Seen(HTMLParser):

@@ -301,7 +301,7 @@ async def test_an_entry_that_is_none_is_refused_with_those_there_are(store: Stor
 
 async def test_a_session_that_stands_before_its_first_entry_says_where_to_fork(store: Store) -> None:
     source = await put(store, facts_of(events.UserMessage(text("one")), events.LeafMoved(0)))
-    with pytest.raises(NotFound, match="choose one of 2 to fork at"):
+    with pytest.raises(NotFound, match="fork at one of 2"):
         await fork(store, source, None, World())
 
 

@@ -88,7 +88,7 @@ def problem_with(context: Any, prompts: int = 1, **harness: Any) -> str:
     ],
 )
 def test_another_beginning_is_found(forgetful: Forgetful, what: str) -> None:
-    assert f"begins with {what}, and nothing says why" in problem_with(forgetful)
+    assert f"begins with {what}, and no fact explains why" in problem_with(forgetful)
 
 
 def test_what_the_trace_or_a_hook_explains_is_no_problem() -> None:
@@ -100,7 +100,7 @@ def test_what_the_trace_or_a_hook_explains_is_no_problem() -> None:
 
 def test_a_hook_that_changes_nothing_explains_nothing() -> None:
     hooks = [Hook("context", lambda draft: None), Hook("before_step", lambda plan: None)]
-    assert "nothing says why" in problem_with(Forgetful({"tokens": {}}), hooks=hooks)
+    assert "no fact explains why" in problem_with(Forgetful({"tokens": {}}), hooks=hooks)
 
 
 def told_at(*calls: int) -> Callable[[ContextDraft], ContextDraft | None]:

@@ -235,7 +235,7 @@ async def test_assertions_about_calls_say_what_came_of_them(gate: Path) -> None:
     async with ExtensionTest(gate) as test:
         refused = await test.tool_call("bash", {"command": "rm -rf /"})
         allowed = await test.tool_call("bash", {"command": "ls"})
-        with pytest.raises(AssertionError, match="it came to 'done'"):
+        with pytest.raises(AssertionError, match="its result is 'done'"):
             test.assert_blocked(allowed)
         with pytest.raises(AssertionError, match=r"is dangerous.*, not 'too long'"):
             test.assert_blocked(refused, "too long")
@@ -252,7 +252,7 @@ async def test_assertions_about_input_say_what_became_of_it() -> None:
         test.assert_input_transformed(hello, "HELLO")
         with pytest.raises(AssertionError, match="answered with 'pong', not 'ping'"):
             test.assert_input_handled(ping, "ping")
-        with pytest.raises(AssertionError, match="was not dealt with; it came to 'HELLO'"):
+        with pytest.raises(AssertionError, match="was not handled; its result is 'HELLO'"):
             test.assert_input_handled(hello)
         with pytest.raises(AssertionError, match="the input became 'HELLO', not 'hello'"):
             test.assert_input_transformed(hello, "hello")
@@ -264,10 +264,10 @@ async def test_assertions_about_what_was_printed_say_what_was() -> None:
         test.assert_printed("hello Ann")
         test.assert_printed_contains("lo An")
         for wrong in (test.assert_printed, test.assert_printed_contains):
-            with pytest.raises(AssertionError, match=r"'hello Bob' is .*; that is: 'hello Ann'"):
+            with pytest.raises(AssertionError, match=r"'hello Bob' was not .*; these texts were: 'hello Ann'"):
                 wrong("hello Bob")
         for wrong in (test.assert_printed_info, test.assert_printed_error):
-            with pytest.raises(AssertionError, match="that is: none"):
+            with pytest.raises(AssertionError, match="these texts were: none"):
                 wrong("hello Ann")
 
 
@@ -294,7 +294,7 @@ async def test_assertions_about_what_is_shown_say_what_is() -> None:
             test.assert_no_widget("list")
         with pytest.raises(AssertionError, match="shows '- apples', not 'apples'"):
             test.assert_widget_text("list", "apples")
-        with pytest.raises(AssertionError, match="shows '- apples', which does not have 'pear'"):
+        with pytest.raises(AssertionError, match="shows '- apples', which does not contain 'pear'"):
             test.assert_widget_contains("list", "pear")
         with pytest.raises(AssertionError, match="the footer shows 'at the bottom', not 'x'"):
             test.assert_footer("x")
@@ -324,9 +324,9 @@ async def test_assertions_about_what_was_sent_say_what_was() -> None:
     async with ExtensionTest(all_of_it) as test:
         await test.command("send", "go")
         test.assert_sent("please go")
-        with pytest.raises(AssertionError, match="'go' is not what was sent; that is: 'please go'"):
+        with pytest.raises(AssertionError, match="'go' was not sent; these texts were: 'please go'"):
             test.assert_sent("go")
-        with pytest.raises(AssertionError, match="that is: none"):
+        with pytest.raises(AssertionError, match="these texts were: none"):
             test.assert_cancelled_and_sent("please go")
         await test.command("instead", "stop")
         test.assert_cancelled_and_sent("stop")

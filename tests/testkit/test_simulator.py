@@ -15,7 +15,7 @@ from ostler.schema.live_events import snake_case
 from ostler.schema.messages import text_of
 from ostler.schema.outcomes import FailureKind
 from ostler.testkit.simulator import Report, simulate
-from ostler.testkit.simulator.agent import DECISIONS
+from ostler.testkit.simulator.agent import HOOK_POINTS
 from ostler.testkit.simulator.process import FAULTS
 from tests.support.seeds import FIRST_SEED
 
@@ -68,7 +68,7 @@ def test_every_kind_of_fault_is_injected_while_people_and_hooks_do_all_that_they
         *(f"a question was {outcome}" for outcome in ("answered", "declined", "withdrawn")),
         "a question was answered from elsewhere",
         "a running tool asked",
-        *(f"a hook failed at {point}" for point in DECISIONS),
+        *(f"a hook failed at {point}" for point in HOOK_POINTS),
         "a guard failed",
         "a step was refused",
         "an answer was suppressed",

@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from ostler.schema.errors import StoreError
 
 _IN_MODIFY = 0x2
-
 _BUFFER_SIZE = 64 * 1024
 
 
 class FileWatch:
     """Waits for writes to a file with inotify. Raises `OSError` if the system has none."""
 
+    _descriptor = -1
+
     def __init__(self, path: Path) -> None:
         import ctypes  # slow to load, and most runs do not wait
 
-        self._descriptor = -1
         system = ctypes.CDLL(None, use_errno=True)
         if not hasattr(system, "inotify_init1"):
             raise OSError(f"this system cannot report writes to {path.name}")
-        self._descriptor = system.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if (
-            self._descriptor < 0
-            or system.inotify_add_watch(self._descriptor, os.fsencode(path), _IN_MODIFY) < 0
-        ):
+        descriptor = self._descriptor = system.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if descriptor < 0 or system.inotify_add_watch(descriptor, os.fsencode(path), _IN_MODIFY) < 0:
             raise OSError(ctypes.get_errno(), "no watch", str(path))
 
     async def written(self, seconds: float) -> None:
@@ -60,12 +57,11 @@ POLL_SECONDS, SLOW_POLL_SECONDS = 0.025, 0.08
 """How often to check for writes of other processes while a task waits; facts are due within 100 ms."""
 
 IDLE_SECONDS = 2.0
-"""Without a write, after which inotify replaces polling, so that an idle process needs no CPU time. Without
+"""How long without a write until inotify replaces polling, so that an idle process needs no CPU time. Without
 inotify the polling gets slower."""
 
 WATCH_SECONDS = 2.0
 """How often to check for writes while inotify watches."""
-
 
 ANYWHERE = ""
 """The topic of all changes."""
@@ -99,7 +95,7 @@ class ChangeNotifier:
     def notify(self, topic: str) -> None:
         for changed in (topic, ANYWHERE):
             self._versions[changed] = self._versions.get(changed, 0) + 1
-            self._wake(changed)
+        self._wake((topic, ANYWHERE))
 
     async def wait(self, topic: str, seen: int) -> int:
         """Returns when the version differs from `seen`. Raises `StoreError` if the store fails or closes."""
@@ -121,7 +117,7 @@ class ChangeNotifier:
     async def close(self) -> None:
         """Everything that waits gets a `StoreError`."""
         self._closed = True
-        self._wake_all()
+        self._wake(tuple(self._waiting))
         poller, self._poller = self._poller, None
         if poller is not None and poller.get_loop() is asyncio.get_running_loop():
             poller.cancel()
@@ -129,17 +125,10 @@ class ChangeNotifier:
         if self._watch is not None:
             self._watch.close()
 
-    def _wake(self, topic: str, problem: StoreError | None = None) -> None:
-        waiting = self._waiting.get(topic)
-        if not waiting:
-            return
-        for waiter in tuple(waiting):
+    def _wake(self, topics: Sequence[str], problem: StoreError | None = None) -> None:
+        for waiter in [waiter for topic in topics for waiter in self._waiting.get(topic, ())]:
             if not waiter.done() and not waiter.get_loop().is_closed():
                 waiter.set_result(None) if problem is None else waiter.set_exception(problem)
-
-    def _wake_all(self, problem: StoreError | None = None) -> None:
-        for topic in tuple(self._waiting):
-            self._wake(topic, problem)
 
     def _start_poller(self) -> None:
         if self._changed_elsewhere is None:
@@ -155,11 +144,11 @@ class ChangeNotifier:
             try:
                 changed = changed_elsewhere()
             except StoreError as problem:
-                self._wake_all(problem)
+                self._wake(tuple(self._waiting), problem)
                 return
             if changed:
                 self._elsewhere += 1
-                self._wake_all()
+                self._wake(tuple(self._waiting))
                 last_change = now()
             await asyncio.sleep(POLL_SECONDS)  # with inotify as well, which also reports our own writes
             if now() > last_change + IDLE_SECONDS:

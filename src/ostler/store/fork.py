@@ -29,14 +29,12 @@ REFERENCES: dict[str, tuple[str, ...]] = {
 }
 """The fields that contain numbers of entries, by event type."""
 
-
 _SESSION_RECORDS = frozenset(
     {"settings_changed", "session_renamed", "extension_state", "labelled", "delivered", "message_revised"}
 )
 """Records that apply to the whole session; those of unknown types are treated the same."""
 
-
-_RANGES_SHOWN = 12
+_MOST_RANGES = 12
 
 
 async def fork(store: Store, session: str, at: int | None, world: World, title: str = "") -> str:
@@ -46,13 +44,15 @@ async def fork(store: Store, session: str, at: int | None, world: World, title: 
       mapped to the new numbering (0: an entry that was not copied).
     - Settings, extensions' state, title and labels are copied as they are now.
     - Usage is not copied: it counts in the original.
-    - Output that copied results name is copied too, so that either session can be deleted. Children are not
-      copied.
+    - Output that copied results name is copied too, so that either session can be deleted. Children are not.
     """
     facts = await store.read(session)
     leaf = _entry_to_fork_at(session, facts, at)
+    original = facts[0].event
+    assert isinstance(original, events.SessionStarted)
     copies = _Copies(session, world)
-    copies.add(_beginning(facts[0], session, leaf))
+    first = events.SessionStarted(original.cwd, __version__, driver=original.driver)
+    copies.add(msgspec.structs.replace(first, forked_from=session, forked_at=leaf))
     copied = [*_along_path(facts, path_of(facts, leaf)), *_session_records(facts, bool(title))]
     for fact in copied:
         copies.copy(fact)
@@ -71,9 +71,7 @@ def _entry_to_fork_at(session: str, facts: Sequence[Fact], at: int | None) -> in
     if not entries:
         raise NotFound(f"session {session} has no entries yet, so there is nothing to fork")
     if at is None:
-        raise NotFound(
-            f"session {session} is before its first entry: choose one of {_ranges(entries)} to fork at"
-        )
+        raise NotFound(f"session {session} is before its first entry: fork at one of {_ranges(entries)}")
     raise NotFound(f"session {session} has no entry {at}; its entries are {_ranges(entries)}")
 
 
@@ -86,34 +84,23 @@ def _ranges(numbers: Sequence[int]) -> str:
     bounds.append(numbers[-1])
     pairs = zip(bounds[::2], bounds[1::2], strict=True)
     ranges = [str(first) if first == last else f"{first}-{last}" for first, last in pairs]
-    if len(ranges) > _RANGES_SHOWN:
-        half = _RANGES_SHOWN // 2
+    if len(ranges) > _MOST_RANGES:
+        half = _MOST_RANGES // 2
         ranges = [*ranges[:half], "…", *ranges[-half:]]
     return ", ".join(ranges)
-
-
-def _beginning(first: Fact, session: str, leaf: int) -> events.SessionStarted:
-    started = first.event
-    assert isinstance(started, events.SessionStarted)
-    return events.SessionStarted(
-        started.cwd, __version__, driver=started.driver, forked_from=session, forked_at=leaf
-    )
 
 
 def _along_path(facts: Sequence[Fact], path: set[int]) -> Iterator[Fact]:
     """The entries of the path, and those `tool_started` of its calls that name a child."""
     calls: set[str] = set()
     for fact in facts:
+        event = fact.event if fact.type in ("tool_called", "tool_started") else None
         if fact.seq in path:
-            if fact.type == "tool_called" and isinstance(fact.event, events.ToolCalled):
-                calls.add(fact.event.call)
+            if isinstance(event, events.ToolCalled):
+                calls.add(event.call)
             yield fact
-        elif fact.type == "tool_started" and _names_child(fact.event, calls):
+        elif isinstance(event, events.ToolStarted) and event.child and event.call in calls:
             yield fact
-
-
-def _names_child(event: object, calls: set[str]) -> bool:
-    return isinstance(event, events.ToolStarted) and event.child != "" and event.call in calls
 
 
 def _session_records(facts: Sequence[Fact], is_renamed: bool) -> Iterator[Fact]:
@@ -129,9 +116,9 @@ def _session_records(facts: Sequence[Fact], is_renamed: bool) -> Iterator[Fact]:
                 last[fact.type,] = fact
             case events.ExtensionState(extension=extension, key=key):
                 last[fact.type, extension, key] = fact
-            case events.Labelled(entry=entry):
+            case events.Labelled(entry=entry) | events.Delivered(message=entry):
                 last[fact.type, entry] = fact
-            case events.Delivered(message=entry) | events.MessageRevised(message=entry):
+            case events.MessageRevised(message=entry):
                 last[fact.type, entry] = fact
     yield from sorted(last.values(), key=lambda fact: fact.seq)
 

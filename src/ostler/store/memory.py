@@ -15,7 +15,6 @@ from ostler.schema.events import AssistantMessage, ToolResultFact, UserMessage
 from ostler.schema.facts import Fact
 from ostler.schema.messages import BlobRef, text_of
 from ostler.schema.requests import OVERTAKING, AnyRequest
-from ostler.schema.visibility import is_opening
 from ostler.store.change_notifier import ANYWHERE, ChangeNotifier, inbox_of
 from ostler.store.rules import (
     LEASE_MS,
@@ -23,20 +22,23 @@ from ostler.store.rules import (
     is_current,
     lease_lost,
     living_holder,
-    new_summary,
     next_lease,
     no_session,
+    opening_part,
     require_order,
     require_whole_session,
+    summary_of,
     updated_summary,
     words_of,
 )
 
+_SEARCHED = (UserMessage, AssistantMessage)
+
 
 class _Session:
-    def __init__(self, first: Fact) -> None:
-        self.facts = [first]
-        self.summary = new_summary(first)
+    def __init__(self, facts: Sequence[Fact]) -> None:
+        self.facts = list(facts)
+        self.summary = summary_of(facts)
         self.lease: Lease | None = None
         self.generation = 0
         self.requests: dict[str, AnyRequest] = {}
@@ -86,9 +88,7 @@ class MemoryStore:
         return facts if limit is None else facts[:limit]
 
     async def read_opening(self, session: str) -> list[Fact]:
-        facts = self._session(session).facts
-        tail = max((fact.seq for fact in facts if fact.type in ("run_started", "run_ended")), default=1)
-        return [fact for fact in facts if fact.seq >= tail or is_opening(fact.type, fact.run)]
+        return opening_part(self._session(session).facts)
 
     async def follow(self, session: str, after: int = 0) -> AsyncIterator[list[Fact]]:
         while True:
@@ -113,11 +113,11 @@ class MemoryStore:
         self, *, cwd: str | None = None, limit: int | None = None, prefix: str = "", since_ms: int = 0
     ) -> list[SessionSummary]:
         summaries = [
-            summary
-            for summary in [session.summary for session in self._sessions.values()]
-            if (cwd is None or summary.cwd == cwd)
-            and summary.id.startswith(prefix)
-            and summary.updated_ms >= since_ms
+            one.summary
+            for name, one in self._sessions.items()
+            if cwd in (None, one.summary.cwd)
+            and name.startswith(prefix)
+            and one.summary.updated_ms >= since_ms
         ]
         summaries.sort(key=lambda summary: (summary.updated_ms, summary.id), reverse=True)
         return summaries if limit is None else summaries[:limit]
@@ -127,10 +127,9 @@ class MemoryStore:
         hits: list[Hit] = []
         for session in self._sessions.values():
             for fact in session.facts:
-                if words and isinstance(fact.event, UserMessage | AssistantMessage):
-                    text = text_of(fact.event.content)
-                    if _contains(text, words):
-                        hits.append(Hit(fact.session, fact.seq, excerpt(text, words), fact.time_ms))
+                text = text_of(fact.event.content) if isinstance(fact.event, _SEARCHED) else ""
+                if words and _contains(text, words):
+                    hits.append(Hit(fact.session, fact.seq, excerpt(text, words), fact.time_ms))
         hits.sort(key=lambda hit: hit.time_ms, reverse=True)
         return hits[:limit]
 
@@ -211,10 +210,8 @@ class MemoryStore:
         self._blobs.setdefault((session, blob), (media_type, bytearray()))[1].extend(data)
 
     async def blob(self, session: str, blob: str) -> BlobRef | None:
-        if (session, blob) not in self._blobs:
-            return None
-        media_type, data = self._blobs[session, blob]
-        return BlobRef(blob, len(data), media_type)
+        media_type, data = self._blobs.get((session, blob), ("", None))
+        return None if data is None else BlobRef(blob, len(data), media_type)
 
     async def read_blob(self, session: str, blob: str, start: int = 0, size: int | None = None) -> bytes:
         if (session, blob) not in self._blobs:
@@ -244,10 +241,7 @@ class MemoryStore:
         require_whole_session(facts)
         if facts[0].session in self._sessions:
             raise StoreError(f"session {facts[0].session} exists already")
-        session = _Session(facts[0])
-        session.summary = updated_summary(session.summary, facts[1:])
-        session.facts.extend(facts[1:])
-        self._sessions[facts[0].session] = session
+        session = self._sessions[facts[0].session] = _Session(facts)
         return session
 
     def _grant(self, session: _Session, owner: ProcessId) -> Lease:

@@ -28,11 +28,8 @@ from ostler.store.rules import blobs_named_by, read_in_parts
 
 VERSION = 1
 
-
 _PAGE = 100
-
 _HAS_CWD = ("session_started", "run_started")
-
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 _LINE = re.compile(
@@ -115,16 +112,7 @@ def _with_cwd(fact: Fact, cwd: str) -> Fact:
 
 def _with_fields(fact: Fact, changes: dict[str, msgspec.Raw]) -> Fact:
     fields = msgspec.json.decode(fact.body, type=dict[str, msgspec.Raw]) | changes
-    return Fact(
-        fact.seq,
-        fact.session,
-        fact.run,
-        fact.time_ms,
-        msgspec.json.encode(fields),
-        type=fact.type,
-        parent=fact.parent,
-        origin=fact.origin,
-    )
+    return msgspec.structs.replace(fact, body=msgspec.json.encode(fields), _event=None)
 
 
 # --- import ------------------------------------------------------------------------------------------
@@ -199,23 +187,20 @@ class ReadExport:
     def check_is_whole(self, lines: int) -> None:
         if self._header is None:
             raise UsageError("the file is empty: there is nothing to import")
+        truncated = f"the file is truncated at line {lines}"
         for what, announced, count in (
             ("facts", self._header.facts, len(self.facts)),
             ("blobs", self._header.blobs, len({part.blob for part in self.blobs})),
         ):
             if announced is not None and count < announced:
-                raise UsageError(
-                    f"the file is truncated at line {lines}: it has {count} of {announced} {what}"
-                )
+                raise UsageError(f"{truncated}: it has {count} of {announced} {what}")
             if announced is not None and count > announced:
                 raise UsageError(f"the file has {count} {what}, but its first line says {announced}")
         if not self.facts:
             raise UsageError("the file contains no session: it has no facts")
         for blob, missing in self._missing.items():
             if missing:
-                raise UsageError(
-                    f"the file is truncated at line {lines}: {missing} bytes of {blob!r} are missing"
-                )
+                raise UsageError(f"{truncated}: {missing} bytes of {blob!r} are missing")
 
 
 def _header(line: bytes) -> _Header:
@@ -225,7 +210,7 @@ def _header(line: bytes) -> _Header:
         raise ValueError("it is not the first line of an ostler export") from None
     if header.version > VERSION:
         raise ValueError(
-            f"the file has version {header.version}, and this ostler reads up to {VERSION}: upgrade it"
+            f"it has version {header.version}, and this ostler reads up to {VERSION}: upgrade it"
         )
     return header
 
@@ -235,17 +220,10 @@ def read_line(line: bytes, session: str) -> Fact:
     match = _LINE.match(line)
     if match is None:
         return _read_edited_line(line, session)
-    tag, run, time, origin = ((match[name] or b"").decode() for name in ("type", "run", "time", "origin"))
-    return Fact(
-        int(match["seq"]),
-        session,
-        run,
-        _milliseconds(time),
-        b'{"type":"%b"%b' % (match["type"], line[match.end() :]),
-        type=tag,
-        parent=None if match["parent"] is None else int(match["parent"]),
-        origin=origin,
-    )
+    run, time, origin = ((match[name] or b"").decode() for name in ("run", "time", "origin"))
+    parent = None if match["parent"] is None else int(match["parent"])
+    body = b'{"type":"%b"%b' % (match["type"], line[match.end() :])
+    return Fact(int(match["seq"]), session, run, _milliseconds(time), body, parent=parent, origin=origin)
 
 
 def _read_edited_line(line: bytes, session: str) -> Fact:
@@ -254,15 +232,8 @@ def _read_edited_line(line: bytes, session: str) -> Fact:
     fields: dict[str, Any] = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     for name in ("type", "seq", "session", "run", "time", "parent", "origin"):
         fields.pop(name, None)
-    return Fact(
-        envelope.seq,
-        session,
-        envelope.run,
-        _milliseconds(envelope.time),
-        msgspec.json.encode({"type": envelope.type, **fields}),
-        parent=envelope.parent,
-        origin=envelope.origin,
-    )
+    body, time_ms = msgspec.json.encode({"type": envelope.type, **fields}), _milliseconds(envelope.time)
+    return Fact(envelope.seq, session, envelope.run, time_ms, body, "", envelope.parent, envelope.origin)
 
 
 def _milliseconds(time: str) -> int:

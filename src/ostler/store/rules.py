@@ -15,6 +15,7 @@ from ostler.schema.errors import LeaseLost, NotFound, SessionHeld, StoreError
 from ostler.schema.events import ToolResultFact
 from ostler.schema.facts import Fact
 from ostler.schema.messages import BlobRef, text_of
+from ostler.schema.visibility import is_opening
 
 LEASE_MS = 30_000
 
@@ -46,9 +47,7 @@ def is_current(lease: Lease, owner: ProcessId | None, generation: int) -> bool:
 
 
 def _is_free(held: Lease, now_ms: int) -> bool:
-    if held.expires_ms <= now_ms:
-        return True
-    return held.owner.is_here() and not held.owner.is_alive()
+    return held.expires_ms <= now_ms or (held.owner.is_here() and not held.owner.is_alive())
 
 
 def lease_lost(lease: Lease) -> LeaseLost:
@@ -83,27 +82,18 @@ def require_whole_session(facts: Sequence[Fact]) -> None:
 
 PREVIEW_LENGTH = 120
 
-CHANGING = frozenset(
-    {
-        "session_started",
-        "session_renamed",
-        "run_started",
-        "run_waiting",
-        "run_resumed",
-        "run_ended",
-        "user_message",
-    }
-)
+CHANGING = {"session_renamed", "run_started", "run_waiting", "run_resumed", "run_ended", "user_message"}
 """The types that change more of the summary than its number and time."""
 
 
-def new_summary(first: Fact) -> SessionSummary:
-    event = first.event
+def summary_of(facts: Sequence[Fact]) -> SessionSummary:
+    """The summary of a whole session."""
+    first, event = facts[0], facts[0].event
     if not isinstance(event, events.SessionStarted):
         raise StoreError("a session must begin with session_started")
-    return SessionSummary(
-        id=first.session,
-        cwd=event.cwd,
+    summary = SessionSummary(
+        first.session,
+        event.cwd,
         created_ms=first.time_ms,
         updated_ms=first.time_ms,
         last_seq=first.seq,
@@ -111,6 +101,7 @@ def new_summary(first: Fact) -> SessionSummary:
         forked_from=event.forked_from,
         child_of=event.child_of,
     )
+    return updated_summary(summary, facts[1:])
 
 
 def updated_summary(summary: SessionSummary, facts: Iterable[Fact]) -> SessionSummary:
@@ -140,8 +131,18 @@ def _apply(summary: SessionSummary, fact: Fact) -> SessionSummary:
     return summary
 
 
-_WORD = re.compile(r"[^\W_]+")
+def tail_of(facts: Sequence[Fact], default: int = 1) -> int:
+    """The first fact from which opening needs all: the start of the open run, or the end of the last."""
+    return max((fact.seq for fact in facts if fact.type in ("run_started", "run_ended")), default=default)
 
+
+def opening_part(facts: Sequence[Fact]) -> list[Fact]:
+    """The facts that opening a session needs."""
+    tail = tail_of(facts)
+    return [fact for fact in facts if fact.seq >= tail or is_opening(fact.type, fact.run)]
+
+
+_WORD = re.compile(r"[^\W_]+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 
 _BEFORE, _AFTER = 40, 120

@@ -3,79 +3,54 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from ostler.schema import events
 from ostler.schema.facts import Fact
 from ostler.schema.usage import NOTHING_USED
 
-_AFTER: dict[str, frozenset[str]] = {
-    "run_started": frozenset({"user_message", "step_started", "run_ended"}),
-    "user_message": frozenset({"user_message", "step_started", "run_ended"}),
-    "step_started": frozenset({"model_called", "step_ended"}),
-    "model_called": frozenset({"usage"}),
-    "usage": frozenset({"assistant_message", "model_failed"}),
-    "model_failed": frozenset({"model_called", "step_ended"}),
-    "assistant_message": frozenset({"tool_called", "step_ended"}),
-    "tool_called": frozenset({"tool_called", "tool_started", "tool_result"}),
-    "tool_started": frozenset({"tool_started", "tool_result", "step_ended"}),
-    "tool_result": frozenset({"tool_started", "tool_result", "step_ended"}),
-    "step_ended": frozenset({"step_started", "user_message", "run_ended"}),
+_AFTER = {
+    "run_started": {"user_message", "step_started", "run_ended"},
+    "user_message": {"user_message", "step_started", "run_ended"},
+    "step_started": {"model_called", "step_ended"},
+    "model_called": {"usage"},
+    "usage": {"assistant_message", "model_failed"},
+    "model_failed": {"model_called", "step_ended"},
+    "assistant_message": {"tool_called", "step_ended"},
+    "tool_called": {"tool_called", "tool_started", "tool_result"},
+    "tool_started": {"tool_started", "tool_result", "step_ended"},
+    "tool_result": {"tool_started", "tool_result", "step_ended"},
+    "step_ended": {"step_started", "user_message", "run_ended"},
 }
 """Which fact may follow which inside a run, for the facts whose order is guaranteed."""
 
+_TOOL_FACTS = {"tool_called", "tool_started", "tool_result"}
 
-_AFTER_FOR_OTHER_AGENTS: dict[str, frozenset[str]] = {
-    "run_started": frozenset({"user_message"}),
-    "user_message": frozenset({"user_message", "assistant_message", "usage", "run_ended"}),
-    "assistant_message": frozenset(
-        {
-            "assistant_message",
-            "user_message",
-            "tool_called",
-            "tool_started",
-            "tool_result",
-            "usage",
-            "run_ended",
-        }
-    ),
-    "tool_called": frozenset({"assistant_message", "tool_started", "tool_result"}),
-    "tool_started": frozenset({"assistant_message", "tool_started", "tool_result"}),
-    "tool_result": frozenset({"assistant_message", "tool_started", "tool_result", "usage", "run_ended"}),
-    "usage": frozenset({"run_ended"}),
+_AFTER_FOR_OTHER_AGENTS = {
+    "run_started": {"user_message"},
+    "user_message": {"user_message", "assistant_message", "usage", "run_ended"},
+    "assistant_message": {"assistant_message", "user_message", *_TOOL_FACTS, "usage", "run_ended"},
+    "tool_called": {"assistant_message", "tool_started", "tool_result"},
+    "tool_started": {"assistant_message", "tool_started", "tool_result"},
+    "tool_result": {"assistant_message", "tool_started", "tool_result", "usage", "run_ended"},
+    "usage": {"run_ended"},
 }
 """The same for other vendors' agents, which report no steps and no model calls. A call follows its message;
 usage, if the agent reports it, comes before the end."""
 
+_MODEL_CALL_FACTS = {"model_called", "usage", "assistant_message", "model_failed"}
 
-_MODEL_CALL_FACTS = frozenset({"model_called", "usage", "assistant_message", "model_failed"})
+_OPENED_OR_CLOSED = {"tool_called", "tool_result", "question_asked", "question_answered"}
 
-_TOOL_CALL_FACTS = frozenset({"tool_called", "question_asked", "tool_started", "tool_result"})
 
-_WAITING_FACTS = frozenset(
-    {"question_asked", "question_answered", "tool_called", "tool_result", "run_waiting"}
-)
-
-_OPEN_AND_CLOSE = frozenset(
-    {"tool_called", "tool_result", "question_asked", "question_answered", "run_ended"}
-)
-
-_COUNTED = frozenset(
-    {
-        "run_started",
-        "step_started",
-        "model_called",
-        "usage",
-        "tool_called",
-        "child_used",
-        "child_ended",
-        "tool_result",
-        "run_ended",
-    }
-)
+def _select(facts: Sequence[Fact], types: Container[str], *, copies: bool = False) -> Iterator[Fact]:
+    """The facts of these types; those that a fork copied only on request."""
+    return (fact for fact in facts if fact.type in types and (copies or not fact.origin))
 
 
 def runs_are_well_ordered(facts: Sequence[Fact]) -> Iterator[str]:
+    """One run at a time, in the promised order, with one end; what belongs to a run stands inside it, and the
+    leaf is moved only between runs."""
     open_run, last, waiting = "", "", False
     started: set[str] = set()
     side_calls: set[str] = set()
@@ -131,16 +106,13 @@ def _is_side_call(fact: Fact, side_calls: set[str]) -> bool:
 
 
 def steps_are_counted(facts: Sequence[Fact]) -> Iterator[str]:
+    """The steps of a run are counted 1, 2, 3 …, and so are the attempts at the answer of a step."""
     step = attempt = 0
-    for fact in facts:
-        if fact.origin:
-            continue
-        if fact.type == "run_started":
-            step = 0
-            continue
-        if fact.type not in ("step_started", "step_ended", "tool_called", "model_called"):
-            continue
+    types = ("run_started", "step_started", "step_ended", "tool_called", "model_called")
+    for fact in _select(facts, types):
         match fact.event:
+            case events.RunStarted():
+                step = 0
             case events.StepStarted(number=number):
                 if number != step + 1:
                     yield f"step {number} started at {fact.seq} after step {step}"
@@ -154,13 +126,13 @@ def steps_are_counted(facts: Sequence[Fact]) -> Iterator[str]:
 
 
 def model_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
+    """A model call comes before its one `usage`, which names the same model and purpose, and before its one
+    message or failure."""
     asked: dict[str, events.ModelCalled] = {}
     used: set[str] = set()
     answered: set[str] = set()
     is_other_agents = _is_other_agents(facts)
-    for fact in facts:
-        if fact.origin or fact.type not in _MODEL_CALL_FACTS:
-            continue
+    for fact in _select(facts, _MODEL_CALL_FACTS):
         match fact.event:
             case events.UsageReported() if is_other_agents:
                 continue  # it belongs to no model call of ours
@@ -189,13 +161,12 @@ def model_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
 
 
 def tool_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
+    """A tool call comes before its start and its one result; a call that succeeds has started, asked a
+    question, or repeats a result."""
     called: set[str] = set()
-    moved: set[str] = set()
-    """Calls that started, or asked a question."""
+    moved: set[str] = set()  # those that started, or asked a question
     finished: set[str] = set()
-    for fact in facts:
-        if fact.origin or fact.type not in _TOOL_CALL_FACTS:
-            continue
+    for fact in _select(facts, _TOOL_FACTS | {"question_asked"}):
         match fact.event:
             case events.ToolCalled(call=call):
                 if call in called:
@@ -220,11 +191,10 @@ def tool_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
 
 
 def questions_are_answered_once(facts: Sequence[Fact]) -> Iterator[str]:
+    """A question comes before its one answer, and the answer to a secret one is not stored."""
     asked: dict[str, events.QuestionAsked] = {}
     answered: set[str] = set()
-    for fact in facts:
-        if fact.type not in ("question_asked", "question_answered"):
-            continue
+    for fact in _select(facts, ("question_asked", "question_answered"), copies=True):
         match fact.event:
             case events.QuestionAsked(id=question) as event:
                 if question in asked:
@@ -241,10 +211,10 @@ def questions_are_answered_once(facts: Sequence[Fact]) -> Iterator[str]:
 
 
 def ends_leave_nothing_open(facts: Sequence[Fact]) -> Iterator[str]:
+    """When a run ends, its calls have their results and its questions their answers."""
     open_now: dict[str, None] = {}
-    for fact in facts:
-        if fact.type not in _OPEN_AND_CLOSE or fact.origin or not fact.run:
-            continue
+    in_runs = [fact for fact in facts if fact.run]
+    for fact in _select(in_runs, _OPENED_OR_CLOSED | {"run_ended"}):
         match fact.event:
             case events.ToolCalled(call=one) | events.QuestionAsked(id=one):
                 open_now[one] = None
@@ -256,11 +226,10 @@ def ends_leave_nothing_open(facts: Sequence[Fact]) -> Iterator[str]:
 
 
 def effects_are_not_repeated(facts: Sequence[Fact]) -> Iterator[str]:
+    """A call starts once, unless it is idempotent, has a child, or was called again with an answer."""
     started: dict[str, int] = {}
     asked: Counter[str] = Counter()
-    for fact in facts:
-        if fact.type not in ("question_asked", "tool_started"):
-            continue
+    for fact in _select(facts, ("question_asked", "tool_started"), copies=True):
         match fact.event:
             case events.QuestionAsked(call=call):
                 asked[call] += 1
@@ -273,10 +242,9 @@ def effects_are_not_repeated(facts: Sequence[Fact]) -> Iterator[str]:
 
 
 def waiting_is_for_something(facts: Sequence[Fact]) -> Iterator[str]:
+    """A run waits for questions and calls that are open."""
     open_now: set[str] = set()
-    for fact in facts:
-        if fact.type not in _WAITING_FACTS:
-            continue
+    for fact in _select(facts, _OPENED_OR_CLOSED | {"run_waiting"}, copies=True):
         match fact.event:
             case events.QuestionAsked(id=one) | events.ToolCalled(call=one):
                 open_now.add(one)
@@ -290,14 +258,11 @@ def waiting_is_for_something(facts: Sequence[Fact]) -> Iterator[str]:
 
 
 def totals_are_sums(facts: Sequence[Fact]) -> Iterator[str]:
+    """The totals of a run are the sums of its facts, and only a run with children counts some."""
     counted: Counter[str] = Counter()
     usage = NOTHING_USED
     steps, of_children = 0, events.Totals()
-    for fact in facts:
-        if fact.origin or not fact.run:
-            continue
-        if fact.type not in _COUNTED:
-            continue
+    for fact in [fact for fact in facts if fact.run and not fact.origin]:
         counted[fact.type] += 1
         match fact.event:
             case events.RunStarted():
@@ -324,22 +289,18 @@ def totals_are_sums(facts: Sequence[Fact]) -> Iterator[str]:
 
 
 def children_end_before_their_parent(facts: Sequence[Fact]) -> Iterator[str]:
+    """A child starts once and ends once, for its call, or for none if an extension spawned it; no run ends
+    before its children."""
     started: dict[str, str] = {}
     open_now: set[str] = set()
-    between: set[str] = set()
-    """Children that belong to no run."""
-    for fact in facts:
-        if fact.type not in ("child_started", "child_ended", "run_ended") or fact.origin:
-            continue
+    between: set[str] = set()  # children that belong to no run
+    for fact in _select(facts, ("child_started", "child_ended", "run_ended")):
         match fact.event:
             case events.ChildStarted(child=child, call=call):
                 if child in started:
                     yield f"the child {child} started again at {fact.seq}"
                 started[child] = call
-                if fact.run:
-                    open_now.add(child)
-                else:
-                    between.add(child)
+                (open_now if fact.run else between).add(child)
             case events.ChildEnded(child=child, call=call):
                 under_way = open_now if fact.run else between
                 if child not in under_way or started[child] != call:
@@ -351,6 +312,7 @@ def children_end_before_their_parent(facts: Sequence[Fact]) -> Iterator[str]:
 
 
 def repeats_name_what_they_repeat(facts: Sequence[Fact]) -> Iterator[str]:
+    """A result that repeats another names one of the same tool with the same key, which had succeeded."""
     results: dict[int, events.ToolResultFact] = {}
     for fact in facts:
         if fact.type != "tool_result" or not isinstance(fact.event, events.ToolResultFact):
@@ -367,17 +329,17 @@ def repeats_name_what_they_repeat(facts: Sequence[Fact]) -> Iterator[str]:
 
 
 def runs_settle(facts: Sequence[Fact]) -> Iterator[str]:
-    open_run = _open_run(facts)
-    if open_run and not _waits(facts):
-        yield f"run {open_run} has not ended, and its last fact is {facts[-1].type}"
+    """Every run has ended, or waits."""
+    last = next((fact for fact in reversed(facts) if fact.type in ("run_started", "run_ended")), None)
+    if last is not None and last.type == "run_started" and not _waits(facts):
+        yield f"run {last.run} has not ended, and its last fact is {facts[-1].type}"
 
 
 def model_calls_settle(facts: Sequence[Fact]) -> Iterator[str]:
+    """Every model call has its usage, and every model call of a step its message or failure."""
     unused: dict[str, None] = {}
     unanswered: dict[str, None] = {}
-    for fact in facts:
-        if fact.origin or fact.type not in _MODEL_CALL_FACTS:
-            continue
+    for fact in _select(facts, _MODEL_CALL_FACTS):
         match fact.event:
             case events.ModelCalled(id=call, purpose=purpose):
                 unused[call] = None
@@ -394,37 +356,30 @@ def model_calls_settle(facts: Sequence[Fact]) -> Iterator[str]:
 
 
 def tool_calls_settle(facts: Sequence[Fact]) -> Iterator[str]:
-    unfinished: dict[str, None] = {}
-    for fact in facts:
-        if fact.origin or fact.type not in ("tool_called", "tool_result"):
-            continue
-        match fact.event:
-            case events.ToolCalled(call=call):
-                unfinished[call] = None
-            case events.ToolResultFact(call=call):
-                unfinished.pop(call, None)
-    if unfinished and not _waits(facts):
-        yield f"these calls have no result: {', '.join(unfinished)}"
+    """Every tool call has its result, unless its run waits."""
+    calls = _unclosed(_select(facts, ("tool_called", "tool_result")), "tool_called", "call")
+    if calls and not _waits(facts):
+        yield f"these calls have no result: {', '.join(calls)}"
 
 
 def questions_settle(facts: Sequence[Fact]) -> Iterator[str]:
-    unanswered: dict[str, None] = {}
-    for fact in facts:
-        if fact.type not in ("question_asked", "question_answered"):
-            continue
-        match fact.event:
-            case events.QuestionAsked(id=question):
-                unanswered[question] = None
-            case events.QuestionAnswered(id=question):
-                unanswered.pop(question, None)
-    if unanswered and not _waits(facts):
-        yield f"these questions have no answer: {', '.join(unanswered)}"
+    """Every question has its answer, unless its run waits."""
+    pairs = _select(facts, ("question_asked", "question_answered"), copies=True)
+    questions = _unclosed(pairs, "question_asked", "id")
+    if questions and not _waits(facts):
+        yield f"these questions have no answer: {', '.join(questions)}"
 
 
-def _open_run(facts: Sequence[Fact]) -> str:
-    bounds = (fact for fact in reversed(facts) if fact.type in ("run_started", "run_ended"))
-    last = next(bounds, None)
-    return last.run if last is not None and last.type == "run_started" else ""
+def _unclosed(pairs: Iterator[Fact], opening: str, field: str) -> dict[str, None]:
+    """The ids, in that field, which a fact of the opening type has and none of the other type after it."""
+    ids: dict[str, None] = {}
+    for fact in pairs:
+        name = getattr(fact.event, field)
+        if fact.type == opening:
+            ids[name] = None
+        else:
+            ids.pop(name, None)
+    return ids
 
 
 def _waits(facts: Sequence[Fact]) -> bool:

@@ -33,29 +33,30 @@ from ostler.store.rules import (
 )
 from ostler.store.sqlite_connection import PATIENCE, Durability, connect_again, translate_errors
 from ostler.store.sqlite_rows import (
+    SELECT_FACTS,
     SUMMARY_COLUMNS,
     append_blob_part,
     delete_session,
     fact_of,
     insert_facts,
     insert_session,
+    is_index_stale,
+    search_messages,
+    update_index,
     update_summary,
 )
 from ostler.store.sqlite_writer import Writer
 
 PAGE = 2000
 
-
 # Rows are always selected by the session's id: another process may have deleted a session, and a new one may
 # have its key.
 _KEY = "(select key from sessions where id = ?)"
 
-_FACTS = "select seq, type, parent, run, time, origin, body from facts"
-
-_READ = f"{_FACTS} where session = {_KEY} and seq > ? order by seq limit ?"
+_READ = f"{SELECT_FACTS} where session = {_KEY} and seq > ? order by seq limit ?"
 
 _READ_OPENING = (
-    f"{_FACTS} where session = (select key from sessions where id = :session)"
+    f"{SELECT_FACTS} where session = (select key from sessions where id = :session)"
     " and (opening = 1 or seq >= (select tail_seq from sessions where id = :session)) order by seq"
 )
 
@@ -170,12 +171,10 @@ class SqliteStore:
         return [SessionSummary(*row) for row in rows]
 
     async def search(self, query: str, *, limit: int = 50) -> list[Hit]:
-        from ostler.store.sqlite_rows import is_index_stale, search, update_index
-
         with translate_errors(self.path):
             while is_index_stale(self._reader):
                 await self._writer.run(update_index, lengthy=True)
-            return search(self._reader, query, limit)
+            return search_messages(self._reader, query, limit)
 
     async def usages(self, *, since_ms: int = 0, session: str = "") -> list[Fact]:
         rows = self._query(_USAGES, {"since": since_ms, "session": session})
@@ -211,10 +210,8 @@ class SqliteStore:
         def work(db: sqlite3.Connection) -> Lease:
             key, held, generation = _lease_row(db, session)
             lease = next_lease(session, held, generation, owner, self._now_ms())
-            db.execute(
-                "update sessions set generation = ?, owner = ?, expires = ? where key = ?",
-                (lease.generation, msgspec.json.encode(owner), lease.expires_ms, key),
-            )
+            update = "update sessions set generation = ?, owner = ?, expires = ? where key = ?"
+            db.execute(update, (lease.generation, msgspec.json.encode(owner), lease.expires_ms, key))
             return lease
 
         return await self._writer.run(work)
@@ -239,13 +236,9 @@ class SqliteStore:
         return living_holder(held, self._now_ms())
 
     async def release(self, lease: Lease) -> None:
-        def work(db: sqlite3.Connection) -> None:
-            db.execute(
-                "update sessions set owner = null where id = ? and generation = ? and owner = ?",
-                (lease.session, lease.generation, msgspec.json.encode(lease.owner)),
-            )
-
-        await self._writer.run(work)
+        update = "update sessions set owner = null where id = ? and generation = ? and owner = ?"
+        values = (lease.session, lease.generation, msgspec.json.encode(lease.owner))
+        await self._writer.run(lambda db: db.execute(update, values))
 
     async def own_process(self, lease: Lease, call: str, process: ProcessId) -> None:
         def work(db: sqlite3.Connection) -> None:
@@ -258,17 +251,15 @@ class SqliteStore:
         rows = self._query(f"select call, process from processes where session = {_KEY}", (session,))
         if not rows:
             self._require(session)
-        return [(call, msgspec.json.decode(process, type=ProcessId)) for call, process in rows]
+        return [(call, _process(process)) for call, process in rows]
 
     # --- inbox --------------------------------------------------------------------------------------
 
     async def submit(self, session: str, request: AnyRequest) -> bool:
         def work(db: sqlite3.Connection) -> bool:
-            added = db.execute(
-                "insert or ignore into inbox (session, id, body) values (?, ?, ?)",
-                (_key(db, session), request.id, encode_request(request)),
-            ).rowcount
-            return added == 1
+            row = (_key(db, session), request.id, encode_request(request))
+            insert = "insert or ignore into inbox (session, id, body) values (?, ?, ?)"
+            return db.execute(insert, row).rowcount == 1
 
         try:
             return await self._writer.run(work)
@@ -281,8 +272,7 @@ class SqliteStore:
         )
         if not rows:
             self._require(session)
-        decoded = [decode_request(body) for (body,) in rows]
-        requests = [request for request in decoded if request is not None]
+        requests = [request for (body,) in rows if (request := decode_request(body)) is not None]
         return sorted(requests, key=lambda request: not isinstance(request, OVERTAKING))
 
     async def settlement(self, session: str, request: str) -> int | None:
@@ -351,37 +341,29 @@ class SqliteStore:
 
 
 def _key(db: sqlite3.Connection, session: str) -> int:
-    row = db.execute("select key from sessions where id = ?", (session,)).fetchone()
-    if row is None:
-        raise no_session(session)
-    key: int = row[0]
-    return key
+    return _lease_row(db, session)[0]
 
 
 def _lease_row(db: sqlite3.Connection, session: str) -> tuple[int, Lease | None, int]:
     """The session's key, its lease unless it is free, and the last generation."""
-    row = db.execute(
-        "select key, generation, owner, expires from sessions where id = ?", (session,)
-    ).fetchone()
+    query = "select key, generation, owner, expires from sessions where id = ?"
+    row = db.execute(query, (session,)).fetchone()
     if row is None:
         raise no_session(session)
     key, generation, owner, expires = row
-    if owner is None:
-        return key, None, generation
-    return key, Lease(session, generation, msgspec.json.decode(owner, type=ProcessId), expires), generation
+    return key, Lease(session, generation, _process(owner), expires) if owner else None, generation
 
 
 def _leased_row(db: sqlite3.Connection, lease: Lease) -> tuple[int, int]:
     """The key and the last number of a session. Raises `LeaseLost` unless this lease is the current one."""
-    row = db.execute(
-        "select key, last_seq, generation, owner from sessions where id = ?", (lease.session,)
-    ).fetchone()
-    if row is None or row[3] is None or not is_current(lease, _owner(row[3]), row[2]):
+    query = "select key, last_seq, generation, owner from sessions where id = ?"
+    row = db.execute(query, (lease.session,)).fetchone()
+    if row is None or row[3] is None or not is_current(lease, _process(row[3]), row[2]):
         raise lease_lost(lease)
     return row[0], row[1]
 
 
-def _owner(encoded: bytes) -> ProcessId:
+def _process(encoded: bytes) -> ProcessId:
     return msgspec.json.decode(encoded, type=ProcessId)
 
 
@@ -392,10 +374,8 @@ def _append(
         key, last_seq = _leased_row(db, lease)
         require_order(lease.session, facts, last_seq + 1)
         latest = max([fact.time_ms for fact in facts])
-        db.execute(
-            "update sessions set last_seq = ?, updated = max(updated, ?) where key = ?",
-            (facts[-1].seq, latest, key),
-        )
+        update = "update sessions set last_seq = ?, updated = max(updated, ?) where key = ?"
+        db.execute(update, (facts[-1].seq, latest, key))
         insert_facts(db, key, facts)
         if not CHANGING.isdisjoint([fact.type for fact in facts]):
             update_summary(db, key, facts)

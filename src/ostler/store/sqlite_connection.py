@@ -71,13 +71,10 @@ create virtual table messages using fts5 (
 );
 """
 
-
 Migration = Callable[[sqlite3.Connection], None]
-
 
 MIGRATIONS: tuple[Migration, ...] = ()
 """The first migrates a store from version 1 to 2, the next from 2 to 3. They never change."""
-
 
 APPLICATION = int.from_bytes(b"Ostl", "big")
 """SQLite's `application_id`, which distinguishes our files from other databases."""
@@ -108,30 +105,35 @@ def prepare(connection: sqlite3.Connection, path: Path, migrations: Sequence[Mig
 
 
 def _initialise(connection: sqlite3.Connection, path: Path, version: int) -> None:
-    mode = connection.execute("pragma journal_mode = wal").fetchone()[0]
-    if mode != "wal":
+    if connection.execute("pragma journal_mode = wal").fetchone()[0] != "wal":
         raise StoreError(
             f"{path} cannot have a write-ahead log on this disk; set OSTLER_HOME to a folder on a local disk"
         )
-    connection.execute("begin immediate")
-    if _pragma(connection, "user_version") == 0:  # no other process was faster
-        for statement in _statements(SCHEMA):
-            connection.execute(statement)
-        connection.execute(f"pragma application_id = {APPLICATION}")
-        connection.execute(f"pragma user_version = {version}")
-    connection.execute("commit")
+    with transaction(connection):
+        if _pragma(connection, "user_version") == 0:  # no other process was faster
+            for statement in SCHEMA.rstrip(";\n").split(";\n"):
+                connection.execute(statement)
+            connection.execute(f"pragma application_id = {APPLICATION}")
+            connection.execute(f"pragma user_version = {version}")
 
 
 def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> None:
     """All steps in one transaction, after a copy: a failure changes nothing."""
-    connection.execute("begin immediate")
-    version = _pragma(connection, "user_version")
-    try:
+    with transaction(connection):
+        version = _pragma(connection, "user_version")
         if version < version_of(migrations):  # no other process was faster
             copy_store(path, path.with_name(f"{path.name}.version-{version}"))
             for migration in migrations[version - 1 :]:
                 migration(connection)
             connection.execute(f"pragma user_version = {version_of(migrations)}")
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commits what the block writes; an error rolls it back."""
+    connection.execute("begin immediate")
+    try:
+        yield
         connection.execute("commit")
     except BaseException:
         if connection.in_transaction:
@@ -152,12 +154,6 @@ def copy_store(path: Path, to: Path) -> None:
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     value: int = connection.execute(f"pragma {name}").fetchone()[0]
     return value
-
-
-def _statements(script: str) -> Iterator[str]:
-    for statement in script.split(";\n"):
-        if statement.strip():
-            yield statement
 
 
 _TIGHT = 1024 * 1024
@@ -215,7 +211,6 @@ def _free(path: Path) -> int:
 
 MOUNTS = Path("/proc/self/mounts")
 
-
 _LOCAL = frozenset({"apfs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"})
 """The common ones, for which no pattern is compiled."""
 
@@ -233,10 +228,9 @@ def refuse_network_disk(path: Path, mounts: str | None = None) -> None:
         except OSError:
             return
     point, kind = _mount_of(os.path.realpath(path), mounts)
-    if kind in _LOCAL or not re.fullmatch(_NETWORK, kind):
+    is_sandbox = kind == "9p" and point == "/"  # its root, which no other machine sees
+    if kind in _LOCAL or is_sandbox or not re.fullmatch(_NETWORK, kind):
         return
-    if kind == "9p" and point == "/":
-        return  # the root of a sandbox, which no other machine sees
     raise StoreError(
         f"{path} is on a network file system ({kind} at {point}), where a store would be damaged; "
         "set OSTLER_HOME to a folder on a local disk"
@@ -250,26 +244,17 @@ def _mount_of(path: str, mounts: str) -> tuple[str, str]:
         fields = line.split(" ")
         if len(fields) < 3:
             continue
-        point = _unescape(fields[1])
-        if len(point) >= len(best) and _is_above(point, path):
+        point = fields[1]
+        if "\\" in point:  # spaces and some other characters are octal numbers there
+            point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point)
+        is_above = path == point or path.startswith(f"{point.removesuffix('/')}/")
+        if len(point) >= len(best) and is_above:
             best, kind = point, fields[2]
     return best, kind
 
 
-def _is_above(point: str, path: str) -> bool:
-    return path == point or path.startswith(point if point.endswith("/") else f"{point}/")
-
-
-def _unescape(point: str) -> str:
-    """Spaces and some other characters are written as octal numbers there."""
-    if "\\" not in point:
-        return point
-    return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point)
-
-
 PATIENCE = 10.0
 """Seconds to wait for another process's transaction."""
-
 
 Durability = Literal["process", "power"]
 """What a committed fact survives: the end of the process, or also a power loss, with an fsync for each."""
@@ -289,12 +274,9 @@ def connect(
         if not path.exists():
             path.touch(mode=0o600)
         connection = _connection(path, patience)
-        try:
+        with _closed_on_error(connection):
             _prepare_with_retry(connection, path, migrations, time.monotonic() + patience)
             connection.execute(f"pragma synchronous = {'full' if durability == 'power' else 'normal'}")
-        except BaseException:
-            connection.close()
-            raise
         return connection
 
 
@@ -304,8 +286,7 @@ def _prepare_with_retry(
     """If several processes create a store at once, SQLite rejects all but one immediately."""
     while True:
         try:
-            prepare(connection, path, migrations)
-            return
+            return prepare(connection, path, migrations)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
@@ -320,10 +301,16 @@ def connect_again(path: Path) -> sqlite3.Connection:
 
 def _connection(path: Path, patience: float) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=patience)
-    try:
+    with _closed_on_error(connection):
         connection.execute("pragma cache_size = -1024")
         connection.execute("pragma wal_autocheckpoint = 0")
+    return connection
+
+
+@contextmanager
+def _closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
+    try:
+        yield
     except BaseException:
         connection.close()
         raise
-    return connection

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -23,16 +22,23 @@ from ostler.schema.facts import Fact
 from ostler.schema.messages import BlobRef
 from ostler.schema.visibility import is_opening
 from ostler.store.invariants import broken_invariants, broken_tree_invariants, facts_can_be_read, is_at_rest
-from ostler.store.rules import blobs_named_by, living_holder, new_summary, outputs_named_by, updated_summary
-from ostler.store.sqlite_connection import SCHEMA, connect, connect_again, copy_store, translate_errors
+from ostler.store.rules import blobs_named_by, living_holder, outputs_named_by, summary_of, tail_of
+from ostler.store.sqlite_connection import (
+    SCHEMA,
+    connect,
+    connect_again,
+    copy_store,
+    transaction,
+    translate_errors,
+)
 from ostler.store.sqlite_rows import (
     SEARCHED,
+    SELECT_FACTS,
     SUMMARY_COLUMNS,
     fact_of,
     insert_row,
     is_index_stale,
     replaced_values,
-    tail_of,
     update_index,
     words_in,
 )
@@ -67,21 +73,15 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 def check(path: Path, sessions: Sequence[str] | None = None) -> list[Problem]:
     """Checks these sessions; without any, all of them and the file."""
     with translate_errors(path), closing(connect_again(path)) as db:
-        if sessions is None:
-            problems = list(_search_problems(db))
-            return problems + _check(db, None, has_index=not problems)
-        return _check(db, sessions, has_index=True)
-
-
-def _check(db: sqlite3.Connection, sessions: Sequence[str] | None, *, has_index: bool) -> list[Problem]:
-    db.execute("begin")
-    index = _index(db) if has_index else None
-    if sessions is not None:
-        return list(_problems_of(db, sessions, index))
-    ids = [id for (id,) in db.execute("select id from sessions order by id")]
-    problems = [*_readable(_file_problems(db)), *_readable(_orphans(db)), *_problems_of(db, ids, index)]
-    deleted = sorted((index or {}).keys() - set(ids))
-    return problems + [Problem("S4", f"the search index has {id}, which is deleted") for id in deleted]
+        problems = list(_search_problems(db)) if sessions is None else []
+        db.execute("begin")
+        index = None if problems else _index(db)
+        if sessions is not None:
+            return list(_problems_of(db, sessions, index))
+        ids = [id for (id,) in db.execute("select id from sessions order by id")]
+        problems += [*_readable(_file_problems(db)), *_readable(_orphans(db)), *_problems_of(db, ids, index)]
+        deleted = sorted((index or {}).keys() - set(ids))
+        return problems + [Problem("S4", f"the search index has {id}, which is deleted") for id in deleted]
 
 
 def _problems_of(db: sqlite3.Connection, sessions: Sequence[str], index: Index | None) -> Iterator[Problem]:
@@ -144,19 +144,18 @@ def _tree_problems(db: sqlite3.Connection, sessions: Sequence[str]) -> Iterator[
     while added := {session for session, parent in parents.items() if parent in below} - below:
         below |= added
     related = {session for child in below if (parent := parents.get(child)) for session in (child, parent)}
-    logs = {session: _tree_facts(db, session, keys[session]) for session in sorted(related & keys.keys())}
+    present = sorted(related & keys.keys())
+    logs = {session: _facts_of(db, session, keys[session], *TREE_FACTS) for session in present}
     readable = {session: facts for session, facts in logs.items() if not any(facts_can_be_read(facts))}
     for violation in broken_tree_invariants(readable):
         if violation.session in below:
             yield Problem(violation.number, violation.problem, violation.session)
 
 
-def _tree_facts(db: sqlite3.Connection, session: str, key: int) -> list[Fact]:
-    rows = db.execute(
-        "select seq, type, parent, run, time, origin, body from facts where session = ?"
-        f" and type in ({', '.join('?' * len(TREE_FACTS))}) order by seq",
-        (key, *TREE_FACTS),
-    )
+def _facts_of(db: sqlite3.Connection, session: str, key: int, *types: str) -> list[Fact]:
+    """The facts of a session, or those of these types."""
+    where = f"session = ? and type in ({', '.join('?' * len(types))})" if types else "session = ?"
+    rows = db.execute(f"{SELECT_FACTS} where {where} order by seq", (key, *types))
     return [fact_of(session, row) for row in rows.fetchall()]
 
 
@@ -183,12 +182,8 @@ def _session_problems(db: sqlite3.Connection, session: str, index: Index | None)
         return  # deleted a moment ago
     *columns, key, tail, indexed = row
     summary = SessionSummary(*columns)
-    rows = db.execute(
-        "select seq, type, parent, run, time, origin, body, opening from facts where session = ?"
-        " order by seq",
-        (key,),
-    ).fetchall()
-    facts = [fact_of(session, row[:-1]) for row in rows]
+    facts = _facts_of(db, session, key)
+    opening = db.execute("select opening from facts where session = ? order by seq", (key,)).fetchall()
     pending = "select 1 from inbox where session = ? and settled is null limit 1"
     at_rest = is_at_rest(facts) and db.execute(pending, (key,)).fetchone() is None
     violations = list(broken_invariants(facts, at_rest=at_rest))
@@ -197,7 +192,7 @@ def _session_problems(db: sqlite3.Connection, session: str, index: Index | None)
     if any(violation.number in ("L1", "L2") for violation in violations):
         return  # there is nothing to compare the other rows with
     yield from _row_problems(summary, facts)
-    yield from _opening_problems(session, facts, tail, [bool(row[-1]) for row in rows])
+    yield from _opening_problems(session, facts, tail, [bool(mark) for (mark,) in opening])
     if index is not None:
         yield from _index_problems(session, facts, indexed, index.get(session, {}))
     for output in outputs_named_by(facts):
@@ -206,7 +201,7 @@ def _session_problems(db: sqlite3.Connection, session: str, index: Index | None)
 
 
 def _row_problems(summary: SessionSummary, facts: Sequence[Fact]) -> Iterator[Problem]:
-    expected = updated_summary(new_summary(facts[0]), facts[1:])
+    expected = summary_of(facts)
     for name in SessionSummary.__struct_fields__:
         value, right = getattr(summary, name), getattr(expected, name)
         if value != right:
@@ -216,8 +211,8 @@ def _row_problems(summary: SessionSummary, facts: Sequence[Fact]) -> Iterator[Pr
 def _opening_problems(
     session: str, facts: Sequence[Fact], tail: int, marks: Sequence[bool]
 ) -> Iterator[Problem]:
-    if tail != tail_of(facts, default=1):
-        text = f"opening reads all facts from {tail} on, instead of from {tail_of(facts, default=1)}"
+    if tail != tail_of(facts):
+        text = f"opening reads all facts from {tail} on, instead of from {tail_of(facts)}"
         yield Problem("S3", text, session)
     replaced = replaced_values(facts)
     wrong = [
@@ -243,12 +238,10 @@ def _index_problems(
 
 
 def _output_problem(db: sqlite3.Connection, key: int, output: BlobRef) -> str:
-    row: tuple[Any, ...] | None = db.execute(
-        "select key, size from blobs where session = ? and id = ?", (key, output.id)
-    ).fetchone()
-    if row is None:
+    query = "select key, size from blobs where session = ? and id = ?"
+    blob, size = db.execute(query, (key, output.id)).fetchone() or (None, -1)
+    if blob is None:
         return f"the output {output.id} is lost"
-    blob, size = row
     if size < output.size:
         return f"the output {output.id} has {size} of {output.size} bytes"
     end = 0
@@ -259,8 +252,6 @@ def _output_problem(db: sqlite3.Connection, key: int, output: BlobRef) -> str:
         end += length
     return "" if end == size else f"the output {output.id} has a hole at byte {end} of {size}"
 
-
-_FACTS = "select seq, type, parent, run, time, origin, body from facts where session = ? order by seq"
 
 _SEARCH_TABLE = SCHEMA[SCHEMA.index("create virtual table messages") :].rstrip(";\n")
 
@@ -288,39 +279,35 @@ def repair(path: Path, world: World) -> Repair:
         with closing(connect(path)) as db:
             _mend(db, before, numbers, world)
     after = check(path)
-    left = set(after)
-    return Repair(tuple(problem for problem in before if problem not in left), tuple(after), copy)
+    return Repair(tuple(problem for problem in before if problem not in after), tuple(after), copy)
 
 
 def _mend(db: sqlite3.Connection, problems: list[Problem], numbers: set[str], world: World) -> None:
     if "S1" in numbers:
-        with _transaction(db):
+        with _repair_step(db):
             db.execute("reindex")
     if "S6" in numbers:
-        with _transaction(db):
+        with _repair_step(db):
             _adopt_orphans(db, world)
     for session in {problem.session for problem in problems if problem.number in ("S2", "S3")}:
-        with _transaction(db):
+        with _repair_step(db):
             _rebuild_row(db, session)
     if numbers & {"S4", "S6"}:
-        with _transaction(db):
+        with _repair_step(db):
             _empty_index(db)
         while is_index_stale(db):
-            with _transaction(db):
+            with _repair_step(db):
                 update_index(db)
 
 
 @contextmanager
-def _transaction(db: sqlite3.Connection, *, ignore_damage: bool = True) -> Iterator[None]:
-    """Where the file is damaged nothing is changed; the check after a repair reports the damage."""
-    db.execute("begin immediate")
+def _repair_step(db: sqlite3.Connection) -> Iterator[None]:
+    """A transaction that changes nothing where the file is damaged; the check after the repair reports it."""
     try:
-        yield
-        db.execute("commit")
-    except BaseException as error:
-        if db.in_transaction:
-            db.execute("rollback")
-        if not (ignore_damage and isinstance(error, sqlite3.DatabaseError) and is_damage(error)):
+        with transaction(db):
+            yield
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
             raise
 
 
@@ -328,9 +315,9 @@ def _rebuild_row(db: sqlite3.Connection, session: str) -> None:
     row = db.execute("select key from sessions where id = ?", (session,)).fetchone()
     if row is None:
         return  # deleted meanwhile
-    facts = [fact_of(session, fact) for fact in db.execute(_FACTS, row).fetchall()]
-    summary = updated_summary(new_summary(facts[0]), facts[1:])
-    columns = {"created": summary.created_ms, "updated": summary.updated_ms, "tail_seq": tail_of(facts, 1)}
+    facts = _facts_of(db, session, *row)
+    summary = summary_of(facts)
+    columns = {"created": summary.created_ms, "updated": summary.updated_ms, "tail_seq": tail_of(facts)}
     for name in SessionSummary.__struct_fields__:
         if not name.endswith("_ms"):
             columns[name] = getattr(summary, name)
@@ -346,10 +333,8 @@ def _adopt_orphans(db: sqlite3.Connection, world: World) -> None:
     """Facts without a session get a new one, under a new id; rows without facts are deleted."""
     lost = "select distinct session from facts where session not in (select key from sessions)"
     for (key,) in db.execute(lost).fetchall():
-        session = world.new_id("ses")
-        facts: list[Fact] = [fact_of(session, row) for row in db.execute(_FACTS, (key,)).fetchall()]
         try:
-            insert_row(db, facts, None, key)
+            insert_row(db, _facts_of(db, world.new_id("ses"), key), None, key)
         except StoreError:
             continue  # they do not begin with session_started: they stay, and are reported
     for table in ("inbox", "processes", "blobs"):
@@ -370,12 +355,6 @@ SMALL = 256 * 1024 * 1024
 """Bytes of a file that is rewritten within two seconds: other writers wait that long."""
 
 
-_RESULTS = (
-    "select seq, type, parent, run, time, origin, body from facts"
-    " where session = ? and type = 'tool_result' order by seq"
-)
-
-
 class Unnamed(msgspec.Struct, frozen=True):
     """Output that no fact names; its run has ended, so none will."""
 
@@ -394,7 +373,7 @@ def collect_output(path: Path, world: World) -> list[Unnamed]:
     collected: list[Unnamed] = []
     with translate_errors(path), closing(connect(path)) as db:
         for key in _sessions_with_output(db):
-            with _transaction(db, ignore_damage=False):
+            with transaction(db):
                 unnamed = _unnamed_in(db, key, world)
                 for blob, _ in unnamed:
                     db.execute("delete from blob_parts where blob = ?", (blob,))
@@ -415,7 +394,7 @@ def _unnamed_in(db: sqlite3.Connection, key: int, world: World) -> list[tuple[in
     ).fetchone()
     if row is None or row[1] in ("running", "waiting") or _is_held(world, row[0], *row[2:]):
         return []
-    named = blobs_named_by(fact_of(row[0], fact) for fact in db.execute(_RESULTS, (key,)).fetchall())
+    named = blobs_named_by(_facts_of(db, row[0], key, "tool_result"))
     blobs = db.execute("select key, id, size from blobs where session = ?", (key,)).fetchall()
     return [(blob, Unnamed(row[0], name, size)) for blob, name, size in blobs if name not in named]
 

@@ -17,11 +17,13 @@ from ostler.schema.events import EVENT_TYPES, AssistantMessage, ExtensionState, 
 from ostler.schema.facts import Fact, decode_event
 from ostler.schema.messages import text_of
 from ostler.schema.visibility import is_opening, opens_with
-from ostler.store.rules import excerpt, new_summary, updated_summary, words_of
+from ostler.store.rules import excerpt, summary_of, tail_of, updated_summary, words_of
 
 SUMMARY_COLUMNS = "id, cwd, created, updated, last_seq, title, preview, status, driver, forked_from, child_of"
 """In the order of `SessionSummary`'s fields."""
 
+SELECT_FACTS = "select seq, type, parent, run, time, origin, body from facts"
+"""Rows for `fact_of`."""
 
 _OPENING: dict[str, bool] = {tag: opens_with(event) for tag, event in EVENT_TYPES.items()}
 
@@ -37,7 +39,7 @@ def insert_row(
     db: sqlite3.Connection, facts: Sequence[Fact], lease: Lease | None, key: int | None = None
 ) -> int:
     """Inserts the row of a session with these facts; returns its key."""
-    summary = updated_summary(new_summary(facts[0]), facts[1:])
+    summary = summary_of(facts)
     if db.execute("select 1 from sessions where id = ?", (summary.id,)).fetchone():
         raise StoreError(f"session {summary.id} exists already")
     row = db.execute(
@@ -46,7 +48,7 @@ def insert_row(
         (
             key,
             *msgspec.structs.astuple(summary),
-            tail_of(facts, default=1),
+            tail_of(facts),
             lease.generation if lease else 0,
             msgspec.json.encode(lease.owner) if lease else None,
             lease.expires_ms if lease else 0,
@@ -96,13 +98,12 @@ def update_summary(db: sqlite3.Connection, key: int, facts: Sequence[Fact]) -> N
 def _skip_replaced(db: sqlite3.Connection, key: int, tail: int) -> None:
     """Extensions may set a value a thousand times in a run; before the tail, opening needs only the last."""
     rows = db.execute(
-        "select seq, type, parent, run, time, origin, body from facts"
+        f"{SELECT_FACTS}"
         " where session = :key and type = 'extension_state' and seq < :tail"
         " and seq >= (select tail_seq from sessions where key = :key) order by seq",
         {"key": key, "tail": tail},
     )
-    replaced = replaced_values([fact_of("", row) for row in rows])
-    unneeded = [(key, seq) for seq in replaced]
+    unneeded = [(key, seq) for seq in replaced_values([fact_of("", row) for row in rows])]
     db.executemany("update facts set opening = 0 where session = ? and seq = ?", unneeded)
 
 
@@ -119,21 +120,12 @@ def replaced_values(facts: Iterable[Fact]) -> set[int]:
     return replaced
 
 
-def tail_of(facts: Sequence[Fact], default: int) -> int:
-    """The first fact from which opening needs all: the start of the open run, or the end of the last."""
-    return max((fact.seq for fact in facts if fact.type in ("run_started", "run_ended")), default=default)
-
-
 def append_blob_part(db: sqlite3.Connection, session: int, part: BlobPart) -> None:
     names = (session, part.blob)
-    db.execute(
-        "insert or ignore into blobs (session, id, media_type, size) values (?, ?, ?, 0)",
-        (*names, part.media_type),
-    )
-    db.execute(
-        "insert into blob_parts select key, size, ? from blobs where session = ? and id = ?",
-        (part.data, *names),
-    )
+    insert = "insert or ignore into blobs (session, id, media_type, size) values (?, ?, ?, 0)"
+    db.execute(insert, (*names, part.media_type))
+    insert = "insert into blob_parts select key, size, ? from blobs where session = ? and id = ?"
+    db.execute(insert, (part.data, *names))
     db.execute("update blobs set size = size + ? where session = ? and id = ?", (len(part.data), *names))
 
 
@@ -148,7 +140,6 @@ def delete_session(db: sqlite3.Connection, key: int, session: str) -> None:
 
 SEARCHED = ("user_message", "assistant_message")
 """The types of facts in the index."""
-
 
 PIECE = 500
 """Messages indexed in one transaction, so that other writers need not wait long."""
@@ -169,8 +160,7 @@ def update_index(db: sqlite3.Connection) -> None:
             (key, indexed, room),
         ).fetchall()
         for seq, body in rows:
-            words = words_in(body)
-            if words is not None:
+            if (words := words_in(body)) is not None:
                 db.execute("insert into messages values (?, ?, ?)", (words, session, seq))
         up_to = rows[-1][0] if len(rows) == room else last
         db.execute("update sessions set indexed_seq = ? where key = ?", (up_to, key))
@@ -179,7 +169,7 @@ def update_index(db: sqlite3.Connection) -> None:
             return
 
 
-def search(db: sqlite3.Connection, query: str, limit: int) -> list[Hit]:
+def search_messages(db: sqlite3.Connection, query: str, limit: int) -> list[Hit]:
     """Messages with all the words of the query, best first. The query has no operators."""
     words = words_of(query)
     if not words:

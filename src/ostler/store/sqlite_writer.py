@@ -8,28 +8,29 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from ostler.schema.errors import StoreBusy, StoreError
-from ostler.store.sqlite_connection import PATIENCE, Durability, connect, connect_again, translate_errors
+from ostler.store.sqlite_connection import (
+    PATIENCE,
+    Durability,
+    connect,
+    connect_again,
+    transaction,
+    translate_errors,
+)
 
 WRITES_BETWEEN_CHECKS = 200
-
 LARGE_WAL = 4 * 1024 * 1024
-
 LARGEST_WAL = 4 * LARGE_WAL
-
 LONG_WAL = 1024 * 1024
-
 PAUSE = 0.002
 
 _NOT_NOW = object()
 
-
 Result = TypeVar("Result")
-
 Work = Callable[[sqlite3.Connection], Result]
 
 
@@ -59,9 +60,8 @@ class Writer:
         self._patience = patience
         self._inline = durability == "process"
         self._connection = connect(path, durability, patience=patience)
-        self._connection.execute(
-            "pragma busy_timeout = 0"
-        )  # waiting would block the event loop; the thread waits
+        # Waiting would block the event loop; the thread waits.
+        self._connection.execute("pragma busy_timeout = 0")
         self._connection.execute(f"pragma journal_size_limit = {LARGEST_WAL}")
         self._in_use = threading.Lock()
         self._queue: list[_QueuedWork] = []
@@ -130,10 +130,13 @@ class Writer:
 
     def has_long_wal(self) -> bool:
         """The next process to open the database would have to read all of it first."""
+        return self._size_of_wal() >= LONG_WAL
+
+    def _size_of_wal(self) -> int:
         try:
-            return self.wal.stat().st_size >= LONG_WAL
+            return self.wal.stat().st_size
         except OSError:
-            return False
+            return 0  # there is none
 
     async def close(self) -> None:
         """Finishes what was started."""
@@ -263,7 +266,7 @@ class Writer:
         """Each work's result or its own error. If the commit fails, nothing has happened."""
         with translate_errors(self._path):
             try:
-                outcomes = self._commit(batch, self._work)
+                outcomes = self._commit(batch, lambda work: work(self._connection))
             except Exception:
                 if len(batch) == 1:
                     raise
@@ -277,19 +280,8 @@ class Writer:
         return outcomes
 
     def _commit(self, batch: list[Work[Any]], run: Callable[[Work[Any]], Any]) -> list[Any]:
-        connection = self._connection
-        connection.execute("begin immediate")
-        try:
-            outcomes = [run(work) for work in batch]
-            connection.execute("commit")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("rollback")
-            raise
-        return outcomes
-
-    def _work(self, work: Work[Any]) -> Any:
-        return work(self._connection)
+        with transaction(self._connection):
+            return [run(work) for work in batch]
 
     def _in_savepoint(self, work: Work[Any]) -> Any:
         connection = self._connection
@@ -315,11 +307,7 @@ class Writer:
         """
         if self._closed or (self._checkpoint is not None and not self._checkpoint.done()):
             return
-        try:
-            size = self.wal.stat().st_size
-        except OSError:
-            return  # there is none yet
-        if size > max(LARGE_WAL, min(self._wal_size, LARGEST_WAL)):
+        if self._size_of_wal() > max(LARGE_WAL, min(self._wal_size, LARGEST_WAL)):
             self._checkpoint = self._threads.submit(self._checkpoint_now)
 
     def _checkpoint_now(self) -> None:
@@ -328,12 +316,9 @@ class Writer:
         Most pages are moved in the background. SQLite restarts the log only when the last page is moved, and
         nothing may be appended at that moment, so appends wait for it.
         """
-        connection = connect_again(self._path)
-        try:
+        with closing(connect_again(self._path)) as connection:
             connection.execute("pragma busy_timeout = 0")
             connection.execute("pragma wal_checkpoint(passive)")
-        finally:
-            connection.close()
         with self._in_use:
             self._connection.execute("pragma wal_checkpoint(passive)")
             self._wal_size = self.wal.stat().st_size

@@ -11,20 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from ostler.schema.events import (
-    ChildEnded,
-    ChildStarted,
-    ChildUsed,
-    RunEnded,
-    RunStarted,
-    SessionStarted,
-    Totals,
-)
+from ostler.schema import events
+from ostler.schema.events import ChildEnded, RunEnded, RunStarted, SessionStarted, Totals
 from ostler.schema.facts import Fact
 
 Logs = Mapping[str, Sequence[Fact]]
 """The facts of sessions, by their id. Nothing is checked about a session that is missing: it was deleted."""
-
 
 TREE_FACTS = ("session_started", "run_started", "child_started", "child_used", "child_ended", "run_ended")
 """The types of the facts that are checked."""
@@ -73,9 +65,9 @@ class Tree:
                 case RunEnded() as ended:
                     self.ends[fact.run] = ended
                     self.homes[fact.run] = fact.session
-                case ChildStarted(call=call, child=child):
+                case events.ChildStarted(call=call, child=child):
                     self.children[child] = _Child(child, fact.session, call, fact.run)
-                case ChildUsed() as used:
+                case events.ChildUsed() as used:
                     self.by_agents[fact.run] = self.by_agents.get(fact.run, Totals()) + used.totals
                 case ChildEnded(child=child) as reported if child in self.children:
                     self.children[child].reported = reported
@@ -84,8 +76,8 @@ class Tree:
         facts = self.logs.get(child.session)
         if not facts:
             return
-        first = facts[0].event
-        child.began = first if isinstance(first, SessionStarted) else None
+        if isinstance(facts[0].event, SessionStarted):
+            child.began = facts[0].event
         runs = (fact.run for fact in facts if fact.type == "run_started" and not fact.origin)
         child.run = next((run for run in runs if self.runs[run].parent_run or not child.parent_run), "")
         child.started, child.ended = self.runs.get(child.run), self.ends.get(child.run)
@@ -95,6 +87,8 @@ class Tree:
 
 
 def children_name_their_parents(tree: Tree) -> Iterator[tuple[str, str]]:
+    """A child names the session and the call that started it (none, if an extension did), and that session's
+    log names the child."""
     for child in tree.children.values():
         parent = (child.parent, child.call)
         named = (child.began.child_of, child.began.call) if child.began else parent
@@ -107,6 +101,7 @@ def children_name_their_parents(tree: Tree) -> Iterator[tuple[str, str]]:
 
 
 def ends_are_reported_correctly(tree: Tree) -> Iterator[tuple[str, str]]:
+    """A parent reports the end of a child as the child's own log does."""
     for child in tree.children.values():
         reported, ended = child.reported, child.ended
         if reported is None or child.began is None:
@@ -122,6 +117,8 @@ def _end_of(event: ChildEnded | RunEnded) -> tuple[object, ...]:
 
 
 def totals_are_those_of_the_logs(tree: Tree) -> Iterator[tuple[str, str]]:
+    """The children's totals of a run are the sum of the totals of all runs below it, and of what other
+    vendors' agents reported."""
     for run, ended in tree.ends.items():
         total = _spent_below(tree, run)
         if not _is_same(ended.children, total):
@@ -147,22 +144,23 @@ def _is_same(reported: Totals, counted: Totals) -> bool:
     """Costs are compared with a tolerance, because they are added in another order here."""
     if (reported.usage.cost is None) != (counted.usage.cost is None):
         return False
-    without_cost = [
-        msgspec.structs.replace(total, known_cost=0.0, usage=msgspec.structs.replace(total.usage, cost=None))
-        for total in (reported, counted)
-    ]
-    return without_cost[0] == without_cost[1] and math.isclose(
-        reported.least_cost, counted.least_cost, abs_tol=1e-9
+    is_close = math.isclose(reported.least_cost, counted.least_cost, abs_tol=1e-9)
+    usage = msgspec.structs.replace(counted.usage, cost=reported.usage.cost)
+    return is_close and reported == msgspec.structs.replace(
+        counted, known_cost=reported.known_cost, usage=usage
     )
 
 
 def children_end_first(tree: Tree) -> Iterator[tuple[str, str]]:
+    """No child's run is open when its parent's has ended."""
     for child in tree.children.values():
         if child.parent_run in tree.ends and child.started is not None and child.ended is None:
             yield child.session, f"its run {child.run} is open, but that of its parent has ended"
 
 
 def positions_are_correct(tree: Tree) -> Iterator[tuple[str, str]]:
+    """A child's run names its parent's run, the root's, and one level more, unless it was spawned between
+    runs."""
     for child in tree.children.values():
         parent, started = tree.runs.get(child.parent_run), child.started
         if parent is None or started is None:
@@ -174,6 +172,7 @@ def positions_are_correct(tree: Tree) -> Iterator[tuple[str, str]]:
 
 
 def children_run_once(tree: Tree) -> Iterator[tuple[str, str]]:
+    """A child is started once."""
     for session, facts in tree.logs.items():
         started = [fact.event for fact in facts if fact.type == "run_started" and not fact.origin]
         nested = [event for event in started if isinstance(event, RunStarted) and event.parent_run]

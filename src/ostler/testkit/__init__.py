@@ -1,16 +1,16 @@
-"""What Ostler is tested with, for those who build on it.
+"""Tools for testing agents, tools, extensions and stores; Ostler's own tests use them.
 
 | I want to… | use |
 |---|---|
-| script what the model answers | `ScriptedModel`, `Turn`, `Call` |
-| test against a vendor's wire, over HTTP | `ostler.testkit.vendors.FakeVendor` |
-| make a recorded session a test | `assert_replays`, `replayed` |
-| call a tool by itself | `ostler.testkit.fakes.FakeToolContext` |
+| script the model's answers | `ScriptedModel`, `Turn`, `Call` |
+| test against a vendor's HTTP API | `ostler.testkit.vendors.FakeVendor` |
+| turn a recorded session into a test | `assert_replays`, `replay_recording` |
+| call a single tool | `ostler.testkit.fakes.FakeToolContext` |
 | test an extension | `ostler.testkit.extensions.ExtensionTest`, `ostler.testkit.front_end.FakeFrontEnd` |
-| check that a log is whole | `violations`, `broken`, `INVARIANTS` |
+| check a log for consistency | `violations`, `broken_invariants`, `INVARIANTS` |
 | check that a session and its children agree | `tree_violations`, `TREE_INVARIANTS` |
-| check it after every test | `watched_sessions` |
-| check that my store keeps the contract | `ostler.testkit.store_conformance.StoreConformance` |
+| check that after every test | `watched_sessions` |
+| check my own store against the contract | `ostler.testkit.store_conformance.StoreConformance` |
 | see what crashes do to a session | `ostler.testkit.simulator.simulate` |
 """
 
@@ -26,18 +26,3 @@ from ostler.store.invariants import violations as violations
 from ostler.testkit.checks import assert_replays as assert_replays
 from ostler.testkit.checks import replay_recording as replay_recording
 from ostler.testkit.checks import watched_sessions as watched_sessions
-
-__all__ = [
-    "INVARIANTS",
-    "TREE_INVARIANTS",
-    "Call",
-    "ScriptedModel",
-    "Turn",
-    "assert_replays",
-    "broken_invariants",
-    "broken_tree_invariants",
-    "replay_recording",
-    "tree_violations",
-    "violations",
-    "watched_sessions",
-]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ostler.agent import Agent
 
 
-_TELLING_ANEW = frozenset({"compacted", "compaction_undone", "history_replaced", "leaf_moved"})
+_NEW_TRANSCRIPT = frozenset({"compacted", "compaction_undone", "history_replaced", "leaf_moved"})
 
 
 class _RequestStart(msgspec.Struct, frozen=True):
@@ -43,53 +43,39 @@ class _RequestStart(msgspec.Struct, frozen=True):
     tools: tuple[ToolOffer, ...]
     transcript: Transcript
     length: int
-    is_traced: bool
     is_hooked: bool
 
 
-class _Change(msgspec.Struct, frozen=True):
-    """A request that does not begin with the one before it, for a reason that only facts can tell."""
-
-    before: str
-    after: str
-    what: str
-
-
 class Prefixes:
-    """The newest request of each session, and where two of them have another beginning."""
+    """The newest request of each session, and the requests that do not begin with the one before."""
 
     def __init__(self) -> None:
         self._last: dict[Any, _RequestStart] = {}
-        self._changes: dict[Any, list[_Change]] = {}
+        self._changes: dict[Any, list[tuple[str, str, str]]] = {}
+        """The ids of two requests, and what differs, for a reason that only facts can show."""
 
-    def take(
-        self, session: Any, journal: Journal, request: ModelRequest, trace: Any, is_hooked: bool
-    ) -> None:
-        transcript, is_traced = request.transcript, trace is not None
-        shown = (request.id, journal, request.system, request.tools, transcript, len(transcript))
-        told = _RequestStart(*shown, is_traced, is_hooked)
+    def add(self, session: Any, journal: Journal, request: ModelRequest, trace: Any, is_hooked: bool) -> None:
+        transcript = request.transcript
+        parts = (request.id, journal, request.system, request.tools, transcript, len(transcript))
+        start = _RequestStart(*parts, is_hooked)
         before = self._last.get(session)
-        self._last[session] = told
-        if before is None or (is_traced and trace.get("changed")):
+        self._last[session] = start
+        if before is None or (trace is not None and trace.get("changed")):
             return
-        if not is_traced and (is_hooked or before.is_hooked):
-            return  # there is no trace that could say it
-        if what := _changed(before, told):
-            self._changes.setdefault(session, []).append(_Change(before.call, told.call, what))
+        if trace is None and (is_hooked or before.is_hooked):
+            return  # no trace could name the change
+        if what := _changed(before, start):
+            self._changes.setdefault(session, []).append((before.call, start.call, what))
 
     def problems(self, session: Any, facts: Sequence[Fact]) -> list[str]:
         """Those changes of this session that its facts do not explain."""
-        changes = self._changes.get(session)
-        if not changes:
-            return []
-        places = {
-            fact.event.id: place for place, fact in enumerate(facts) if isinstance(fact.event, ModelCalled)
-        }
+        calls = [(number, fact.event) for number, fact in enumerate(facts)]
+        numbers = {event.id: number for number, event in calls if isinstance(event, ModelCalled)}
         return [
-            f"the request {one.after} begins with {one.what}, and nothing says why"
-            for one in changes
-            if {one.before, one.after} <= places.keys()
-            and not _explains(facts[places[one.before] : places[one.after]], one.what)
+            f"the request {after} begins with {what}, and no fact explains why"
+            for before, after, what in self._changes.get(session, ())
+            if {before, after} <= numbers.keys()
+            and not _explains(facts[numbers[before] : numbers[after]], what)
         ]
 
 
@@ -99,32 +85,34 @@ def _changed(before: _RequestStart, now: _RequestStart) -> str:
         if list(old) != list(new):
             return "other messages"
     if before.journal is not now.journal:
-        return ""  # whoever opens a session brings a prompt and tools along; the trace names the prompt
+        return (
+            ""  # each process that opens a session has its own prompt and tools; the trace names the prompt
+        )
     if before.system != now.system:
         return "another system prompt"
     if before.tools is now.tools or before.tools == now.tools:
         return ""
-    # Which tools are offered is said by each `step_started`; a name must not come to mean something else.
+    # Each `step_started` names the offered tools; the meaning of a name must not change.
     is_same_choice = [tool.name for tool in before.tools] == [tool.name for tool in now.tools]
-    return "other words about the same tools" if is_same_choice else ""
+    return "other descriptions of the same tools" if is_same_choice else ""
 
 
 def _explains(between: Iterable[Fact], what: str) -> bool:
     """Between two runs a host may change the prompt and the tools."""
     types = {fact.type for fact in between}
-    return not types.isdisjoint(_TELLING_ANEW if what == "other messages" else {"run_started"})
+    return not types.isdisjoint(_NEW_TRANSCRIPT if what == "other messages" else {"run_started"})
 
 
 @contextmanager
-def watched_prefixes(place_of: Callable[[Journal], Any]) -> Iterator[Prefixes]:
-    """Looks at every request for a step that is made inside the block."""
+def watched_prefixes() -> Iterator[Prefixes]:
+    """Records every request for a step that is made inside the block."""
     prefixes = Prefixes()
     original = context.trace_with_prefix
 
     def traced(journal: Journal, built: BuiltContext, request: ModelRequest) -> Any:
         trace = original(journal, built, request)
         is_hooked = request.transcript is not built.transcript or request.system != built.system
-        prefixes.take((place_of(journal), journal.session), journal, request, trace, is_hooked)
+        prefixes.add((_place(journal), journal.session), journal, request, trace, is_hooked)
         return trace
 
     context.trace_with_prefix = traced
@@ -136,7 +124,7 @@ def watched_prefixes(place_of: Callable[[Journal], Any]) -> Iterator[Prefixes]:
 
 @contextmanager
 def watched_sessions() -> Iterator[None]:
-    """Checks every session that was opened inside the block, once the block is over.
+    """Checks every session that was opened inside the block, at the end of the block.
 
     ```python
     @pytest.fixture(autouse=True)
@@ -154,7 +142,7 @@ def watched_sessions() -> Iterator[None]:
 
     Journal.__init__ = remember  # type: ignore[method-assign]
     try:
-        with watched_prefixes(_place) as prefixes:
+        with watched_prefixes() as prefixes:
             yield
     finally:
         Journal.__init__ = original  # type: ignore[method-assign]
@@ -162,11 +150,19 @@ def watched_sessions() -> Iterator[None]:
     newest = {(_place(journal), journal.session): journal for journal in journals}
     logs: dict[Any, dict[str, list[Fact]]] = {}
     for (place, session), journal in newest.items():
-        facts = check_journal(journal)
-        if facts is not None:
-            logs.setdefault(place, {})[session] = facts
-            problems = prefixes.problems((place, session), facts)
-            assert not problems, f"session {session}: " + "; ".join(problems)
+        facts = _facts_of(journal)
+        if facts is None or journal.failed:
+            continue  # deleted meanwhile, or the log could not be written: recovery has yet to come
+        logs.setdefault(place, {})[session] = facts
+        problems = violations(facts)
+        live, folded = journal.state.snapshot(), fold(facts).snapshot()
+        problems += [
+            f"live {name} {live[name]!r} is not {folded[name]!r}"
+            for name in live
+            if live[name] != folded[name]
+        ]
+        problems += prefixes.problems((place, session), facts)
+        assert not problems, f"session {session}: " + "; ".join(problems)
     for in_one_place in logs.values():
         problems = tree_violations(in_one_place)
         assert not problems, "; ".join(problems)
@@ -176,55 +172,36 @@ def _place(journal: Journal) -> Any:
     return getattr(journal.store, "path", id(journal.store))
 
 
-def check_journal(journal: Journal) -> list[Fact] | None:
-    """The facts of its session. Raises AssertionError when an invariant does not hold for it."""
-    facts = _facts_of(journal)
-    if facts is None or journal.failed:
-        return None  # deleted meanwhile, or the log could not be written: recovery has yet to come
-    problems = violations(facts)
-    live, folded = journal.state.snapshot(), fold(facts).snapshot()
-    problems += [
-        f"live {name} {live[name]!r} is not {folded[name]!r}" for name in live if live[name] != folded[name]
-    ]
-    assert not problems, f"session {journal.session}: " + "; ".join(problems)
-    return facts
-
-
 def _facts_of(journal: Journal) -> list[Fact] | None:
     store = journal.store
-    if isinstance(store, MemoryStore):
-        return _read(store, journal.session)
     if isinstance(store, SqliteStore) and store.path.exists():
-        fresh = SqliteStore(store.path)
-        try:
-            return _read(fresh, journal.session)
-        finally:
-            asyncio.run(fresh.close())
-    return None
-
-
-def _read(store: MemoryStore | SqliteStore, session: str) -> list[Fact] | None:
+        store = SqliteStore(store.path)
+    elif not isinstance(store, MemoryStore):
+        return None
     try:
-        return asyncio.run(store.read(session))
+        return asyncio.run(store.read(journal.session))
     except NotFound:
         return None
+    finally:
+        if store is not journal.store:
+            asyncio.run(store.close())
 
 
 def assert_replays(
     recording: Path | str | Sequence[Fact], agent: Agent | None = None, *, live: bool = True
 ) -> ReplayResult:
-    """Fails with the first difference, if there is one. For tests without an event loop; see `replayed`.
+    """Fails with the first difference, if there is one. In an async test, use `replay_recording`.
 
     ```python
     def test_the_agent_still_does_what_it_did():
         assert_replays("tests/recorded/refund.jsonl", make_agent())
     ```
     """
-    found = asyncio.run(replay_recording(recording, agent, live=live))
-    if found.difference is not None:
-        place = f"fact {found.difference.fact}, run {found.difference.run}, step {found.difference.step}"
-        raise AssertionError(f"{found.difference.text} ({place})\n{found.difference.diff()}")
-    return found
+    result = asyncio.run(replay_recording(recording, agent, live=live))
+    if (difference := result.difference) is not None:
+        place = f"fact {difference.fact}, run {difference.run}, step {difference.step}"
+        raise AssertionError(f"{difference.text} ({place})\n{difference.diff()}")
+    return result
 
 
 async def replay_recording(
@@ -233,16 +210,13 @@ async def replay_recording(
     """Replays an exported file, or facts, without a network.
 
     The agent's tools, hooks, permissions and system prompt are used, never its model. With `live=False` its
-    tools do not run: what they return is the log's word. Without an agent only the loop is tested.
+    tools do not run, and their results come from the log. Without an agent only the loop is tested.
     """
     if isinstance(recording, Path | str):
-        recorded = await recording_in(_lines(Path(recording)))
+        content = await asyncio.to_thread(Path(recording).read_bytes)
+        recorded = await recording_in(content.splitlines())
     else:
         recorded = Recording(tuple(recording))
     if agent is None:
         return await replay(recorded, Stage(Harness(RecordedModel(recorded.facts))))
     return await replay(recorded, Stage(agent._harness, live=live, own=True))
-
-
-def _lines(file: Path) -> list[bytes]:
-    return file.read_bytes().splitlines()

@@ -1,12 +1,10 @@
-"""What a test says of an extension; when that is wrong, the message says what was there instead."""
+"""Assertions about an extension under test; the message of a failed one says what was there instead."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, TypeVar
-
-import msgspec
+from typing import Any
 
 from ostler.core.hooks import Handled, InputDraft, Refuse
 from ostler.extensions.extension import Registrations
@@ -19,41 +17,42 @@ from ostler.schema.requests import AnyRequest, Prompt, ReleasePrompts, Steer
 from ostler.sessions.session import Session
 from ostler.testkit.front_end import FakeFrontEnd
 
-Kind = TypeVar("Kind", bound=BarView | StatusView)
+_NOT_OPEN = "use it as `async with ExtensionTest(…) as test:`"
 
 
 class ExtensionAssertions:
-    """What happened, and what must have happened. All of it is about the moment when it is asked."""
+    """The state of an extension's session at this moment, and assertions about it."""
 
     face: FakeFrontEnd
     seen: list[Fact | Event]
+    """All that happened in the session: facts, deltas and live values."""
+    requests: list[AnyRequest]
+    """The requests to all sessions, in order."""
+    _session: Session | None = None
+    _host: ExtensionHost | None = None
 
     @property
     def session(self) -> Session:
-        raise NotImplementedError
+        if self._session is None:
+            raise RuntimeError(_NOT_OPEN)
+        return self._session
 
     @property
     def host(self) -> ExtensionHost:
-        raise NotImplementedError
-
-    @property
-    def requests(self) -> list[AnyRequest]:
-        raise NotImplementedError
+        if self._host is None:
+            raise RuntimeError(_NOT_OPEN)
+        return self._host
 
     # --- what happened --------------------------------------------------------------------------------
 
     @property
     def facts(self) -> list[Event | UnknownEvent]:
-        """Those of the session since the test began."""
+        """The events of all facts since the test began."""
         return [one.event for one in self.seen if isinstance(one, Fact)]
-
-    def events_since(self, number: int) -> list[Event | UnknownEvent]:
-        """All events behind so many of `seen`."""
-        return [one.event if isinstance(one, Fact) else one for one in self.seen[number:]]
 
     @property
     def prints(self) -> list[str]:
-        """What was printed, however."""
+        """All printed texts, of any level."""
         return self.face.texts()
 
     @property
@@ -71,49 +70,45 @@ class ExtensionAssertions:
     @property
     def widgets(self) -> dict[str, WidgetView]:
         """By id, in their order."""
-        return dict(sorted(self._shown("widget:", WidgetView).items(), key=_place))
+        return dict(self.face.views("widget:", WidgetView))
 
     @property
     def status(self) -> dict[str, str]:
         """The texts by key, in their order."""
-        shown = sorted(self._shown("status:", StatusView).items(), key=_place)
-        return {key: one.text for key, one in shown}
+        return {key: view.text for key, view in self.face.views("status:", StatusView)}
 
     @property
     def header(self) -> BarView | None:
-        return self._bar("header")
+        return self.face.bar("header")
 
     @property
     def footer(self) -> BarView | None:
-        return self._bar("footer")
+        return self.face.bar("footer")
 
     @property
     def state(self) -> dict[str, Any]:
-        """What the extension keeps in the session; of several, by their names."""
-        kept = self.session.state.extension_state
-        names = list(self.host.extensions)
-        return (
-            dict(kept.get(names[0], {})) if len(names) == 1 else {name: kept.get(name, {}) for name in names}
-        )
+        """The extension's state in the session; of several extensions, by their names."""
+        stored = self.session.state.extension_state
+        states = {name: dict(stored.get(name, {})) for name in self.host.extensions}
+        return next(iter(states.values())) if len(states) == 1 else states
 
     @property
     def questions(self) -> list[QuestionAsked]:
-        """What people were asked."""
         return self.face.questions
 
     @property
     def sent(self) -> list[str]:
         """The prompts that the extension has sent."""
-        return [text_of(one.content) for one in self._own_requests() if isinstance(one, Prompt)]
+        return [text_of(request.content) for request in self._own_requests() if isinstance(request, Prompt)]
 
     @property
     def steered(self) -> list[str]:
-        """What it said to the model in between."""
-        return [text_of(one.content) for one in self._own_requests() if isinstance(one, Steer)]
+        """The steers that the extension has sent."""
+        return [text_of(request.content) for request in self._own_requests() if isinstance(request, Steer)]
 
     @property
     def cancelled_and_sent(self) -> list[str]:
-        """The prompts for which it ended what was under way."""
+        """The prompts for which it cancelled a run."""
         return [
             text_of(after.content)
             for before, after in pairwise(self._own_requests())
@@ -121,83 +116,73 @@ class ExtensionAssertions:
         ]
 
     def _own_requests(self) -> list[AnyRequest]:
-        return [one for one in self.requests if one.by.startswith("extension ")]
-
-    def _shown(self, prefix: str, kind: type[Kind]) -> dict[str, Kind]:
-        values = self.face.values.items()
-        return {
-            name.partition("/")[2]: msgspec.convert(value, kind)
-            for name, value in values
-            if name.startswith(prefix)
-        }
-
-    def _bar(self, name: str) -> BarView | None:
-        value = self.face.values.get(name)
-        return None if value is None else msgspec.convert(value, BarView)
+        return [request for request in self.requests if request.by.startswith("extension ")]
 
     @property
     def registered(self) -> list[Registrations]:
-        return [one.registered for one in self.host.loaded]
+        return [extension.registered for extension in self.host.loaded]
 
     # --- calls and prompts ----------------------------------------------------------------------------
 
-    def assert_blocked(self, decided: ToolResultFact | object, reason: str = "") -> None:
-        """Of what `tool_call`, or `emit` of a `PlannedCall`, returned: refused, for such a reason."""
-        refused = _refusal(decided)
-        if refused is None:
-            raise AssertionError(f"the call was not refused; it came to {_told(decided)}")
-        if reason not in refused:
-            raise AssertionError(f"the call was refused because of {refused!r}, not {reason!r}")
+    def assert_blocked(self, result: ToolResultFact | object, reason: str = "") -> None:
+        """`result`, of `tool_call` or of `emit` with a `PlannedCall`, is a refusal for this reason."""
+        refusal = _refusal(result)
+        if refusal is None:
+            raise AssertionError(f"the call was not refused; its result is {_describe(result)}")
+        if reason not in refusal:
+            raise AssertionError(f"the call was refused because of {refusal!r}, not {reason!r}")
 
-    def assert_not_blocked(self, decided: ToolResultFact | object) -> None:
-        if (refused := _refusal(decided)) is not None:
-            raise AssertionError(f"the call was refused: {refused}")
+    def assert_not_blocked(self, result: ToolResultFact | object) -> None:
+        if (refusal := _refusal(result)) is not None:
+            raise AssertionError(f"the call was refused: {refusal}")
 
-    def assert_input_handled(self, decided: object, text: str | None = None) -> None:
-        """Of what `emit` of an `InputDraft` returned: no model is asked, and this is said instead."""
-        if not isinstance(decided, Handled):
-            raise AssertionError(f"the input was not dealt with; it came to {_told(decided)}")
-        if text is not None and decided.text != text:
-            raise AssertionError(f"the input was answered with {decided.text!r}, not {text!r}")
+    def assert_input_handled(self, result: object, text: str | None = None) -> None:
+        """`result`, of `emit` with an `InputDraft`, answers with this text instead of starting a run."""
+        if not isinstance(result, Handled):
+            raise AssertionError(f"the input was not handled; its result is {_describe(result)}")
+        if text is not None and result.text != text:
+            raise AssertionError(f"the input was answered with {result.text!r}, not {text!r}")
 
-    def assert_input_transformed(self, decided: object, text: str) -> None:
-        """Of what `emit` of an `InputDraft` returned: the run begins with this."""
-        if not isinstance(decided, InputDraft) or decided.text != text:
-            raise AssertionError(f"the input became {_told(decided)}, not {text!r}")
+    def assert_input_transformed(self, result: object, text: str) -> None:
+        """`result`, of `emit` with an `InputDraft`, starts the run with this text."""
+        if not isinstance(result, InputDraft) or result.text != text:
+            raise AssertionError(f"the input became {_describe(result)}, not {text!r}")
 
     # --- what is printed and shown --------------------------------------------------------------------
 
     def assert_printed(self, text: str) -> None:
-        _is_among(text, self.prints, "was printed")
+        _is_among(text, self.prints, "printed")
 
     def assert_printed_contains(self, part: str) -> None:
-        _is_in_one(part, self.prints, "was printed")
+        if not any(part in text for text in self.prints):
+            raise AssertionError(
+                f"{part!r} was not printed; these texts were: {_list(map(repr, self.prints))}"
+            )
 
     def assert_printed_info(self, text: str) -> None:
-        _is_among(text, self.infos, "was printed as information")
+        _is_among(text, self.infos, "printed as information")
 
     def assert_printed_error(self, text: str) -> None:
-        _is_among(text, self.errors, "was printed as an error")
+        _is_among(text, self.errors, "printed as an error")
 
     def assert_widget(self, id: str) -> None:
         self._widget(id)
 
     def assert_no_widget(self, id: str) -> None:
-        if shown := self.widgets.get(id):
-            raise AssertionError(f"there is a widget {id!r}: {_text(shown)!r}")
+        if widget := self.widgets.get(id):
+            raise AssertionError(f"there is a widget {id!r}: {_text(widget)!r}")
 
     def assert_widget_text(self, id: str, text: str) -> None:
-        """Its text or its Markdown; what it draws itself is on the face's screen (`await face.screen()`)."""
-        if (shown := _text(self._widget(id))) != text:
-            raise AssertionError(f"the widget {id!r} shows {shown!r}, not {text!r}")
+        """Its text or its Markdown; what it draws itself is in `await face.screen()`."""
+        if (current := _text(self._widget(id))) != text:
+            raise AssertionError(f"the widget {id!r} shows {current!r}, not {text!r}")
 
     def assert_widget_contains(self, id: str, part: str) -> None:
-        if part not in (shown := _text(self._widget(id))):
-            raise AssertionError(f"the widget {id!r} shows {shown!r}, which does not have {part!r}")
+        if part not in (text := _text(self._widget(id))):
+            raise AssertionError(f"the widget {id!r} shows {text!r}, which does not contain {part!r}")
 
     def _widget(self, id: str) -> WidgetView:
-        if id not in self.widgets:
-            raise AssertionError(f"there is no widget {id!r}; there are: {_list(self.widgets)}")
+        _is_present("widget", id, list(self.widgets))
         return self.widgets[id]
 
     def assert_header(self, text: str | None = None) -> None:
@@ -207,8 +192,7 @@ class ExtensionAssertions:
         _shows("footer", self.footer, text)
 
     def assert_status(self, key: str) -> None:
-        if key not in self.status:
-            raise AssertionError(f"there is no status {key!r}; there are: {_list(self.status)}")
+        _is_present("status", key, list(self.status))
 
     def assert_status_text(self, key: str, text: str) -> None:
         self.assert_status(key)
@@ -220,82 +204,71 @@ class ExtensionAssertions:
     def assert_handles(self, *what: type | str) -> None:
         """Types of events, names of events between extensions, or hook points."""
         handled = self._handled()
-        if missing := [one for one in what if one not in handled]:
-            names = _list(getattr(one, "__name__", one) for one in handled)
-            missed = _list(getattr(one, "__name__", one) for one in missing)
-            raise AssertionError(f"nothing handles {missed}; it handles: {names}")
+        if missing := [event for event in what if event not in handled]:
+            raise AssertionError(f"nothing handles {_list(missing)}; it handles: {_list(handled)}")
 
     def assert_does_not_handle(self, *what: type | str) -> None:
-        if there := [one for one in what if one in self._handled()]:
-            raise AssertionError(f"it handles {_list(getattr(one, '__name__', one) for one in there)}")
+        handled = self._handled()
+        if present := [event for event in what if event in handled]:
+            raise AssertionError(f"it handles {_list(present)}")
 
     def _handled(self) -> list[type | str]:
-        handled: dict[type | str, None] = {}
+        handled: list[type | str] = []
         for registered in self.registered:
             hooks = [hook.point for hook in registered.hooks]
-            handled |= dict.fromkeys([*hooks, *registered.observers, *registered.custom])
-        return list(handled)
+            handled += [*hooks, *registered.observers, *registered.custom]
+        return list(dict.fromkeys(handled))
 
     def assert_tool(self, name: str) -> None:
-        tools = [name for one in self.registered for name in one.tools]
-        _is_registered("tool", name, tools)
+        _is_present("tool", name, [name for registered in self.registered for name in registered.tools])
 
     def assert_command(self, name: str) -> None:
-        _is_registered("command", name.removeprefix("/"), list(self.host.commands()))
+        _is_present("command", name.removeprefix("/"), list(self.host.commands()))
 
     def assert_sent(self, text: str) -> None:
-        _is_among(text, self.sent, "was sent")
+        _is_among(text, self.sent, "sent")
 
     def assert_cancelled_and_sent(self, text: str) -> None:
-        _is_among(text, self.cancelled_and_sent, "was sent after a cancel")
+        _is_among(text, self.cancelled_and_sent, "sent after a cancel")
 
 
-def _place(item: tuple[str, WidgetView | StatusView]) -> tuple[int, int]:
-    return item[1].priority, item[1].order
-
-
-def _refusal(decided: object) -> str | None:
+def _refusal(result: object) -> str | None:
     """Why a call was refused; None if it was not."""
-    if isinstance(decided, Refuse):
-        return decided.reason
-    if isinstance(decided, ToolResultFact) and decided.failed == "call_refused":
-        return text_of(decided.content)
+    if isinstance(result, Refuse):
+        return result.reason
+    if isinstance(result, ToolResultFact) and result.failed == "call_refused":
+        return text_of(result.content)
     return None
 
 
-def _told(decided: object) -> str:
-    if isinstance(decided, ToolResultFact):
-        return repr(text_of(decided.content))
-    if isinstance(decided, InputDraft):
-        return repr(decided.text)
-    return "nothing" if decided is None else repr(decided)
+def _describe(result: object) -> str:
+    if isinstance(result, ToolResultFact):
+        return repr(text_of(result.content))
+    if isinstance(result, InputDraft):
+        return repr(result.text)
+    return "nothing" if result is None else repr(result)
 
 
-def _text(shown: BarView) -> str:
-    return shown.text or shown.markdown
+def _text(view: BarView) -> str:
+    return view.text or view.markdown
 
 
 def _list(names: Iterable[Any]) -> str:
-    return ", ".join(map(str, names)) or "none"
+    return ", ".join(str(getattr(name, "__name__", name)) for name in names) or "none"
 
 
-def _is_among(text: str, there: Sequence[str], what: str) -> None:
-    if text not in there:
-        raise AssertionError(f"{text!r} is not what {what}; that is: {_list(map(repr, there))}")
+def _is_among(text: str, texts: Sequence[str], what: str) -> None:
+    if text not in texts:
+        raise AssertionError(f"{text!r} was not {what}; these texts were: {_list(map(repr, texts))}")
 
 
-def _is_in_one(part: str, there: Sequence[str], what: str) -> None:
-    if not any(part in one for one in there):
-        raise AssertionError(f"{part!r} is in nothing that {what}; that is: {_list(map(repr, there))}")
+def _is_present(what: str, name: str, names: Sequence[str]) -> None:
+    if name not in names:
+        raise AssertionError(f"there is no {what} {name!r}; there are: {_list(names)}")
 
 
-def _is_registered(what: str, name: str, there: Sequence[str]) -> None:
-    if name not in there:
-        raise AssertionError(f"there is no {what} {name!r}; there are: {_list(there)}")
-
-
-def _shows(where: str, shown: BarView | None, text: str | None) -> None:
-    if shown is None:
-        raise AssertionError(f"there is no {where}")
-    if text is not None and _text(shown) != text:
-        raise AssertionError(f"the {where} shows {_text(shown)!r}, not {text!r}")
+def _shows(bar: str, view: BarView | None, text: str | None) -> None:
+    if view is None:
+        raise AssertionError(f"there is no {bar}")
+    if text is not None and _text(view) != text:
+        raise AssertionError(f"the {bar} shows {_text(view)!r}, not {text!r}")

@@ -1,4 +1,4 @@
-"""Testing an extension: it is loaded as always, in a real session with a scripted model and a face in memory.
+"""Tests of extensions, in a real session with a scripted model and a front end in memory.
 
 async with ExtensionTest("gate.py") as test:
     test.assert_blocked(await test.tool_call("bash", {"command": "rm -rf /"}), "dangerous")
@@ -27,28 +27,28 @@ from ostler.extensions.loader.code_files import CodeFiles
 from ostler.extensions.loader.discovery import ExtensionSearch, check_named, find_extensions
 from ostler.extensions.loader.module_loader import LoadedVersion, Setup, set_up
 from ostler.models.scripted import Call, Script, ScriptedModel
-from ostler.schema.events import Event, RunEnded, RunWaiting, ToolResultFact
+from ostler.schema.events import RunEnded, RunWaiting, ToolResultFact
 from ostler.schema.facts import Fact
 from ostler.schema.messages import PlainBlock, as_content
 from ostler.schema.outcomes import Ok, ok
 from ostler.schema.requests import AnyRequest
-from ostler.sessions.session import Session, create_session
+from ostler.sessions.session import create_session
 from ostler.store.memory import MemoryStore
 from ostler.testkit.extension_assertions import ExtensionAssertions
 from ostler.testkit.front_end import FakeFrontEnd
 from ostler.tools import BUILTIN_TOOLS, builtin_tool
 
 PATIENCE = 30.0
-"""Seconds after which a test does not wait any longer."""
+"""Seconds after which a test fails instead of waiting longer."""
 
 Content = str | Sequence[str | PlainBlock]
 
 
 class ExtensionTest(ExtensionAssertions):
-    """One extension, or a few, at work. An `async with` block opens the session and closes it.
+    """One extension or several in a session, which an `async with` block opens and closes.
 
     `extension` is a file, a folder, or a function that is called as `setup`. The model gives the answers of
-    `script`; the face answers what is asked, and `tools` are there besides those of the extension.
+    `script`, and `face` answers questions. `tools` are available in addition to the extension's own.
     """
 
     def __init__(
@@ -67,23 +67,20 @@ class ExtensionTest(ExtensionAssertions):
         self.harness = Harness(self.model, asker=self.face.ask, **harness)
         self.harness.set_tools(tools)
         self.said: list[str] = []
-        """What was said about extensions outside of a session."""
-        self.seen: list[Fact | Event] = []
-        """All that happened in the session: facts, deltas and live values."""
+        """Messages about extensions outside of a session."""
+        self.seen = []
         self.ran: list[tuple[str, dict[str, Any]]] = []
-        """Calls of tools that are not there, which `tool_call` let through."""
-        self._store = _NotingStore()
-        self._what = Path(extension).absolute() if isinstance(extension, str | Path) else extension
+        """Calls of tools that do not exist, which `tool_call` let through."""
+        self._store = _RecordingStore()
+        self.requests = self._store.submitted
+        self._source = Path(extension).absolute() if isinstance(extension, str | Path) else extension
         self._name = name
         self._options = dict(options or {})
         self._versions: list[LoadedVersion] = []
-        self._session: Session | None = None
-        self._host: ExtensionHost | None = None
 
     async def __aenter__(self) -> ExtensionTest:
-        self._host = ExtensionHost(
-            await self._loaded(), face=self.face, say=self.said.append, options=self._options
-        )
+        extensions = await self._loaded()
+        self._host = ExtensionHost(extensions, face=self.face, say=self.said.append, options=self._options)
         self._host.install_into(self.harness)
         self._session = await create_session(self._store, self.harness)
         self.face.follow(self._session, self._host)
@@ -101,16 +98,16 @@ class ExtensionTest(ExtensionAssertions):
             await version.forget()
 
     async def _loaded(self) -> list[Extension]:
-        if not isinstance(self._what, Path):
+        if not isinstance(self._source, Path):
             extension = Extension(self._name, "host")
             try:
-                await set_up(extension, self._what)
+                await set_up(extension, self._source)
             except ExtensionError as failure:
                 raise AssertionError(f"the extension cannot be loaded: {failure}") from None
             return [extension]
-        search = ExtensionSearch(self.harness.cwd, (self._what,), automatic=False)
+        search = ExtensionSearch(self.harness.cwd, (self._source,), automatic=False)
         check_named(search)
-        self._versions = [LoadedVersion(found, CodeFiles(found)) for found in find_extensions(search)]
+        self._versions = [LoadedVersion(source, CodeFiles(source)) for source in find_extensions(search)]
         for version in self._versions:
             await version.load()
             if version.extension.status == "failed":
@@ -118,85 +115,66 @@ class ExtensionTest(ExtensionAssertions):
                 raise AssertionError(f"the extension {version.candidate.name} cannot be loaded: {problem}")
         return [version.extension for version in self._versions]
 
-    # --- what it is made of ---------------------------------------------------------------------------
-
-    @property
-    def session(self) -> Session:
-        if self._session is None:
-            raise RuntimeError("use it as `async with ExtensionTest(…) as test:`")
-        return self._session
-
-    @property
-    def host(self) -> ExtensionHost:
-        if self._host is None:
-            raise RuntimeError("use it as `async with ExtensionTest(…) as test:`")
-        return self._host
-
     @property
     def context(self) -> ExtensionContext:
         """That of the first extension."""
         return next(iter(self.host.sessions[self.session.id].channels.values())).context
 
-    @property
-    def requests(self) -> list[AnyRequest]:
-        """What was asked of sessions, in order."""
-        return self._store.submitted
-
-    # --- what a test does -----------------------------------------------------------------------------
+    # --- actions --------------------------------------------------------------------------------------
 
     async def prompt(self, content: Content) -> RunEnded | RunWaiting:
-        """A run, to its end."""
+        """Runs a prompt until its run ends or waits."""
         async with asyncio.timeout(PATIENCE):
-            quiet = await self.session.prompt(as_content(content))
+            outcome = await self.session.prompt(as_content(content))
             await self._settle()
-        return quiet
+        return outcome
 
     async def go_on(self) -> None:
-        """Runs what the extension has sent, one prompt after the other, until nothing is left."""
+        """Runs the prompts that the extension has sent, one after the other, until none is left."""
         async with asyncio.timeout(PATIENCE):
             while isinstance(await self.session.advance(), RunEnded):
                 await self._settle()
 
     async def tool_call(self, name: str, arguments: dict[str, Any] | None = None) -> ToolResultFact:
-        """What comes of a call, in a run of its own: a model that knows only this asks for it.
+        """The result of a call, in a run of its own with a model that makes only this call.
 
-        A tool that is not there is taken to be: hooks are asked as always, and nothing is done.
+        For a tool that does not exist, the hooks run as usual, and the call is only recorded in `ran`.
         """
         if name not in self.harness.tools:
-            self.harness.set_tools([*self.harness.tools.values(), _StandIn(name, self.ran)])
+            self.harness.set_tools([*self.harness.tools.values(), _RecordingTool(name, self.ran)])
         scripted, self.harness.model = self.harness.model, ScriptedModel([Call(name, arguments or {}), ""])
         before = len(self.seen)
         try:
             ended = await self.prompt(f"call {name}")
         finally:
             self.harness.model = scripted
-        results = [one for one in self.events_since(before) if isinstance(one, ToolResultFact)]
-        if not results:
-            raise AssertionError(f"{name} was never called: {ended}")
-        return results[0]
+        for fact in self.seen[before:]:
+            if isinstance(fact, Fact) and isinstance(fact.event, ToolResultFact):
+                return fact.event
+        raise AssertionError(f"{name} was never called: {ended}")
 
     async def emit(self, subject: Any, data: Any = None) -> Any:
-        """Hands something to its handlers.
+        """Passes something to its handlers.
 
-        - What a hook is asked about, such as a `PlannedCall`: returns what they made of it, or decided.
-        - An event or a moment: returns None when all who observe it have seen it.
+        - The argument of a hook, such as a `PlannedCall`: returns their decision, or what they changed it to.
+        - An event, also of the lifecycle: returns None when all observers have received it.
         - A name: an event between extensions, with its data.
         """
         extension_session = self.host.sessions[self.session.id]
-        decided = None
+        result = None
         async with asyncio.timeout(PATIENCE):
             if isinstance(subject, str):
                 await extension_session.emit(subject, data)
             elif type(subject) in _POINTS:
-                over = hook_scope(self.session.journal, CancelToken())
-                decided = await _POINTS[type(subject)](self.harness.hooks, subject, over)
+                scope = hook_scope(self.session.journal, CancelToken())
+                result = await _POINTS[type(subject)](self.harness.hooks, subject, scope)
             else:
                 extension_session.notify(subject)
             await self._settle()
-        return decided
+        return result
 
     async def command(self, name: str, arguments: str = "") -> str:
-        """What an extension's command says. Raises `NotFound`, or `CommandFailed`."""
+        """Runs an extension's command and returns its text. Raises `NotFound`, or `CommandFailed`."""
         async with asyncio.timeout(PATIENCE):
             try:
                 return await self.host.run_command(self.session, name, arguments)
@@ -204,21 +182,21 @@ class ExtensionTest(ExtensionAssertions):
                 await self._settle()
 
     async def press(self, *keys: str) -> None:
-        """Keys in the face: `a`, `enter`, `ctrl+s`."""
+        """Presses keys in the front end: `a`, `enter`, `ctrl+s`."""
         async with asyncio.timeout(PATIENCE):
             await self.face.press(*keys)
             await self._settle()
 
     async def _settle(self) -> None:
-        """All that has happened was seen by the extension, and what that shows by the face."""
+        """Waits until the extension has received all events, and the front end what the extension shows."""
         extension_session = self.host.sessions[self.session.id]
         await extension_session.drain()
         await extension_session.commit()
         extension_session.board.tell()
 
 
-class _NotingStore(MemoryStore):
-    """Remembers what was asked of its sessions."""
+class _RecordingStore(MemoryStore):
+    """Records the requests to its sessions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -229,12 +207,13 @@ class _NotingStore(MemoryStore):
         return await super().submit(session, request)
 
 
-class _StandIn:
-    """In the place of a tool that is not there: it notes with what it was called."""
+class _RecordingTool:
+    """Replaces a tool that does not exist, and records its calls."""
 
     def __init__(self, name: str, ran: list[tuple[str, dict[str, Any]]]) -> None:
-        known = builtin_tool(name).spec if name in BUILTIN_TOOLS else None
-        self.spec = known or ToolSpec(name, "Stands in for a tool.", {"type": "object"})
+        self.spec = ToolSpec(name, "Replaces a tool.", {"type": "object"})
+        if name in BUILTIN_TOOLS:
+            self.spec = builtin_tool(name).spec
         self._ran = ran
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -245,17 +224,14 @@ class _StandIn:
         return ok("done")
 
 
-Ask = Callable[[hooks.Hooks, Any, hooks.HookScope], Any]
-
-
-async def _before_tool(asked: hooks.Hooks, planned: hooks.PlannedCall, over: hooks.HookScope) -> Any:
-    rewritten, decided = await asked.before_tool(planned, over)
-    if decided is None and rewritten.arguments != planned.arguments:
+async def _before_tool(handlers: hooks.Hooks, planned: hooks.PlannedCall, scope: hooks.HookScope) -> Any:
+    rewritten, decision = await handlers.before_tool(planned, scope)
+    if decision is None and rewritten.arguments != planned.arguments:
         return hooks.Rewrite(rewritten.arguments)
-    return decided
+    return decision
 
 
-_POINTS: dict[type, Ask] = {
+_POINTS: dict[type, Callable[[hooks.Hooks, Any, hooks.HookScope], Any]] = {
     hooks.InputDraft: hooks.Hooks.input,
     hooks.RunPlan: hooks.Hooks.before_run,
     hooks.StepPlan: hooks.Hooks.before_step,

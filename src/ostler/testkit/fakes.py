@@ -14,7 +14,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
+
+from msgspec.structs import replace
 
 from ostler.core.cancellation import CancelToken
 from ostler.core.children import ChildRequest, ChildResult
@@ -28,19 +30,7 @@ from ostler.schema.events import Event, TodoItem, ToolResultFact
 from ostler.schema.facts import Fact
 from ostler.schema.ids import new_id
 from ostler.schema.messages import Message, as_content, text_of
-from ostler.schema.outcomes import Failed, Ok, Outcome, Question
-
-_FAILURES = frozenset(
-    {
-        "unknown_tool",
-        "invalid_arguments",
-        "call_refused",
-        "tool_timed_out",
-        "tool_cancelled",
-        "tool_interrupted",
-        "tool_failed",
-    }
-)
+from ostler.schema.outcomes import Failed, FailureKind, Ok, Outcome, Question
 
 
 class FakeToolContext:
@@ -62,7 +52,7 @@ class FakeToolContext:
         self.depth = 0
         self.tags: dict[str, str | int | float | bool] = {}
         self.step = 1
-        # Its own for each context: recovery finds the processes of a call by this name.
+        # Unique, because recovery finds the processes of a call by this name.
         self.call = new_id("call")
         self.attempt = 1
         self.cwd = cwd
@@ -87,7 +77,7 @@ class FakeToolContext:
 
     @property
     def output_text(self) -> str:
-        """All that was shown live."""
+        """All live output."""
         return "".join(text for _, text in self.outputs)
 
     def output(self, text: str, stream: Literal["out", "err"] = "out") -> None:
@@ -140,22 +130,17 @@ class FakeToolContext:
 
 
 async def run_tool(tool: Tool, arguments: dict[str, Any], context: FakeToolContext) -> Outcome:
-    """Runs one call to its outcome. Cancelling the task cancels the tool, which then raises as it should."""
+    """Runs one call and returns its outcome. Cancelling the task cancels the tool."""
     context.call = new_id("call")
     context.outputs.clear()
     outcome = await _outcome(tool, arguments, context)
     if isinstance(outcome, Ok | Failed):
         if context.output_text:
             context.blobs[f"out_{context.call}"] = context.output_text.encode()
+        result = ToolResultFact(context.call, tool.spec.name, outcome.content)
+        failed = outcome.kind if isinstance(outcome, Failed) else None
         context.session_results.append(
-            ToolResultFact(
-                call=context.call,
-                name=tool.spec.name,
-                content=outcome.content,
-                failed=outcome.kind if isinstance(outcome, Failed) else None,
-                details=outcome.details,
-                summary=outcome.summary,
-            )
+            replace(result, failed=failed, details=outcome.details, summary=outcome.summary)
         )
     return outcome
 
@@ -167,14 +152,10 @@ async def _outcome(tool: Tool, arguments: dict[str, Any], context: FakeToolConte
     except asyncio.CancelledError:
         raise
     except OstlerError as error:
-        return Failed(_failure_kind(error), as_content(error.message))
+        kind: Any = kind_of(type(error))
+        return Failed(kind if kind in get_args(FailureKind) else "tool_failed", as_content(error.message))
     except Exception as error:
         return Failed("tool_failed", as_content(f"{type(error).__name__}: {error}"))
-
-
-def _failure_kind(error: OstlerError) -> Any:
-    kind = kind_of(type(error))
-    return kind if kind in _FAILURES else "tool_failed"
 
 
 def result_text(outcome: Outcome) -> str:
@@ -183,12 +164,10 @@ def result_text(outcome: Outcome) -> str:
 
 
 class FixedTokenizer:
-    """Implements `Tokenizer`: every text, message and tool counts the same. `models` were asked about."""
+    """Implements `Tokenizer`: every text, message and tool counts the same. `models` has the names it got."""
 
     def __init__(self, *, text: int = 10, message: int = 50, tool: int = 0) -> None:
-        self._text = text
-        self._message = message
-        self._tool = tool
+        self._text, self._message, self._tool = text, message, tool
         self.models: list[str] = []
 
     def text(self, text: str, model: str) -> Count:

@@ -1,9 +1,9 @@
-"""A face in memory, for tests of extensions: it draws what they show as text, and answers what they ask.
+"""A front end in memory, for tests of extensions: it draws as text, and answers questions.
 
-face = TestFace("yes", "blue")
+face = FakeFrontEnd("yes", "blue")
 host = ExtensionHost([extension], face=face)
 harness = Harness(model=model, asker=face.ask)
-host.equip(harness)
+host.install_into(harness)
 session = await create_session(MemoryStore(), harness)
 face.follow(session, host)
 ...
@@ -16,7 +16,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from textwrap import wrap
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -39,21 +39,20 @@ from ostler.schema.events import Event, LiveValue, Printed, QuestionAsked
 from ostler.schema.facts import Fact
 
 CANCEL = object()
-"""An answer that is none: the dialog is left."""
+"""As an answer: the person closes the dialog."""
 
+Kind = TypeVar("Kind", bound=WidgetView | StatusView)
 
 _KNOWN_KEYS = frozenset({"enter", "backspace", "space", "ctrl+u"})
 
 
 class FakeFrontEnd:
-    """Implements `FrontEnd`. Questions are answered with `answers`, one after the other, or by `answer`; when
-    there are none left, with `CANCEL`.
+    """Implements `FrontEnd`. It answers questions with `answers`, one after the other, or with what `answer`
+    returns, and with `CANCEL` when no answer is left.
 
     What happened is in `printed`, `questions`, `overlays`, `values`, `submitted`, `suspended_times`,
     `switched` and `exited`.
     """
-
-    __test__ = False  # pytest takes it for a test otherwise
 
     name = "test"
     interactive = True
@@ -70,7 +69,7 @@ class FakeFrontEnd:
         self.printed: list[Printed] = []
         self.questions: list[QuestionAsked] = []
         self.overlays: list[str] = []
-        """What was drawn of each, when it opened."""
+        """The drawing of each, when it opened."""
         self.values: dict[str, Any] = {}
         """The live values, by name."""
         self.typed = ""
@@ -78,7 +77,7 @@ class FakeFrontEnd:
         self.suspended_times = 0
         self.switched: list[tuple[str, str]] = []
         self.exited = False
-        self._answers = list(answers)
+        self._answers = iter(answers)
         self._answer = answer
         self._size = (width, height)
         self._theme = DEFAULT
@@ -88,19 +87,20 @@ class FakeFrontEnd:
         self._session: OpenSession | None = None
 
     def follow(self, session: OpenSession, host: ExtensionHost) -> Callable[[], None]:
-        """Begins with what is shown already. Returns how to stop."""
+        """Shows the session's live values from now on. Returns a function that stops it."""
         self._host, self._session = host, session
         self.values = host.ui.live_values(session.id)
-        return session.journal.subscribe(self._see)
+        return session.journal.subscribe(self._receive)
 
-    def _see(self, batch: Sequence[Fact | Event]) -> None:
-        for one in batch:
-            if isinstance(one, Printed):
-                self.printed.append(one)
-            elif isinstance(one, LiveValue) and one.value is None:
-                self.values.pop(one.name, None)
-            elif isinstance(one, LiveValue):
-                self.values[one.name] = one.value
+    def _receive(self, batch: Sequence[Fact | Event]) -> None:
+        for event in batch:
+            match event:
+                case Printed():
+                    self.printed.append(event)
+                case LiveValue(name=name, value=None):
+                    self.values.pop(name, None)
+                case LiveValue(name=name, value=value):
+                    self.values[name] = value
 
     # --- questions ----------------------------------------------------------------------------------
 
@@ -111,19 +111,16 @@ class FakeFrontEnd:
             self.overlays.append(await self._overlay(dialog))
         self._asking += 1
         try:
-            if self._answer is not None:
-                answer = self._answer(asked)
-            else:
-                answer = self._answers.pop(0) if self._answers else CANCEL
+            answer = self._answer(asked) if self._answer else next(self._answers, CANCEL)
             if inspect.isawaitable(answer):
                 answer = await answer
         finally:
             self._asking -= 1
         if answer is CANCEL:
-            raise CallRefused("the dialog was left")
+            raise CallRefused("the dialog was closed")
         return answer
 
-    # --- what it does for extensions ----------------------------------------------------------------
+    # --- the interface for extensions ---------------------------------------------------------------
 
     def size(self) -> tuple[int, int]:
         return self._size
@@ -189,45 +186,50 @@ class FakeFrontEnd:
             self.typed = self.typed[:-1]
         elif key == "ctrl+u":
             self.typed = ""
-        elif key == "space":
-            self.typed += " "
-        elif len(key) == 1:
-            self.typed += key
+        elif key == "space" or len(key) == 1:
+            self.typed += " " if key == "space" else key
 
     def _submit(self, text: str) -> None:
         self.submitted.append(text)
         self.typed = ""
 
-    # --- what is seen -------------------------------------------------------------------------------
+    # --- the screen ---------------------------------------------------------------------------------
 
     async def screen(self, width: int = 0) -> str:
-        """All that is shown, from the header to the status line."""
+        """The whole screen as text, from the header to the status line."""
         width = width or self._size[0]
         hidden = msgspec.convert(self.values.get("visibility", {}), Visibility)
-        lines = await self._bar("header", width)
-        lines += [line for one in self.widgets("above") for line in await self._framed(one, width)]
+        lines = await self._framed(self.bar("header"), width)
+        lines += [line for widget in self.widgets("above") for line in await self._framed(widget, width)]
         lines += [] if hidden.hide_separator else ["─" * width]
         lines += (await self._here()[0].ui.editor_lines(width, f"> {self.typed}")).splitlines()
-        lines += [line for one in self.widgets("below") for line in await self._framed(one, width)]
-        lines += await self._bar("footer", width)
+        lines += [line for widget in self.widgets("below") for line in await self._framed(widget, width)]
+        lines += await self._framed(self.bar("footer"), width)
         if (status := self.status()) and not hidden.hide_status:
             lines.append(" · ".join(status)[:width])
         return "\n".join(lines)
 
     def widgets(self, placement: str = "") -> list[WidgetView]:
         """In their order."""
-        shown = [msgspec.convert(self.values[name], WidgetView) for name in self._named("widget:")]
-        chosen = [one for one in shown if placement in ("", one.placement)]
-        return sorted(chosen, key=lambda one: (one.priority, one.order))
+        return [view for _, view in self.views("widget:", WidgetView) if placement in ("", view.placement)]
 
     def status(self) -> list[str]:
-        shown = [msgspec.convert(self.values[name], StatusView) for name in self._named("status:")]
-        return [one.text for one in sorted(shown, key=lambda one: (one.priority, one.order))]
+        return [view.text for _, view in self.views("status:", StatusView)]
+
+    def views(self, prefix: str, kind: type[Kind]) -> list[tuple[str, Kind]]:
+        """The widgets or status texts with their ids, in their order."""
+        values = [(name, value) for name, value in self.values.items() if name.startswith(prefix)]
+        views = [(name.partition("/")[2], msgspec.convert(value, kind)) for name, value in values]
+        return sorted(views, key=lambda item: (item[1].priority, item[1].order))
+
+    def bar(self, name: str) -> BarView | None:
+        """The header or the footer."""
+        return msgspec.convert(self.values[name], BarView) if name in self.values else None
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], result: str = "", *, failed: bool = False
     ) -> str:
-        """How a call of a tool and what came of it are drawn."""
+        """The drawing of a tool call and its result."""
         host, session = self._here()
         renderer, width = host.ui.tool_renderer(tool), self._size[0]
         header = await host.ui.tool_header(session.id, tool, arguments, width)
@@ -236,22 +238,14 @@ class FakeFrontEnd:
         return f"{title if header is None else header}\n{result if body is None else body}".rstrip()
 
     def texts(self, level: str = "") -> list[str]:
-        """What was printed, of one level or of all."""
-        return [one.text for one in self.printed if level in ("", one.level)]
+        """The printed texts, of one level or of all."""
+        return [printed.text for printed in self.printed if level in ("", printed.level)]
 
-    def _named(self, prefix: str) -> list[str]:
-        return [name for name in self.values if name.startswith(prefix)]
-
-    async def _bar(self, name: str, width: int) -> list[str]:
-        return (
-            await self._framed(msgspec.convert(self.values[name], BarView), width)
-            if name in self.values
-            else []
-        )
-
-    async def _framed(self, shown: BarView, width: int) -> list[str]:
-        edge = "" if shown.style.borderless else "│ "
-        text = await self._text(shown.text, shown.markdown, shown.render, width - len(edge))
+    async def _framed(self, view: BarView | None, width: int) -> list[str]:
+        if view is None:
+            return []
+        edge = "" if view.style.borderless else "│ "
+        text = await self._text(view.text, view.markdown, view.render, width - len(edge))
         return [f"{edge}{line}" for line in text.splitlines()]
 
     async def _text(self, text: str, markdown: str, render: Rendering | None, width: int) -> str:
@@ -267,16 +261,16 @@ class FakeFrontEnd:
         columns, rows = self._size
         width, height = overlay_extent(dialog, columns, rows)
         text = await self._text(dialog.text, dialog.markdown, dialog.render, width)
-        ends = " ".join(f"[{one}]" for one in dialog.actions)
-        room = height - bool(dialog.title) - bool(ends)
-        block = [*filter(None, [dialog.title]), *text.splitlines()[:room], *filter(None, [ends])]
+        buttons = " ".join(f"[{action}]" for action in dialog.actions)
+        room = height - bool(dialog.title) - bool(buttons)
+        block = [*filter(None, [dialog.title]), *text.splitlines()[:room], *filter(None, [buttons])]
         free = {"top": 0, "center": (rows - len(block)) // 2, "bottom": rows - len(block)}[dialog.anchor]
         left = " " * ((columns - width) // 2)
         return "\n" * free + "\n".join(f"{left}{line}"[:columns] for line in block)
 
     def _here(self) -> tuple[ExtensionHost, OpenSession]:
         if self._host is None or self._session is None:
-            raise RuntimeError("let it follow a session first: face.follow(session, host)")
+            raise RuntimeError("call face.follow(session, host) first")
         return self._host, self._session
 
 

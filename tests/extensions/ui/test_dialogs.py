@@ -73,7 +73,7 @@ async def test_one_of_several_options_is_selected() -> None:
     assert asked.question.details == {"dialog": "select", "extension": "demo"}
     assert await outcomes(session) == [
         ("answered", "green"),
-        ("declined", "the dialog was left"),
+        ("declined", "the dialog was closed"),
         ("declined", "nothing was chosen"),
     ]
     with pytest.raises(UsageError, match="nothing to choose from"):

@@ -1,11 +1,11 @@
-"""The simulator: whole sessions under a seeded scheduler and a virtual clock, with faults injected.
+"""The simulator: whole sessions under a seeded scheduler and a virtual clock, with injected faults.
 
-`simulate(seed)` runs a session and those of its children in one simulated process after the other. Each of
-them may die at any turn of its event loop, and die, fail or lose a lease at any operation of the store; the
-next one takes over, as a real one would after `kill -9`. Meanwhile people answer, steer, pause and cancel in
-all of these sessions, and hooks do what hooks may do. Afterwards every session must be at rest and every
-invariant hold, no effect may have been repeated or lost, no tree of runs may have spent more than it may,
-and every request must have been answered once. The same seed gives the same run.
+`simulate(seed)` runs a session and its children in one simulated process after another. Each process may die
+at any turn of its event loop, and die, fail or lose a lease at any operation of the store; the next one takes
+over, as a real one would after `kill -9`. Meanwhile people answer, steer, pause and cancel in all of these
+sessions, and hooks change and refuse things. At the end every session must be idle and every invariant hold,
+no effect may be repeated or lost, no tree of runs may have exceeded its limits, and every request must have
+been answered once. The same seed gives the same run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ostler.schema.facts import Fact
 from ostler.schema.messages import as_content
 from ostler.sessions.session import RunOutcome, Session, create_session, open_session
 from ostler.store.rules import LEASE_MS
-from ostler.testkit.simulator.agent import harness_of, limits_by_lot
+from ostler.testkit.simulator.agent import harness_of, random_limits
 from ostler.testkit.simulator.ledger import Ledger
 from ostler.testkit.simulator.people import People
 from ostler.testkit.simulator.process import (
@@ -42,22 +42,21 @@ from ostler.testkit.simulator.process import (
 )
 
 MOST_PROMPTS = 12
-"""How many prompts a process goes on for while what is to befall it does not come about."""
-
+"""How many prompts a process runs while its fault does not happen."""
 
 MOST_TURNS = 200
-"""How often whatever waits is seen to, until that is called endless."""
+"""After so many turns a session counts as endless."""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a simulation came to. `problems` is empty when everything held."""
+    """The result of a simulation. `problems` is empty if everything held."""
 
     seed: int
     faults: tuple[Fault, ...]
     facts: tuple[Fact, ...]
     """Of the session that was prompted."""
     children: dict[str, tuple[Fact, ...]]
-    """Those of its children's sessions, and of their children's."""
+    """Of the sessions of all its descendants."""
     effects: dict[str, int]
     problems: tuple[str, ...]
 
@@ -73,8 +72,8 @@ class _Simulation:
         self.random = Random(seed)
         self.clock = 1_000.0
         self.has_limits = self.random.random() < 0.6
-        """Then nobody drives a child on his own: what it spends meanwhile is not its parent's."""
-        self.limits = limits_by_lot(self.random) if self.has_limits else Limits()
+        """Then nobody drives a child separately, because its parent would not count what it spends."""
+        self.limits = random_limits(self.random) if self.has_limits else Limits()
         self.ledger = Ledger(sees_environments=self.random.random() < 0.5, counts_use=self.has_limits)
         self.store = SharedStore(World(now_ms=lambda: self.process.now_ms()), self.ledger)
         self.prompts_left = self.random.randint(1, 3)
@@ -87,46 +86,42 @@ class _Simulation:
             is_first = not self.store.facts()
             fault = choose_fault(self.random, is_first=is_first) if number < last else None
             process = self.process = SimulatedProcess(self.seed, number, fault, self.ledger, self.store)
-            self._live(process)
-            if fault and process.struck:
+            self._run_process(process)
+            if fault and process.is_struck:
                 injected.append(fault)
         logs = {session: tuple(facts) for session, facts in self.store.logs().items()}
         problems = self.ledger.check(logs, self.store.blob_sizes())
         facts = logs.pop(SESSION)
         return Report(self.seed, tuple(injected), facts, logs, dict(self.ledger.effects), tuple(problems))
 
-    def _live(self, process: SimulatedProcess) -> None:
+    def _run_process(self, process: SimulatedProcess) -> None:
         loop = process.loop = VirtualLoop(process.random, self.clock)
-        loop.set_exception_handler(lambda loop, context: None)  # the dead do not mind what became of tasks
+        loop.set_exception_handler(lambda loop, context: None)  # nobody collects the tasks of a dead process
         if process.fault and not process.fault.at:
             loop.dies_at = process.random.randint(3, 180)
         try:
-            loop.run_until_complete(_Life(self, process).main())
+            loop.run_until_complete(_Driver(self, process).main())
         except ProcessKilled:
-            process.struck = True
+            process.is_struck = True
         except StoreError as error:
-            if not process.struck:
-                self.ledger.problems.append(f"process {process.number} met {error!r} unasked")
+            if not process.is_struck:
+                self.ledger.problems.append(f"process {process.number} met {error!r} without a fault")
         finally:
             self.clock = loop.clock + process.random.choice((0.0, 1.0, 100.0))
-            _bury(process, loop)
+            process.is_dead = True  # so cancelling its tasks has no effect on the store
+            while tasks := asyncio.all_tasks(loop):
+                for task in tasks:
+                    task.cancel()
+                loop.run_turn()
+            loop.close()
 
 
-def _bury(process: SimulatedProcess, loop: VirtualLoop) -> None:
-    """Nothing a dead process still does has any effect; its tasks are only cleared away."""
-    process.dead = True
-    while tasks := asyncio.all_tasks(loop):
-        for task in tasks:
-            task.cancel()
-        loop.run_turn()
-    loop.close()
-
-
-class _Life:
-    """What one simulated process does with the session."""
+class _Driver:
+    """Drives the session in one simulated process."""
 
     def __init__(self, simulation: _Simulation, process: SimulatedProcess) -> None:
         self._simulation = simulation
+        self._problems = simulation.ledger.problems
         self._process = process
         self._random = process.random
         self._store: Any = FaultyStore(process, simulation.store)
@@ -136,25 +131,25 @@ class _Life:
     async def main(self) -> None:
         session = await self._open()
         self._expect_no_processes()
-        pestering = asyncio.ensure_future(self._people.pester(session))
+        requesting = asyncio.ensure_future(self._people.send_requests(session))
         if self._random.random() < 0.6:
-            await self._in_peace(session, session.advance())
+            await self._drive(session, session.advance())
         turns = 0
-        while await self._go_on(session):
+        while await self._take_turn(session):
             self._expect_no_processes()
             await asyncio.sleep(self._random.choice((0.0, 0.0, 6.0, 40.0)))
             turns += 1
             if turns > MOST_TURNS:
-                self._simulation.ledger.problems.append("the session never comes to rest")
+                self._problems.append("the session never becomes idle")
                 break
-        await pestering
+        await requesting
         if self._process.fault is None:
-            await self._empty_the_inbox(session)
+            await self._drain_inbox(session)
         if not session.journal.failed and not session.journal.is_moved:
-            self._compare(session)
+            self._compare_state(session)
         await session.close()
         if self._process.fault is None:
-            await self._empty_the_childrens()
+            await self._drain_children()
 
     def _harness(self) -> Harness:
         harness = harness_of(self._process, self._simulation.limits)
@@ -168,28 +163,27 @@ class _Life:
             return await open_session(self._store, SESSION, harness, world=world)
         return await create_session(self._store, harness, world=world, session=SESSION)
 
-    async def _go_on(self, session: Session) -> bool:
-        """The next thing that this process does; False when there is nothing left."""
-        run = session.state.run
-        if run is not None and run.waiting is not None:
-            await self._people.settle_waiting(session.state)
-            await self._in_peace(session, session.advance())
+    async def _take_turn(self, session: Session) -> bool:
+        """Does the next thing; False if there is nothing left."""
+        if _waits(session):
+            await self._people.answer_waiting(session.state)
+            await self._drive(session, session.advance())
             return True
-        if not self._has_more_to_ask():
-            quiet = await self._in_peace(session, session.advance())
-            return quiet is not None or session.state.run is not None
+        if not self._has_more_prompts():
+            outcome = await self._drive(session, session.advance())
+            return outcome is not None or session.state.run is not None
         self._prompts += 1
         self._simulation.prompts_left -= 1
         if self._random.random() < 0.3:
             await self._people.prompt()
-            await self._in_peace(session, session.advance())
+            await self._drive(session, session.advance())
         else:
-            words = as_content(f"prompt {self._process.number}.{self._prompts}")
-            await self._in_peace(session, session.prompt(words))
+            prompt = as_content(f"prompt {self._process.number}.{self._prompts}")
+            await self._drive(session, session.prompt(prompt))
         return True
 
-    async def _in_peace(self, session: Session, work: Coroutine[Any, Any, RunOutcome]) -> RunOutcome:
-        """Does it, unless whoever waits for it loses patience. What the store refuses may be tried again."""
+    async def _drive(self, session: Session, work: Coroutine[Any, Any, RunOutcome]) -> RunOutcome:
+        """Runs `work`. The caller may lose patience and cancel it, and may retry what the store refused."""
         driving = asyncio.ensure_future(work)
         if self._random.random() < 0.08:
             asyncio.get_running_loop().call_later(self._random.choice((0.0, 0.1, 10.0)), driving.cancel)
@@ -197,51 +191,47 @@ class _Life:
             await asyncio.wait({driving})
             return driving.result()
         except asyncio.CancelledError:
-            if self._process.dead or not driving.cancelled():
+            if self._process.is_dead or not driving.cancelled():
                 raise
-            return await self._try_again(session)
         except UsageError:
-            # A prompt that waited in the inbox ran first, and its run waits for somebody.
+            # A prompt that waited in the inbox ran first, and its run waits for an answer.
             if session.state.run is None or session.state.run.waiting is None:
                 raise
             return session.state.run.waiting
         except StoreError:
-            if self._process.dead or self._random.random() < 0.5:
+            if self._process.is_dead or self._random.random() < 0.5:
                 raise
-            return await self._try_again(session)
-
-    async def _try_again(self, session: Session) -> RunOutcome:
         await asyncio.sleep(self._random.choice((0.0, 40.0)))
         return await session.advance() if self._random.random() < 0.7 else None
 
-    def _has_more_to_ask(self) -> bool:
-        """A process that is to meet a fault works until it does."""
-        waits = self._process.fault is not None and not self._process.struck
-        return self._simulation.prompts_left > 0 or (waits and self._prompts < MOST_PROMPTS)
+    def _has_more_prompts(self) -> bool:
+        """A process with a fault works until it happens."""
+        awaits_fault = self._process.fault is not None and not self._process.is_struck
+        return self._simulation.prompts_left > 0 or (awaits_fault and self._prompts < MOST_PROMPTS)
 
-    async def _empty_the_inbox(self, session: Session) -> None:
-        """The last process leaves nothing behind that somebody has asked for."""
+    async def _drain_inbox(self, session: Session) -> None:
+        """The last process handles all requests that are left."""
         for _ in range(MOST_TURNS):
             if session.state.run is None and not await self._store.pending(session.id):
                 return
             if session.state.held:
                 await self._people.release_prompts(session.id)
-            elif session.state.run is not None and session.state.run.waiting is not None:
-                await self._people.settle_waiting(session.state)
-            await self._in_peace(session, session.advance())
-        self._simulation.ledger.problems.append(f"the inbox of {session.id} never becomes empty")
+            elif _waits(session):
+                await self._people.answer_waiting(session.state)
+            await self._drive(session, session.advance())
+        self._problems.append(f"the inbox of {session.id} never becomes empty")
 
-    async def _empty_the_childrens(self) -> None:
-        """What was asked of children's sessions after their runs; that may bring about more children."""
+    async def _drain_children(self) -> None:
+        """Handles the requests to children after their runs, which may start more children."""
         seen: set[str] = set()
         while left := [child for child in self._simulation.store.children() if child not in seen]:
             seen.add(left[0])
             session = await self._open_child(left[0])
-            await self._empty_the_inbox(session)
+            await self._drain_inbox(session)
             await session.close()
 
     async def _open_child(self, child: str) -> Session:
-        """When an opening failed half-way, its lease must run out first."""
+        """If an earlier attempt to open it failed half-way, its lease must expire first."""
         while True:
             with suppress(SessionHeld):
                 world = self._process.world()
@@ -249,18 +239,20 @@ class _Life:
             await asyncio.sleep(LEASE_MS / 1000)
 
     def _expect_no_processes(self) -> None:
-        """While no tool runs none of a session that we hold may have a process."""
+        """While no tool runs, no process of a tool may be alive, if we hold the session."""
         ledger = self._simulation.ledger
-        if not self._process.dead and self._process.holds(SESSION):
+        if not self._process.is_dead and self._process.holds(SESSION):
             left = {process for process in ledger.tool_processes if process.session == SESSION}
             if left:
-                ledger.problems.append("a tool's process is alive, and no tool runs")
+                self._problems.append("a tool's process is alive, and no tool runs")
                 ledger.tool_processes -= left
 
-    def _compare(self, session: Session) -> None:
-        live = session.state.snapshot()
+    def _compare_state(self, session: Session) -> None:
         folded = fold(self._simulation.store.facts()).snapshot()
-        for name, value in live.items():
+        for name, value in session.state.snapshot().items():
             if folded[name] != value:
-                problem = f"the live {name} {value!r} is not the log's {folded[name]!r}"
-                self._simulation.ledger.problems.append(problem)
+                self._problems.append(f"the live {name} {value!r} is not the log's {folded[name]!r}")
+
+
+def _waits(session: Session) -> bool:
+    return session.state.run is not None and session.state.run.waiting is not None

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import cache
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
-import msgspec
+from msgspec.structs import replace
 
 from ostler.core import hooks
 from ostler.core.call_context import blob_of_call
@@ -29,7 +29,7 @@ from ostler.testkit.simulator.ledger import PRICES
 from ostler.testkit.simulator.process import SimulatedProcess
 
 PROCESS = "simulated process"
-"""The service by which a tool knows where it runs."""
+"""The service with the process that a tool runs in."""
 
 
 def _process_of(context: ToolContext) -> SimulatedProcess:
@@ -37,17 +37,17 @@ def _process_of(context: ToolContext) -> SimulatedProcess:
     return process
 
 
-def _happens(context: ToolContext) -> None:
+def _cause_effect(context: ToolContext) -> None:
     process = _process_of(context)
-    if not process.dead:
-        process.ledger.effect(context.call, leaseless=process.outlived_its_lease(context.session))
+    if not process.is_dead:
+        process.ledger.effect(context.call, leaseless=process.has_expired_lease(context.session))
 
 
-async def _happens_once(context: ToolContext) -> None:
-    """The effect of an idempotent call: never beside another of its key, nor when there is a result."""
+async def _run_once(context: ToolContext) -> None:
+    """An idempotent call: never beside another with its key, nor if the key has a result."""
     process, ledger = _process_of(context), _process_of(context).ledger
     key = ledger.keys.get(context.call, "")
-    if not process.dead and (key in ledger.succeeded or key in process.running_keys):
+    if not process.is_dead and (key in ledger.succeeded or key in process.running_keys):
         ledger.problems.append(f"{context.call} ran, though its key {key} has a result or runs already")
     process.running_keys.add(key)
     try:
@@ -58,13 +58,13 @@ async def _happens_once(context: ToolContext) -> None:
 
 @cache
 def simulated_tools() -> list[Tool]:
-    """Made once: reading their signatures takes longer than a simulated process lives."""
+    """Cached, because reading their signatures takes longer than a simulated process lives."""
 
     @tool(parallel=True)
     async def note(context: ToolContext) -> str:
-        """Has an effect, beside others."""
+        """Has an effect, in parallel with others."""
         await asyncio.sleep(_process_of(context).random.random())
-        _happens(context)
+        _cause_effect(context)
         await asyncio.sleep(_process_of(context).random.random())
         return "noted"
 
@@ -73,27 +73,27 @@ def simulated_tools() -> list[Tool]:
         """Has an effect, alone."""
         context.output("paying…\n")
         await asyncio.sleep(0)
-        _happens(context)
+        _cause_effect(context)
         await asyncio.sleep(_process_of(context).random.random())
         return "paid"
 
     @tool(parallel=True)
     async def ponder(context: ToolContext) -> str:
-        """Has an effect after so long that the lease must be renewed meanwhile."""
+        """Has an effect after so long that the lease must be renewed."""
         await asyncio.sleep(_process_of(context).random.choice((9.0, 15.0, 45.0)))
-        _happens(context)
+        _cause_effect(context)
         return "pondered"
 
     @tool(parallel=True, idempotent="run")
     async def look(context: ToolContext, number: int = 1) -> str:
-        """Is looked up within a run."""
-        await _happens_once(context)
+        """Is idempotent within a run."""
+        await _run_once(context)
         return f"seen {number}"
 
     @tool(parallel=True, idempotent="session")
     async def stamp(context: ToolContext, number: int = 1) -> str:
-        """Is looked up within a session."""
-        await _happens_once(context)
+        """Is idempotent within a session."""
+        await _run_once(context)
         return f"stamped {number}"
 
     @tool
@@ -114,7 +114,7 @@ def simulated_tools() -> list[Tool]:
 
     @tool(parallel=True)
     async def chatter(context: ToolContext) -> str:
-        """Prints for so long that its output is kept, and may return more than the model is told."""
+        """Prints so much that its output is stored, and may return more than the model gets."""
         words = "word by word\n"
         for _ in range(_process_of(context).random.randint(1, 3)):
             context.output(words)
@@ -125,7 +125,7 @@ def simulated_tools() -> list[Tool]:
 
     @tool(parallel=True)
     async def serve(context: ToolContext) -> str:
-        """Starts a process, and ends it."""
+        """Starts a process and ends it."""
         process = _process_of(context)
         server, alive = process.new_tool_process(context.session), process.ledger.tool_processes
         if process.ledger.sees_environments:
@@ -134,9 +134,9 @@ def simulated_tools() -> list[Tool]:
             await context.own_process(server)
             alive.add(server)
             await asyncio.sleep(process.random.random())
-            _happens(context)
+            _cause_effect(context)
         finally:
-            if not process.dead:
+            if not process.is_dead:
                 alive.discard(server)
         return "served"
 
@@ -147,69 +147,48 @@ def simulated_tools() -> list[Tool]:
 
     @tool
     async def inquire(context: ToolContext) -> NeedUser:
-        """Needs a person, whose answer is the result."""
+        """Needs a person; the answer is the result."""
         return NeedUser(Question("Which colour?", secret=_process_of(context).random.random() < 0.2))
 
     @tool
     async def negotiate(context: ToolContext) -> str | NeedUser:
-        """Needs a person, and has an effect with the answer."""
+        """Needs a person, and has an effect once it has the answer."""
         if context.answer is None:
             return NeedUser(Question("How much?"), state={"asked": 1})
-        _happens(context)
+        _cause_effect(context)
         return "agreed"
 
     @tool(parallel=True, timeout=30.0)
     async def consult(context: ToolContext) -> str:
         """Asks a person while it runs, then has an effect."""
-        secret = _process_of(context).random.random() < 0.3
-        await context.ask(Question("The word?", secret=secret))
-        _happens(context)
+        await context.ask(Question("The word?", secret=_process_of(context).random.random() < 0.3))
+        _cause_effect(context)
         return "consulted"
 
     @tool(parallel=True, reattaches=True)
     async def survey(context: ToolContext) -> str:
-        """Has two children at once, and finds them again."""
+        """Has two children at once, and reattaches to them."""
         short = ExecutionPolicy(limits=Limits(steps=2))
-        asked = (
-            ChildRequest(as_content("one side")),
-            ChildRequest(as_content("the other side"), history=HistoryPolicy(1), execution=short),
-        )
-        answers = await asyncio.gather(*map(context.run_child, asked), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
+        one = ChildRequest(as_content("one side"))
+        other = ChildRequest(as_content("the other side"), history=HistoryPolicy(1), execution=short)
+        for result in await asyncio.gather(*map(context.run_child, (one, other)), return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
         return "surveyed"
 
     @tool(timeout=30.0)
     async def outsource(context: ToolContext) -> str:
-        """Has a child, and then an effect. It does not find the child again."""
+        """Has a child, and then an effect. It does not reattach to the child."""
         await context.run_child(ChildRequest(as_content("all of it")))
-        _happens(context)
+        _cause_effect(context)
         return "outsourced"
 
-    negotiate.spec = msgspec.structs.replace(negotiate.spec, resumes=True)
-    return [
-        note,
-        pay,
-        ponder,
-        look,
-        stamp,
-        stumble,
-        dawdle,
-        farewell,
-        chatter,
-        serve,
-        order,
-        inquire,
-        negotiate,
-        consult,
-        DelegateTool({}),
-        survey,
-        outsource,
-    ]
+    negotiate.spec = replace(negotiate.spec, resumes=True)
+    alone = [note, pay, ponder, look, stamp, stumble, dawdle, farewell, chatter, serve]
+    return [*alone, order, inquire, negotiate, consult, DelegateTool({}), survey, outsource]
 
 
-_LEANINGS = {
+_TOOL_FOR = {
     "renew": "ponder",
     "own_process": "serve",
     "append_blob": "chatter",
@@ -218,17 +197,16 @@ _LEANINGS = {
     "create": "delegate",
     "acquire": "delegate",
 }
-"""The tool that brings about the operation at which a fault is to happen."""
-
+"""The tool that uses the operation at which a fault happens."""
 
 _DELEGATING = frozenset({"delegate", "survey", "outsource"})
 
 DEEPEST = 2
-"""Children below that have none of their own."""
+"""Children at this depth have none of their own."""
 
 
-def limits_by_lot(random: Random) -> Limits:
-    """The same for all processes of a simulation: a run that is taken over keeps its limits."""
+def random_limits(random: Random) -> Limits:
+    """The same for all processes of a simulation, because a run that is taken over keeps its limits."""
     return Limits(
         steps=random.choice((None, None, None, 4, 12)),
         tokens=random.choice((None, None, None, 100, 400)),
@@ -242,14 +220,14 @@ def limits_by_lot(random: Random) -> Limits:
 
 def harness_of(process: SimulatedProcess, limits: Limits) -> Harness:
     random = process.random
+    question = hooks.Ask(Question("May it?", kind="permission"), by="permission")
+    ask = _unreliable(process, guard=True, failure_rate=0.02, always=question)
     harness = Harness(
-        model=ChanceModel(process),
-        fallbacks=(_another(process),) if random.random() < 0.3 else (),
-        make_model=lambda name: _named(name, process),
-        hooks=Hooks([hook for point in DECISIONS for hook in _hooks_at(point, process)]),
-        permission_hook=Hook(
-            "before_tool", _permission(process), guard=True, name="permission", time_limit=2.0
-        ),
+        model=RandomModel(process),
+        fallbacks=(_other_model(process),) if random.random() < 0.3 else (),
+        make_model=lambda name: _named_model(name, process),
+        hooks=Hooks([hook for point in HOOK_POINTS for hook in _hooks_at(point, process)]),
+        permission_hook=Hook("before_tool", ask, guard=True, name="permission", time_limit=2.0),
         limits=limits,
         silence_limit=20.0,
         waits_for_answers=random.random() < 0.8,
@@ -260,22 +238,22 @@ def harness_of(process: SimulatedProcess, limits: Limits) -> Harness:
     return harness
 
 
-class ChanceModel:
-    """Answers by lot: text, calls, failures of every kind, silence."""
+class RandomModel:
+    """Gives random answers: text, calls, failures of every kind, silence."""
 
     def __init__(self, process: SimulatedProcess, name: str = "chance/model") -> None:
         self.name = name
         self._process = process
-        fault = process.fault
-        leaning = _LEANINGS.get(fault.at) if fault else None
-        names = [one.spec.name for one in simulated_tools()]
-        self._names = [*names, "nonsense", *((leaning,) * 8 if leaning else ()), *process.leanings]
+        useful = _TOOL_FOR.get(process.fault.at) if process.fault else None
+        names = [tool.spec.name for tool in simulated_tools()]
+        self._names = [*names, "nonsense", *((useful,) * 8 if useful else ()), *process.favourite_tools]
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
-        if request.id not in self._process.ledger.intended and not self._process.dead:
-            self._process.ledger.problems.append(f"{request.id} was sent before it was in the log")
-        async for batch in ScriptedModel([self._turn(self._process.random, request.session)]).stream(request):
-            await asyncio.sleep(self._process.random.choice((0.0, 0.0, 0.01)))
+        process = self._process
+        if request.id not in process.ledger.intended and not process.is_dead:
+            process.ledger.problems.append(f"{request.id} was sent before it was in the log")
+        async for batch in ScriptedModel([self._turn(process.random, request.session)]).stream(request):
+            await asyncio.sleep(process.random.choice((0.0, 0.0, 0.01)))
             yield batch
 
     async def aclose(self) -> None:
@@ -291,7 +269,7 @@ class ChanceModel:
             return Turn(text="and then…", hangs=True)
         if draw > 0.60:
             return Turn(text="this is the answer", usage=_usage(random))
-        counted = random.random() < 0.2  # as vendors do who count their calls anew in every answer
+        counted = random.random() < 0.2  # like vendors that number the calls of each answer from 0
         calls = [
             self._call(random, session, id=f"call_{session[-4:]}_{number // 2}" if counted else "")
             for number in range(random.randint(1, 4))
@@ -305,16 +283,13 @@ class ChanceModel:
         depth = self._process.shared.depth(session)
         if name in _DELEGATING and (depth >= DEEPEST or random.random() < 0.3 * depth):
             name = "look"
-        match name:
-            case "delegate":
-                return Call(name, {"task": random.choice(("a part", "another part"))}, id=id)
-            case "look" | "stamp":
-                return Call(name, {"number": random.randint(1, 2)}, id=id)
-        return Call(name, id=id)
+        if name == "delegate":
+            return Call(name, {"task": random.choice(("a part", "another part"))}, id=id)
+        return Call(name, {"number": random.randint(1, 2)} if name in ("look", "stamp") else {}, id=id)
 
 
 def _usage(random: Random) -> Usage:
-    """Now and then nobody knows what it cost."""
+    """Sometimes the cost is unknown."""
     cost = None if random.random() < 0.01 else random.choice(PRICES)
     return Usage(input_tokens=10, output_tokens=random.choice((5, 20)), cost=cost)
 
@@ -322,42 +297,34 @@ def _usage(random: Random) -> Usage:
 # --- hooks ------------------------------------------------------------------------------------------
 
 
+HOOK_POINTS: tuple[Point, ...] = get_args(Point)[2:8]  # from before_step to after_failure
+
+
 def _hooks_at(point: Point, process: SimulatedProcess) -> list[Hook]:
     if process.random.random() > 0.25:
         return []
     guard = process.random.random() < 0.4
-    handler = _disturbed(process, DECISIONS[point], guard=guard)
-    return [Hook(point, handler, guard=guard, name=f"chance {point}", time_limit=2.0)]
+    handler = _unreliable(process, guard=guard)
+    return [Hook(point, handler, guard=guard, name=f"random {point}", time_limit=2.0)]
 
 
-def _permission(process: SimulatedProcess) -> Callable[[PlannedCall], Awaitable[Any]]:
-    def decide(planned: PlannedCall, process: SimulatedProcess) -> Any:
-        return hooks.Ask(Question("May it?", kind="permission"), by="permission")
-
-    return _disturbed(process, decide, guard=True, disturbed=0.02)
-
-
-def _disturbed(
-    process: SimulatedProcess,
-    decide: Callable[[Any, SimulatedProcess], Any],
-    *,
-    guard: bool,
-    disturbed: float = 0.1,
+def _unreliable(
+    process: SimulatedProcess, *, guard: bool, failure_rate: float = 0.1, always: hooks.Ask | None = None
 ) -> Callable[[Any], Awaitable[Any]]:
-    """A handler that now and then raises, hangs or decides nonsense; then a guard has refused."""
+    """A handler that sometimes raises, hangs or returns an invalid decision; in a guard, that refuses."""
 
     async def handler(subject: Any) -> Any:
         call = subject.call if isinstance(subject, PlannedCall) else ""
         refused = process.ledger.refused
         refused.discard(call)
         draw = process.random.random()
-        if draw < disturbed:
+        if draw < failure_rate:
             if guard and call:
                 refused.add(call)
             return await _misbehave(process.random)
         if draw > 0.25:
             return None
-        decision = decide(subject, process)
+        decision = always or process.random.choice(_decisions(subject, _other_model(process)))
         if isinstance(decision, hooks.Refuse) and call:
             refused.add(call)
         return decision
@@ -368,7 +335,7 @@ def _disturbed(
 async def _misbehave(random: Random) -> Any:
     match random.randrange(4):
         case 0:
-            raise RuntimeError("a hook that fails")
+            raise RuntimeError("a hook fails")
         case 1:
             raise SystemExit(3)
         case 2:
@@ -376,72 +343,31 @@ async def _misbehave(random: Random) -> Any:
     return "nonsense"
 
 
-def _before_step(plan: hooks.StepPlan, process: SimulatedProcess) -> Any:
-    return process.random.choice(
-        (
-            hooks.Refuse("no more steps"),
-            msgspec.structs.replace(plan, tools=plan.tools[::2], tool_choice="none"),
-            msgspec.structs.replace(plan, model=_another(process)),
-        )
-    )
+def _decisions(subject: Any, other: Model) -> tuple[Any, ...]:
+    """What a hook may decide about its argument."""
+    match subject:
+        case hooks.StepPlan(tools=tools):
+            fewer_tools = replace(subject, tools=tools[::2], tool_choice="none")
+            return hooks.Refuse("no more steps"), fewer_tools, replace(subject, model=other)
+        case hooks.ContextDraft(messages=messages):
+            changed = (*messages[-1:], Message("user", (Text("by the way"),)))
+            return replace(subject, system="Be brief."), replace(subject, messages=changed)
+        case PlannedCall():
+            rewrites = [hooks.Rewrite(arguments) for arguments in ({}, {"unheard_of": 1}, "no object")]
+            return hooks.Refuse("not today"), *rewrites, hooks.Ask(Question("Really?"))
+        case hooks.FinishedCall():
+            failed = replace(subject, failed="tool_failed", details={"why": "by chance"})
+            return replace(subject, content=(Text("rewritten"),)), failed
+        case hooks.DraftMessage():
+            return hooks.Suppress("not for people"), hooks.Replace("something else")
+    return hooks.Retry(0.5), hooks.Retry(model=other), hooks.GiveUp()
 
 
-def _context(draft: hooks.ContextDraft, process: SimulatedProcess) -> Any:
-    said = Message("user", (Text("by the way"),))
-    return process.random.choice(
-        (
-            msgspec.structs.replace(draft, system="Be brief."),
-            msgspec.structs.replace(draft, messages=(*draft.messages[-1:], said)),
-        )
-    )
+def _other_model(process: SimulatedProcess) -> Model:
+    return RandomModel(process, "chance/other")
 
 
-def _before_tool(planned: PlannedCall, process: SimulatedProcess) -> Any:
-    return process.random.choice(
-        (
-            hooks.Refuse("not today"),
-            hooks.Rewrite({}),
-            hooks.Rewrite({"unheard_of": 1}),
-            hooks.Rewrite("no object"),
-            hooks.Ask(Question("Really?")),
-        )
-    )
-
-
-def _after_tool(finished: hooks.FinishedCall, process: SimulatedProcess) -> Any:
-    return process.random.choice(
-        (
-            msgspec.structs.replace(finished, content=(Text("rewritten"),)),
-            msgspec.structs.replace(finished, failed="tool_failed", details={"why": "by lot"}),
-        )
-    )
-
-
-def _before_message(draft: hooks.DraftMessage, process: SimulatedProcess) -> Any:
-    return process.random.choice((hooks.Suppress("not for people"), hooks.Replace("something else")))
-
-
-def _after_failure(failed: hooks.FailedCall, process: SimulatedProcess) -> Any:
-    return process.random.choice(
-        (hooks.Retry(0.5), hooks.Retry(model=_another(process)), hooks.GiveUp()),
-    )
-
-
-def _another(process: SimulatedProcess) -> Model:
-    return ChanceModel(process, "chance/other")
-
-
-def _named(name: str, process: SimulatedProcess) -> Model:
+def _named_model(name: str, process: SimulatedProcess) -> Model:
     if not name.startswith("chance/"):
         raise UsageError(f"there is no model {name!r}")
-    return ChanceModel(process, name)
-
-
-DECISIONS: dict[Point, Callable[[Any, SimulatedProcess], Any]] = {
-    "before_step": _before_step,
-    "context": _context,
-    "before_tool": _before_tool,
-    "after_tool": _after_tool,
-    "before_message": _before_message,
-    "after_failure": _after_failure,
-}
+    return RandomModel(process, name)

@@ -1,9 +1,9 @@
-"""People around simulated sessions: they answer or do not, steer, pause, cancel, and ask for things twice."""
+"""People who use simulated sessions: they answer or do not, steer, pause, cancel, and repeat requests."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -24,73 +24,71 @@ from ostler.testkit.simulator.process import SESSION, SimulatedProcess
 
 
 class People:
-    """Everybody who wants something of the session, or of its children's, while one process has it."""
+    """Everybody who sends requests to the session or its children while one process drives it."""
 
     def __init__(
         self, process: SimulatedProcess, store: Any, harness: Callable[[], Harness] | None = None
     ) -> None:
         self._process = process
         self._harness = harness
-        """With which they drive children on themselves, from another process; without one they never do."""
+        """With it they drive children from another process."""
         self._random = process.random
         self._store = store
         self._wanted = process.fault.at if process.fault else ""
-        """The operation that is to be struck: they do what they can to bring it about."""
-        self._said = 0
+        """The operation at which a fault happens: they send more requests that use it."""
+        self._texts = 0
 
     async def submit(self, request: AnyRequest, session: str = SESSION) -> None:
-        """Whoever dies meanwhile does not know whether it arrived, and asks again later."""
-        unsure = self._process.ledger.unsure
-        unsure[request.id] = (session, request)
-        await self._store.submit(session, request)
-        if not self._process.dead:
-            unsure.pop(request.id, None)
+        """If the process dies meanwhile, they do not know whether it arrived, and submit it again later."""
+        await self._while_unsure(session, request, self._store.submit(session, request))
 
-    async def ask_of(self, session: str, request: AnyRequest) -> None:
-        """Of a child: from another process, which takes it up itself if it can, or dies before."""
+    async def submit_to(self, session: str, request: AnyRequest) -> None:
+        """To a child from another process, which handles the request itself if it can."""
         if session == SESSION or self._random.random() < 0.3:
             await self.submit(request, session)
             return
+        world = self._process.world(6_000_000)
+        await self._while_unsure(session, request, submit_now(self._store, session, request, world))
+
+    async def _while_unsure(self, session: str, request: AnyRequest, work: Coroutine[Any, Any, Any]) -> None:
         unsure = self._process.ledger.unsure
         unsure[request.id] = (session, request)
         with suppress(UsageError):  # it was refused
-            await submit_now(self._store, session, request, self._process.world(6_000_000))
-        if not self._process.dead:
+            await work
+        if not self._process.is_dead:
             unsure.pop(request.id, None)
 
-    async def pester(self, session: Session) -> None:
-        """Requests of every kind, at odd moments."""
-        await self._ask_what_became_of(list(self._process.ledger.unsure.values()))
+    async def send_requests(self, session: Session) -> None:
+        """Requests of every kind, at random times."""
+        await self._resubmit(list(self._process.ledger.unsure.values()))
         least = 3 if self._wanted in ("submit", "read", "read_opening") else 0
         for _ in range(self._random.randint(least, 5)):
             await asyncio.sleep(self._random.choice((0.0, 0.001, 0.5, 3.0, 40.0)))
             children = self._process.shared.children()
             if children and self._random.random() < 0.4:
-                await self._pester_child(self._random.choice(children))
+                await self._request_of_child(self._random.choice(children))
             else:
-                await self.submit(self._anything(session.state))
+                await self.submit(self._random_request(session.state))
             if self._random.random() < 0.03:
-                session.cancel("the face was left")
+                session.cancel("the front end was closed")
 
-    async def _pester_child(self, child: str) -> None:
-        state = self._state(child)
+    async def _request_of_child(self, child: str, *, only_waiting: bool = False) -> None:
+        state = fold(self._process.shared.logs()[child])
         if state.run is not None and state.run.waiting is not None:
-            await self.settle_waiting(state)
+            await self.answer_waiting(state)
+        elif only_waiting:
+            return
         else:
-            await self.ask_of(child, self._anything(state))
+            await self.submit_to(child, self._random_request(state))
         await self._drive(child)
 
-    def _state(self, session: str) -> SessionState:
-        return fold(self._process.shared.logs()[session])
-
     async def _drive(self, child: str) -> None:
-        """Goes on with a child from another process, unless somebody is at it."""
+        """Drives a child from another process, unless some process holds it."""
         if self._harness is None or self._random.random() < 0.5:
             return
         try:
-            session = await open_session(
-                self._store, child, self._harness(), world=self._process.world(7_000_000)
-            )
+            world = self._process.world(7_000_000)
+            session = await open_session(self._store, child, self._harness(), world=world)
         except SessionHeld:
             return
         try:
@@ -98,13 +96,14 @@ class People:
                 await session.advance()
             await session.close()
         except StoreError:
-            if self._process.dead or not self._process.struck:
+            if self._process.is_dead or not self._process.is_struck:
                 raise
 
-    async def _ask_what_became_of(self, unsure: list[tuple[str, AnyRequest]]) -> None:
+    async def _resubmit(self, unsure: list[tuple[str, AnyRequest]]) -> None:
+        """Submits again what did not arrive."""
         ledger = self._process.ledger
         if self._wanted == "settlement":
-            unsure += [(ledger.sent_to[one.id], one) for one in list(ledger.requests.values())[-1:]]
+            unsure += [(ledger.sent_to[last.id], last) for last in list(ledger.requests.values())[-1:]]
         for session, request in unsure:
             if await self._store.settlement(session, request.id) is None:
                 await self.submit(request, session)
@@ -112,7 +111,7 @@ class People:
                 ledger.unsure.pop(request.id, None)
 
     async def ask(self, asked: QuestionAsked) -> Any:
-        """The face in this process: it answers, declines, breaks, or leaves it to somebody else."""
+        """The front end in this process: it answers, declines, fails, or lets other people answer."""
         await asyncio.sleep(self._random.choice((0.0, 0.0, 0.01, 1.0, 12.0, 45.0)))
         draw = self._random.random()
         if draw < 0.5:
@@ -123,34 +122,26 @@ class People:
             raise RuntimeError("the window was closed")
         while True:
             for _ in range(self._random.choice((1, 1, 2))):
-                await self.submit(self._about(asked), self._process.ledger.asked_in[asked.id])
+                await self.submit(self._reply(asked), self._process.ledger.asked_in[asked.id])
             if self._random.random() < 0.2:
                 return "yes"
             await asyncio.sleep(self._random.choice((0.0, 1.0, 20.0)))
 
-    async def settle_waiting(self, state: SessionState) -> None:
-        """Does something about what the run waits for, be it in a child of its."""
+    async def answer_waiting(self, state: SessionState) -> None:
+        """Sends requests about what the run waits for, also in its children."""
         assert state.run is not None and state.run.waiting is not None
         if state.run.waiting.reason == "paused":
-            is_enough = self._random.random() < 0.2
-            request = requests.Cancel if is_enough else requests.Resume
-            await self.ask_of(state.id, request(id=self._new_id()))
+            request = requests.Cancel if self._random.random() < 0.2 else requests.Resume
+            await self.submit_to(state.id, request(id=self._new_id()))
         for asked in list(state.questions.values()):
-            await self.ask_of(state.id, self._about(asked))
+            await self.submit_to(state.id, self._reply(asked))
         for child in state.run.open_children():
             if child in self._process.shared.children():
-                await self._settle_child(child)
+                await self._request_of_child(child, only_waiting=True)
         for call in state.run.step.open_calls() if state.run.step else ():
-            if call.deferred and (
-                not state.run.children_of(call.called.call) or self._random.random() < 0.02
-            ):
-                await self.ask_of(state.id, self._finish(call.called.call))
-
-    async def _settle_child(self, child: str) -> None:
-        state = self._state(child)
-        if state.run is not None and state.run.waiting is not None:
-            await self.settle_waiting(state)
-            await self._drive(child)
+            has_children = state.run.children_of(call.called.call)
+            if call.deferred and (not has_children or self._random.random() < 0.02):
+                await self.submit_to(state.id, self._finish(call.called.call))
 
     async def release_prompts(self, session: str = SESSION) -> None:
         drop = self._random.random() < 0.3
@@ -159,7 +150,7 @@ class People:
     async def prompt(self) -> None:
         await self.submit(requests.Prompt(id=self._new_id(), content=self._words("a queued prompt")))
 
-    def _about(self, asked: QuestionAsked) -> AnyRequest:
+    def _reply(self, asked: QuestionAsked) -> AnyRequest:
         draw = self._random.random()
         if draw < 0.1:
             return requests.Cancel(id=self._new_id(), by="somebody")
@@ -168,13 +159,11 @@ class People:
         answer = SECRET if asked.question.secret else self._random.choice(("yes", "yes", "no", {"a": 1}))
         return requests.Answer(id=self._new_id(), question=asked.id, answer=answer, declined=draw < 0.4)
 
-    def _anything(self, state: SessionState) -> AnyRequest:
-        known = self._process.ledger.requests
-        if state.id in self._process.ledger.sent_to.values() and self._random.random() < 0.15:
-            sent_to = self._process.ledger.sent_to
-            return self._again(
-                self._random.choice([one for one in known.values() if sent_to[one.id] == state.id])
-            )
+    def _random_request(self, state: SessionState) -> AnyRequest:
+        ledger = self._process.ledger
+        if state.id in ledger.sent_to.values() and self._random.random() < 0.15:
+            sent = [request for name, request in ledger.requests.items() if ledger.sent_to[name] == state.id]
+            return self._repeat(self._random.choice(sent))
         new_id, step = self._new_id(), state.run.step if state.run else None
         calls = [call.called.call for call in step.open_calls()] if step else ["call_none"]
         questions = list(state.questions) or ["q_none"]
@@ -201,8 +190,8 @@ class People:
         )
         return self._random.choice(possible)
 
-    def _again(self, request: AnyRequest) -> AnyRequest:
-        """The same id: it must count for nothing, even with other words."""
+    def _repeat(self, request: AnyRequest) -> AnyRequest:
+        """The same id, which must have no effect, even with another text."""
         if isinstance(request, requests.Steer | requests.Prompt):
             return msgspec.structs.replace(request, content=self._words("said again"))
         return request
@@ -212,8 +201,8 @@ class People:
         return requests.FinishCall(id=self._new_id(), call=call, outcome=outcome)
 
     def _words(self, text: str) -> Any:
-        self._said += 1
-        return as_content(f"{text} {self._process.number}.{self._said}")
+        self._texts += 1
+        return as_content(f"{text} {self._process.number}.{self._texts}")
 
     def _new_id(self) -> str:
         return self._process.new_id("req")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import collections
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from random import Random
 from typing import Any, Literal
@@ -23,15 +22,15 @@ from ostler.testkit.simulator.ledger import Ledger
 
 
 class LoopStuck(BaseException):
-    """Everything waits, and nothing will ever happen: a deadlock."""
+    """A deadlock: everything waits."""
 
 
 class ProcessKilled(BaseException):
-    """The moment at which the simulated process dies."""
+    """The simulated process dies here."""
 
 
 class _NoInput:
-    """A selector that never has input: waiting moves the clock instead."""
+    """A selector that never has input; waiting moves the clock instead."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -44,7 +43,7 @@ class _NoInput:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Time passes only when everybody waits; who goes first is drawn by lot; it stops at a chosen turn."""
+    """Time passes only when all tasks wait; tasks run in random order; the loop stops at a chosen turn."""
 
     def __init__(self, random: Random, start: float = 1_000.0) -> None:
         super().__init__()
@@ -59,7 +58,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self.clock
 
     def run_turn(self) -> None:
-        """One more turn after a cut, whatever had been asked of the loop before."""
+        """Runs one more turn after the process has died."""
         self.dies_at = None
         self._stopping = True
         self.run_forever()
@@ -69,9 +68,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self.dies_at is not None and self.turns >= self.dies_at:
             self.dies_at = None
             raise ProcessKilled
-        ready: collections.deque[Any] = self._ready  # type: ignore[attr-defined]
+        ready: deque[Any] = self._ready  # type: ignore[attr-defined]
         if len(ready) > 1:
-            # Which of the tasks that can go on goes first is nobody's promise.
+            # asyncio promises no order among the tasks that are ready.
             shuffled = list(ready)
             self._random.shuffle(shuffled)
             ready.clear()
@@ -86,18 +85,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 SESSION = "ses_simulated"
-"""The one that is prompted; all others are its children's."""
-
+"""The session that is prompted; all others are its descendants."""
 
 _WRITES = ("create", "acquire", "append", "renew", "release", "own_process", "submit", "append_blob")
-
 _READS = ("read", "read_opening", "owned_processes", "pending", "settlement", "arrivals", "blob", "read_blob")
-
-_RIGHTS = ("append", "renew", "own_process")
+_NEED_LEASE = ("append", "renew", "own_process")
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """What goes wrong, and at which operation of the store; without one, at any turn of the loop."""
+    """What goes wrong, and at which operation of the store; without an operation, at any turn of the loop."""
 
     kind: Literal["dies", "dies_before", "dies_after", "fails", "hangs", "loses_lease"]
     at: str = ""
@@ -108,21 +104,20 @@ FAULTS: tuple[Fault, ...] = (
     *(Fault("dies_before", operation) for operation in (*_WRITES, *_READS)),
     *(Fault("dies_after", operation) for operation in _WRITES),
     *(Fault("fails", operation) for operation in (*_WRITES, *_READS)),
-    *(Fault("loses_lease", operation) for operation in _RIGHTS),
+    *(Fault("loses_lease", operation) for operation in _NEED_LEASE),
     Fault("hangs", "renew"),
 )
-
 
 _OPENING = ("acquire", "read_opening", "owned_processes")
 
 _WEIGHTS = {"": 12, "append": 6, "create": 4, "read": 3, "read_opening": 2, "acquire": 2}
 
 _LATEST = {"append": 14, "pending": 8, "arrivals": 4, "append_blob": 3, "submit": 3, "read_opening": 2}
-"""The most often that an operation succeeds before it is struck, where that is more than never."""
+"""How often an operation succeeds at most, plus one, before it fails; 1 for all others."""
 
 
 class SimulatedProcess:
-    """One process of a simulation: who it is, what it draws, what is to befall it, whether it lives."""
+    """One process of a simulation, with its fault."""
 
     def __init__(
         self, seed: int, number: int, fault: Fault | None, ledger: Ledger, store: SharedStore
@@ -131,38 +126,39 @@ class SimulatedProcess:
         self.number = number
         self.fault = fault
         self.fault_at = self.random.randint(1, _LATEST.get(fault.at, 1) if fault else 1)
-        self.lasts = fault is not None and fault.kind in ("fails", "hangs") and self.random.random() < 0.5
-        """Whether an operation that fails goes on failing."""
-        self.struck = False
-        self.dead = False
+        is_error = fault is not None and fault.kind in ("fails", "hangs")
+        self.is_permanent = is_error and self.random.random() < 0.5
+        """Whether an operation that fails continues to fail."""
+        self.is_struck = False
+        """Whether the fault has happened."""
+        self.is_dead = False
         self.ledger = ledger
         self.shared = store
-        self.leanings = ("delegate", "survey", "outsource") * self.random.choice((0, 0, 1, 4))
-        """Tools that are called more often."""
+        self.favourite_tools = ("delegate", "survey", "outsource") * self.random.choice((0, 0, 1, 4))
         self.running_keys: set[str] = set()
-        """Of the idempotent calls that run now."""
+        """Those of the idempotent calls that run now."""
         self.loop: VirtualLoop
         self._ids = number * 100_000
 
     def now_ms(self) -> int:
         return int(self.loop.clock * 1000)
 
-    def outlived_its_lease(self, session: str) -> bool:
+    def has_expired_lease(self, session: str) -> bool:
         lease = self.shared.lease(session)
         return self.holds(session) and lease is not None and lease.expires_ms <= self.now_ms()
 
     def holds(self, session: str) -> bool:
         lease = self.shared.lease(session)
-        return lease is not None and isinstance(lease.owner, _Living) and lease.owner.process is self
+        return lease is not None and isinstance(lease.owner, _Owner) and lease.owner.process is self
 
     def world(self, pid: int = 9_000_000) -> World:
-        """As this process sees it, or another one beside it, whose life is as long."""
+        """The world of this process, or of another one that lives as long."""
         return World(
             now_ms=self.now_ms,
             new_id=self.new_id,
             random=self.random,
             kill_processes_of=self._end_processes,
-            process=lambda: _Living(pid + self.number, "then", boot_id(), host_name(), process=self),
+            process=lambda: _Owner(pid + self.number, "then", boot_id(), host_name(), process=self),
         )
 
     def new_id(self, prefix: str) -> str:
@@ -170,39 +166,38 @@ class SimulatedProcess:
         return f"{prefix}_{base32(self._ids, 8)}"
 
     def die(self) -> None:
-        """From here on nothing of this process happens; its loop stops at its next turn."""
-        self.dead = True
+        """From now on the process has no effects; its loop stops at its next turn."""
+        self.is_dead = True
         self.loop.dies_at = 0
         raise LeaseLost("the process is dead")
 
     def new_tool_process(self, session: str) -> ProcessId:
         self._ids += 1
-        return _ToolProcess(
-            self._ids, "then", boot_id(), host_name(), session=session, alive=self.ledger.tool_processes
-        )
+        alive = self.ledger.tool_processes
+        return _ToolProcess(self._ids, "then", boot_id(), host_name(), session=session, alive=alive)
 
     def _end_processes(self, session: str) -> int:
-        if not self.ledger.sees_environments or self.dead:
+        if not self.ledger.sees_environments or self.is_dead:
             return 0
-        found = {process for process in self.ledger.tool_processes if process.session == session}
-        self.ledger.tool_processes -= found
-        return len(found)
+        processes = {process for process in self.ledger.tool_processes if process.session == session}
+        self.ledger.tool_processes -= processes
+        return len(processes)
 
 
 def choose_fault(random: Random, *, is_first: bool) -> Fault:
-    """One that can come about: the first process creates the session, and the others open it."""
-    beyond = _OPENING if is_first else ("create",)
-    possible = [fault for fault in FAULTS if fault.at not in beyond]
+    """A fault that can happen: the first process creates the session, and the others open it."""
+    impossible = _OPENING if is_first else ("create",)
+    possible = [fault for fault in FAULTS if fault.at not in impossible]
     return random.choices(possible, [_WEIGHTS.get(fault.at, 1) for fault in possible])[0]
 
 
-class _Living(ProcessId, frozen=True, kw_only=True):
-    """Whoever holds a lease. When it is dead, its lease is free for the next one."""
+class _Owner(ProcessId, frozen=True, kw_only=True):
+    """The owner of a lease, which is free once its process is dead."""
 
     process: Any
 
     def is_alive(self) -> bool:
-        return not self.process.dead
+        return not self.process.is_dead
 
 
 class _ToolProcess(ProcessId, frozen=True, kw_only=True):
@@ -223,7 +218,7 @@ class _ToolProcess(ProcessId, frozen=True, kw_only=True):
 
 
 class SharedStore(MemoryStore):
-    """What all processes of a simulation share. It tells the ledger what it accepts."""
+    """The store of all processes of a simulation. It reports to the ledger what it accepts."""
 
     def __init__(self, world: World, ledger: Ledger) -> None:
         super().__init__(world)
@@ -270,7 +265,7 @@ class SharedStore(MemoryStore):
 
 
 class FaultyStore:
-    """The shared store as one process sees it: calls take turns, and one of them may be the last."""
+    """The shared store as one process sees it: calls yield to other tasks, and a fault may happen at one."""
 
     socket_folder = None
 
@@ -283,14 +278,14 @@ class FaultyStore:
         method = getattr(self._store, name)
 
         async def call(*arguments: Any, **options: Any) -> Any:
-            self._refuse_the_dead()
+            self._require_alive()
             if name != "arrivals" and self._process.random.random() < 0.3:
                 await asyncio.sleep(0)
-                self._refuse_the_dead()
+                self._require_alive()
             fault = self._due(name)
             if fault == "hangs":
                 await asyncio.sleep(60)
-            self._befall(fault, arguments[0])
+            self._inject(fault, arguments[0])
             result = await method(*arguments, **options)
             if fault == "dies_after":
                 self._process.die()
@@ -300,7 +295,7 @@ class FaultyStore:
 
     async def follow(self, session: str, after: int = 0) -> AsyncIterator[list[Fact]]:
         async for facts in self._store.follow(session, after):
-            self._refuse_the_dead()
+            self._require_alive()
             yield facts
 
     async def append(self, lease: Any, facts: Any, settled: Any = NO_REQUESTS) -> None:
@@ -317,25 +312,25 @@ class FaultyStore:
         return True
 
     def _append(self, lease: Any, facts: Any, settled: Any) -> None:
-        self._refuse_the_dead()
+        self._require_alive()
         fault = self._due("append")
-        self._befall(fault, lease)
+        self._inject(fault, lease)
         self._store.append_now(lease, facts, settled)
         if fault == "dies_after":
             self._process.die()
 
     def _due(self, operation: str) -> str:
-        """The kind of the fault that is due at this operation, if one is."""
+        """The kind of the fault that happens at this operation, if one does."""
         fault, process = self._process.fault, self._process
         if fault is None or fault.at != operation:
             return ""
         self._counts[operation] += 1
-        if self._counts[operation] < process.fault_at or (process.struck and not process.lasts):
+        if self._counts[operation] < process.fault_at or (process.is_struck and not process.is_permanent):
             return ""
-        process.struck = True
+        process.is_struck = True
         return fault.kind
 
-    def _befall(self, kind: str, subject: Any) -> None:
+    def _inject(self, kind: str, subject: Any) -> None:
         if kind == "dies_before":
             self._process.die()
         if kind in ("fails", "hangs"):
@@ -344,7 +339,7 @@ class FaultyStore:
             self._lose_lease(subject)
 
     def _lose_lease(self, lease: Lease) -> None:
-        """Another process takes the session over; it gives it back, or dies with a tool's still alive."""
+        """Another process takes the session over, and releases it or dies while a tool's process is alive."""
         session = self._store._sessions[lease.session]
         session.lease = None
         self._store._grant(session, ProcessId(8_000_000, "then", boot_id(), host_name()))
@@ -355,6 +350,6 @@ class FaultyStore:
             session.processes["call_elsewhere"] = [left]
             self._process.ledger.tool_processes.add(left)
 
-    def _refuse_the_dead(self) -> None:
-        if self._process.dead:
+    def _require_alive(self) -> None:
+        if self._process.is_dead:
             raise LeaseLost("the process is dead")

@@ -1,7 +1,7 @@
-"""The suite that every store must pass: each sentence of the contracts in `ostler.core.store`, as a test.
+"""The tests that every store must pass: one for each sentence of the contracts in `ostler.core.store`.
 
-Subclass it, and say how a store is made. The tests are plain async methods with plain asserts, for any
-runner that knows both; with pytest and pytest-asyncio (in auto mode):
+Subclass `StoreConformance`, and define how to create a store. The tests are async methods with plain asserts,
+for any runner; with pytest and pytest-asyncio (in auto mode):
 
 ```python
 from ostler.testkit.store_conformance import StoreConformance
@@ -18,9 +18,9 @@ class TestMyStore(StoreConformance):
         return MyStore(self.path, world=world)
 ```
 
-`make_store` is called once a test and gives an empty store that takes its time from `world.now_ms`.
-`another_handle` opens the same data a second time, as another process would; leave it out if only one
-process can see the data. Each test closes what it opened.
+`make_store` is called once a test and returns an empty store that takes its time from `world.now_ms`.
+`another_handle` opens the same data a second time, as another process would; omit it if no other process can
+see the data. Each test closes what it opened.
 """
 
 from __future__ import annotations
@@ -33,4 +33,4 @@ from ostler.testkit.store_conformance.sessions import SessionConformance
 class StoreConformance(
     LogConformance, SessionConformance, LeaseConformance, InboxConformance, BlobConformance
 ):
-    """What a store must do, one method a sentence."""
+    """All conformance tests."""

@@ -1,4 +1,4 @@
-"""What the conformance suite of stores is written with: a clock, a session to write, real processes."""
+"""Helpers of the conformance suite for stores: a clock, a session to write, real processes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from ostler.core.journal import World
 from ostler.core.processes import ProcessId, boot_id, current_process
 from ostler.core.store import NO_REQUESTS, Lease, Store
@@ -16,29 +18,25 @@ from ostler.schema.events import Entry, Event
 from ostler.schema.facts import Fact
 from ostler.schema.messages import as_content
 
-BOUND = 10.0
-"""Seconds after which something that should have happened has not."""
-
+TIMEOUT = 10.0
+"""Seconds after which a test fails instead of waiting longer."""
 
 HERE = current_process()
 
 ELSEWHERE = ProcessId(pid=4711, started="then", boot=boot_id(), host="another-host.invalid")
-"""A process of which only its lease's expiry can tell whether it lives."""
+"""A process on another machine: only the expiry of its lease shows that it is dead."""
 
 DEAD = ProcessId(pid=HERE.pid, started="before this one", boot=HERE.boot, host=HERE.host)
-"""A process that was here and is gone: its pid belongs to another one now."""
+"""A process that has ended; another one has its pid now."""
 
-
-Refusal = TypeVar("Refusal", bound=BaseException)
-
+Error = TypeVar("Error", bound=BaseException)
 Value = TypeVar("Value")
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """A clock that only tests move."""
 
-    def __init__(self) -> None:
-        self.ms = 1_700_000_000_000
+    ms = 1_700_000_000_000
 
     def __call__(self) -> int:
         return self.ms
@@ -48,7 +46,7 @@ class Clock:
 
 
 class StoreTestCase:
-    """Where a store under test comes from."""
+    """Makes the store under test."""
 
     clock: Clock
 
@@ -57,7 +55,7 @@ class StoreTestCase:
         raise NotImplementedError
 
     async def another_handle(self, store: Store, world: World) -> Store:
-        """The same data as another process sees it. A store that no other process can see returns itself."""
+        """The same data, opened as another process would; the store itself if no other process can see it."""
         return store
 
     @asynccontextmanager
@@ -79,15 +77,29 @@ class StoreTestCase:
                 if other is not store:
                     await other.close()
 
-    async def begun(self, store: Store, session: str = "ses_1", cwd: str = "/home/ada") -> SessionWriter:
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[tuple[Store, SessionWriter]]:
+        """A store with the session `ses_1`."""
+        async with self.opened() as store:
+            yield store, await self.new_session(store)
+
+    @asynccontextmanager
+    async def shared_session(self) -> AsyncIterator[tuple[Store, Store, SessionWriter]]:
+        """Two handles of a store with the session `ses_1`."""
+        async with self.opened_twice() as (store, other):
+            yield store, other, await self.new_session(store)
+
+    async def new_session(
+        self, store: Store, session: str = "ses_1", cwd: str = "/home/ada"
+    ) -> SessionWriter:
         """A new session, held by this process."""
-        writing = SessionWriter(store, session, self.clock)
-        writing.lease = await store.create(writing.fact(events.SessionStarted(cwd, "0")), HERE)
-        return writing
+        writer = SessionWriter(store, session, self.clock)
+        writer.lease = await store.create(writer.fact(events.SessionStarted(cwd, "0")), HERE)
+        return writer
 
 
 class SessionWriter:
-    """One session of a store, and what is known of it: every fact that was appended."""
+    """Writes to one session of a store, and keeps every fact that it appended."""
 
     lease: Lease
 
@@ -99,14 +111,9 @@ class SessionWriter:
 
     def fact(self, event: Event, *, run: str = "") -> Fact:
         """The next fact, which the caller appends."""
-        fact = Fact.of(
-            event,
-            seq=len(self.facts) + 1,
-            session=self.session,
-            run=run,
-            time_ms=self._clock(),
-            parent=self._leaf() if isinstance(event, Entry) else None,
-        )
+        leaf = next((fact.seq for fact in reversed(self.facts) if fact.parent is not None), 0)
+        parent, seq = leaf if isinstance(event, Entry) else None, len(self.facts) + 1
+        fact = Fact.of(event, seq=seq, session=self.session, run=run, time_ms=self._clock(), parent=parent)
         self.facts.append(fact)
         return fact
 
@@ -122,21 +129,22 @@ class SessionWriter:
         await self.store.append(self.lease, self.facts[-len(bodies) :])
 
     async def run(self, *prompts: str) -> None:
-        """A run for each prompt, from its beginning to its end."""
+        """Appends a whole run for each prompt."""
         for number, prompt in enumerate(prompts):
             run = f"run_{len(self.facts)}_{number}"
-            await self.append(
-                events.RunStarted("0", "/home/ada", "scripted/model"), user_message(prompt), run=run
-            )
+            started = events.RunStarted("0", "/home/ada", "scripted/model")
+            await self.append(started, user_message(prompt), run=run)
             await self.append(events.RunEnded("completed"), run=run)
 
-    async def is_unchanged(self) -> None:
-        """Raises AssertionError when the store holds anything else than was appended here."""
+    async def hand_over(self, owner: ProcessId) -> Lease:
+        """Releases the lease; `owner` acquires it."""
+        await self.store.release(self.lease)
+        return await self.store.acquire(self.session, owner)
+
+    async def assert_unchanged(self) -> None:
+        """The session has exactly the facts that were appended here."""
         assert await self.store.read(self.session) == self.facts
         assert await self.store.last_seq(self.session) == len(self.facts)
-
-    def _leaf(self) -> int:
-        return next((fact.seq for fact in reversed(self.facts) if fact.parent is not None), 0)
 
 
 def user_message(text: str, **options: bool) -> events.UserMessage:
@@ -147,40 +155,40 @@ def assistant_message(text: str) -> events.AssistantMessage:
     return events.AssistantMessage("mc_1", as_content(text), "end")
 
 
-def renumbered(facts: Sequence[Fact], session: str) -> list[Fact]:
-    """The same facts as another session."""
-    return [
-        Fact(
-            fact.seq,
-            session,
-            fact.run,
-            fact.time_ms,
-            fact.body,
-            type=fact.type,
-            parent=fact.parent,
-            origin=fact.origin,
-        )
-        for fact in facts
-    ]
+def message_fact(seq: int, session: str = "ses_1") -> Fact:
+    return Fact.of(user_message("x"), seq=seq, session=session, run="", time_ms=1, parent=0)
 
 
-async def assert_raises(kind: type[Refusal], work: Awaitable[object]) -> Refusal:
-    """The error that `work` ends with."""
+def moved_to(session: str, facts: Sequence[Fact]) -> list[Fact]:
+    """The same facts in another session."""
+    return [replace(fact, session=session) for fact in facts]
+
+
+async def assert_raises(kind: type[Error], work: Awaitable[object]) -> Error:
+    """The error that `work` raises."""
     try:
-        got = await soon(work)
+        result = await soon(work)
     except kind as error:
         return error
-    raise AssertionError(f"{kind.__name__} was not raised; the result was {got!r}")
+    raise AssertionError(f"{kind.__name__} was not raised; the result was {result!r}")
 
 
 async def soon(work: Awaitable[Value]) -> Value:
-    """The result of `work`, which must be there in good time."""
-    async with asyncio.timeout(BOUND):
+    """The result of `work`; fails after 10 seconds."""
+    async with asyncio.timeout(TIMEOUT):
         return await work
 
 
+async def waiting(work: Awaitable[Value]) -> asyncio.Future[Value]:
+    """Starts `work`, which must wait for something."""
+    future = asyncio.ensure_future(work)
+    await asyncio.sleep(0)
+    assert not future.done()
+    return future
+
+
 class OtherProcess:
-    """A living process on this machine that is not ours."""
+    """Another living process on this machine."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -194,7 +202,7 @@ class OtherProcess:
 
 @asynccontextmanager
 async def other_process() -> AsyncIterator[OtherProcess]:
-    """It ends with the block, and with us: it waits for its standard input to close."""
+    """Ends with the block, or with us: it waits for its standard input to close."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-S", "-c", "import sys; sys.stdin.read()", stdin=asyncio.subprocess.PIPE
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ostler.core.store import BlobPart, Hit, Store
+from ostler.core.store import BlobPart, Store
 from ostler.schema import events, requests
 from ostler.schema.errors import LeaseLost, NotFound, SessionHeld, StoreError
 from ostler.schema.facts import Fact
@@ -18,8 +18,9 @@ from ostler.testkit.store_conformance.cases import (
     StoreTestCase,
     assert_raises,
     assistant_message,
+    message_fact,
+    moved_to,
     other_process,
-    renumbered,
     user_message,
 )
 
@@ -32,7 +33,7 @@ class SessionConformance(StoreTestCase):
             written = {}
             for name in ("ses_a", "ses_b", "ses_c"):
                 self.clock.pass_seconds(1)
-                written[name] = await self.begun(store, name)
+                written[name] = await self.new_session(store, name)
             assert await _ids(store) == ["ses_c", "ses_b", "ses_a"]
             self.clock.pass_seconds(1)
             await written["ses_a"].append(user_message("again"))
@@ -40,16 +41,12 @@ class SessionConformance(StoreTestCase):
             assert await _ids(store, limit=2) == ["ses_a", "ses_c"]
             assert await _ids(store, limit=0) == []
 
-    async def test_sessions_can_be_chosen_by_folder_and_by_the_beginning_of_their_id(self) -> None:
+    async def test_sessions_are_filtered_by_folder_and_by_prefix(self) -> None:
         async with self.opened() as store:
-            for name, cwd in (
-                ("ses_ab", "/one"),
-                ("ses_ac", "/two"),
-                ("ses_b", "/one"),
-                ("ses%", "/one/sub"),
-            ):
+            folders = {"ses_ab": "/one", "ses_ac": "/two", "ses_b": "/one", "ses%": "/one/sub"}
+            for name, cwd in folders.items():
                 self.clock.pass_seconds(1)
-                await self.begun(store, name, cwd)
+                await self.new_session(store, name, cwd)
             assert await _ids(store, cwd="/one") == ["ses_b", "ses_ab"]
             assert await _ids(store, cwd="/") == []
             assert await _ids(store, prefix="ses_a") == ["ses_ac", "ses_ab"]
@@ -61,7 +58,7 @@ class SessionConformance(StoreTestCase):
 
     async def test_a_summary_follows_the_facts(self) -> None:
         async with self.opened() as store:
-            writing = await self.begun(store, cwd="/home/ada")
+            writer = await self.new_session(store, cwd="/home/ada")
             created = self.clock.ms
             summary = await store.summary("ses_1")
             assert (summary.id, summary.cwd, summary.driver) == ("ses_1", "/home/ada", "agent")
@@ -76,135 +73,123 @@ class SessionConformance(StoreTestCase):
             )
             for added, status in steps:
                 self.clock.pass_seconds(1)
-                await writing.append(*added)
+                await writer.append(*added)
                 assert (await store.summary("ses_1")).status == status
-            await writing.append(events.SessionRenamed("The parser"))
+            await writer.append(events.SessionRenamed("The parser"))
             summary = await store.summary("ses_1")
             assert summary.preview == "Fix the parser"
             assert summary.title == "The parser"
             assert (summary.created_ms, summary.updated_ms) == (created, self.clock.ms)
-            assert summary.last_seq == len(writing.facts)
+            assert summary.last_seq == len(writer.facts)
             assert await store.sessions() == [summary]
 
-    async def test_a_preview_is_the_beginning_of_a_long_prompt(self) -> None:
-        async with self.opened() as store:
-            writing = await self.begun(store)
-            await writing.append(user_message("word " * 1000))
+    async def test_a_preview_is_the_start_of_a_long_prompt(self) -> None:
+        async with self.session() as (store, writer):
+            await writer.append(user_message("word " * 1000))
             preview = (await store.summary("ses_1")).preview
             assert 20 < len(preview) < 500
             assert ("word " * 1000).startswith(preview)
 
-    async def test_a_copied_facts_old_time_does_not_make_its_session_older(self) -> None:
-        async with self.opened() as store:
-            writing = await self.begun(store)
-            writing.facts.append(Fact(2, "ses_1", "", 5, b'{"type":"warned","text":"x"}'))
-            await store.append(writing.lease, writing.facts[1:])
+    async def test_the_old_time_of_a_copied_fact_does_not_change_the_update_time(self) -> None:
+        async with self.session() as (store, writer):
+            writer.facts.append(Fact(2, "ses_1", "", 5, b'{"type":"warned","text":"x"}'))
+            await store.append(writer.lease, writer.facts[1:])
             assert (await store.summary("ses_1")).updated_ms == self.clock.ms
 
-    async def test_forks_and_children_say_whose_they_are(self) -> None:
+    async def test_summaries_of_forks_and_children_name_their_origin(self) -> None:
         async with self.opened() as store:
             started = events.SessionStarted(
-                "/", "0", driver="terminal", forked_from="ses_0", forked_at=3, child_of="ses_p", call="call_1"
+                "/", "0", driver="terminal", forked_from="ses_0", child_of="ses_p"
             )
-            fact = Fact.of(started, seq=1, session="ses_1", run="", time_ms=self.clock.ms)
-            await store.create(fact, HERE)
+            await store.create(Fact.of(started, seq=1, session="ses_1", run="", time_ms=1), HERE)
             summary = await store.summary("ses_1")
             assert (summary.driver, summary.forked_from, summary.child_of) == ("terminal", "ses_0", "ses_p")
 
     # --- search -------------------------------------------------------------------------------------
 
-    async def test_a_message_is_found_by_all_of_its_words_in_any_order(self) -> None:
+    async def test_search_matches_all_words_in_any_order(self) -> None:
         async with self.opened() as store:
             await self._library(store)
-            assert await _found(store, "brown fox") == [("ses_1", 2)]
-            assert await _found(store, "fox brown") == [("ses_1", 2)]
-            assert await _found(store, "FOX") == [("ses_1", 2), ("ses_2", 2)]
-            assert await _found(store, "fox cat") == []
-            assert await _found(store, "owl") == [("ses_1", 3)]
+            assert await _search(store, "brown fox") == [("ses_1", 2)]
+            assert await _search(store, "fox brown") == [("ses_1", 2)]
+            assert await _search(store, "FOX") == [("ses_1", 2), ("ses_2", 2)]
+            assert await _search(store, "fox cat") == []
+            assert await _search(store, "owl") == [("ses_1", 3)]
 
-    async def test_the_beginning_of_a_word_is_enough(self) -> None:
+    async def test_search_matches_the_start_of_a_word(self) -> None:
         async with self.opened() as store:
             await self._library(store)
-            assert await _found(store, "bro") == [("ses_1", 2)]
-            assert await _found(store, "rown") == []
-            assert await _found(store, "naive") == [("ses_2", 2)]
-            assert await _found(store, "NAÏVE") == [("ses_2", 2)]
+            assert await _search(store, "bro") == [("ses_1", 2)]
+            assert await _search(store, "rown") == []
+            assert await _search(store, "naive") == [("ses_2", 2)]
+            assert await _search(store, "NAÏVE") == [("ses_2", 2)]
 
-    async def test_only_messages_are_searched(self) -> None:
+    async def test_search_covers_only_messages(self) -> None:
         async with self.opened() as store:
-            writing = await self.begun(store, cwd="/zebra")
-            await writing.append(
+            writer = await self.new_session(store, cwd="/zebra")
+            await writer.append(
                 events.SessionRenamed("zebra"),
                 events.ToolResultFact("call_1", "bash", as_content("zebra")),
                 events.AssistantMessage("mc_1", (Reasoning("zebra"), Text("a horse")), "end"),
                 events.Warned("zebra"),
             )
-            await writing.append_bodies(b'{"type":"of_tomorrow","text":"zebra"}')
-            assert await _found(store, "zebra") == []
-            assert await _found(store, "horse") == [("ses_1", 4)]
+            await writer.append_bodies(b'{"type":"of_tomorrow","text":"zebra"}')
+            assert await _search(store, "zebra") == []
+            assert await _search(store, "horse") == [("ses_1", 4)]
 
-    async def test_no_query_is_a_mistake(self) -> None:
-        """Quotes, operators and emoji part words and mean nothing else."""
+    async def test_search_accepts_any_query(self) -> None:
+        """Quotes, operators and emoji only separate words."""
         async with self.opened() as store:
             await self._library(store)
             for nothing in ("", "  ", '"', "*", "'", "-", "🦊", '"" ""', "\0", "^", "()", "%", "_", "\\"):
                 assert await store.search(nothing) == []
-            for fox in (
-                '"brown" fox',
-                "brown*",
-                "brown -fox",
-                "(brown",
-                'brown"',
-                "brown🦊fox",
+            for query in ('"brown" fox', "brown*", "brown -fox", "(brown", 'brown"', "brown🦊fox"):
+                assert await _search(store, query) == [("ses_1", 2)], query
+            for query in ("brown\0fox", "brown + fox", "^brown", "{brown}"):
+                assert await _search(store, query) == [("ses_1", 2)], query
+            for query in (
                 "quick AND brown",
                 "text:brown",
-                "brown\0fox",
-                "brown + fox",
-                "^brown",
-                "{brown}",
                 "brown'; drop table sessions; --",
+                "NEAR(brown fox)",
             ):
-                expected = [] if "AND" in fox or ":" in fox or "drop" in fox else [("ses_1", 2)]
-                assert await _found(store, fox) == expected, fox
-            assert await _found(store, "NEAR(brown fox)") == []
-            assert await _found(store, "cafe") == await _found(store, "café") == [("ses_2", 3)]
+                assert await _search(store, query) == [], query
+            assert await _search(store, "cafe") == await _search(store, "café") == [("ses_2", 3)]
 
-    async def test_a_hit_says_where_and_when_and_shows_the_place(self) -> None:
-        async with self.opened() as store:
-            writing = await self.begun(store)
+    async def test_a_hit_has_its_place_time_and_a_snippet(self) -> None:
+        async with self.session() as (store, writer):
             self.clock.pass_seconds(9)
-            await writing.append(user_message("so much " * 200 + "needle" + " and more" * 200))
+            await writer.append(user_message("so much " * 200 + "needle" + " and more" * 200))
             (hit,) = await store.search("needle")
             assert (hit.session, hit.seq, hit.time_ms) == ("ses_1", 2, self.clock.ms)
             assert "needle" in hit.snippet
             assert len(hit.snippet) < 500
 
-    async def test_a_search_sees_everything_that_was_appended_before_it(self) -> None:
-        async with self.opened_twice() as (store, other):
-            writing = await self.begun(store)
+    async def test_search_covers_everything_appended_before_it(self) -> None:
+        async with self.shared_session() as (store, other, writer):
             for number in range(30):
-                await writing.append(user_message(f"apple {number}"), assistant_message(f"pear {number}"))
+                await writer.append(user_message(f"apple {number}"), assistant_message(f"pear {number}"))
                 assert len(await other.search("apple", limit=100)) == number + 1
             assert len(await store.search("apple", limit=7)) == 7
             assert len(await store.search("apple pear")) == 0
 
     async def _library(self, store: Store) -> None:
-        one = await self.begun(store)
+        one = await self.new_session(store)
         await one.append(user_message("The quick brown fox"), assistant_message("jumps over the owl"))
         self.clock.pass_seconds(1)
-        two = await self.begun(store, "ses_2")
+        two = await self.new_session(store, "ses_2")
         await two.append(user_message("a naïve fox"), assistant_message("in a cafe\u0301 with a cat"))
 
     # --- usage --------------------------------------------------------------------------------------
 
-    async def test_the_usage_facts_of_all_sessions_come_in_order_of_time(self) -> None:
+    async def test_usages_are_sorted_by_time(self) -> None:
         async with self.opened_twice() as (store, other):
-            one, two = await self.begun(store), await self.begun(store, "ses_2")
+            one, two = await self.new_session(store), await self.new_session(store, "ses_2")
             written = []
-            for number, writing in enumerate((one, two, two, one)):
+            for number, writer in enumerate((one, two, two, one)):
                 self.clock.pass_seconds(1)
-                await writing.append(user_message(f"no. {number}"), assistant_message("yes"))
-                written += await writing.append(_used(f"mc_{number}", number), run=f"run_{number}")
+                await writer.append(user_message(f"no. {number}"), assistant_message("yes"))
+                written += await writer.append(_used(f"mc_{number}", number), run=f"run_{number}")
             for handle in (store, other):
                 assert await handle.usages() == written
                 assert await handle.usages(session="ses_2") == written[1:3]
@@ -213,39 +198,38 @@ class SessionConformance(StoreTestCase):
                 assert await handle.usages(since_ms=self.clock.ms + 1) == []
                 await assert_raises(NotFound, handle.usages(session="ses_3"))
 
-    async def test_what_is_no_usage_fact_or_a_copy_of_one_is_not_counted(self) -> None:
-        async with self.opened() as store:
-            writing = await self.begun(store)
+    async def test_usages_omit_copies_and_other_facts(self) -> None:
+        async with self.session() as (store, writer):
             elsewhere = _used("mc_1", 7).usage
-            await writing.append(events.HistoryReplaced((), elsewhere), events.RunEnded("completed"))
+            await writer.append(events.HistoryReplaced((), elsewhere), events.RunEnded("completed"))
             assert await store.usages() == await store.usages(session="ses_1") == []
-            copy = writing.fact(_used("mc_1", 7))
+            copy = writer.fact(_used("mc_1", 7))
             copy.origin = "ses_0:9"
-            await store.append(writing.lease, [copy])
+            await store.append(writer.lease, [copy])
             assert await store.usages() == await store.usages(session="ses_1") == []
 
-    async def test_an_imported_sessions_usage_counts_at_its_own_time_until_it_is_deleted(self) -> None:
+    async def test_usages_include_imported_sessions_until_they_are_deleted(self) -> None:
         async with self.opened() as store:
-            writing = SessionWriter(store, "ses_1", self.clock)
-            writing.fact(events.SessionStarted("/", "0"))
+            writer = SessionWriter(store, "ses_1", self.clock)
+            writer.fact(events.SessionStarted("/", "0"))
             self.clock.pass_seconds(5)
-            used = writing.fact(_used("mc_1", 7), run="run_1")
-            await store.import_session(writing.facts)
+            used = writer.fact(_used("mc_1", 7), run="run_1")
+            await store.import_session(writer.facts)
             assert await store.usages(since_ms=self.clock.ms) == [used]
             await store.delete("ses_1", HERE)
             assert await store.usages() == []
 
     # --- import -------------------------------------------------------------------------------------
 
-    async def test_an_imported_session_is_as_if_it_had_been_written_here(self) -> None:
+    async def test_an_imported_session_equals_an_appended_one(self) -> None:
         async with self.opened() as store:
             report = await asyncio.to_thread(simulate, 3)
-            facts = renumbered(report.facts, "ses_imported")
+            facts = moved_to("ses_imported", report.facts)
             await store.import_session(facts, [BlobPart("out", b"one, "), BlobPart("out", b"two", "x/y")])
             assert await store.read("ses_imported") == facts
             assert await store.read_blob("ses_imported", "out") == b"one, two"
-            lease = await store.create(renumbered(facts, "ses_written")[0], HERE)
-            await store.append(lease, renumbered(facts, "ses_written")[1:])
+            lease = await store.create(moved_to("ses_written", facts)[0], HERE)
+            await store.append(lease, moved_to("ses_written", facts)[1:])
             imported, written = await store.summary("ses_imported"), await store.summary("ses_written")
             for name in imported.__struct_fields__:
                 if name != "id":
@@ -253,20 +237,20 @@ class SessionConformance(StoreTestCase):
             opening = [[fact.seq for fact in await store.read_opening(one.id)] for one in (imported, written)]
             assert opening[0] == opening[1]
 
-    async def test_an_imported_session_is_free_and_goes_on_with_the_next_number(self) -> None:
+    async def test_an_imported_session_is_free_and_continues_with_the_next_number(self) -> None:
         async with self.opened() as store:
-            writing = SessionWriter(store, "ses_1", self.clock)
-            writing.fact(events.SessionStarted("/", "0"))
-            writing.fact(user_message("hello"))
-            await store.import_session(writing.facts)
-            writing.lease = await store.acquire("ses_1", ELSEWHERE)
-            await writing.append(assistant_message("hi"))
-            await writing.is_unchanged()
-            assert await _found(store, "hello") == [("ses_1", 2)]
+            writer = SessionWriter(store, "ses_1", self.clock)
+            writer.fact(events.SessionStarted("/", "0"))
+            writer.fact(user_message("hello"))
+            await store.import_session(writer.facts)
+            writer.lease = await store.acquire("ses_1", ELSEWHERE)
+            await writer.append(assistant_message("hi"))
+            await writer.assert_unchanged()
+            assert await _search(store, "hello") == [("ses_1", 2)]
 
-    async def test_an_import_is_whole_or_not_at_all(self) -> None:
+    async def test_an_import_is_atomic(self) -> None:
         async with self.opened() as store:
-            existing = await self.begun(store)
+            existing = await self.new_session(store)
             await assert_raises(StoreError, store.import_session(existing.facts, [BlobPart("out", b"x")]))
             assert await store.blob("ses_1", "out") is None
             new = SessionWriter(store, "ses_2", self.clock)
@@ -278,13 +262,13 @@ class SessionConformance(StoreTestCase):
             assert await _ids(store) == ["ses_1"]
             await assert_raises(NotFound, store.read("ses_2"))
             await store.import_session(new.facts)
-            await new.is_unchanged()
+            await new.assert_unchanged()
 
     # --- delete -------------------------------------------------------------------------------------
 
-    async def test_deleting_leaves_nothing_and_touches_nothing_else(self) -> None:
+    async def test_delete_removes_everything_of_one_session(self) -> None:
         async with self.opened_twice() as (store, other):
-            written = [await self.begun(store, f"ses_{number}") for number in (1, 2)]
+            written = [await self.new_session(store, f"ses_{number}") for number in (1, 2)]
             for one in written:
                 await one.append(user_message(f"apple of {one.session}"))
                 await store.append_blob(one.session, "out", one.session.encode())
@@ -297,46 +281,42 @@ class SessionConformance(StoreTestCase):
                 await assert_raises(NotFound, handle.read("ses_1"))
                 await assert_raises(NotFound, handle.pending("ses_1"))
                 await assert_raises(NotFound, handle.read_blob("ses_1", "out"))
-                assert await _found(handle, "apple") == [("ses_2", 2)]
-                await written[1].is_unchanged()
+                assert await _search(handle, "apple") == [("ses_2", 2)]
+                await written[1].assert_unchanged()
                 assert await handle.read_blob("ses_2", "out") == b"ses_2"
                 assert len(await handle.pending("ses_2")) == 1
                 assert await handle.owned_processes("ses_2") == [("call_1", HERE)]
-            await assert_raises(
-                LeaseLost, store.append(written[0].lease, [written[0].fact(user_message("too late"))])
-            )
+            await assert_raises(LeaseLost, store.append(written[0].lease, [message_fact(3)]))
 
-    async def test_a_session_that_returns_after_its_deletion_is_a_new_one(self) -> None:
+    async def test_a_session_created_again_after_its_deletion_is_empty(self) -> None:
         async with self.opened_twice() as (store, other):
-            before = await self.begun(store)
+            before = await self.new_session(store)
             await before.append(user_message("apple"))
             await store.append_blob("ses_1", "out", b"before")
             await store.submit("ses_1", requests.Pause(id="req_1"))
             assert await other.read("ses_1") == before.facts
-            assert await _found(other, "apple") == [("ses_1", 2)]
+            assert await _search(other, "apple") == [("ses_1", 2)]
             await store.delete("ses_1", HERE)
-            await self.begun(store, "ses_another")
+            await self.new_session(store, "ses_another")
             assert await store.blob("ses_another", "out") is None
             assert await store.pending("ses_another") == []
-            after = await self.begun(store)
+            after = await self.new_session(store)
             await after.append(user_message("pear"))
             for handle in (store, other):
                 assert await handle.read("ses_1") == after.facts
                 assert await handle.blob("ses_1", "out") is None
                 assert await handle.pending("ses_1") == []
                 assert await handle.owned_processes("ses_1") == []
-                assert await _found(handle, "apple") == []
+                assert await _search(handle, "apple") == []
             assert await other.submit("ses_1", requests.Pause(id="req_1")) is True
 
-    async def test_what_another_living_process_holds_cannot_be_deleted(self) -> None:
-        async with self.opened() as store, other_process() as holder:
-            writing = await self.begun(store)
+    async def test_a_session_that_another_living_process_holds_cannot_be_deleted(self) -> None:
+        async with self.session() as (store, writer), other_process() as holder:
             await store.append_blob("ses_1", "out", b"x")
-            await store.release(writing.lease)
-            await store.acquire("ses_1", holder.id)
+            await writer.hand_over(holder.id)
             refusal = await assert_raises(SessionHeld, store.delete("ses_1", HERE))
             assert str(holder.id.pid) in refusal.message
-            await writing.is_unchanged()
+            await writer.assert_unchanged()
             assert await store.read_blob("ses_1", "out") == b"x"
             await holder.die()
             await store.delete("ses_1", HERE)
@@ -352,6 +332,5 @@ async def _ids(store: Store, **choice: object) -> list[str]:
     return [summary.id for summary in await store.sessions(**choice)]  # type: ignore[arg-type]
 
 
-async def _found(store: Store, query: str) -> list[tuple[str, int]]:
-    hits: list[Hit] = await store.search(query)
-    return sorted((hit.session, hit.seq) for hit in hits)
+async def _search(store: Store, query: str) -> list[tuple[str, int]]:
+    return sorted((hit.session, hit.seq) for hit in await store.search(query))

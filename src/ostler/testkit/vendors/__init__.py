@@ -6,37 +6,18 @@
 For other processes: `python -m ostler.testkit.vendors --wire chat --script FILE.json --port 0`.
 """
 
-from ostler.testkit.vendors.script import (
-    Answer,
-    Call,
-    Cite,
-    Refusal,
-    Say,
-    Script,
-    Think,
-    Trouble,
-    Turn,
-    call,
-    read_script,
-    say,
-    turn,
-)
-from ostler.testkit.vendors.server import FakeVendor, Received
-
-__all__ = [
-    "Answer",
-    "Call",
-    "Cite",
-    "FakeVendor",
-    "Received",
-    "Refusal",
-    "Say",
-    "Script",
-    "Think",
-    "Trouble",
-    "Turn",
-    "call",
-    "read_script",
-    "say",
-    "turn",
-]
+from ostler.testkit.vendors.script import Answer as Answer
+from ostler.testkit.vendors.script import Call as Call
+from ostler.testkit.vendors.script import Cite as Cite
+from ostler.testkit.vendors.script import Refusal as Refusal
+from ostler.testkit.vendors.script import Say as Say
+from ostler.testkit.vendors.script import Script as Script
+from ostler.testkit.vendors.script import Think as Think
+from ostler.testkit.vendors.script import Trouble as Trouble
+from ostler.testkit.vendors.script import Turn as Turn
+from ostler.testkit.vendors.script import call as call
+from ostler.testkit.vendors.script import read_script as read_script
+from ostler.testkit.vendors.script import say as say
+from ostler.testkit.vendors.script import turn as turn
+from ostler.testkit.vendors.server import FakeVendor as FakeVendor
+from ostler.testkit.vendors.server import Received as Received
