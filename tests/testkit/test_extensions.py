@@ -264,7 +264,9 @@ async def test_assertions_about_what_was_printed_say_what_was() -> None:
         test.assert_printed("hello Ann")
         test.assert_printed_contains("lo An")
         for wrong in (test.assert_printed, test.assert_printed_contains):
-            with pytest.raises(AssertionError, match=r"'hello Bob' was not .*; these texts were: 'hello Ann'"):
+            with pytest.raises(
+                AssertionError, match=r"'hello Bob' was not .*; these texts were: 'hello Ann'"
+            ):
                 wrong("hello Bob")
         for wrong in (test.assert_printed_info, test.assert_printed_error):
             with pytest.raises(AssertionError, match="these texts were: none"):
