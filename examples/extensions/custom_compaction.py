@@ -14,7 +14,7 @@ LONGEST = 200
 def setup(ostler: ExtensionAPI) -> None:
     @ostler.before_compact
     def sum_up(planned: PlannedCompaction) -> Summary | None:
-        if planned.wish:
+        if planned.instructions:
             return None
         asked = [messages.text_of(one.content)[:LONGEST] for one in planned.messages if one.role == "user"]
         calls = [call for one in planned.messages for call in one.calls]

@@ -107,7 +107,7 @@ def _unknown(command: str, kinds: Mapping[str, Kind], others: Collection[str]) -
         hint = f"there is {', '.join(names[:8])}{', …' if len(names) > 8 else ''}"
     else:
         hint = "there are no templates; .ostler/prompts/NAME.md would be one"
-    return f"there is no {command}: {hint}; /{command} says it as it is"
+    return f"there is no {command}: {hint}; /{command} sends it verbatim"
 
 
 PROMPT_FOLDERS = (".ostler/prompts", ".agents/prompts")

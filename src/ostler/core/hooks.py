@@ -210,7 +210,7 @@ class PlannedCompaction(msgspec.Struct, frozen=True):
 
     messages: Sequence[Message]
     by: str
-    wish: str
+    instructions: str
 
 
 class Summary(msgspec.Struct, frozen=True):

@@ -280,9 +280,9 @@ def _schema(agents: Mapping[str, AgentCommand]) -> dict[str, Any]:
     timeout = f"seconds; {DEFAULT_TIMEOUT:g} unless given, at most {MAX_TIMEOUT:g}"
     properties: dict[str, Any] = {
         "prompt": {**text, "description": "what to do, and everything needed to do it"},
-        "agent": {**text, "enum": ["", *agents], "description": "who shall do it"},
+        "agent": {**text, "enum": ["", *agents], "description": "the agent for the task"},
         "command": {**text, "description": "in place of `agent`: the command line of another one"},
-        "session": {**text, "description": "an agent that was started before, to go on with"},
+        "session": {**text, "description": "the session of an agent that you started before, to continue it"},
         "keys": {"type": "array", "items": {"type": "string"}, "default": [], "description": keys},
         "stop": {"type": "boolean", "default": False, "description": "end the agent of `session`"},
         "timeout": {"type": "number", "exclusiveMinimum": 0, "description": timeout},

@@ -257,5 +257,5 @@ ERRORS: dict[str, type[OstlerError]] = _tree(OstlerError)
 
 
 def how_to_install(extra: str) -> str:
-    """The command, in Ostler's folder: on PyPI the name belongs to another project."""
-    return f"in Ostler's folder run `.venv/bin/pip install -e '.[{extra}]'`"
+    """Names the extra, not a command: on PyPI the name belongs to another project."""
+    return f"install Ostler with the extra `ostler[{extra}]`"

@@ -312,7 +312,7 @@ class DelegateTool:
                 "type": "string",
                 "enum": ["", *agents],
                 "default": "",
-                "description": "who shall do it; empty for one like you",
+                "description": "the agent for the task; empty for a copy of you",
             }
         self.spec = ToolSpec(
             source="built-in",

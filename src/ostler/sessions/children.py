@@ -239,7 +239,7 @@ def _context(request: ChildRequest, harness: Harness) -> Context | None:
     try:
         return harness.context.for_agent(rules)
     except OstlerError as error:
-        raise CallRefused(f"The child cannot be told by its rules: {error.message}") from None
+        raise CallRefused(f"The child has invalid context rules: {error.message}") from None
 
 
 def child_position(parent: ParentCall) -> TreePosition:
