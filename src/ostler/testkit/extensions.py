@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ostler.core import hooks
@@ -88,9 +87,7 @@ class ExtensionTest(ExtensionAssertions):
         await self._settle()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.session.close()
         for extension in self.host.extensions.values():
             await extension.close()
