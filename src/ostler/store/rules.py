@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from ostler.core.processes import ProcessId
 from ostler.core.store import BlobPart, Lease, SessionSummary, Store
@@ -111,12 +111,11 @@ def updated_summary(summary: SessionSummary, facts: Iterable[Fact]) -> SessionSu
             summary = _apply(summary, fact)
         # Copies in a fork have their original time, which may be before the fork's start.
         updated_ms = max(summary.updated_ms, fact.time_ms)
-        summary = msgspec.structs.replace(summary, last_seq=fact.seq, updated_ms=updated_ms)
+        summary = replace(summary, last_seq=fact.seq, updated_ms=updated_ms)
     return summary
 
 
 def _apply(summary: SessionSummary, fact: Fact) -> SessionSummary:
-    replace = msgspec.structs.replace
     match fact.event:
         case events.SessionRenamed(title=title):
             return replace(summary, title=title)

@@ -30,7 +30,6 @@ from ostler.store.sqlite import SqliteStore
 if TYPE_CHECKING:
     from ostler.agent import Agent
 
-
 _NEW_TRANSCRIPT = frozenset({"compacted", "compaction_undone", "history_replaced", "leaf_moved"})
 
 

@@ -296,7 +296,6 @@ def _usage(random: Random) -> Usage:
 
 # --- hooks ------------------------------------------------------------------------------------------
 
-
 HOOK_POINTS: tuple[Point, ...] = get_args(Point)[2:8]  # from before_step to after_failure
 
 

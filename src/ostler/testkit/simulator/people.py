@@ -143,9 +143,9 @@ class People:
             if call.deferred and (not has_children or self._random.random() < 0.02):
                 await self.submit_to(state.id, self._finish(call.called.call))
 
-    async def release_prompts(self, session: str = SESSION) -> None:
-        drop = self._random.random() < 0.3
-        await self.submit(requests.ReleasePrompts(id=self._new_id(), drop=drop), session)
+    async def release_prompts(self, session: str) -> None:
+        release = requests.ReleasePrompts(id=self._new_id(), drop=self._random.random() < 0.3)
+        await self.submit(release, session)
 
     async def prompt(self) -> None:
         await self.submit(requests.Prompt(id=self._new_id(), content=self._words("a queued prompt")))
