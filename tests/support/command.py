@@ -24,7 +24,7 @@ KEY = "sk-canary-0123456789abcdef"
 
 @dataclass
 class Ran:
-    """What a command said, and how it ended."""
+    """The output and the exit code of a command."""
 
     code: int
     out: str
@@ -108,24 +108,24 @@ class Ostler:
             process = self.start(*arguments, stdin=theirs, stdout=theirs, COLUMNS=str(columns))
             os.close(theirs)
             os.write(ours, typed)
-            shown = read_terminal(ours)
+            output = read_terminal(ours)
             err = process.communicate(timeout=PATIENCE)[1]
         finally:
             os.close(ours)
-        return Ran(process.returncode, shown.decode().replace("\r\n", "\n"), err.decode())
+        return Ran(process.returncode, output.decode().replace("\r\n", "\n"), err.decode())
 
 
 def read_terminal(descriptor: int) -> bytes:
-    shown = b""
+    output = b""
     deadline = time.monotonic() + PATIENCE
     while select.select([descriptor], [], [], deadline - time.monotonic())[0]:
         try:
             piece = os.read(descriptor, 65536)
         except OSError:  # how Linux says that the other side was closed
-            return shown
+            return output
         if not piece:
-            return shown
-        shown += piece
+            return output
+        output += piece
     raise TimeoutError("the command did not end")
 
 

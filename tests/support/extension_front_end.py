@@ -1,4 +1,4 @@
-"""Extensions in a session that a face looks at."""
+"""Extensions in a session with a front end."""
 
 from __future__ import annotations
 

@@ -113,15 +113,15 @@ class _Shapes:
     def __init__(self) -> None:
         self._within: list[type] = []
 
-    def of(self, found: inspect.Type) -> Any:
-        match found:
+    def of(self, kind: inspect.Type) -> Any:
+        match kind:
             case inspect.StructType(cls=cls):
                 if cls in self._within:
                     return "(again)"
                 self._within.append(cls)
-                fields = {field.encode_name: self.of(field.type) for field in found.fields}
+                fields = {field.encode_name: self.of(field.type) for field in kind.fields}
                 self._within.pop()
-                return [*fields.items()] if found.array_like else fields
+                return [*fields.items()] if kind.array_like else fields
             case inspect.TypedDictType(fields=fields) | inspect.DataclassType(fields=fields):
                 return {field.encode_name: self.of(field.type) for field in fields}
             case inspect.UnionType(types=types):
@@ -142,7 +142,7 @@ class _Shapes:
                 return self.of(inner)
             case inspect.CustomType(cls=cls):
                 return cls.__name__.lower()
-        return type(found).__name__.removesuffix("Type").lower()
+        return type(kind).__name__.removesuffix("Type").lower()
 
     def _union(self, types: Iterable[inspect.Type]) -> Any:
         """Tagged types are elsewhere in the list, by their tags."""
@@ -155,30 +155,32 @@ class _Shapes:
 
 def tagged() -> Names:
     """By the field of the tag and the tag: events, requests, outcomes, blocks, frames, dialogs."""
-    found: Names = {}
+    tags_by_field: Names = {}
     for kind in _all_below(msgspec.Struct):
         config = kind.__struct_config__
         if config.tag is None or not _is_ours(kind) or list(_all_below(kind)):
             continue
-        shapes = found.setdefault(config.tag_field, {}).setdefault(str(config.tag), [])
+        shapes = tags_by_field.setdefault(config.tag_field, {}).setdefault(str(config.tag), [])
         if (one := shape(kind)) not in shapes:
             shapes.append(one)
-    return {field: {tag: _sorted(shapes) for tag, shapes in tags.items()} for field, tags in found.items()}
+    return {
+        field: {tag: _sorted(shapes) for tag, shapes in tags.items()} for field, tags in tags_by_field.items()
+    }
 
 
 def decoded(modules: Iterable[ModuleType]) -> list[Any]:
     """Of every type that a module names where it reads JSON, TOML or msgpack: stored files, and wires."""
-    found: list[Any] = []
+    shapes: list[Any] = []
     for module in modules:
         for written in _types_read(ast.parse(Path(str(module.__file__)).read_bytes())):
             try:
                 kind = eval(compile(ast.Expression(written), "type", "eval"), vars(module))
-            except NameError:  # a variable of a function: whoever calls it names the type
+            except NameError:  # a variable of a function: its caller names the type
                 continue
             for struct in _structs_in(kind):
-                if not struct.__struct_config__.tag and (one := shape(struct)) not in found:
-                    found.append(one)
-    return _sorted(found)
+                if not struct.__struct_config__.tag and (one := shape(struct)) not in shapes:
+                    shapes.append(one)
+    return _sorted(shapes)
 
 
 def _types_read(tree: ast.AST) -> Iterator[ast.expr]:
@@ -271,7 +273,7 @@ def agentapi_paths() -> list[str]:
 
 def tables() -> Names:
     """Columns of every table that the code makes."""
-    found: Names = {}
+    columns_by_table: Names = {}
     for text in _literals():
         if "create table" not in text or not sqlite3.complete_statement(text):
             continue
@@ -279,9 +281,9 @@ def tables() -> Names:
             connection.executescript(text)
             for name in re.findall(r"create (?:virtual )?table (?:if not exists )?(\w+)", text):
                 columns = connection.execute(f"pragma table_info({name})").fetchall()
-                found[name] = [column[1] for column in columns]
+                columns_by_table[name] = [column[1] for column in columns]
         connection.close()
-    return found
+    return columns_by_table
 
 
 def _literals() -> Iterator[str]:
@@ -322,14 +324,14 @@ class _Lab:
         if "-p" in arguments:
             self._session = lines[0]["session"]
         types = [(set(keys), fields) for keys, fields in json.loads(record.read_bytes())]
-        found: list[Any] = []
+        objects: list[Any] = []
         for line in lines:
             fitting = [fields for keys, fields in types if keys == line.keys()]
             within = [fields for keys, fields in types if keys < line.keys() and len(keys) > 1]
-            event = self._events[line["type"]] if "-p" in arguments else ()  # known by its tag: not again
+            event = self._events[line["type"]] if "-p" in arguments else ()  # already recorded by its tag
             beside = sorted(line.keys() - {name for fields in event for name in fields})
-            found += fitting or [beside, *within]
-        return _sorted({json.dumps(one): one for one in found}.values())
+            objects += fitting or [beside, *within]
+        return _sorted({json.dumps(one): one for one in objects}.values())
 
     def http(self, *arguments: str) -> Names:
         """Of the OpenAPI document all but its prose and the names of its components."""
@@ -347,8 +349,8 @@ class _Lab:
 
     def files(self) -> list[str]:
         """Beside the database there may be what SQLite keeps there."""
-        found = (path.relative_to(self._home) for path in self._home.rglob("*") if path.is_file())
-        return sorted(str(path) for path in found if path.suffix not in (".db-wal", ".db-shm"))
+        files = (path.relative_to(self._home) for path in self._home.rglob("*") if path.is_file())
+        return sorted(str(path) for path in files if path.suffix not in (".db-wal", ".db-shm"))
 
     def _run(self, *arguments: str) -> list[str]:
         environment = {"PATH": os.defpath, "HOME": str(self._home), "OSTLER_HOME": str(self._home / "ostler")}
@@ -364,19 +366,19 @@ class _Lab:
 
 def _fields(document: Any) -> list[list[str]]:
     """The properties of every object in it, whatever it is called."""
-    found: set[tuple[str, ...]] = set()
+    fields: set[tuple[str, ...]] = set()
 
     def look(value: Any) -> None:
         if isinstance(value, dict):
             if isinstance(properties := value.get("properties"), dict):
-                found.add(tuple(sorted(properties)))
+                fields.add(tuple(sorted(properties)))
             if isinstance(values := value.get("enum"), list):
-                found.add(("enum", *sorted(map(str, values))))
+                fields.add(("enum", *sorted(map(str, values))))
         for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
             look(one)
 
     look(document)
-    return sorted(map(list, found))
+    return sorted(map(list, fields))
 
 
 def _record(path: Path, arguments: list[str]) -> None:
@@ -399,9 +401,9 @@ def _record(path: Path, arguments: list[str]) -> None:
     runpy.run_module("ostler", run_name="__main__")
 
 
-def text(found: Names) -> str:
+def text(content: Names) -> str:
     """One line for each name, so that a difference is read at once."""
-    return json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

@@ -56,12 +56,12 @@ class Gated:
         self._ostler = ostler
 
     def open(self) -> None:
-        # The command may have begun, and not come to the gate yet.
+        # The command may have started, but not opened the gate yet.
         wait_until(lambda: open_gate(self._ostler) or self.process.poll() is not None)
 
 
 def open_gate(ostler: Ostler) -> bool:
-    """Whether somebody stood there."""
+    """Whether a process waited at the gate."""
     with suppress(OSError):
         os.close(os.open(ostler.work / "gate", os.O_WRONLY | os.O_NONBLOCK))
         return True
@@ -117,8 +117,8 @@ def parent_and_child(ostler: Ostler, serve: Serve) -> tuple[FakeVendor, str, str
     """A run that waits for its child, which waits to be allowed to run `touch made`."""
 
     def answer(request: dict[str, Any]) -> Any:
-        said = [one for one in request["messages"] if one["role"] != "system"]
-        is_child, has_result = said[0]["content"] == "make it", said[-1]["role"] == "tool"
+        messages = [one for one in request["messages"] if one["role"] != "system"]
+        is_child, has_result = messages[0]["content"] == "make it", messages[-1]["role"] == "tool"
         if has_result:
             return turn("The child is done." if is_child else "All is done.")
         return turn(TOUCH if is_child else call("delegate", {"task": "make it"}))

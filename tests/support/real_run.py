@@ -79,15 +79,15 @@ class Home:
 
 def processes_of(session: str) -> list[str]:
     """The processes that tools of this session started, and that live."""
-    found = []
+    processes = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         try:
             variables = environment.read_bytes().split(b"\0")
         except OSError:
             continue
         if f"{SESSION_VARIABLE}={session}".encode() in variables:
-            found.append(environment.parent.name)
-    return found
+            processes.append(environment.parent.name)
+    return processes
 
 
 def statuses(facts: list[Fact]) -> list[str]:
