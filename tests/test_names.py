@@ -1,4 +1,4 @@
-"""What is stored or sent keeps its name, whatever the code calls it."""
+"""Stored and sent names stay the same when the code is renamed."""
 
 from __future__ import annotations
 

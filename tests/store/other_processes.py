@@ -1,4 +1,4 @@
-"""Other processes that use a store: real ones, spoken to over their pipes, gone when the block ends."""
+"""Real processes that use a store, with requests over their pipes; they end with the block."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ async def test_only_messages_of_other_agents_need_no_model_call() -> None:
 
 
 def of_another_agent(*within: Event) -> Facts:
-    """A run in which those came between the message and the end."""
+    """A run with these events between the message and the end."""
     started = [
         events.RunStarted("0", "/", "acp/custom"),
         events.UserMessage((Text("go"),), source="terminal"),

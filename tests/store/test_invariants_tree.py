@@ -1,4 +1,4 @@
-"""Invariants between sessions and their children: each holds for what is written, and can be broken."""
+"""Invariants between sessions and their children: each holds for real logs, and can be broken."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ Logs = dict[str, list[Fact]]
 
 
 async def a_tree(store: Store) -> Logs:
-    """A parent with two children, the first of which has one of its own, and another vendor's agent; named by
-    what they were asked."""
+    """A parent with two children, a grandchild, and another vendor's agent, by their prompts."""
 
     @tool
     async def ask_agent(context: ToolContext) -> str:

@@ -1,4 +1,4 @@
-"""Portable files: what survives the way out and in again, and which files are refused."""
+"""Export and import: what the file preserves, and which files are refused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 @tool
 async def long(word: str) -> str:
-    """Says a word very often."""
+    """Repeats a word very often."""
     return f"{word} " * 100_000
 
 

@@ -1,4 +1,4 @@
-"""What counts as a word: every store means the same by it, and no query is an error."""
+"""Words in searches: all stores split text the same way, and no query is an error."""
 
 from __future__ import annotations
 

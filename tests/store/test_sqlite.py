@@ -1,4 +1,4 @@
-"""The SQLite store among other processes: commits, locks, leases, and what a crash leaves."""
+"""The SQLite store with other processes: commits, locks, leases, and crashes."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ async def test_facts_of_another_process_are_followed_at_once(store: SqliteStore,
 async def test_an_idle_store_still_notices_writes_of_other_processes(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch, can_tell: bool
 ) -> None:
-    """The system tells of their writes; where it cannot, they are looked for."""
+    """With inotify, or by polling where the system has none."""
     monkeypatch.setattr(change_notifier, "IDLE_SECONDS", 0.0)
     if can_tell:
         if sys.platform != "linux":
@@ -237,7 +237,7 @@ async def test_requests_of_another_process_arrive_at_once(store: SqliteStore, pa
 
 
 async def test_our_own_commits_do_not_count_as_those_of_other_processes(store: SqliteStore) -> None:
-    """Else every follower and every inbox in this process would be woken for each of them."""
+    """Otherwise each of them would wake every follower and every inbox in this process."""
     lease = await store.create(first(), HERE)
     store._changed_elsewhere()
     await store.append(lease, [user_fact(2)])

@@ -1,4 +1,4 @@
-"""A store is refused on a disk that other machines share."""
+"""Stores on network file systems are refused."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def refused(kind: type[StoreError], path: Path) -> Iterator[None]:
 
 
 async def filled(path: Path, size: int = 2000) -> None:
-    """A store of several pages, with everything in its file and nothing in its log."""
+    """A store of several pages, with an empty write-ahead log."""
     store = SqliteStore(path)
     lease = await store.create(first(), HERE)
     for seq in range(2, 52):
@@ -66,7 +66,7 @@ def allow(place: Path, mode: int) -> None:
 
 
 def open_files(path: Path) -> list[str]:
-    """What this process still holds open there; only Linux tells."""
+    """The files that this process has open there (only on Linux)."""
     links = [link.readlink() for link in Path("/proc/self/fd").glob("*") if link.is_symlink()]
     return [str(link) for link in links if str(link).startswith(str(path))]
 
@@ -131,7 +131,7 @@ async def test_reading_an_overwritten_page_raises(path: Path) -> None:
 
 
 async def test_a_truncated_write_ahead_log_loses_only_its_end(path: Path) -> None:
-    """As after a power cut in the middle of a write: what was committed before is there, and nothing else."""
+    """As after a power cut during a write: exactly the earlier commits are there."""
     store = SqliteStore(path)
     lease = await store.create(first(), HERE)
     for seq in range(2, 20):
@@ -175,7 +175,7 @@ def test_a_path_that_cannot_be_a_file_is_refused(tmp_path: Path, place: str) -> 
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that also another user may enter: $TMPDIR may lie in one that is closed."""
+    """A folder that another user can enter, which may not be true of $TMPDIR."""
     folder = Path(tempfile.mkdtemp(prefix="ostler-test-", dir="/tmp"))
     folder.chmod(0o755)
     yield folder
@@ -293,7 +293,7 @@ async def test_a_store_whose_close_is_cancelled_leaves_no_open_file(path: Path) 
     assert open_files(path) == []
 
 
-# --- errors in our words ----------------------------------------------------------------------------
+# --- translation of errors --------------------------------------------------------------------------
 
 
 def sqlite_error(code: int) -> sqlite3.Error:

@@ -21,7 +21,7 @@ def test_one_store_serves_one_event_loop_after_the_other(tmp_path: Path, durabil
     store = SqliteStore(tmp_path / "store.db", durability=durability)
     lease = asyncio.run(store.create(first(), HERE))
     left: list[asyncio.Future[Any]] = []
-    """What still waits when its loop ends."""
+    """A task that still waits when its loop ends."""
 
     async def use(seq: int) -> None:
         following = store.follow("ses_1", after=seq - 1)
@@ -58,9 +58,7 @@ def test_a_store_survives_an_abandoned_event_loop(tmp_path: Path) -> None:
         await store.append(lease, [user_fact(2)])
         waiting = asyncio.ensure_future(anext(store.follow("ses_1", after=2)))
         await asyncio.sleep(0)
-        await another.append(
-            lease, [user_fact(3)]
-        )  # noticed by polling, which the abandoned loop had started
+        await another.append(lease, [user_fact(3)])  # needs a new poller: the abandoned loop has the old one
         async with asyncio.timeout(60):
             assert [fact.seq for fact in await waiting] == [3]
         await store.close()
@@ -137,7 +135,7 @@ async def test_close_waits_for_started_appends_and_can_be_called_twice(
 
 
 async def test_a_failing_disk_ends_followers_with_an_error(tmp_path: Path) -> None:
-    """They would wait for ever for a poll that cannot look any more."""
+    """Otherwise they would wait forever for a poller that cannot read the file."""
     store = SqliteStore(tmp_path / "store.db")
     await store.create(first(), HERE)
     following = asyncio.ensure_future(anext(store.follow("ses_1", after=1)))

@@ -1,4 +1,4 @@
-"""Checking, repairing and pruning a real file that was damaged on purpose."""
+"""Check, repair and clean-up of a file that was damaged on purpose."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WORLD = World()
 
 @tool
 async def long(word: str) -> str:
-    """Says a word very often."""
+    """Repeats a word very often."""
     return f"{word} " * 20_000
 
 
@@ -46,7 +46,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def session(path: Path) -> AsyncIterator[str]:
-    """One with a large output and an index of its messages; another one beside it."""
+    """A session with a large output and indexed messages, beside another one."""
     store = SqliteStore(path)
     ran = await run([Call("long", {"word": "walrus"}), "found the walrus"], tools=[long], store=store)
     await ran.session.close()

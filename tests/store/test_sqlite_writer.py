@@ -1,4 +1,4 @@
-"""What several sessions append in the same turn of the event loop, and what becomes of it."""
+"""Appends of several sessions in the same turn of the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ostler attach` in a real terminal, before a real server in a process of its own."""
+"""`ostler attach` in a real terminal, with a real server in another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any event of any type, as hypothesis strategies made from the types of its fields."""
+"""Hypothesis strategies for events of all types, built from the types of their fields."""
 
 from __future__ import annotations
 

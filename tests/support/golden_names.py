@@ -36,7 +36,7 @@ from tests.support.paths import GOLDEN, ROOT
 GOLDEN_FILE = GOLDEN / "names.json"
 SOURCE = Path(ostler.__file__).parent
 NOT_OURS = ("ostler.testkit",)
-"""What only tests use."""
+"""Only tests use it."""
 
 COMMANDS = """
     permissions allow bash(git_--version)
@@ -64,7 +64,7 @@ _run_it,_and_tell_me_what_it_printed.
     ext list --json
     doctor --json
 """
-"""What is run for its JSON, in this order, in one home and one folder; `_` is a space within a word."""
+"""Commands with JSON output, in this order, in one home and one folder; `_` is a space within an argument."""
 FILES = {
     ".ostler/agents/critic.md": "---\nname: critic\ndescription: Reads.\n---\nRead.\n",
     ".ostler/prompts/fix.md": "---\ndescription: Fix it.\n---\nFix $1.\n",
@@ -102,10 +102,10 @@ def names() -> Names:
 
 
 def shape(kind: Any) -> Any:
-    """Of a type, the names that are in its JSON: of fields, of tags, and the values that it may have."""
+    """The names in the JSON of a type: fields, tags, and possible values."""
     try:
         return _Shapes().of(inspect.type_info(kind))
-    except NameError:  # it is only encoded, and names a type that is imported for the type checker alone
+    except NameError:  # it is only encoded, and uses a type that only the type checker imports
         return dict.fromkeys(kind.__struct_encode_fields__, "any")
 
 
@@ -145,7 +145,7 @@ class _Shapes:
         return type(kind).__name__.removesuffix("Type").lower()
 
     def _union(self, types: Iterable[inspect.Type]) -> Any:
-        """Tagged types are elsewhere in the list, by their tags."""
+        """Tagged types appear only as their tags here."""
         named = [
             one.tag if isinstance(one, inspect.StructType) and one.tag else self.of(one) for one in types
         ]
@@ -154,7 +154,7 @@ class _Shapes:
 
 
 def tagged() -> Names:
-    """By the field of the tag and the tag: events, requests, outcomes, blocks, frames, dialogs."""
+    """Events, requests, outcomes, blocks, frames and dialogs, by the field of their tag and the tag."""
     tags_by_field: Names = {}
     for kind in _all_below(msgspec.Struct):
         config = kind.__struct_config__
@@ -169,7 +169,7 @@ def tagged() -> Names:
 
 
 def decoded(modules: Iterable[ModuleType]) -> list[Any]:
-    """Of every type that a module names where it reads JSON, TOML or msgpack: stored files, and wires."""
+    """The types that modules decode from JSON, TOML or msgpack: stored files, and requests and responses."""
     shapes: list[Any] = []
     for module in modules:
         for written in _types_read(ast.parse(Path(str(module.__file__)).read_bytes())):
@@ -244,13 +244,13 @@ def _statuses() -> list[Any]:
 
 
 def lifecycle() -> Names:
-    """What an extension subscribes to that is no fact, and the summaries of facts in the protocol."""
+    """The lifecycle events of extensions, and the summaries of facts in the protocol."""
     events = {name: shape(kind) for name, kind in adapters._MOMENTS.items()}
     return events | dict.fromkeys(adapters.SUMMARISED, "a summary")
 
 
 def live_values() -> list[str]:
-    """Literal names, and the beginnings of those with an extension's own name in them."""
+    """Literal names, and the prefixes of names that contain an extension's own."""
     written = r"header|footer|visibility|theme|(widget|status|panel):|terminal:[a-z]+"
     return sorted({text for text in _literals() if re.fullmatch(written, text)})
 
@@ -261,7 +261,7 @@ def environment() -> list[str]:
 
 
 def agentapi_paths() -> list[str]:
-    """Also those that its document leaves out."""
+    """Also those that the document omits."""
     return sorted(
         {
             text
@@ -272,7 +272,7 @@ def agentapi_paths() -> list[str]:
 
 
 def tables() -> Names:
-    """Columns of every table that the code makes."""
+    """The columns of every table."""
     columns_by_table: Names = {}
     for text in _literals():
         if "create table" not in text or not sqlite3.complete_statement(text):
@@ -287,7 +287,7 @@ def tables() -> Names:
 
 
 def _literals() -> Iterator[str]:
-    """Strings of the code that are no docstrings, also the constant parts of f-strings."""
+    """The strings in the code except docstrings, with the constant parts of f-strings."""
     for path in _sources():
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -300,11 +300,11 @@ def _sources() -> Iterator[Path]:
             yield path
 
 
-# --- what the program itself prints -------------------------------------------------------------------
+# --- the output of the program ----------------------------------------------------------------------
 
 
 class _Lab:
-    """A home and a folder, in which the real program is run."""
+    """Runs the real program in one home and one folder."""
 
     def __init__(self, folder: Path, events: Names) -> None:
         self._events = events
@@ -316,7 +316,7 @@ class _Lab:
         self._session = ""
 
     def printed_by(self, command: str) -> list[Any]:
-        """The types of what it prints as JSON: they have the fields that are left out for a default, too."""
+        """The types of its JSON output, with the fields that are omitted if they have their default."""
         record = self._folder / "record.json"
         arguments = [one.replace("_", " ").replace("SESSION", self._session) for one in command.split()]
         output = self._run("-m", "tests.support.golden_names", "--record", str(record), *arguments)
@@ -334,7 +334,7 @@ class _Lab:
         return _sorted({json.dumps(one): one for one in objects}.values())
 
     def http(self, *arguments: str) -> Names:
-        """Of the OpenAPI document all but its prose and the names of its components."""
+        """The OpenAPI document without its descriptions and the names of its components."""
         document = json.loads("".join(self._run("-m", "ostler", *arguments)))
         routes = {
             f"{method.upper()} {path}": {
@@ -348,7 +348,7 @@ class _Lab:
         return {"routes": routes, "fields": _fields(document)}
 
     def files(self) -> list[str]:
-        """Beside the database there may be what SQLite keeps there."""
+        """Without SQLite's temporary files."""
         files = (path.relative_to(self._home) for path in self._home.rglob("*") if path.is_file())
         return sorted(str(path) for path in files if path.suffix not in (".db-wal", ".db-shm"))
 
@@ -365,7 +365,7 @@ class _Lab:
 
 
 def _fields(document: Any) -> list[list[str]]:
-    """The properties of every object in it, whatever it is called."""
+    """The properties of every object in a document."""
     fields: set[tuple[str, ...]] = set()
 
     def look(value: Any) -> None:
@@ -382,14 +382,14 @@ def _fields(document: Any) -> list[list[str]]:
 
 
 def _record(path: Path, arguments: list[str]) -> None:
-    """Runs the program here, and writes what its JSON was made of: the keys that it had, and the type's."""
+    """Runs the program in this process, and writes the keys of its JSON objects and of their types."""
     seen: list[Any] = []
 
     def noting(function: Callable[..., Any]) -> Callable[..., Any]:
         def replaced(value: Any, *more: Any, **options: Any) -> Any:
             if isinstance(value, msgspec.Struct):
                 seen.append((list(to_builtins(value)), shape(type(value))))
-                path.write_text(json.dumps(seen))  # at once: the program ends without a word to Python
+                path.write_text(json.dumps(seen))  # now, because the program ends with os._exit
             return function(value, *more, **options)
 
         return replaced
@@ -402,7 +402,7 @@ def _record(path: Path, arguments: list[str]) -> None:
 
 
 def text(content: Names) -> str:
-    """One line for each name, so that a difference is read at once."""
+    """One line for each name, so that a difference is easy to read."""
     return json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 

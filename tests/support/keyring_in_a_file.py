@@ -1,4 +1,4 @@
-"""A keyring for tests: one file, named by a variable. PYTHON_KEYRING_BACKEND chooses it."""
+"""A keyring in the file $KEYRING_FILE, selected by PYTHON_KEYRING_BACKEND."""
 
 from __future__ import annotations
 

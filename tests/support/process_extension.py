@@ -121,5 +121,5 @@ def shell(command: str = "", path: str = "") -> str:
 
 
 def with_tool(*parts: Any) -> dict[str, Any]:
-    """For a harness: a shell, and these."""
+    """Options of a harness with the shell and these tools."""
     return {"tools": {one.spec.name: one for one in (shell, *parts)}}

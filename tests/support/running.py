@@ -75,7 +75,7 @@ async def started(
 
 
 async def run(script: Script | ScriptedModel, prompt: str = "go", **options: Any) -> Ran:
-    """One prompt, to its end."""
+    """Runs one prompt."""
     ran = await started(script, **options)
     ran.quiet = await ran.session.prompt(as_content(prompt))
     return ran

@@ -1,4 +1,4 @@
-"""The smallest session there is, written fact by fact."""
+"""A minimal session, built fact by fact."""
 
 from __future__ import annotations
 

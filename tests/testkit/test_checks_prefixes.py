@@ -104,7 +104,7 @@ def test_a_hook_that_changes_nothing_explains_nothing() -> None:
 
 
 def changed_at(*calls: int) -> Callable[[ContextDraft], ContextDraft | None]:
-    """Tells something first, in these calls only."""
+    """Inserts a message at the start, in these calls only."""
     numbers = itertools.count(1)
 
     def tell(draft: ContextDraft) -> ContextDraft | None:

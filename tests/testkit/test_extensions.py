@@ -1,4 +1,4 @@
-"""The test support for those who write extensions."""
+"""Tests of extensions: actions and assertions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def gate(tmp_path: Path) -> Path:
 
 
 def all_of_it(ostler: ExtensionAPI) -> None:
-    """Does a bit of everything."""
+    """Uses most of the API."""
 
     @ostler.on(events.RunEnded)
     def count(ended: events.RunEnded, context: ExtensionContext) -> None:
@@ -111,7 +111,7 @@ def all_of_it(ostler: ExtensionAPI) -> None:
         )
 
 
-# --- what a test does -------------------------------------------------------------------------------
+# --- actions ----------------------------------------------------------------------------------------
 
 
 async def test_an_extension_is_loaded_with_the_files_beside_it(gate: Path) -> None:

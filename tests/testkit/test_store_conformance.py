@@ -1,4 +1,4 @@
-"""Our own stores, through the suite that every store must pass."""
+"""Our own stores pass the conformance tests."""
 
 from __future__ import annotations
 
