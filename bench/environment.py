@@ -1,4 +1,4 @@
-"""The environment of all measures: directories, a certificate, the commands of both sides, and the scripted model.
+"""The environment of all measures: directories, a certificate, both sides' commands, the scripted model.
 
 The scripted model is a separate process, `python -m bench.environment [CERTIFICATE]`, which replies at once
 and records when. `POST /SCENARIO/RUN/v1/chat/completions` replies with the next answer of the scenario;
