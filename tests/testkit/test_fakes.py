@@ -37,7 +37,7 @@ async def test_run_tool_validates_runs_and_stores_like_a_session(tmp_path: Path)
         ({}, "invalid_arguments", "name"),
         ({"name": 1}, "invalid_arguments", "name"),
         ({"name": ""}, "call_refused", "nobody to greet"),
-        ({"name": "Ada"}, "call_refused", "nobody is there to answer"),
+        ({"name": "Ada"}, "call_refused", "nobody can answer here"),
     ],
 )
 async def test_run_tool_returns_failures_as_outcomes(

@@ -183,9 +183,9 @@ def outputs_named_by(facts: Iterable[Fact]) -> Iterator[BlobRef]:
 
 async def read_in_parts(store: Store, session: str, blob: str) -> AsyncIterator[BlobPart]:
     """A whole blob; nothing if it does not exist."""
-    whole = await store.blob(session, blob)
-    if whole is None:
+    stored = await store.blob(session, blob)
+    if stored is None:
         return
-    for start in range(0, max(whole.size, 1), PIECE):
-        size = min(PIECE, whole.size - start)
-        yield BlobPart(blob, await store.read_blob(session, blob, start, size), whole.media_type)
+    for start in range(0, max(stored.size, 1), PIECE):
+        size = min(PIECE, stored.size - start)
+        yield BlobPart(blob, await store.read_blob(session, blob, start, size), stored.media_type)

@@ -291,8 +291,8 @@ class SqliteStore:
         rows = self._query(f"select key, size from blobs where session = {_KEY} and id = ?", (session, blob))
         if not rows:
             raise NotFound(f"no blob {blob!r} in session {session}")
-        key, whole = rows[0]
-        end = whole if size is None else min(whole, start + size)
+        key, total = rows[0]
+        end = total if size is None else min(total, start + size)
         query = "select start, data from blob_parts where blob = ? and start < ? and start + length(data) > ?"
         parts = self._query(f"{query} order by start", (key, end, start))
         return b"".join(data[max(0, start - at) : end - at] for at, data in parts)

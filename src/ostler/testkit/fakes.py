@@ -90,7 +90,7 @@ class FakeToolContext:
         """The next of `answers`; refused when there is none left."""
         self.questions.append(question)
         if not self._answers:
-            raise CallRefused("nobody is there to answer")
+            raise CallRefused("nobody can answer here")
         return self._answers.pop(0)
 
     async def update_todo(self, items: Sequence[TodoItem]) -> None:
