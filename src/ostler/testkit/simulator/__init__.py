@@ -240,10 +240,10 @@ class _Driver:
     def _expect_no_processes(self) -> None:
         """While no tool runs, no process of a tool may be alive, if we hold the session."""
         ledger = self._simulation.ledger
-        if not self._process.is_dead and self._process.holds(SESSION):
-            if left := {process for process in ledger.tool_processes if process.session == SESSION}:
-                self._problems.append("a tool's process is alive, and no tool runs")
-                ledger.tool_processes -= left
+        left = {process for process in ledger.tool_processes if process.session == SESSION}
+        if left and not self._process.is_dead and self._process.holds(SESSION):
+            self._problems.append("a tool's process is alive, and no tool runs")
+            ledger.tool_processes -= left
 
     def _compare_state(self, session: Session) -> None:
         folded = fold(self._simulation.store.facts()).snapshot()
