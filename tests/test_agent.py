@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -445,11 +447,14 @@ async def test_the_inbox_refuses_a_secret_answer(tmp_path: Path) -> None:
 def test_an_agent_can_be_garbage_collected_inside_a_running_loop() -> None:
     agents = [Agent(ScriptedModel(["hi"]))]
     agents[0].run_sync("go")
+    reference = weakref.ref(agents[0])
 
     async def drop() -> None:
         agents.clear()
+        gc.collect()
 
     asyncio.run(drop())
+    assert reference() is None
 
 
 def test_an_agent_answers_with_an_output_type() -> None:

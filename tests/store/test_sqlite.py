@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -110,12 +112,15 @@ async def test_a_deleted_session_leaves_no_row_behind(store: SqliteStore) -> Non
     await store.append_blob("ses_1", "out", b"x")
     await store.own_process(lease, "call_1", HERE)
     await store.search("hello")
-    tables = ("sessions", "facts", "inbox", "processes", "blobs", "blob_parts", "messages")
-    counts = [store._query(f"select count(*) from {table}", ())[0][0] for table in tables]
-    assert counts == [1, 2, 1, 1, 1, 1, 1]
+    assert row_counts(store.path) == [1, 2, 1, 1, 1, 1, 1]
     await store.delete("ses_1", HERE)
-    counts = [store._query(f"select count(*) from {table}", ())[0][0] for table in tables]
-    assert counts == [0] * 7
+    assert row_counts(store.path) == [0] * 7
+
+
+def row_counts(path: Path) -> list[int]:
+    tables = ("sessions", "facts", "inbox", "processes", "blobs", "blob_parts", "messages")
+    with closing(sqlite3.connect(path)) as db:
+        return [db.execute(f"select count(*) from {table}").fetchone()[0] for table in tables]
 
 
 async def test_the_search_index_is_built_in_pieces(
