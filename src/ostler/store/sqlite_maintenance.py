@@ -25,10 +25,10 @@ from ostler.store.invariants import broken_invariants, broken_tree_invariants, f
 from ostler.store.rules import blobs_named_by, living_holder, outputs_named_by, summary_of, tail_of
 from ostler.store.sqlite_connection import (
     SCHEMA,
+    Transaction,
     connect,
     connect_again,
     copy_store,
-    transaction,
     translate_errors,
 )
 from ostler.store.sqlite_rows import (
@@ -298,7 +298,7 @@ def _mend(db: sqlite3.Connection, problems: list[Problem], numbers: set[str], wo
 def _repair_step(db: sqlite3.Connection) -> Iterator[None]:
     """A transaction that changes nothing where the file is damaged; the check after the repair reports it."""
     try:
-        with transaction(db):
+        with Transaction(db):
             yield
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
@@ -361,7 +361,7 @@ def collect_output(path: Path, world: World) -> list[Unnamed]:
     collected: list[Unnamed] = []
     with translate_errors(path), closing(connect(path)) as db:
         for key in _sessions_with_output(db):
-            with transaction(db):
+            with Transaction(db):
                 unnamed = _unnamed_in(db, key, world)
                 for blob, _ in unnamed:
                     db.execute("delete from blob_parts where blob = ?", (blob,))

@@ -143,11 +143,10 @@ def _spent(tree: Tree, child: _Child) -> Totals:
 
 def _is_same(reported: Totals, counted: Totals) -> bool:
     """Costs are compared with a tolerance, because they are added in another order here."""
-    if (reported.usage.cost is None) != (counted.usage.cost is None):
-        return False
+    is_known = (reported.usage.cost is None) == (counted.usage.cost is None)
     is_close = math.isclose(reported.least_cost, counted.least_cost, abs_tol=1e-9)
     usage = replace(counted.usage, cost=reported.usage.cost)
-    return is_close and reported == replace(counted, known_cost=reported.known_cost, usage=usage)
+    return is_known and is_close and reported == replace(counted, known_cost=reported.known_cost, usage=usage)
 
 
 def children_end_first(tree: Tree) -> Iterator[tuple[str, str]]:

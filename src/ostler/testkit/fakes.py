@@ -11,7 +11,6 @@ process: it has the results and blobs, and none of the tools' memory.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -149,8 +148,6 @@ async def _outcome(tool: Tool, arguments: dict[str, Any], context: FakeToolConte
     try:
         validated = tool.validate(coerce(arguments, tool.spec.schema))
         return as_outcome(await tool.run(validated, context))
-    except asyncio.CancelledError:
-        raise
     except OstlerError as error:
         kind: Any = kind_of(type(error))
         return Failed(kind if kind in get_args(FailureKind) else "tool_failed", as_content(error.message))

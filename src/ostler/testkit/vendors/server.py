@@ -63,7 +63,6 @@ class FakeVendor:
         self._port = port
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._thread: _OwnThread | None = None
 
     @property
     def anthropic_url(self) -> str:
@@ -95,13 +94,16 @@ class FakeVendor:
         await self._server.wait_closed()
 
     def __enter__(self) -> Self:
-        self._thread = _OwnThread(self)
-        self._thread.begin()
-        return self
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        return asyncio.run_coroutine_threadsafe(self.__aenter__(), self._loop).result(10)
 
     def __exit__(self, *error: object) -> None:
-        assert self._thread is not None
-        self._thread.end()
+        asyncio.run_coroutine_threadsafe(self.__aexit__(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -183,33 +185,6 @@ class FakeVendor:
             await writer.drain()
         writer.write(b"0\r\n\r\n")
         return ""
-
-
-class _OwnThread:
-    """Runs a vendor's event loop for a caller that has none."""
-
-    def __init__(self, vendor: FakeVendor) -> None:
-        self._vendor = vendor
-        self._ready = threading.Event()
-        self._loop: asyncio.AbstractEventLoop
-        self._end: asyncio.Event
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
-
-    def begin(self) -> None:
-        self._thread.start()
-        if not self._ready.wait(10):
-            raise RuntimeError("the fake vendor did not start")
-
-    def end(self) -> None:
-        self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join(10)
-
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._end = asyncio.Event()
-        async with self._vendor:
-            self._ready.set()
-            await self._end.wait()
 
 
 async def _read_request(reader: asyncio.StreamReader) -> Received | None:
