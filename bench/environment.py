@@ -1,4 +1,4 @@
-"""What all measures share: directories, a certificate, the commands of both sides, and the scripted model.
+"""The environment of all measures: directories, a certificate, both sides' commands, the scripted model.
 
 The scripted model is a separate process, `python -m bench.environment [CERTIFICATE]`, which replies at once
 and records when. `POST /SCENARIO/RUN/v1/chat/completions` replies with the next answer of the scenario;
@@ -187,20 +187,20 @@ class Answer(NamedTuple):
 @cache
 def answer(scenario: str, number: int) -> Answer:
     """The answer to request `number` (from 0) of a scenario."""
-    kind, size, *rest = scenario.split("-")
+    kind, size, *options = scenario.split("-")
     match kind:
         case "text":
             return _paced(_text_deltas(int(size)), "stop")
         case "article":
-            return _evenly(_article_deltas(int(size)), float(rest[0]))
+            return _evenly(_article_deltas(int(size)), float(options[0]))
         case "paragraphs":
             paragraphs = [f"Paragraph {number} is short.\n\n" for number in range(int(size))]
             return _paced([{"content": text} for text in paragraphs], "stop")
         case "calls" if number < int(size):
-            return _at_once(_call_deltas(number, 1, rest[0]), "tool_calls")
+            return _at_once(_call_deltas(number, 1, options[0]), "tool_calls")
         case "parallel" if number == 0:
-            return _at_once(_call_deltas(number, int(size), rest[0]), "tool_calls")
-        case "argument" if number < int(rest[0]):
+            return _at_once(_call_deltas(number, int(size), options[0]), "tool_calls")
+        case "argument" if number < int(options[0]):
             return _paced(_argument_deltas(number, int(size)), "tool_calls")
         case "calls" | "parallel" | "argument":
             return _at_once(_text_deltas(1), "stop")

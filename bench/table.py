@@ -1,4 +1,4 @@
-"""The rows of the table: how sides are measured in turn, what a goal is, and the Markdown."""
+"""The rows of the table: measuring sides in turn, goals, and the Markdown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 
 class Row(NamedTuple):
-    """One measure. `compared` is what the goal refers to: a ratio, or a plain figure."""
+    """One measure. The goal is about `compared`, a ratio or a plain figure."""
 
     name: str
     ours: float | None

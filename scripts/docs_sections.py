@@ -179,18 +179,18 @@ def exit_code_table() -> Iterator[str]:
         (exit_code(RunEnded("completed")), "the run completed"),
         (
             exit_code(RunEnded("failed")),
-            "the run failed: the model was not reached, refused or broke off, or the store cannot be used",
+            "the run failed: the model was unreachable, refused or broke off, or the store cannot be used",
         ),
-        (errors.UsageError.exit_code, "what was asked cannot be: a wrong option, file, session or setting"),
-        (errors.NoModel.exit_code, "nothing is configured that could answer: no model, or no key for it"),
+        (errors.UsageError.exit_code, "a usage error: a wrong option, file, session or setting"),
+        (errors.NoModel.exit_code, "no model is configured, or there is no key for it"),
         (exit_code(refused), "the run completed, but a call was refused; or the model refused to answer"),
         (
             exit_code(RunEnded("limit")),
-            "a limit ended the run: steps, tokens, cost, time, or the same call over and over",
+            "a limit ended the run: steps, tokens, cost, time, or the same call repeated",
         ),
         (exit_code(RunWaiting("question")), "the run waits for a person, or was paused"),
         (exit_code(RunEnded("cancelled")), "cancelled with Ctrl-C"),
-        (141, "whoever read the output has left, as `head` does"),
+        (141, "the reader of the output closed it, as `head` does"),
         (exit_code(RunEnded("cancelled", TERMINATED)), "terminated: SIGTERM or SIGHUP"),
     )
     yield "| code | when |"
@@ -258,7 +258,7 @@ def policy_table() -> Iterator[str]:
 def action_table() -> Iterator[str]:
     """The actions of the audit."""
     tags = {kind: tag for tag, kind in EVENT_TYPES.items()}
-    yield "| action | what it answers | usually by | outcome | told by |"
+    yield "| action | what it answers | usually by | outcome | recorded as |"
     yield "|---|---|---|---|---|"
     for name, action in ACTIONS.items():
         yield row(f"`{name}`", action.answers, action.actor, action.outcome, f"`{tags[action.fact]}`")
@@ -318,7 +318,7 @@ SAMPLE_FOLDER = "/home/ada/garden"
 class Sample(msgspec.Struct, frozen=True):
     lines: tuple[str, ...]
     """As `--json` prints them."""
-    shown: tuple[str, ...]
+    text: tuple[str, ...]
     """As `ostler sessions show` prints them."""
     appends: tuple[tuple[str, ...], ...]
     """The types of the facts of each append."""
@@ -357,14 +357,14 @@ async def _sample(folder: Path) -> Sample:
     batches: list[Sequence[Fact | Event]] = []
     session.subscribe(batches.append)
     await session.prompt(as_content("What grows here?"))
-    shown = transcript(await store.summary(session.id), await store.read(session.id))
+    text = transcript(await store.summary(session.id), await store.read(session.id))
     lines = [_line(item) for batch in batches for item in batch]
     appends = [tuple(item.type for item in batch) for batch in batches if isinstance(batch[0], Fact)]
 
     def in_sample_folder(text: str) -> str:
         return text.replace(str(folder), SAMPLE_FOLDER)
 
-    return Sample(tuple(map(in_sample_folder, lines)), tuple(map(in_sample_folder, shown)), tuple(appends))
+    return Sample(tuple(map(in_sample_folder, lines)), tuple(map(in_sample_folder, text)), tuple(appends))
 
 
 def _line(item: Fact | Event) -> str:
@@ -409,5 +409,5 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "tree-invariants": lambda: "\n".join(tree_invariant_table()),
     "store-invariants": lambda: "\n".join(store_invariant_table()),
     "json-sample": lambda: _fenced(sample().lines, "json"),
-    "sessions-show-sample": lambda: _fenced(sample().shown),
+    "sessions-show-sample": lambda: _fenced(sample().text),
 }

@@ -71,7 +71,7 @@ Everything that happens in a session is an event. There are four kinds:
 
 - An **entry** is a fact on the session's tree: it has a parent, and may be sent to the model.
 - A **record** is a fact of the whole session: going back to an earlier entry doesn't undo it.
-- A **delta** is a streamed fragment. It is never stored; the fact that follows has or names the whole.
+- A **delta** is a streamed fragment. It is never stored; the fact that follows has or names the content.
 - A **live value** is the current state of something without history. Never stored; an update replaces it.
 
 A fact is a stored event. Facts are numbered 1, 2, 3 … in each session and are committed before they are
@@ -82,12 +82,12 @@ shown. A fact is sent as one JSON object: the fields of its event and of its env
 {example}
 ```
 
-A field marked `?` has a default, and is left out if it has that value. Unknown events and fields are kept
+A field marked `?` has a default, and is omitted if it has that value. Unknown events and fields are kept
 byte for byte. The list also contains events of planned features.
 
 ## Every event
 
-*Stored*: it is in the log. *Shown*: users see it, live and when they reopen the session. *Told*: it is sent
+*Stored*: it is in the log. *Shown*: users see it, live and when they reopen the session. *Sent*: it is sent
 to the model in later steps. *Live*: it is sent to subscribers of the session.
 """
 
@@ -188,7 +188,7 @@ def example() -> str:
 
 
 def event_table(samples: dict[str, events.Event]) -> Iterator[str]:
-    yield "| event | kind | stored | shown | told | live | meaning | fields |"
+    yield "| event | kind | stored | shown | sent | live | meaning | fields |"
     yield "|---|---|---|---|---|---|---|---|"
     for tag, event_type in events.EVENT_TYPES.items():
         cells = [f"`{tag}`", kind_of(event_type), *visibility_cells(samples[tag]), summary_of(event_type)]
@@ -212,7 +212,7 @@ def mark_table(samples: dict[str, events.Event]) -> Iterator[str]:
         "`assistant_message` that is `suppressed`": change(samples["assistant_message"], suppressed=True),
         "`extension_entry` with `told`": change(samples["extension_entry"], told=(Text("…"),)),
     }
-    yield "| event | stored | shown | told | live |"
+    yield "| event | stored | shown | sent | live |"
     yield "|---|---|---|---|---|"
     for name, event in marked.items():
         yield row(name, *visibility_cells(event))

@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Options and fixtures for all tests."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tests.support.fixtures import ostler as ostler
 from tests.support.fixtures import serve as serve
 from tests.support.seeds import SEED
 
-# The programs that tests start are told to hang up or interrupted, also where the tests were started with
-# `nohup`, or by a script with `&`: what is ignored would stay so in them, what has a handler does not.
+# Tests send SIGHUP and SIGINT to the programs that they start. If the tests run with `nohup`, or in a script
+# with `&`, those signals are ignored, and programs would inherit that; they do not inherit handlers.
 for number in (signal.SIGHUP, signal.SIGQUIT):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, lambda number, frame: None)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A slow machine is no reason for a test to fail.
+# No test fails because the machine is slow.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
@@ -39,14 +39,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--sample", type=int, metavar="N", help="at most N tests of each file, chosen by the seed"
     )
-    group.addoption("--shuffle", action="store_true", help="run the tests in an order that the seed decides")
+    group.addoption("--shuffle", action="store_true", help="run the tests in random order, by the seed")
 
 
 def pytest_report_header() -> str:
     return f"seed: {SEED} (set OSTLER_SEED={SEED} to run the same again)"
 
 
-@pytest.hookimpl(trylast=True)  # after -m and -k have made their choice
+@pytest.hookimpl(trylast=True)  # after the selection by -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if (most := config.getoption("--sample")) is not None:
         suites: defaultdict[Path, list[pytest.Item]] = defaultdict(list)
@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def own_home(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """No test reads or writes what is the user's. Long ones start programs that are kept in the home."""
+    """Tests do not use the user's files. Long ones start programs that are installed in the home folder."""
     home = tmp_path_factory.getbasetemp() / "homes" / uuid4().hex
     home.mkdir(parents=True)
     monkeypatch.setenv("OSTLER_HOME", str(home / "ostler"))
@@ -83,6 +83,6 @@ def invariants() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def patient_faces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is it one for a face to draw the default in place of what an extension draws."""
+def patient_front_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine, a front end still waits for what an extension draws."""
     monkeypatch.setattr("ostler.extensions.ui.renderer.RENDER_SECONDS", 20.0)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,7 +33,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def test_the_public_names_are_these() -> None:
+def test_the_public_names_are_pinned() -> None:
     assert sorted(ostler.__all__) == [
         "Agent",
         "Display",
@@ -133,7 +135,7 @@ async def test_a_stream_or_an_idle_cancel_does_not_cancel_the_next_run() -> None
     assert (await agent.run("and again")).status == "completed"
 
 
-async def test_the_text_of_a_failed_run_is_not_that_of_the_run_before() -> None:
+async def test_a_failed_run_does_not_have_the_text_of_the_run_before() -> None:
     agent = Agent(ScriptedModel(["fine", ServerFailed("oops", status=500)]))
     assert (await agent.run("one")).text == "fine"
     assert (await agent.run("two")).text == ""
@@ -151,7 +153,7 @@ async def test_two_agents_do_not_share_a_session_at_once(tmp_path: Path) -> None
     assert not (tmp_path / "s.db-wal").exists(), "an agent that got no session kept the store open"
 
 
-async def test_a_resumed_session_is_known_once_it_is_open(tmp_path: Path) -> None:
+async def test_a_resumed_agent_has_its_session_once_it_is_open(tmp_path: Path) -> None:
     async with Agent(ScriptedModel(["hi"]), store=tmp_path / "s.db") as first:
         await first.run("go")
     async with Agent(ScriptedModel([]), store=tmp_path / "s.db", session=first.session) as second:
@@ -168,7 +170,7 @@ def test_a_wrong_option_is_named(wrong: dict[str, Any]) -> None:
         Agent(ScriptedModel(), **wrong)
 
 
-async def test_an_agent_can_go_on_without_a_new_message() -> None:
+async def test_an_agent_can_continue_without_a_new_message() -> None:
     model = ScriptedModel(["one", "two"])
     agent = Agent(model)
     agent.messages = [user("say something"), Message("assistant", (Text("well"),)), user("and more")]
@@ -192,7 +194,7 @@ async def test_messages_tools_and_usage_can_be_replaced_between_runs() -> None:
     assert (agent.usage.input_tokens, agent.usage.cost) == (110, 2.0)
 
 
-async def test_a_session_in_a_file_goes_on_in_another_agent(tmp_path: Path) -> None:
+async def test_another_agent_can_continue_a_stored_session(tmp_path: Path) -> None:
     async with Agent(ScriptedModel(["hello"]), store=tmp_path / "s.db") as first:
         await first.run("hi")
     model = ScriptedModel(["again"])
@@ -277,7 +279,7 @@ def test_a_tool_describes_itself_from_its_types_and_its_docstring() -> None:
         tool(lambda *words: "")
 
 
-async def test_many_agents_run_side_by_side_on_one_store(tmp_path: Path) -> None:
+async def test_many_agents_run_in_parallel_on_one_store(tmp_path: Path) -> None:
     from ostler.store.sqlite import SqliteStore
 
     store = SqliteStore(tmp_path / "s.db")
@@ -316,7 +318,7 @@ async def test_many_agents_run_side_by_side_on_one_store(tmp_path: Path) -> None
     ],
     ids=["import", "help", "one-shot"],
 )
-def test_what_is_not_needed_is_not_imported(code: str, forbidden: set[str], tmp_path: Path) -> None:
+def test_unneeded_modules_are_not_imported(code: str, forbidden: set[str], tmp_path: Path) -> None:
     script = f"import sys\n{code}\nprint(*sys.modules, file=sys.stderr)"
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -331,7 +333,7 @@ def test_what_is_not_needed_is_not_imported(code: str, forbidden: set[str], tmp_
     assert loaded & forbidden == set()
 
 
-async def test_a_run_that_waits_goes_on_with_the_answer() -> None:
+async def test_an_answer_resumes_a_waiting_run() -> None:
     from ostler.core.hooks import Ask
     from ostler.schema.outcomes import Question
 
@@ -349,7 +351,7 @@ async def test_a_run_that_waits_goes_on_with_the_answer() -> None:
         await agent.answer("yes")
 
 
-async def test_what_a_child_asks_is_answered_through_the_agent_that_it_works_for() -> None:
+async def test_the_parent_agent_answers_the_question_of_a_child() -> None:
     from ostler.schema.outcomes import NeedUser, Question
     from ostler.sessions.agents import DelegateTool
 
@@ -364,8 +366,8 @@ async def test_what_a_child_asks_is_answered_through_the_agent_that_it_works_for
     assert (waiting.status, waiting.reason) == (None, "Which bed?")
     ended = await agent.answer("5", question=waiting.questions[0].id)
     assert (ended.status, ended.text) == ("completed", "done")
-    told = model.requests[2].transcript[-1].content[0]
-    assert isinstance(told, ToolResult) and told.content == (Text("5"),)
+    result = model.requests[2].transcript[-1].content[0]
+    assert isinstance(result, ToolResult) and result.content == (Text("5"),)
 
 
 async def test_a_secret_answer_reaches_the_tool_and_nothing_else(tmp_path: Path) -> None:
@@ -396,7 +398,7 @@ async def test_a_secret_answer_reaches_the_tool_and_nothing_else(tmp_path: Path)
     assert b"canary-7" not in file.read_bytes()
 
 
-async def test_a_secret_can_be_answered_later_and_no_file_ever_sees_it(tmp_path: Path) -> None:
+async def test_a_secret_answered_later_is_in_no_file(tmp_path: Path) -> None:
     from ostler.core.tool import ToolContext
     from ostler.schema.outcomes import NeedUser, Question
 
@@ -424,7 +426,7 @@ async def test_a_secret_can_be_answered_later_and_no_file_ever_sees_it(tmp_path:
     assert seen == ["canary-7"]
 
 
-async def test_a_secret_is_not_taken_through_the_inbox(tmp_path: Path) -> None:
+async def test_the_inbox_refuses_a_secret_answer(tmp_path: Path) -> None:
     from ostler.schema.outcomes import NeedUser, Question
     from ostler.schema.requests import Answer
 
@@ -442,17 +444,20 @@ async def test_a_secret_is_not_taken_through_the_inbox(tmp_path: Path) -> None:
         assert (await agent.answer(declined=True)).status == "completed"
 
 
-def test_an_agent_may_become_garbage_inside_a_running_loop() -> None:
+def test_an_agent_can_be_garbage_collected_inside_a_running_loop() -> None:
     agents = [Agent(ScriptedModel(["hi"]))]
     agents[0].run_sync("go")
+    reference = weakref.ref(agents[0])
 
     async def drop() -> None:
         agents.clear()
+        gc.collect()
 
     asyncio.run(drop())
+    assert reference() is None
 
 
-def test_an_agent_can_be_told_what_to_answer_with() -> None:
+def test_an_agent_answers_with_an_output_type() -> None:
     class Horse(msgspec.Struct):
         name: str
         hands: int = 14

@@ -1,4 +1,4 @@
-"""What is stored or sent keeps its name, whatever the code calls it."""
+"""Stored and sent names stay the same when the code is renamed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import json
 from tests.support.golden_names import GOLDEN_FILE, names
 
 
-def test_every_name_that_is_stored_or_sent_is_what_it_was() -> None:
+def test_stored_and_sent_names_do_not_change() -> None:
     """A missing name breaks its readers. `python -m tests.support.golden_names --write` adds new ones."""
-    golden, found = json.loads(GOLDEN_FILE.read_bytes()), json.loads(json.dumps(names()))
+    golden, current = json.loads(GOLDEN_FILE.read_bytes()), json.loads(json.dumps(names()))
 
-    assert found.keys() == golden.keys()
+    assert current.keys() == golden.keys()
     for section in golden:
-        assert found[section] == golden[section], section
+        assert current[section] == golden[section], section

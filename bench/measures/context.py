@@ -1,4 +1,4 @@
-"""The measure of the context: what it costs to choose the messages of the next model call."""
+"""The measure of the context: the cost of choosing the messages of the next model call."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def context(environment: Environment) -> list[Row]:
 
 
 def _milliseconds(steps: int) -> float:
-    """CPU time of a step. The mean, because some steps make room for many."""
+    """CPU time of a step. The mean, because some steps free room for many others."""
     return asyncio.run(_measured(steps))
 
 

@@ -1,4 +1,4 @@
-"""Measures of extensions: what none and many cost a run, and how fast one reloads."""
+"""Measures of extensions: the cost of a run without and with many, and the time to reload one."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _save(file: Path, number: int) -> None:
 
 
 async def _reload_times(file: Path, rounds: int) -> list[float]:
-    """Milliseconds, while events are recorded all the time."""
+    """In milliseconds, while events are recorded continuously."""
     _save(file, 0)
     harness = Harness(ScriptedModel(["I am ready."]))
     await extend_harness(harness, [file])

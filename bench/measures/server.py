@@ -124,7 +124,7 @@ def _many_sessions(environment: Environment) -> list[Row]:
 
 
 def _stalled_follower(environment: Environment) -> list[Row]:
-    """What a follower that reads nothing costs the run, and whether it gets all facts afterwards."""
+    """The cost of a follower that reads nothing, and whether it gets all facts afterwards."""
     seconds = 30 if environment.rounds >= 5 else 6
     batches = {"batches": seconds * 200, "facts_every": 20, "pause": 0.005, "times": 40}
     ours, _ = _ours(environment, 1)

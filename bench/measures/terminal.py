@@ -66,7 +66,7 @@ def _stream(environment: Environment) -> list[Row]:
 
 
 def _memory(environment: Environment) -> list[Row]:
-    """What most of the blocks add, after the first ones as a warm-up."""
+    """The memory of all blocks after the first ones, which are a warm-up."""
     scenario = f"paragraphs-{BLOCKS_PER_ANSWER}"
     with _ours(environment, scenario, environment.new_run(), "blocks", "begin") as child:
         child.wait_for("completed")

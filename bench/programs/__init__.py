@@ -1,1 +1,1 @@
-"""What the measures start, each in a process of its own."""
+"""The programs that the measures start, each in its own process."""

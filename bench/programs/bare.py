@@ -1,4 +1,4 @@
-"""The references without Ostler: four commands, each built from a library and nothing else.
+"""The references without Ostler: four commands, each built on one library.
 
 They import what they need inside, so that none pays for another's imports at start.
 """
@@ -77,9 +77,9 @@ class _Client:
 
     async def aiter_lines(self) -> AsyncIterator[str]:
         """The lines of a chunked body."""
-        rest = b""
+        line_start = b""
         while size := int(await self._reader.readline(), 16):
-            *lines, rest = (rest + (await self._reader.readexactly(size + 2))[:-2]).split(b"\n")
+            *lines, line_start = (line_start + (await self._reader.readexactly(size + 2))[:-2]).split(b"\n")
             for line in lines:
                 yield line.decode()
         await self._reader.readline()
@@ -211,9 +211,9 @@ class _Tail:
         if "`" in text:
             self._is_code = "".join(self._open).count("```") % 2 == 1
         if "\n" in text and not self._is_code:
-            before, blank, rest = "".join(self._open).rpartition("\n\n")
+            before, blank, last = "".join(self._open).rpartition("\n\n")
             self._finished += before + blank
-            self._open = [rest]
+            self._open = [last]
 
     async def _draw(self) -> None:
         import asyncio

@@ -25,7 +25,7 @@ class Follower(asyncio.Protocol):
     def __init__(self, followers: Followers, request: bytes) -> None:
         self._followers = followers
         self._request = request
-        self._rest = b""
+        self._buffer = b""
         self.seq = 0
         self.transport: Any = None
         self.is_caught_up = False
@@ -39,9 +39,9 @@ class Follower(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         now = perf_counter_ns()
-        data = self._rest + data
+        data = self._buffer + data
         end = data.rfind(b"\n\n") + 2
-        self._rest = data[end:]
+        self._buffer = data[end:]
         self._followers.frames += data.count(b"\ndata: ", 0, end)
         for fact in _FACT.finditer(data, 0, end):
             seq = int(fact[1])

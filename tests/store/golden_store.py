@@ -24,7 +24,7 @@ TOOL = ProcessId(pid=4712, started="191", boot=OWNER.boot, host=OWNER.host)
 PROMPT = requests.Prompt(id="req_2", content=as_content("And the lexer."))
 OUTPUT = b"12 passed\n" * 3
 
-# As bytes: what was stored once must be read for ever, however events are encoded by then.
+# As bytes, because these must stay readable however newer versions encode events.
 BODIES: tuple[tuple[bytes, int | None], ...] = (
     (b'{"type":"session_started","cwd":"/home/ada","version":"0.1.0"}', None),
     (b'{"type":"run_started","version":"0.1.0","cwd":"/home/ada","model":"scripted/model"}', None),

@@ -1,4 +1,4 @@
-"""Other processes that use a store: real ones, spoken to over their pipes, gone when the block ends."""
+"""Real processes that use a store, with requests over their pipes; they end with the block."""
 
 from __future__ import annotations
 
@@ -64,36 +64,38 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 class OtherProcess:
+    """A process that answers one line with another."""
+
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.pid = process.pid
 
-    async def says(self) -> str:
+    async def read_line(self) -> str:
         assert self._process.stdout is not None
         async with asyncio.timeout(BOUND):
             return (await self._process.stdout.readline()).decode().strip()
 
-    async def told(self, line: str) -> str:
-        """What it says to this."""
-        self.tell(line)
-        return await self.says()
+    async def request(self, line: str) -> str:
+        """Sends a line, and returns the line of the answer."""
+        self.send(line)
+        return await self.read_line()
 
-    def tell(self, line: str) -> None:
+    def send(self, line: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode() + b"\n")
 
-    async def ends(self) -> None:
+    async def wait(self) -> None:
         async with asyncio.timeout(BOUND):
             await self._process.wait()
 
-    async def killed(self) -> None:
+    async def kill(self) -> None:
         self._process.kill()
-        await self.ends()
+        await self.wait()
 
 
 @asynccontextmanager
 async def other_process(script: str, path: Path, *arguments: str) -> AsyncIterator[OtherProcess]:
-    """It has said its first line when the block begins."""
+    """It has printed its first line when the block begins."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
@@ -105,7 +107,7 @@ async def other_process(script: str, path: Path, *arguments: str) -> AsyncIterat
     )
     other = OtherProcess(process)
     try:
-        assert await other.says() in ("locked", "open")
+        assert await other.read_line() in ("locked", "open")
         yield other
     finally:
         if process.returncode is None:

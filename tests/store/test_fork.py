@@ -1,4 +1,4 @@
-"""Forks: what is copied, what is counted, and that a model can be told any of it."""
+"""Forks: what is copied, what is counted, and that a model accepts the transcript."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 @tool
 async def long(word: str) -> str:
-    """Says a word very often."""
+    """Repeats a word very often."""
     return f"{word} " * 20_000
 
 
@@ -71,7 +71,7 @@ async def test_a_fork_copies_the_path_byte_for_byte_and_names_its_origin(store: 
     assert violations(forked) == []
 
 
-async def test_what_was_paid_is_not_counted_again(store: Store) -> None:
+async def test_a_fork_does_not_count_the_usage_of_the_original(store: Store) -> None:
     costly = Turn("done", usage=Usage(input_tokens=7, output_tokens=3, cost=0.5))
     ran = await run([costly], store=store)
     await ran.session.replace_history((user("from elsewhere"),), Usage(input_tokens=900, cost=9.0))
@@ -81,7 +81,7 @@ async def test_what_was_paid_is_not_counted_again(store: Store) -> None:
     assert fold(forked).usage == NOTHING_USED
 
 
-async def test_a_fork_is_the_newest_session_and_has_the_first_prompt_of_the_other(store: Store) -> None:
+async def test_a_fork_is_the_newest_session_and_has_the_preview_of_the_original(store: Store) -> None:
     source = await put(store, facts_of(events.UserMessage(text("an old prompt"))))
     await put(store, facts_of(events.UserMessage(text("newer")), session="ses_two"))
     forked = await fork(store, source, None, World())
@@ -124,12 +124,17 @@ async def test_only_the_path_to_the_entry_is_copied(store: Store) -> None:
             events.UserMessage(text("right")),
         ),
     )
-    for at, said in ((None, ["root", "right"]), (5, ["root", "right"]), (3, ["root", "left"]), (2, ["root"])):
+    for at, texts in (
+        (None, ["root", "right"]),
+        (5, ["root", "right"]),
+        (3, ["root", "left"]),
+        (2, ["root"]),
+    ):
         forked = await store.read(await fork(store, source, at, World()))
-        assert [message.text for message in fold(forked).transcript] == said
+        assert [message.text for message in fold(forked).transcript] == texts
 
 
-async def test_what_holds_for_the_session_comes_along_as_it_is_now(store: Store) -> None:
+async def test_a_fork_copies_the_current_settings_state_title_and_labels(store: Store) -> None:
     source = await put(
         store,
         facts_of(
@@ -192,7 +197,7 @@ async def test_numbers_of_entries_inside_a_copy_are_mapped(store: Store) -> None
     assert result == events.ToolResultFact("call_1", "short", repeats=3)
 
 
-def test_every_number_in_an_entry_is_known_to_be_one_of_an_entry_or_not() -> None:
+def test_all_fields_with_numbers_are_references_or_plain_numbers() -> None:
     plain = {"tokens_before", "tokens_after", "step", "duration_ms"}
     for tag, kind in EVENT_TYPES.items():
         if issubclass(kind, events.Entry):
@@ -209,7 +214,7 @@ async def test_a_fork_of_a_fork_names_the_fork(store: Store) -> None:
     assert second[1].event == events.UserMessage(text("one"))
 
 
-async def test_children_are_referred_to(store: Store) -> None:
+async def test_a_fork_refers_to_children(store: Store) -> None:
     facts = facts_of(
         events.AssistantMessage("msg_1", (ToolCall("call_1", "agent", "{}"),), "tool_calls"),
         events.ToolCalled("call_1", "agent", {}, 1),
@@ -221,7 +226,7 @@ async def test_children_are_referred_to(store: Store) -> None:
     assert violations(forked) == []
 
 
-async def test_output_that_a_copied_result_names_outlives_the_source(store: Store) -> None:
+async def test_copied_output_survives_the_deletion_of_the_original(store: Store) -> None:
     ran = await run([Call("long", {"word": "again"}, id="call_1"), "done"], tools=[long], store=store)
     session = ran.session.id
     await ran.session.close()
@@ -256,14 +261,14 @@ async def test_a_fork_cut_between_two_results_can_be_sent_to_a_model(store: Stor
     cut = fold(await store.read(await fork(store, ran.session.id, results[0], World())))
     first = facts[results[0] - 1].event
     assert isinstance(first, events.ToolResultFact)
-    told = {block.call: block for block in cut.transcript[-1].content if isinstance(block, ToolResult)}
-    assert list(told) == ["call_a", "call_b"]
-    assert told.pop(first.call).content == first.content
-    (unrun,) = told.values()
+    results = {block.call: block for block in cut.transcript[-1].content if isinstance(block, ToolResult)}
+    assert list(results) == ["call_a", "call_b"]
+    assert results.pop(first.call).content == first.content
+    (unrun,) = results.values()
     assert (unrun.content, unrun.failed) == (text(NEVER_RUN), True)
 
 
-async def test_a_call_id_that_was_cut_off_is_not_used_again(store: Store) -> None:
+async def test_a_fork_does_not_reuse_the_id_of_a_call_that_was_not_copied(store: Store) -> None:
     facts = facts_of(
         events.UserMessage(text("one")),
         events.AssistantMessage("msg_1", (ToolCall("call_0", "short", "{}"),), "tool_calls"),
@@ -278,7 +283,7 @@ async def test_a_call_id_that_was_cut_off_is_not_used_again(store: Store) -> Non
     assert ids[0] == "call_0" and len(set(ids)) == 2
 
 
-async def test_an_entry_that_is_none_is_refused_with_those_there_are(store: Store) -> None:
+async def test_forking_at_a_missing_entry_lists_the_entries(store: Store) -> None:
     source = await put(
         store,
         facts_of(
@@ -299,7 +304,7 @@ async def test_an_entry_that_is_none_is_refused_with_those_there_are(store: Stor
     assert {one.id for one in await store.sessions()} == {source, empty}
 
 
-async def test_a_session_that_stands_before_its_first_entry_says_where_to_fork(store: Store) -> None:
+async def test_forking_before_the_first_entry_lists_the_entries(store: Store) -> None:
     source = await put(store, facts_of(events.UserMessage(text("one")), events.LeafMoved(0)))
     with pytest.raises(NotFound, match="fork at one of 2"):
         await fork(store, source, None, World())
@@ -321,7 +326,7 @@ async def test_a_running_session_can_be_forked(store: Store) -> None:
     assert path_of(forked) == {2, 3, 4}
 
 
-async def test_a_blob_that_is_gone_does_not_stop_a_fork(store: Store) -> None:
+async def test_a_missing_blob_does_not_prevent_a_fork(store: Store) -> None:
     result = events.ToolResultFact("call_1", "long", output=BlobRef("out_gone", 5))
     entries: list[Event] = [events.UserMessage(text("one")), result]
     forked = await fork(store, await put(store, facts_of(*entries)), None, World())

@@ -1,4 +1,4 @@
-"""Invariants: each holds for what the kernel writes, and each is broken by the fact that contradicts it."""
+"""Invariants: each holds for the log of a real run, and each is broken by a fact that contradicts it."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ BREAKING: dict[str, list[Callable[[Facts], Facts]]] = {
 }
 
 
-def test_every_number_stays_its_own_and_every_invariant_can_be_broken() -> None:
+def test_invariants_have_fixed_numbers_and_a_test_that_breaks_each() -> None:
     assert [one.number for one in INVARIANTS] == [f"L{number}" for number in range(1, 24)]
     assert list(BREAKING) == [one.number for one in INVARIANTS]
     assert all(one.sentence.endswith((".", "…")) for one in INVARIANTS)
@@ -195,14 +195,14 @@ def test_every_number_stays_its_own_and_every_invariant_can_be_broken() -> None:
 @pytest.mark.parametrize(
     ("number", "way"), [(number, way) for number, ways in BREAKING.items() for way in range(len(ways))]
 )
-async def test_what_contradicts_an_invariant_is_found(number: str, way: int) -> None:
+async def test_a_log_that_breaks_an_invariant_is_reported(number: str, way: int) -> None:
     facts = await a_run()
     assert violations(facts) == []
-    found = list(broken_invariants(BREAKING[number][way](facts)))
-    assert number in {violation.number for violation in found}, found
+    broken = list(broken_invariants(BREAKING[number][way](facts)))
+    assert number in {violation.number for violation in broken}, broken
 
 
-async def test_while_a_run_is_driven_only_what_holds_at_any_moment_is_asked_for() -> None:
+async def test_invariants_of_idle_sessions_are_not_checked_during_a_run() -> None:
     facts = await a_run()
     for length in range(1, len(facts) + 1):
         assert list(broken_invariants(facts[:length], at_rest=False)) == []
@@ -212,11 +212,11 @@ async def test_while_a_run_is_driven_only_what_holds_at_any_moment_is_asked_for(
 
 @tool
 async def consult() -> NeedUser:
-    """Asks somebody."""
+    """Asks a person."""
     return NeedUser(Question("yes?"))
 
 
-async def test_a_waiting_session_that_is_renamed_is_still_at_rest() -> None:
+async def test_renaming_a_waiting_session_breaks_no_invariant() -> None:
     ran = await run([Call("consult")], tools=[consult], waits_for_answers=True)
     store, session = ran.session.journal.store, ran.session.id
     await ran.session.close()
@@ -226,7 +226,7 @@ async def test_a_waiting_session_that_is_renamed_is_still_at_rest() -> None:
     assert violations(facts) == []
 
 
-async def test_the_model_call_of_a_summary_may_stand_anywhere() -> None:
+async def test_the_model_call_of_a_summary_may_be_anywhere() -> None:
     facts = await a_run()
     called = events.ModelCalled("msg_s", "scripted/model", "d", purpose="summary")
     place = at(facts, "tool_called")
@@ -244,26 +244,26 @@ async def test_the_model_call_of_a_summary_may_stand_anywhere() -> None:
     assert violations(changed(facts, "run_ended", own=own)) == []
 
 
-def test_what_a_newer_version_wrote_is_no_violation() -> None:
+def test_events_of_a_newer_version_break_no_invariant() -> None:
     first = Fact.of(events.SessionStarted("/", "9"), seq=1, session="ses_1", run="", time_ms=1)
     newer = Fact(2, "ses_1", "", 1, b'{"type":"dreamt","of":["sheep"]}')
-    said = Fact.of(events.UserMessage((Text("hi"),)), seq=3, session="ses_1", run="", time_ms=1, parent=0)
-    assert violations([first, newer, said]) == []
+    message = Fact.of(events.UserMessage((Text("hi"),)), seq=3, session="ses_1", run="", time_ms=1, parent=0)
+    assert violations([first, newer, message]) == []
     broken_body = Fact(2, "ses_1", "", 1, b'{"type":"dreamt","of":["sheep"]', type="dreamt")
-    assert violations([first, broken_body, said])[0].startswith("L1: fact 2 is damaged")
+    assert violations([first, broken_body, message])[0].startswith("L1: fact 2 is damaged")
 
 
-async def test_only_a_terminal_agent_says_something_that_answers_no_model_call() -> None:
-    said = events.AssistantMessage("", (Text("hi"),), "end")
-    facts = added(await a_run(), said, "run_ended", parent=3, run="")
+async def test_only_messages_of_other_agents_need_no_model_call() -> None:
+    message = events.AssistantMessage("", (Text("hi"),), "end")
+    facts = added(await a_run(), message, "run_ended", parent=3, run="")
     assert {violation.number for violation in broken_invariants(facts)} == {"L7"}
     terminal = [
         events.SessionStarted("/", "0", driver="terminal"),
-        said,
+        message,
         events.RunStarted("0", "/", "terminal/custom"),
         events.UserMessage((Text("hello"),), source="terminal"),
         events.Delivered(4),
-        said,
+        message,
         events.RunEnded("completed"),
         events.MessageRevised(6, (Text("hi there"),)),
     ]
@@ -276,14 +276,17 @@ async def test_only_a_terminal_agent_says_something_that_answers_no_model_call()
 
 
 def of_another_agent(*within: Event) -> Facts:
-    """A run in which those came between the message and the end."""
-    begun = [events.RunStarted("0", "/", "acp/custom"), events.UserMessage((Text("go"),), source="terminal")]
+    """A run with these events between the message and the end."""
+    started = [
+        events.RunStarted("0", "/", "acp/custom"),
+        events.UserMessage((Text("go"),), source="terminal"),
+    ]
     calls = sum(isinstance(event, events.ToolCalled) for event in within)
     used = sum((one.usage for one in within if isinstance(one, events.UsageReported)), Usage(cost=0.0))
     ended = events.RunEnded("completed", own=events.Totals(tool_calls=calls, usage=used), cumulative=used)
     facts = [Fact.of(events.SessionStarted("/", "0", driver="acp"), seq=1, session="s", run="", time_ms=1)]
     leaf = 0
-    for seq, event in enumerate([*begun, *within, ended], 2):
+    for seq, event in enumerate([*started, *within, ended], 2):
         parent = leaf if isinstance(event, events.Entry) else None
         facts.append(Fact.of(event, seq=seq, session="s", run="run_1", time_ms=seq, parent=parent))
         leaf = leaf if parent is None else seq
@@ -298,7 +301,7 @@ USED = events.UsageReported("msg_1", "acp/custom", Usage(5, cost=0.5), Usage(5, 
 ASKED = events.QuestionAsked("q_1", Question("May it?"), "call_1", durable=False)
 
 
-def test_what_another_agent_tells_of_its_run_is_in_order() -> None:
+def test_the_run_of_another_agent_breaks_no_invariant() -> None:
     assert violations(of_another_agent()) == []
     assert violations(of_another_agent(SAID, CALLED, STARTED, RESULT, USED)) == []
 
@@ -316,6 +319,8 @@ def test_what_another_agent_tells_of_its_run_is_in_order() -> None:
         ("L23", (SAID, CALLED, ASKED, RESULT)),
     ],
 )
-def test_what_contradicts_it_is_found(number: str, within: tuple[Event, ...]) -> None:
-    found = list(broken_invariants(of_another_agent(*within)))
-    assert number in {violation.number for violation in found}, found
+def test_a_run_of_another_agent_that_breaks_an_invariant_is_reported(
+    number: str, within: tuple[Event, ...]
+) -> None:
+    broken = list(broken_invariants(of_another_agent(*within)))
+    assert number in {violation.number for violation in broken}, broken

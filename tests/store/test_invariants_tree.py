@@ -1,4 +1,4 @@
-"""Invariants between sessions and their children: each holds for what is written, and can be broken."""
+"""Invariants between sessions and their children: each holds for real logs, and can be broken."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ Logs = dict[str, list[Fact]]
 
 
 async def a_tree(store: Store) -> Logs:
-    """A parent with two children, the first of which has one of its own, and another vendor's agent; named by
-    what they were asked."""
+    """A parent with two children, a grandchild, and another vendor's agent, by their prompts."""
 
     @tool
     async def ask_agent(context: ToolContext) -> str:
@@ -54,8 +53,8 @@ async def a_tree(store: Store) -> Logs:
 
 
 def task_of(facts: list[Fact]) -> str:
-    said = next(fact.event for fact in facts if isinstance(fact.event, events.UserMessage))
-    return said.content[0].text  # type: ignore[union-attr]
+    message = next(fact.event for fact in facts if isinstance(fact.event, events.UserMessage))
+    return message.content[0].text  # type: ignore[union-attr]
 
 
 def changed(logs: Logs, task: str, kind: type[Any], /, **fields: Any) -> Logs:
@@ -100,7 +99,7 @@ BREAKING: dict[str, list[Callable[[Logs], Logs]]] = {
 }
 
 
-def test_every_number_stays_its_own_and_every_invariant_can_be_broken() -> None:
+def test_invariants_have_fixed_numbers_and_a_test_that_breaks_each() -> None:
     assert [one.number for one in TREE_INVARIANTS] == [f"T{number}" for number in range(1, 7)]
     assert list(BREAKING) == [one.number for one in TREE_INVARIANTS]
     assert all(one.sentence.endswith(".") for one in TREE_INVARIANTS)
@@ -109,20 +108,20 @@ def test_every_number_stays_its_own_and_every_invariant_can_be_broken() -> None:
 @pytest.mark.parametrize(
     ("number", "way"), [(number, way) for number, ways in BREAKING.items() for way in range(len(ways))]
 )
-async def test_what_contradicts_an_invariant_of_a_tree_is_found(number: str, way: int) -> None:
+async def test_logs_that_break_a_tree_invariant_are_reported(number: str, way: int) -> None:
     logs = await a_tree(MemoryStore())
     assert len(logs) == 4 and tree_violations(logs) == []
-    found = list(broken_tree_invariants(BREAKING[number][way](logs)))
-    assert number in {violation.number for violation in found}, found
+    problems = list(broken_tree_invariants(BREAKING[number][way](logs)))
+    assert number in {violation.number for violation in problems}, problems
 
 
-async def test_a_child_that_was_deleted_is_not_spoken_of() -> None:
+async def test_a_deleted_child_breaks_no_invariant() -> None:
     logs = await a_tree(MemoryStore())
     for session in logs:
         assert tree_violations({one: facts for one, facts in logs.items() if one != session}) == []
 
 
-async def test_the_check_of_a_store_looks_at_trees(tmp_path: Path) -> None:
+async def test_the_check_of_a_store_includes_trees(tmp_path: Path) -> None:
     path = tmp_path / "ostler.db"
     store = SqliteStore(path)
     logs = await a_tree(store)
@@ -135,8 +134,8 @@ async def test_the_check_of_a_store_looks_at_trees(tmp_path: Path) -> None:
     )
     await store.import_session([other])
     await store.close()
-    found = await asyncio.to_thread(check, path)
-    assert [(one.number, one.session) for one in found] == [("T1", "ses_stray")]
-    assert await asyncio.to_thread(check, path, ["ses_stray"]) == found
+    problems = await asyncio.to_thread(check, path)
+    assert [(one.number, one.session) for one in problems] == [("T1", "ses_stray")]
+    assert await asyncio.to_thread(check, path, ["ses_stray"]) == problems
     assert await asyncio.to_thread(check, path, [middle]) == []
-    assert await asyncio.to_thread(check, path, [first.child_of]) == found
+    assert await asyncio.to_thread(check, path, [first.child_of]) == problems

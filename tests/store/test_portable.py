@@ -1,4 +1,4 @@
-"""Portable files: what survives the way out and in again, and which files are refused."""
+"""Export and import: what the file preserves, and which files are refused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 @tool
 async def long(word: str) -> str:
-    """Says a word very often."""
+    """Repeats a word very often."""
     return f"{word} " * 100_000
 
 
@@ -55,11 +55,11 @@ async def reimported(store: Store, lines: list[bytes]) -> list[Fact]:
     return await store.read(await import_session(store, lines, ELSEWHERE, World()))
 
 
-def said(text: str) -> events.UserMessage:
+def user_message(text: str) -> events.UserMessage:
     return events.UserMessage((Text(text),))
 
 
-async def test_a_session_survives_the_way_out_and_in(store: Store) -> None:
+async def test_an_exported_session_can_be_imported(store: Store) -> None:
     ran = await run(
         [Call("long", {"word": "again"}, id="call_1"), "done"],
         tools=[long],
@@ -85,9 +85,9 @@ async def test_a_session_survives_the_way_out_and_in(store: Store) -> None:
     assert violations(copy) == []
 
 
-async def test_the_folder_stays_at_home(store: Store) -> None:
+async def test_an_export_omits_the_folder_of_the_session(store: Store) -> None:
     unknown = b'{"type":"run_started","mood":{"a":  1},"cwd":"%b","version":"9","model":"m","new":[ ]}'
-    facts = facts_of(unknown % HOME.encode(), said("hello"))
+    facts = facts_of(unknown % HOME.encode(), user_message("hello"))
     lines = await exported(store, await put(store, facts))
     assert HOME.encode() not in b"".join(lines)
     copy = await reimported(store, lines)
@@ -95,12 +95,14 @@ async def test_the_folder_stays_at_home(store: Store) -> None:
     assert copy[1].body == unknown % ELSEWHERE.encode()
 
 
-async def test_the_folder_of_a_question_and_of_what_was_remembered_stays_at_home(store: Store) -> None:
-    asked = (
+async def test_an_export_omits_folders_of_questions_and_permissions(store: Store) -> None:
+    question = (
         b'{"type":"question_asked","id":"q","question":{"text":"?","details":{"project":"%b","tool":"bash"}}}'
     )
-    kept = b'{"type":"permission_remembered","rule":"bash","effect":"allow","scope":"project","where":"%b"}'
-    facts = facts_of(asked % HOME.encode(), kept % HOME.encode(), said("hello"))
+    permission = (
+        b'{"type":"permission_remembered","rule":"bash","effect":"allow","scope":"project","where":"%b"}'
+    )
+    facts = facts_of(question % HOME.encode(), permission % HOME.encode(), user_message("hello"))
     lines = await exported(store, await put(store, facts))
     assert HOME.encode() not in b"".join(lines)
     copy = await reimported(store, lines)
@@ -108,7 +110,7 @@ async def test_the_folder_of_a_question_and_of_what_was_remembered_stays_at_home
 
 
 async def test_the_same_file_can_be_imported_twice(store: Store) -> None:
-    lines = await exported(store, await put(store, facts_of(said("hello"))))
+    lines = await exported(store, await put(store, facts_of(user_message("hello"))))
     first, second = await reimported(store, lines), await reimported(store, lines)
     assert first[0].session != second[0].session
     assert len(await store.sessions()) == 3
@@ -126,8 +128,8 @@ async def test_unknown_events_and_fields_survive_byte_for_byte(store: Store) -> 
     assert [fact.body for fact in copy[1:]] == bodies
 
 
-async def test_a_fork_keeps_its_origins(store: Store) -> None:
-    source = await put(store, facts_of(said("hello")))
+async def test_an_exported_fork_keeps_its_origins(store: Store) -> None:
+    source = await put(store, facts_of(user_message("hello")))
     forked = await store.read(await fork(store, source, None, World()))
     copy = await reimported(store, await exported(store, forked[0].session))
     assert copy[1].origin == f"{source}:2"
@@ -135,7 +137,7 @@ async def test_a_fork_keeps_its_origins(store: Store) -> None:
     assert copy[0].event.forked_from == source
 
 
-async def test_a_row_of_22_megabytes_survives(tmp_path: Path) -> None:
+async def test_a_fact_of_22_megabytes_can_be_exported_and_imported(tmp_path: Path) -> None:
     picture = Image("image/png", data="QUJD" * (22 * 2**20 // 4))
     store = SqliteStore(tmp_path / "ostler.db")
     facts = facts_of(events.UserMessage((picture,)))
@@ -150,7 +152,7 @@ async def test_a_row_of_22_megabytes_survives(tmp_path: Path) -> None:
     assert copy[1].body == facts[1].body
 
 
-async def test_lines_of_an_export_with_a_large_blob_are_of_bounded_size(store: Store) -> None:
+async def test_a_large_blob_is_exported_in_lines_of_bounded_size(store: Store) -> None:
     ran = await run([Call("long", {"word": "x" * 20}, id="call_1"), "done"], tools=[long], store=store)
     lines = await exported(store, ran.session.id)
     pieces = [line for line in lines if line.startswith(b'{"type":"ostler_blob"')]
@@ -165,7 +167,7 @@ async def test_lines_of_an_export_with_a_large_blob_are_of_bounded_size(store: S
     st.none() | st.integers(0, 2**50),
     st.sampled_from(["", "ses_0:1"]),
 )
-def test_the_envelope_is_taken_out_of_a_line_exactly(
+def test_read_line_restores_the_fact(
     event: Event, seq: int, time_ms: int, parent: int | None, origin: str
 ) -> None:
     fact = Fact.of(event, seq=seq, session="ses_1", run="run_1", time_ms=time_ms, parent=parent)
@@ -174,7 +176,7 @@ def test_the_envelope_is_taken_out_of_a_line_exactly(
 
 
 @given(any_event(), st.randoms(use_true_random=False))
-def test_a_line_that_was_reordered_by_hand_holds_the_same_event(event: Event, random: object) -> None:
+def test_read_line_accepts_fields_in_any_order(event: Event, random: object) -> None:
     fact = Fact.of(event, seq=7, session="ses_1", run="run_1", time_ms=1_700_000_000_123, parent=3)
     fields = list(json.loads(fact.line()).items())
     random.shuffle(fields)  # type: ignore[attr-defined]
@@ -186,7 +188,7 @@ def test_a_line_that_was_reordered_by_hand_holds_the_same_event(event: Event, ra
 
 async def test_an_edited_file_is_imported(store: Store) -> None:
     lines = await exported(
-        store, await put(store, facts_of(said("hello"), events.SessionRenamed("greeting")))
+        store, await put(store, facts_of(user_message("hello"), events.SessionRenamed("greeting")))
     )
     spaced = json.dumps(json.loads(lines[2]) | {"content": [{"type": "text", "text": "edited"}]})
     copy = await reimported(store, [lines[0], b"\r\n", lines[1], spaced.encode() + b"\r\n", b"\n", lines[3]])
@@ -263,9 +265,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-async def test_a_file_that_is_not_whole_and_sound_adds_nothing(case: str) -> None:
+async def test_a_truncated_or_damaged_file_imports_nothing(case: str) -> None:
     store = MemoryStore()
-    facts = facts_of(said("hello"), said("again"), events.SessionRenamed("greeting"))
+    facts = facts_of(user_message("hello"), user_message("again"), events.SessionRenamed("greeting"))
     lines = await exported(store, await put(store, facts))
     spoil, complaint = REFUSED[case]
     with pytest.raises(UsageError, match=complaint) as error:

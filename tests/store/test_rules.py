@@ -1,4 +1,4 @@
-"""What counts as a word: every store means the same by it, and no query is an error."""
+"""Words in searches: all stores split text the same way, and no query is an error."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ texts = st.text(st.sampled_from(LETTERS + MARKS), max_size=30)
         ("v1.2", ["v1", "2"]),
     ],
 )
-def test_words_are_letters_and_digits_in_a_row(text: str, words: list[str]) -> None:
+def test_words_are_runs_of_letters_and_digits(text: str, words: list[str]) -> None:
     assert words_of(text) == words
 
 
-async def found(store: Store, messages: list[str], queries: list[str]) -> list[list[int]]:
+async def search(store: Store, messages: list[str], queries: list[str]) -> list[list[int]]:
     facts = [first()]
     for seq, message in enumerate(messages, 2):
         event = events.UserMessage(as_content(message))
@@ -54,9 +54,9 @@ async def found(store: Store, messages: list[str], queries: list[str]) -> list[l
 
 @settings(max_examples=60)
 @given(st.lists(texts, max_size=5), st.lists(texts, min_size=1, max_size=5))
-def test_both_stores_find_the_same(messages: list[str], queries: list[str]) -> None:
+def test_both_stores_give_the_same_search_results(messages: list[str], queries: list[str]) -> None:
     queries += [message[:7] for message in messages]
-    in_memory = asyncio.run(found(MemoryStore(), messages, queries))
+    in_memory = asyncio.run(search(MemoryStore(), messages, queries))
     with tempfile.TemporaryDirectory() as folder:
-        in_sqlite = asyncio.run(found(SqliteStore(Path(folder, "store.db")), messages, queries))
+        in_sqlite = asyncio.run(search(SqliteStore(Path(folder, "store.db")), messages, queries))
     assert in_memory == in_sqlite

@@ -1,4 +1,4 @@
-"""A store is refused on a disk that other machines share."""
+"""Stores on network file systems are refused."""
 
 from __future__ import annotations
 
@@ -29,6 +29,14 @@ broken line
 """
 
 
+def is_refused(path: str | Path, mounts: str | None = MOUNTS) -> bool:
+    try:
+        refuse_network_disk(Path(path), mounts)
+    except StoreError:
+        return True
+    return False
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -40,7 +48,7 @@ broken line
         "/over/store.db",
     ],
 )
-def test_a_network_disk_is_refused_with_a_word(path: str) -> None:
+def test_a_network_file_system_is_refused(path: str) -> None:
     with pytest.raises(StoreError, match="OSTLER_HOME") as caught:
         refuse_network_disk(Path(path), MOUNTS)
     assert path in caught.value.message
@@ -59,28 +67,28 @@ def test_a_network_disk_is_refused_with_a_word(path: str) -> None:
         "/",
     ],
 )
-def test_a_local_disk_is_fine(path: str) -> None:
-    refuse_network_disk(Path(path), MOUNTS)
+def test_a_local_disk_is_accepted(path: str) -> None:
+    assert not is_refused(path)
 
 
-def test_a_sandbox_whose_root_is_9p_is_fine() -> None:
-    refuse_network_disk(Path("/home/ada/store.db"), "none / 9p rw,trans=fd 0 0\n")
+def test_a_sandbox_whose_root_is_9p_is_accepted() -> None:
+    assert not is_refused("/home/ada/store.db", "none / 9p rw,trans=fd 0 0\n")
+    assert is_refused("/home/ada/store.db", "none /home 9p rw,trans=fd 0 0\n")
 
 
-def test_a_link_is_judged_by_where_it_leads(tmp_path: Path) -> None:
+def test_a_link_counts_as_its_target(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/home/eve")
-    with pytest.raises(StoreError):
-        refuse_network_disk(tmp_path / "link" / "store.db", MOUNTS)
+    assert is_refused(tmp_path / "link" / "store.db")
 
 
-def test_where_there_is_no_list_of_mounts_every_place_is_fine(
+def test_without_a_list_of_mounts_every_path_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_connection, "MOUNTS", tmp_path / "none")
-    refuse_network_disk(tmp_path / "store.db")
+    assert not is_refused(tmp_path / "store.db", None)
 
 
-def test_opening_a_store_there_is_refused_and_makes_nothing(
+def test_opening_a_store_on_a_network_file_system_creates_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mounts = tmp_path / "mounts"
@@ -91,11 +99,11 @@ def test_opening_a_store_there_is_refused_and_makes_nothing(
     assert not (tmp_path / "far").exists()
 
 
-def test_looking_costs_next_to_nothing() -> None:
+def test_the_check_of_mounts_is_fast() -> None:
     many = MOUNTS + "".join(f"overlay /var/lib/{number}/merged overlay rw 0 0\n" for number in range(200))
-    spent = []
+    times = []
     for _ in range(20):
-        began = time.perf_counter()
+        start = time.perf_counter()
         refuse_network_disk(Path("/var/lib/store.db"), many)
-        spent.append(time.perf_counter() - began)
-    assert min(spent) < 0.001
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.001

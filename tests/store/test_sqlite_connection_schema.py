@@ -1,4 +1,4 @@
-"""Stores of every version can be opened; an older one is brought forward, with a copy made first."""
+"""Stores of every version can be opened; an older one is copied and migrated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ostler.store.sqlite import SqliteStore
 from ostler.store.sqlite_connection import connect, version_of
 from tests.store import golden_store
 from tests.store.golden_store import GOLDEN, NOW_MS, OUTPUT, OWNER, PROMPT, TOOL, facts
-from tests.support.small_session import HERE, first, numbers, said
+from tests.support.small_session import HERE, first, numbers, user_fact
 
 VERSIONS = {file.stem: file.read_text() for file in sorted(GOLDEN.glob("store-v*.sql"))}
 
@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 # --- golden copies ----------------------------------------------------------------------------------
 
 
-def test_the_present_schema_has_a_golden_copy(tmp_path: Path) -> None:
+def test_the_current_schema_has_a_golden_copy(tmp_path: Path) -> None:
     """A change of the tables needs a new version, a migration, and a new golden copy beside the old ones."""
     assert golden_store.dump_of_today(tmp_path) == VERSIONS[f"store-v{version_of()}"]
 
@@ -42,12 +42,12 @@ async def test_a_store_of_every_version_can_be_opened(path: Path, golden: str) -
     golden_store.restore(path, VERSIONS[golden])
     store = SqliteStore(path, world=World(now_ms=lambda: NOW_MS + LEASE_MS - 1))
     try:
-        await _holds_everything(store)
+        await _check_content(store)
     finally:
         await store.close()
 
 
-async def _holds_everything(store: SqliteStore) -> None:
+async def _check_content(store: SqliteStore) -> None:
     for session, expected in (("ses_held", facts("ses_held")), ("ses_cut", facts("ses_cut", 8))):
         assert await store.read(session) == expected
         opening = await store.read_opening(session)
@@ -68,7 +68,7 @@ async def _holds_everything(store: SqliteStore) -> None:
     with pytest.raises(SessionHeld, match=OWNER.host):
         await store.acquire("ses_held", HERE)
     lease = await store.acquire("ses_cut", HERE)
-    await store.append(lease, [said(9, session="ses_cut")])
+    await store.append(lease, [user_fact(9, session="ses_cut")])
     assert await numbers(store, "ses_cut") == list(range(1, 10))
 
 
@@ -86,22 +86,22 @@ def paint(db: sqlite3.Connection) -> None:
 async def stored(path: Path) -> None:
     store = SqliteStore(path)
     lease = await store.create(first(), HERE)
-    await store.append(lease, [said(2), said(3)])
+    await store.append(lease, [user_fact(2), user_fact(3)])
     await store.close()
 
 
 def version(path: Path) -> int:
     db = sqlite3.connect(path)
-    found: int = db.execute("pragma user_version").fetchone()[0]
+    number: int = db.execute("pragma user_version").fetchone()[0]
     db.close()
-    return found
+    return number
 
 
 def others(path: Path) -> list[str]:
     return sorted(file.name for file in path.parent.iterdir() if file != path)
 
 
-async def test_an_older_store_is_brought_forward_after_a_copy_was_made(path: Path) -> None:
+async def test_an_older_store_is_copied_and_migrated(path: Path) -> None:
     await stored(path)
     db = connect(path, migrations=(add_colour, paint))
     assert db.execute("select id, last_seq, colour from sessions").fetchall() == [("ses_1", 3, "red")]
@@ -116,18 +116,18 @@ async def test_an_older_store_is_brought_forward_after_a_copy_was_made(path: Pat
         SqliteStore(path)
 
 
-async def test_what_only_the_write_ahead_log_holds_is_in_the_copy_too(path: Path) -> None:
+async def test_the_copy_includes_the_write_ahead_log(path: Path) -> None:
     living = SqliteStore(path)
     lease = await living.create(first(), HERE)
     connect(path, migrations=(add_colour,)).close()
     copy = SqliteStore(path.with_name("store.db.version-1"))
     assert await numbers(copy) == [1]
     await copy.close()
-    await living.append(lease, [said(2)])
+    await living.append(lease, [user_fact(2)])
     await living.close()
 
 
-async def test_each_step_is_taken_once(path: Path) -> None:
+async def test_each_migration_runs_once(path: Path) -> None:
     await stored(path)
     connect(path, migrations=(add_colour,)).close()
     connect(path, migrations=(add_colour,)).close()
@@ -137,7 +137,7 @@ async def test_each_step_is_taken_once(path: Path) -> None:
     assert others(path) == ["store.db.version-1", "store.db.version-2"]
 
 
-async def test_a_migration_that_fails_has_changed_nothing(path: Path) -> None:
+async def test_a_failed_migration_changes_nothing(path: Path) -> None:
     await stored(path)
 
     def stumble(db: sqlite3.Connection) -> None:
@@ -165,7 +165,7 @@ connect(Path(sys.argv[1]), migrations=(crash,))
 """
 
 
-async def test_a_crash_in_the_middle_of_a_migration_has_changed_nothing(path: Path) -> None:
+async def test_a_crash_during_a_migration_changes_nothing(path: Path) -> None:
     await stored(path)
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", CRASHES, str(path))
     assert await process.wait() == 7
@@ -177,7 +177,7 @@ async def test_a_crash_in_the_middle_of_a_migration_has_changed_nothing(path: Pa
     assert version(path) == 2
 
 
-async def test_without_room_for_the_copy_nothing_is_touched(
+async def test_a_migration_without_room_for_the_copy_changes_nothing(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await stored(path)
@@ -192,7 +192,7 @@ async def test_without_room_for_the_copy_nothing_is_touched(
     assert others(path) == []
 
 
-async def test_of_several_that_open_an_old_store_at_once_one_brings_it_forward(path: Path) -> None:
+async def test_one_of_several_processes_migrates_an_old_store(path: Path) -> None:
     await stored(path)
     taken: list[ProcessId] = []
     meeting = threading.Barrier(4)
@@ -209,7 +209,7 @@ async def test_of_several_that_open_an_old_store_at_once_one_brings_it_forward(p
     assert version(path) == 3
 
 
-def test_a_new_store_has_the_present_version_at_once(path: Path) -> None:
+def test_a_new_store_has_the_current_version(path: Path) -> None:
     def must_not_run(db: sqlite3.Connection) -> None:
         raise AssertionError("there is nothing to bring forward")
 

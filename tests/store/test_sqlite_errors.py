@@ -1,4 +1,4 @@
-"""What a user is told when the file or its disk is in trouble: the right error, in one line."""
+"""Problems with the file or its disk raise the right error, with a message of one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from ostler.schema.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreNewer, StoreReadOnly
 from ostler.store.sqlite import SqliteStore
 from ostler.store.sqlite_connection import translate_errors
-from tests.support.small_session import HERE, first, numbers, said
+from tests.support.small_session import HERE, first, numbers, user_fact
 
 NOBODY = 65534
 
@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> Path:
 
 @contextmanager
 def refused(kind: type[StoreError], path: Path) -> Iterator[None]:
-    """The block must end with this very kind of error, told in one line that names the file."""
+    """The block must raise exactly this kind of error, with a message of one line that names the file."""
     with pytest.raises(kind) as caught:
         yield
     assert type(caught.value) is kind
@@ -39,11 +39,11 @@ def refused(kind: type[StoreError], path: Path) -> Iterator[None]:
 
 
 async def filled(path: Path, size: int = 2000) -> None:
-    """A store of several pages, with everything in its file and nothing in its log."""
+    """A store of several pages, with an empty write-ahead log."""
     store = SqliteStore(path)
     lease = await store.create(first(), HERE)
     for seq in range(2, 52):
-        await store.append(lease, [said(seq, "x" * size)])
+        await store.append(lease, [user_fact(seq, "x" * size)])
     await store.search("hello")
     await store.close()
     assert_alone(path)
@@ -66,7 +66,7 @@ def allow(place: Path, mode: int) -> None:
 
 
 def open_files(path: Path) -> list[str]:
-    """What this process still holds open there; only Linux tells."""
+    """The files that this process has open there (only on Linux)."""
     links = [link.readlink() for link in Path("/proc/self/fd").glob("*") if link.is_symlink()]
     return [str(link) for link in links if str(link).startswith(str(path))]
 
@@ -74,7 +74,7 @@ def open_files(path: Path) -> list[str]:
 # --- the file ---------------------------------------------------------------------------------------
 
 
-async def test_a_store_of_a_newer_version_is_refused_and_left_alone(path: Path) -> None:
+async def test_a_store_of_a_newer_version_is_refused_and_not_changed(path: Path) -> None:
     await filled(path)
     with sqlite3.connect(path) as db:
         db.execute("pragma user_version = 99")
@@ -84,7 +84,7 @@ async def test_a_store_of_a_newer_version_is_refused_and_left_alone(path: Path) 
     assert open_files(path) == []
 
 
-async def test_another_programs_database_is_refused_and_left_alone(path: Path) -> None:
+async def test_a_database_of_another_program_is_refused_and_not_changed(path: Path) -> None:
     for version in (0, 1):
         theirs = path.with_name(f"theirs-{version}.db")
         db = sqlite3.connect(theirs)
@@ -99,7 +99,7 @@ async def test_another_programs_database_is_refused_and_left_alone(path: Path) -
         assert open_files(theirs) == []
 
 
-async def test_a_file_of_garbage_is_refused_and_left_alone(path: Path) -> None:
+async def test_a_file_that_is_no_database_is_refused_and_not_changed(path: Path) -> None:
     write(path, b"this is no database, " * 1000)
     with refused(StoreCorrupt, path):
         SqliteStore(path)
@@ -119,7 +119,7 @@ async def test_a_truncated_file_is_reported(path: Path) -> None:
     assert open_files(path) == []
 
 
-async def test_an_overwritten_page_is_reported_by_whoever_needs_it(path: Path) -> None:
+async def test_reading_an_overwritten_page_raises(path: Path) -> None:
     await filled(path)
     write(path, content(path)[: 3 * 4096].ljust(len(content(path)), b"\xff"))
     store = SqliteStore(path)
@@ -130,12 +130,12 @@ async def test_an_overwritten_page_is_reported_by_whoever_needs_it(path: Path) -
     await store.close()
 
 
-async def test_a_torn_write_ahead_log_loses_only_what_was_torn(path: Path) -> None:
-    """As after a power cut in the middle of a write: what was committed before is there, and nothing else."""
+async def test_a_truncated_write_ahead_log_loses_only_its_end(path: Path) -> None:
+    """As after a power cut during a write: exactly the earlier commits are there."""
     store = SqliteStore(path)
     lease = await store.create(first(), HERE)
     for seq in range(2, 20):
-        await store.append(lease, [said(seq)])
+        await store.append(lease, [user_fact(seq)])
     whole, log = content(path), content(f"{path}-wal")
     await store.close()
     lengths = set()
@@ -175,7 +175,7 @@ def test_a_path_that_cannot_be_a_file_is_refused(tmp_path: Path, place: str) -> 
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that also another user may enter: $TMPDIR may lie in one that is closed."""
+    """A folder that another user can enter, which may not be true of $TMPDIR."""
     folder = Path(tempfile.mkdtemp(prefix="ostler-test-", dir="/tmp"))
     folder.chmod(0o755)
     yield folder
@@ -185,7 +185,7 @@ def open_folder() -> Iterator[Path]:
 
 @contextmanager
 def as_ordinary_user() -> Iterator[None]:
-    """Root may write anywhere: it becomes somebody else for a while."""
+    """Root may write anywhere, so it becomes another user for a while."""
     if os.geteuid() != 0:
         yield
         return
@@ -196,7 +196,7 @@ def as_ordinary_user() -> Iterator[None]:
         os.seteuid(0)
 
 
-async def test_a_file_that_may_only_be_read_can_be_read_and_not_written(open_folder: Path) -> None:
+async def test_a_read_only_file_can_be_read_but_not_written(open_folder: Path) -> None:
     path = open_folder / "store.db"
     await filled(path)
     allow(path, 0o444)
@@ -213,7 +213,7 @@ async def test_a_file_that_may_only_be_read_can_be_read_and_not_written(open_fol
         await store.close()
 
 
-async def test_a_folder_that_may_not_be_written_is_reported(open_folder: Path) -> None:
+async def test_a_read_only_folder_is_reported(open_folder: Path) -> None:
     path = open_folder / "store.db"
     await filled(path)
     allow(open_folder, 0o555)
@@ -244,14 +244,14 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
-async def test_a_full_disk_is_reported_and_what_was_written_stays(tiny_disk: Path) -> None:
+async def test_a_full_disk_is_reported_and_loses_nothing(tiny_disk: Path) -> None:
     path = tiny_disk / "store.db"
     store = SqliteStore(path)
     lease = await store.create(first(), HERE)
     written = 1
     with refused(StoreFull, path):
         while written < 1000:
-            await store.append(lease, [said(written + 1, "x" * 20_000), said(written + 2)])
+            await store.append(lease, [user_fact(written + 1, "x" * 20_000), user_fact(written + 2)])
             written += 2
     assert written > 10
     assert await numbers(store) == list(range(1, written + 1))
@@ -264,25 +264,25 @@ async def test_a_full_disk_is_reported_and_what_was_written_stays(tiny_disk: Pat
     await again.close()
 
 
-async def test_after_a_full_disk_has_room_again_the_same_store_goes_on(path: Path) -> None:
+async def test_a_store_continues_when_a_full_disk_has_room_again(path: Path) -> None:
     store = SqliteStore(path)
     lease = await store.create(first(), HERE)
     pages = store._writer._connection.execute("pragma page_count").fetchone()[0]
     store._writer._connection.execute(f"pragma max_page_count = {pages + 2}")
     with refused(StoreFull, path):
-        await store.append(lease, [said(2), said(3, "x" * 50_000)])
+        await store.append(lease, [user_fact(2), user_fact(3, "x" * 50_000)])
     assert await numbers(store) == [1]
     store._writer._connection.execute("pragma max_page_count = 100000")
-    await store.append(lease, [said(2), said(3, "x" * 50_000)])
+    await store.append(lease, [user_fact(2), user_fact(3, "x" * 50_000)])
     assert await numbers(store) == [1, 2, 3]
     await store.close()
 
 
-async def test_a_store_whose_closing_is_cancelled_holds_no_file(path: Path) -> None:
+async def test_a_store_whose_close_is_cancelled_leaves_no_open_file(path: Path) -> None:
     store = SqliteStore(path)
     await store.create(first(), HERE)
     following = asyncio.ensure_future(anext(store.follow("ses_1", 1)))
-    await asyncio.sleep(0)  # it waits now, and somebody looks at the file for it
+    await asyncio.sleep(0)  # it waits now, and a poller checks the file
     closing = asyncio.ensure_future(store.close())
     await asyncio.sleep(0)
     assert not closing.done()
@@ -293,7 +293,7 @@ async def test_a_store_whose_closing_is_cancelled_holds_no_file(path: Path) -> N
     assert open_files(path) == []
 
 
-# --- errors in our words ----------------------------------------------------------------------------
+# --- translation of errors --------------------------------------------------------------------------
 
 
 def sqlite_error(code: int) -> sqlite3.Error:
@@ -324,14 +324,14 @@ def sqlite_error(code: int) -> sqlite3.Error:
     ],
     ids=repr,
 )
-def test_each_error_has_its_class(path: Path, error: Exception, kind: type[StoreError]) -> None:
+def test_each_sqlite_error_becomes_a_store_error(
+    path: Path, error: Exception, kind: type[StoreError]
+) -> None:
     with refused(kind, path), translate_errors(path):
         raise error
 
 
-def test_an_input_error_on_a_full_disk_means_that_it_is_full(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_io_error_on_a_full_disk_is_reported_as_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     statvfs: Callable[[object], os.statvfs_result] = os.statvfs
     full = os.statvfs_result((*statvfs(path.parent)[:3], 0, 0, *statvfs(path.parent)[5:]))
     monkeypatch.setattr(os, "statvfs", lambda _: full)

@@ -13,7 +13,7 @@ from ostler.schema.errors import StoreError
 from ostler.store.sqlite import SqliteStore
 from ostler.store.sqlite_connection import Durability
 from tests.store.other_processes import LOCKS, other_process
-from tests.support.small_session import DURABILITIES, HERE, first, numbers, said
+from tests.support.small_session import DURABILITIES, HERE, first, numbers, user_fact
 
 
 @pytest.mark.parametrize("durability", DURABILITIES)
@@ -21,13 +21,13 @@ def test_one_store_serves_one_event_loop_after_the_other(tmp_path: Path, durabil
     store = SqliteStore(tmp_path / "store.db", durability=durability)
     lease = asyncio.run(store.create(first(), HERE))
     left: list[asyncio.Future[Any]] = []
-    """What still waits when its loop ends."""
+    """A task that still waits when its loop ends."""
 
     async def use(seq: int) -> None:
         following = store.follow("ses_1", after=seq - 1)
         waiting = asyncio.ensure_future(anext(following))
         await asyncio.sleep(0)
-        await asyncio.gather(store.append(lease, [said(seq)]), store.append_blob("ses_1", "out", b"x"))
+        await asyncio.gather(store.append(lease, [user_fact(seq)]), store.append_blob("ses_1", "out", b"x"))
         async with asyncio.timeout(60):
             assert [fact.seq for fact in await waiting] == [seq]
         left.append(asyncio.ensure_future(anext(following)))
@@ -40,7 +40,7 @@ def test_one_store_serves_one_event_loop_after_the_other(tmp_path: Path, durabil
     asyncio.run(store.close())
 
 
-def test_a_loop_that_was_dropped_in_the_middle_does_no_harm(tmp_path: Path) -> None:
+def test_a_store_survives_an_abandoned_event_loop(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     another = SqliteStore(tmp_path / "store.db")
     lease = asyncio.run(store.create(first(), HERE))
@@ -55,10 +55,10 @@ def test_a_loop_that_was_dropped_in_the_middle_does_no_harm(tmp_path: Path) -> N
     dropped.close()
 
     async def use() -> None:
-        await store.append(lease, [said(2)])
+        await store.append(lease, [user_fact(2)])
         waiting = asyncio.ensure_future(anext(store.follow("ses_1", after=2)))
         await asyncio.sleep(0)
-        await another.append(lease, [said(3)])  # seen by looking, which the dropped loop had begun to do
+        await another.append(lease, [user_fact(3)])  # needs a new poller: the abandoned loop has the old one
         async with asyncio.timeout(60):
             assert [fact.seq for fact in await waiting] == [3]
         await store.close()
@@ -69,58 +69,60 @@ def test_a_loop_that_was_dropped_in_the_middle_does_no_harm(tmp_path: Path) -> N
         task._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
-async def test_a_cancelled_append_that_waits_for_a_lock_is_decided_when_it_ends(tmp_path: Path) -> None:
+async def test_a_cancelled_append_that_waits_for_a_lock_is_written_or_not_when_it_returns(
+    tmp_path: Path,
+) -> None:
     store = SqliteStore(tmp_path / "store.db")
     lease = await store.create(first(), HERE)
     following = asyncio.ensure_future(anext(store.follow("ses_1", after=1)))
     async with other_process(LOCKS, store.path) as other:
-        appending = asyncio.ensure_future(store.append(lease, [said(2)]))
+        appending = asyncio.ensure_future(store.append(lease, [user_fact(2)]))
         await asyncio.sleep(0.01)
         appending.cancel()
         await asyncio.sleep(0.01)
         assert not appending.done()
-        assert await other.told("") == "unlocked"
+        assert await other.request("") == "unlocked"
         with pytest.raises(asyncio.CancelledError):
             await appending
         assert await numbers(store) == [1, 2]
         async with asyncio.timeout(60):
             assert [fact.seq for fact in await following] == [2]
-        await store.append(lease, [said(3)])
+        await store.append(lease, [user_fact(3)])
     await store.close()
 
 
-async def test_a_loop_that_ends_while_an_append_waits_leaves_a_usable_store(tmp_path: Path) -> None:
+async def test_a_store_survives_an_event_loop_that_ends_during_an_append(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", patience=0.3)
     lease = await store.create(first(), HERE)
 
     async def gives_up() -> None:
-        appending = asyncio.ensure_future(store.append(lease, [said(2)]))
+        appending = asyncio.ensure_future(store.append(lease, [user_fact(2)]))
         await asyncio.sleep(0.01)
         assert not appending.done()
 
     async with other_process(LOCKS, store.path) as other:
         await asyncio.to_thread(asyncio.run, gives_up())
-        assert await other.told("") == "unlocked"
+        assert await other.request("") == "unlocked"
         seq = await store.last_seq("ses_1") + 1
         async with asyncio.timeout(60):
-            await store.append(lease, [said(seq)])
+            await store.append(lease, [user_fact(seq)])
     assert await numbers(store) == list(range(1, seq + 1))
     await store.close()
 
 
 @pytest.mark.parametrize("durability", DURABILITIES)
-async def test_closing_waits_for_what_was_begun_and_can_be_done_twice(
+async def test_close_waits_for_started_appends_and_can_be_called_twice(
     tmp_path: Path, durability: Durability
 ) -> None:
     store = SqliteStore(tmp_path / "store.db", durability=durability)
     lease = await store.create(first(), HERE)
-    appending = asyncio.ensure_future(store.append(lease, [said(2)]))
+    appending = asyncio.ensure_future(store.append(lease, [user_fact(2)]))
     await asyncio.sleep(0)
     await store.close()
     await store.close()
     await appending
     for work in (
-        store.append(lease, [said(3)]),
+        store.append(lease, [user_fact(3)]),
         store.read("ses_1"),
         store.submit("ses_1", requests.Pause(id="req_1")),
         store.search("hello"),
@@ -132,8 +134,8 @@ async def test_closing_waits_for_what_was_begun_and_can_be_done_twice(
     await again.close()
 
 
-async def test_a_failure_of_the_disk_ends_the_waiting_of_followers(tmp_path: Path) -> None:
-    """They would wait for ever for a poll that cannot look any more."""
+async def test_a_failing_disk_ends_followers_with_an_error(tmp_path: Path) -> None:
+    """Otherwise they would wait forever for a poller that cannot read the file."""
     store = SqliteStore(tmp_path / "store.db")
     await store.create(first(), HERE)
     following = asyncio.ensure_future(anext(store.follow("ses_1", after=1)))
@@ -145,7 +147,7 @@ async def test_a_failure_of_the_disk_ends_the_waiting_of_followers(tmp_path: Pat
     await store.close()
 
 
-async def test_an_error_in_the_work_of_one_does_not_stop_the_thread(tmp_path: Path) -> None:
+async def test_an_error_in_one_transaction_does_not_stop_the_thread(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", durability="power")
     await store.create(first(), HERE)
 

@@ -1,4 +1,4 @@
-"""Checking, repairing and pruning a real file that was damaged on purpose."""
+"""Check, repair and clean-up of a file that was damaged on purpose."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from ostler.store.sqlite_maintenance import (
     unnamed_output,
 )
 from tests.support.running import run
-from tests.support.small_session import HERE, first, said
+from tests.support.small_session import HERE, first, user_fact
 
 WORLD = World()
 
 
 @tool
 async def long(word: str) -> str:
-    """Says a word very often."""
+    """Repeats a word very often."""
     return f"{word} " * 20_000
 
 
@@ -46,7 +46,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def session(path: Path) -> AsyncIterator[str]:
-    """One with a large output and an index of its messages; another one beside it."""
+    """A session with a large output and indexed messages, beside another one."""
     store = SqliteStore(path)
     ran = await run([Call("long", {"word": "walrus"}), "found the walrus"], tools=[long], store=store)
     await ran.session.close()
@@ -110,7 +110,7 @@ MENDED = {
 
 
 @pytest.mark.parametrize("what", MENDED)
-async def test_what_follows_from_the_facts_is_found_and_mended(path: Path, session: str, what: str) -> None:
+async def test_derived_rows_are_checked_and_repaired(path: Path, session: str, what: str) -> None:
     number, statement = MENDED[what]
     before = facts_in(path)
     execute(path, statement.format(id=session))
@@ -125,14 +125,14 @@ async def test_what_follows_from_the_facts_is_found_and_mended(path: Path, sessi
     await store.close()
 
 
-async def test_a_damaged_index_of_sqlite_is_made_anew(path: Path, session: str) -> None:
+async def test_a_damaged_sqlite_index_is_rebuilt(path: Path, session: str) -> None:
     define = (
         "update sqlite_master set sql = 'create index sessions_by_use on sessions ({})'"
         " where name = 'sessions_by_use'"
     )
     execute(path, define.format("created"))
     store = SqliteStore(path)
-    await store.import_session([first("ses_misfiled"), said(2, "a message", "ses_misfiled")])
+    await store.import_session([first("ses_misfiled"), user_fact(2, "a message", "ses_misfiled")])
     await store.close()
     execute(path, define.format("updated desc"))
     assert "S1" in numbers(path)
@@ -150,7 +150,7 @@ async def test_a_damaged_index_of_sqlite_is_made_anew(path: Path, session: str) 
         ("update blobs set size = 10", "S5", "has 10 of"),
     ],
 )
-async def test_what_is_lost_is_said_and_left_as_it_is(
+async def test_lost_data_is_reported_and_not_changed(
     path: Path, session: str, statement: str, number: str, words: str
 ) -> None:
     path = shutil.copy(path, path.with_name("damaged.db"))
@@ -163,7 +163,7 @@ async def test_what_is_lost_is_said_and_left_as_it_is(
     assert facts_in(path) == before
 
 
-async def test_pages_that_cannot_be_read_are_said_in_a_line_each(path: Path, session: str) -> None:
+async def test_each_unreadable_part_is_reported_in_one_line(path: Path, session: str) -> None:
     path = shutil.copy(path, path.with_name("damaged.db"))
     (page,) = rows(path, "select rootpage from sqlite_master where name = 'facts'")[0]
     (size,) = rows(path, "pragma page_size")[0]
@@ -175,7 +175,7 @@ async def test_pages_that_cannot_be_read_are_said_in_a_line_each(path: Path, ses
     assert repair(path, WORLD).left
 
 
-async def test_facts_whose_session_has_lost_its_row_get_a_new_one(path: Path, session: str) -> None:
+async def test_facts_without_a_session_get_a_new_session(path: Path, session: str) -> None:
     before = facts_in(path)
     execute(path, f"delete from sessions where id = '{session}'")
     assert "S6" in numbers(path)
@@ -191,59 +191,57 @@ async def test_facts_whose_session_has_lost_its_row_get_a_new_one(path: Path, se
     await store.close()
 
 
-async def test_nothing_is_copied_when_nothing_is_wrong(path: Path, session: str) -> None:
+async def test_repairing_a_sound_store_makes_no_copy(path: Path, session: str) -> None:
     outcome = repair(path, WORLD)
     assert (outcome.mended, outcome.left, outcome.copy) == ((), (), None)
     assert [one.name for one in path.parent.glob("ostler.db*") if "repair" in one.name] == []
 
 
-async def test_a_run_that_is_under_way_or_was_cut_is_no_damage(path: Path) -> None:
+async def test_a_running_or_interrupted_run_is_not_reported(path: Path) -> None:
     store = SqliteStore(path)
     lease = await store.create(first(), HERE)
-    begun = events.RunStarted("0", "/", "scripted/model")
-    await store.append(lease, [Fact.of(begun, seq=2, session="ses_1", run="run_1", time_ms=2)])
+    started = events.RunStarted("0", "/", "scripted/model")
+    await store.append(lease, [Fact.of(started, seq=2, session="ses_1", run="run_1", time_ms=2)])
     assert check(path) == []
     await store.release(lease)
     assert check(path, ["ses_1"]) == []
     await store.close()
 
 
-async def test_a_session_that_another_process_writes_is_repaired_beside_it(path: Path) -> None:
+async def test_a_session_can_be_repaired_while_another_process_writes_to_it(path: Path) -> None:
     store = SqliteStore(path)
     lease = await store.create(first(), HERE)
-    await store.append(lease, [said(2, "walrus")])
+    await store.append(lease, [user_fact(2, "walrus")])
     execute(path, "update sessions set preview = 'wrong', tail_seq = 7")
     assert repair(path, WORLD).left == ()
-    await store.append(lease, [said(3, "carpenter")])
+    await store.append(lease, [user_fact(3, "carpenter")])
     assert check(path) == []
     assert (await store.summary("ses_1")).preview == "walrus"
     assert [hit.seq for hit in await store.search("carpenter")] == [3]
     await store.close()
 
 
-async def test_output_that_nothing_names_is_collected_once_its_run_has_ended(
-    path: Path, session: str
-) -> None:
+async def test_unnamed_output_is_deleted_once_its_run_has_ended(path: Path, session: str) -> None:
     store = SqliteStore(path)
     lease = await store.acquire(session, HERE)
     await store.append_blob(session, "out_cut", b"x" * 300_000)
-    assert unnamed_output(path, WORLD) == [], "whoever holds the session may still name it"
+    assert unnamed_output(path, WORLD) == [], "the process that holds the session may still name it"
     await store.release(lease)
-    (found,) = unnamed_output(path, WORLD)
-    assert (found.session, found.blob, found.size) == (session, "out_cut", 300_000)
+    (output,) = unnamed_output(path, WORLD)
+    assert (output.session, output.blob, output.size) == (session, "out_cut", 300_000)
     execute(path, "update sessions set status = 'waiting'")
     assert collect_output(path, WORLD) == []
     execute(path, "update sessions set status = 'completed'")
-    assert collect_output(path, WORLD) == [found]
+    assert collect_output(path, WORLD) == [output]
     assert collect_output(path, WORLD) == []
     assert await store.blob(session, "out_cut") is None
     await store.close()
     assert check(path) == []
 
 
-async def test_the_file_gets_smaller_when_sessions_are_deleted(path: Path) -> None:
+async def test_shrink_makes_the_file_smaller_after_sessions_are_deleted(path: Path) -> None:
     store = SqliteStore(path)
-    await store.import_session([first("ses_large"), said(2, "x" * 2_000_000, "ses_large")])
+    await store.import_session([first("ses_large"), user_fact(2, "x" * 2_000_000, "ses_large")])
     await store.import_session([first("ses_small")])
     await store.delete("ses_large", current_process())
     freed = shrink(path, WORLD)
@@ -254,12 +252,12 @@ async def test_the_file_gets_smaller_when_sessions_are_deleted(path: Path) -> No
     await store.close()
 
 
-async def test_a_large_file_that_others_work_with_keeps_its_size(
+async def test_shrink_leaves_a_large_file_in_use_as_it_is(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_maintenance, "SMALL", 1)
     store = SqliteStore(path)
-    await store.import_session([first("ses_large"), said(2, "x" * 2_000_000, "ses_large")])
+    await store.import_session([first("ses_large"), user_fact(2, "x" * 2_000_000, "ses_large")])
     lease = await store.create(first(), HERE)
     await store.delete("ses_large", current_process())
     assert shrink(path, WORLD) is None
@@ -268,5 +266,5 @@ async def test_a_large_file_that_others_work_with_keeps_its_size(
     await store.close()
 
 
-def test_every_invariant_of_a_store_has_a_number_of_its_own() -> None:
+def test_store_invariants_have_fixed_numbers() -> None:
     assert list(STORE_INVARIANTS) == [f"S{number}" for number in range(1, 7)]

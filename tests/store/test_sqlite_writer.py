@@ -1,4 +1,4 @@
-"""What several sessions append in the same turn of the event loop, and what becomes of it."""
+"""Appends of several sessions in the same turn of the event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ostler.core.store import Lease
 from ostler.schema.errors import LeaseLost, StoreBusy, StoreError
 from ostler.store.sqlite import SqliteStore
 from tests.store.other_processes import LOCKS, other_process
-from tests.support.small_session import HERE, first, numbers, said
+from tests.support.small_session import HERE, first, numbers, user_fact
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ async def leases_of(store: SqliteStore, count: int) -> list[Lease]:
 
 
 def append(store: SqliteStore, lease: Lease, seq: int = 2) -> bool | asyncio.Future[None]:
-    return store.append_now(lease, [said(seq, session=lease.session)])
+    return store.append_now(lease, [user_fact(seq, session=lease.session)])
 
 
 async def is_written(*appends: bool | asyncio.Future[None]) -> None:
@@ -36,7 +36,7 @@ async def is_written(*appends: bool | asyncio.Future[None]) -> None:
         await asyncio.gather(*(one for one in appends if not isinstance(one, bool)))
 
 
-async def test_what_is_appended_in_one_turn_is_committed_together(store: SqliteStore) -> None:
+async def test_appends_of_one_turn_are_committed_together(store: SqliteStore) -> None:
     leases = await leases_of(store, 20)
     for seq in (2, 3):
         before = store._writer.commits
@@ -48,7 +48,7 @@ async def test_what_is_appended_in_one_turn_is_committed_together(store: SqliteS
         assert await numbers(store, lease.session) == [1, 2, 3]
 
 
-async def test_a_session_that_is_alone_waits_for_nobody(store: SqliteStore) -> None:
+async def test_the_appends_of_a_single_session_are_committed_immediately(store: SqliteStore) -> None:
     one, other = await leases_of(store, 2)
     assert append(store, one) is True
     await asyncio.sleep(0)
@@ -57,7 +57,7 @@ async def test_a_session_that_is_alone_waits_for_nobody(store: SqliteStore) -> N
         await asyncio.sleep(0)
 
 
-async def test_one_that_is_refused_does_not_harm_those_it_is_committed_with(store: SqliteStore) -> None:
+async def test_a_refused_append_does_not_affect_others_in_the_same_commit(store: SqliteStore) -> None:
     leases = await leases_of(store, 5)
     await store.release(leases[3])
     appends = [append(store, lease, 7 if lease is leases[2] else 2) for lease in leases]
@@ -70,8 +70,8 @@ async def test_one_that_is_refused_does_not_harm_those_it_is_committed_with(stor
     assert written == [[1, 2], [1, 2], [1], [1], [1, 2]]
 
 
-async def test_what_is_asked_after_an_append_is_done_after_it(store: SqliteStore) -> None:
-    """Else a lease that is given back would be lost for the facts that still wait."""
+async def test_operations_after_an_append_see_it(store: SqliteStore) -> None:
+    """Otherwise releasing a lease would lose the facts that still wait."""
     one, other = await leases_of(store, 2)
     appends = append(store, one), append(store, other)
     assert not isinstance(appends[1], bool)
@@ -81,7 +81,7 @@ async def test_what_is_asked_after_an_append_is_done_after_it(store: SqliteStore
     assert await numbers(store, other.session) == [1, 2]
 
 
-async def test_those_who_follow_are_woken_by_a_common_commit(store: SqliteStore) -> None:
+async def test_a_common_commit_wakes_followers(store: SqliteStore) -> None:
     leases = await leases_of(store, 3)
     following = [asyncio.ensure_future(anext(store.follow(lease.session, after=1))) for lease in leases]
     await asyncio.sleep(0)
@@ -90,7 +90,7 @@ async def test_those_who_follow_are_woken_by_a_common_commit(store: SqliteStore)
         assert [[fact.seq for fact in facts] for facts in await asyncio.gather(*following)] == [[2]] * 3
 
 
-async def test_closing_commits_what_was_gathered(tmp_path: Path) -> None:
+async def test_close_commits_queued_appends(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     leases = await leases_of(store, 3)
     appends = [append(store, lease) for lease in leases]
@@ -104,7 +104,7 @@ async def test_closing_commits_what_was_gathered(tmp_path: Path) -> None:
     await again.close()
 
 
-async def test_what_was_gathered_waits_while_another_process_writes(tmp_path: Path) -> None:
+async def test_queued_appends_wait_while_another_process_writes(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     leases = await leases_of(store, 3)
     async with other_process(LOCKS, store.path) as other:
@@ -112,14 +112,14 @@ async def test_what_was_gathered_waits_while_another_process_writes(tmp_path: Pa
         for _ in range(20):
             await asyncio.sleep(0)
         assert not any(one is True or one.done() for one in appends)  # type: ignore[union-attr]
-        assert await other.told("") == "unlocked"
+        assert await other.request("") == "unlocked"
         await is_written(*appends)
     for lease in leases:
         assert await numbers(store, lease.session) == [1, 2]
     await store.close()
 
 
-async def test_a_lock_that_is_held_too_long_fails_all_that_was_gathered(tmp_path: Path) -> None:
+async def test_a_lock_held_too_long_fails_all_queued_appends(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", patience=0.05)
     leases = await leases_of(store, 3)
     async with other_process(LOCKS, store.path) as other:
@@ -127,12 +127,12 @@ async def test_a_lock_that_is_held_too_long_fails_all_that_was_gathered(tmp_path
         for one in appends:
             with pytest.raises(StoreBusy, match="locked by another process"):
                 await is_written(one)
-        assert await other.told("") == "unlocked"
+        assert await other.request("") == "unlocked"
     await is_written(*(append(store, lease) for lease in leases))
     await store.close()
 
 
-def test_a_loop_that_is_dropped_before_the_end_of_its_turn_does_no_harm(tmp_path: Path) -> None:
+def test_the_writer_survives_a_loop_abandoned_before_the_end_of_its_turn(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     leases = asyncio.run(leases_of(store, 3))
     dropped = asyncio.new_event_loop()

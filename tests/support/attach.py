@@ -1,4 +1,4 @@
-"""`ostler attach` in a real terminal, before a real server in a process of its own."""
+"""`ostler attach` in a real terminal, with a real server in another process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OSTLER = (sys.executable, "-W", "error", "-m", "ostler")
 Attach = Callable[..., Terminal]
 
 
-class StandIn:
+class FakeServer:
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.remote.stand_in", str(folder), *arguments],
@@ -38,10 +38,10 @@ class StandIn:
 
 
 @contextmanager
-def standing_in(
+def fake_server(
     folder: Path, wire: str = "bytes", columns: int = 80, rows: int = 1000, port: int = 0
-) -> Iterator[StandIn]:
-    server = StandIn(folder, wire, str(columns), str(rows), str(port))
+) -> Iterator[FakeServer]:
+    server = FakeServer(folder, wire, str(columns), str(rows), str(port))
     try:
         yield server
     finally:

@@ -1,4 +1,4 @@
-"""The real `ostler`, in a process, a home and a directory of its own."""
+"""The real `ostler`, in its own process, home and directory."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ostler.testkit.vendors import FakeVendor
 
 PATIENCE = 60.0
 KEY = "sk-canary-0123456789abcdef"
-"""Given to the command as its key. It must never be seen again."""
+"""The command's API key, which must appear in no output and no file."""
 
 
 @dataclass
 class Ran:
-    """What a command said, and how it ended."""
+    """The output and the exit code of a command."""
 
     code: int
     out: str
@@ -73,7 +73,7 @@ class Ostler:
             for name, value in os.environ.items()
             if not name.startswith(("OSTLER_", "LC_")) and not name.endswith(("_API_KEY", "_BASE_URL"))
         }
-        inherited.pop("LANGUAGE", None)  # it and LC_ALL would win over a LANG that a test asks for
+        inherited.pop("LANGUAGE", None)  # it and LC_ALL would override the LANG of a test
         inherited.pop("PYTHONUNBUFFERED", None)  # it hides output that is never flushed
         own = {"HOME": str(self.home), "OSTLER_HOME": str(self.home), "TMPDIR": str(self.home.parent)}
         return {**inherited, **own, **variables}
@@ -102,30 +102,30 @@ class Ostler:
         return finish(process, piped)
 
     def on_terminal(self, *arguments: str, typed: bytes = b"", columns: int = 80) -> Ran:
-        """With a terminal for input and output. What the terminal shows is `out`."""
+        """With a terminal for input and output; `out` is the content of the terminal."""
         ours, theirs = pty.openpty()
         try:
             process = self.start(*arguments, stdin=theirs, stdout=theirs, COLUMNS=str(columns))
             os.close(theirs)
             os.write(ours, typed)
-            shown = read_terminal(ours)
+            output = read_terminal(ours)
             err = process.communicate(timeout=PATIENCE)[1]
         finally:
             os.close(ours)
-        return Ran(process.returncode, shown.decode().replace("\r\n", "\n"), err.decode())
+        return Ran(process.returncode, output.decode().replace("\r\n", "\n"), err.decode())
 
 
 def read_terminal(descriptor: int) -> bytes:
-    shown = b""
+    output = b""
     deadline = time.monotonic() + PATIENCE
     while select.select([descriptor], [], [], deadline - time.monotonic())[0]:
         try:
             piece = os.read(descriptor, 65536)
-        except OSError:  # how Linux says that the other side was closed
-            return shown
+        except OSError:  # on Linux: the other side was closed
+            return output
         if not piece:
-            return shown
-        shown += piece
+            return output
+        output += piece
     raise TimeoutError("the command did not end")
 
 
@@ -138,7 +138,7 @@ def finish(process: subprocess.Popen[bytes], piped: bytes | None = None) -> Ran:
 
 
 def use(vendor: FakeVendor) -> tuple[str, ...]:
-    """The options that make a command talk to this vendor."""
+    """The options for a command to use this vendor."""
     return ("--model", "openai/fake", "--base-url", vendor.chat_url, "--api-key", KEY)
 
 

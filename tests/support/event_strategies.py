@@ -1,4 +1,4 @@
-"""Any event of any type, as hypothesis strategies made from the types of its fields."""
+"""Hypothesis strategies for events of all types, built from the types of their fields."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def structs(shape: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
     fields = msgspec.structs.fields(shape)
     required = {field.name: values(hints[field.name]) for field in fields if field.required}
     optional = {field.name: values(hints[field.name]) for field in fields if not field.required}
-    return st.fixed_dictionaries(required, optional=optional).map(lambda given: shape(**given))
+    return st.fixed_dictionaries(required, optional=optional).map(lambda fields: shape(**fields))
 
 
 def any_event() -> st.SearchStrategy[Event]:

@@ -1,4 +1,4 @@
-"""Extensions in a session that a face looks at."""
+"""Extensions in a session with a front end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def opened(
 
 
 async def until(session: Session, condition: Callable[[], Any]) -> None:
-    """Waits until something that facts or live values bring about is so."""
+    """Waits until the condition holds, checking it after each fact or live value."""
     news = asyncio.Event()
     stop = session.subscribe(lambda batch: news.set())
     async with asyncio.timeout(60):

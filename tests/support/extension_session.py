@@ -1,4 +1,4 @@
-"""Extensions made of a function, in a session of their own."""
+"""Extensions from a function, in their own session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ostler.store.memory import MemoryStore
 
 @tool
 async def work(context: ToolContext) -> str:
-    """Works, and shows it."""
+    """Prints output."""
     context.output("half way\n")
     return "worked"
 

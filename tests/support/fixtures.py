@@ -54,7 +54,7 @@ def configure(ostler: Ostler) -> Iterator[Configure]:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts fake vendors that answer in turn, or as a function of the request says."""
+    """Starts fake vendors that answer from a list, or by a function of the request."""
     with ExitStack() as running:
 
         def start(*answers: Answer, by: Script | None = None, **options: Any) -> FakeVendor:
@@ -70,14 +70,14 @@ InProcess = Callable[..., tuple[int, str, str]]
 def in_process(
     ostler: Ostler, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> InProcess:
-    """Runs a command in the process of the test: its exit code, output and errors. Quick, for refusals."""
+    """Runs a command in the test's process, which is fast; returns its exit code, output and errors."""
     for name in list(os.environ):
         if name.startswith("OSTLER_") or name.endswith(("_API_KEY", "_BASE_URL")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("OSTLER_HOME", str(ostler.home))
     monkeypatch.chdir(ostler.work)
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    # A command leaves its store to the end of its process. This process goes on.
+    # A command closes its store only when its process ends, and this process does not.
     monkeypatch.setattr(SqliteStore, "checkpoint", SqliteStore.close)
 
     def run(*arguments: str) -> tuple[int, str, str]:
@@ -92,7 +92,7 @@ Open = Callable[..., Terminal]
 
 @pytest.fixture
 def open_tui(ostler: Ostler) -> Iterator[Open]:
-    """`ostler` in a terminal of its own, until the end of the test."""
+    """`ostler` in its own terminal, until the end of the test."""
     with ExitStack() as stack:
 
         def start(
@@ -116,6 +116,6 @@ def open_tui(ostler: Ostler) -> Iterator[Open]:
 
 @pytest.fixture
 def attach(ostler: Ostler) -> Iterator[Attach]:
-    """`ostler attach` in a terminal of its own, until the end of the test."""
+    """`ostler attach` in its own terminal, until the end of the test."""
     with attaching(ostler) as start:
         yield start

@@ -36,7 +36,7 @@ from tests.support.paths import GOLDEN, ROOT
 GOLDEN_FILE = GOLDEN / "names.json"
 SOURCE = Path(ostler.__file__).parent
 NOT_OURS = ("ostler.testkit",)
-"""What only tests use."""
+"""Only tests use it."""
 
 COMMANDS = """
     permissions allow bash(git_--version)
@@ -64,7 +64,7 @@ _run_it,_and_tell_me_what_it_printed.
     ext list --json
     doctor --json
 """
-"""What is run for its JSON, in this order, in one home and one folder; `_` is a space within a word."""
+"""Commands with JSON output, in this order, in one home and one folder; `_` is a space within an argument."""
 FILES = {
     ".ostler/agents/critic.md": "---\nname: critic\ndescription: Reads.\n---\nRead.\n",
     ".ostler/prompts/fix.md": "---\ndescription: Fix it.\n---\nFix $1.\n",
@@ -102,10 +102,10 @@ def names() -> Names:
 
 
 def shape(kind: Any) -> Any:
-    """Of a type, the names that are in its JSON: of fields, of tags, and the values that it may have."""
+    """The names in the JSON of a type: fields, tags, and possible values."""
     try:
         return _Shapes().of(inspect.type_info(kind))
-    except NameError:  # it is only encoded, and names a type that is imported for the type checker alone
+    except NameError:  # it is only encoded, and uses a type that only the type checker imports
         return dict.fromkeys(kind.__struct_encode_fields__, "any")
 
 
@@ -113,15 +113,15 @@ class _Shapes:
     def __init__(self) -> None:
         self._within: list[type] = []
 
-    def of(self, found: inspect.Type) -> Any:
-        match found:
+    def of(self, kind: inspect.Type) -> Any:
+        match kind:
             case inspect.StructType(cls=cls):
                 if cls in self._within:
                     return "(again)"
                 self._within.append(cls)
-                fields = {field.encode_name: self.of(field.type) for field in found.fields}
+                fields = {field.encode_name: self.of(field.type) for field in kind.fields}
                 self._within.pop()
-                return [*fields.items()] if found.array_like else fields
+                return [*fields.items()] if kind.array_like else fields
             case inspect.TypedDictType(fields=fields) | inspect.DataclassType(fields=fields):
                 return {field.encode_name: self.of(field.type) for field in fields}
             case inspect.UnionType(types=types):
@@ -142,10 +142,10 @@ class _Shapes:
                 return self.of(inner)
             case inspect.CustomType(cls=cls):
                 return cls.__name__.lower()
-        return type(found).__name__.removesuffix("Type").lower()
+        return type(kind).__name__.removesuffix("Type").lower()
 
     def _union(self, types: Iterable[inspect.Type]) -> Any:
-        """Tagged types are elsewhere in the list, by their tags."""
+        """Tagged types appear only as their tags here."""
         named = [
             one.tag if isinstance(one, inspect.StructType) and one.tag else self.of(one) for one in types
         ]
@@ -154,31 +154,33 @@ class _Shapes:
 
 
 def tagged() -> Names:
-    """By the field of the tag and the tag: events, requests, outcomes, blocks, frames, dialogs."""
-    found: Names = {}
+    """Events, requests, outcomes, blocks, frames and dialogs, by the field of their tag and the tag."""
+    tags_by_field: Names = {}
     for kind in _all_below(msgspec.Struct):
         config = kind.__struct_config__
         if config.tag is None or not _is_ours(kind) or list(_all_below(kind)):
             continue
-        shapes = found.setdefault(config.tag_field, {}).setdefault(str(config.tag), [])
+        shapes = tags_by_field.setdefault(config.tag_field, {}).setdefault(str(config.tag), [])
         if (one := shape(kind)) not in shapes:
             shapes.append(one)
-    return {field: {tag: _sorted(shapes) for tag, shapes in tags.items()} for field, tags in found.items()}
+    return {
+        field: {tag: _sorted(shapes) for tag, shapes in tags.items()} for field, tags in tags_by_field.items()
+    }
 
 
 def decoded(modules: Iterable[ModuleType]) -> list[Any]:
-    """Of every type that a module names where it reads JSON, TOML or msgpack: stored files, and wires."""
-    found: list[Any] = []
+    """The types that modules decode from JSON, TOML or msgpack: stored files, and requests and responses."""
+    shapes: list[Any] = []
     for module in modules:
         for written in _types_read(ast.parse(Path(str(module.__file__)).read_bytes())):
             try:
                 kind = eval(compile(ast.Expression(written), "type", "eval"), vars(module))
-            except NameError:  # a variable of a function: whoever calls it names the type
+            except NameError:  # a variable of a function: its caller names the type
                 continue
             for struct in _structs_in(kind):
-                if not struct.__struct_config__.tag and (one := shape(struct)) not in found:
-                    found.append(one)
-    return _sorted(found)
+                if not struct.__struct_config__.tag and (one := shape(struct)) not in shapes:
+                    shapes.append(one)
+    return _sorted(shapes)
 
 
 def _types_read(tree: ast.AST) -> Iterator[ast.expr]:
@@ -242,13 +244,13 @@ def _statuses() -> list[Any]:
 
 
 def lifecycle() -> Names:
-    """What an extension subscribes to that is no fact, and the summaries of facts in the protocol."""
+    """The lifecycle events of extensions, and the summaries of facts in the protocol."""
     events = {name: shape(kind) for name, kind in adapters._LIFECYCLE_EVENTS.items()}
     return events | dict.fromkeys(adapters.SUMMARISED, "a summary")
 
 
 def live_values() -> list[str]:
-    """Literal names, and the beginnings of those with an extension's own name in them."""
+    """Literal names, and the prefixes of names that contain an extension's own."""
     written = r"header|footer|visibility|theme|(widget|status|panel):|terminal:[a-z]+"
     return sorted({text for text in _literals() if re.fullmatch(written, text)})
 
@@ -259,7 +261,7 @@ def environment() -> list[str]:
 
 
 def agentapi_paths() -> list[str]:
-    """Also those that its document leaves out."""
+    """Also those that the document omits."""
     return sorted(
         {
             text
@@ -270,8 +272,8 @@ def agentapi_paths() -> list[str]:
 
 
 def tables() -> Names:
-    """Columns of every table that the code makes."""
-    found: Names = {}
+    """The columns of every table."""
+    columns_by_table: Names = {}
     for text in _literals():
         if "create table" not in text or not sqlite3.complete_statement(text):
             continue
@@ -279,13 +281,13 @@ def tables() -> Names:
             connection.executescript(text)
             for name in re.findall(r"create (?:virtual )?table (?:if not exists )?(\w+)", text):
                 columns = connection.execute(f"pragma table_info({name})").fetchall()
-                found[name] = [column[1] for column in columns]
+                columns_by_table[name] = [column[1] for column in columns]
         connection.close()
-    return found
+    return columns_by_table
 
 
 def _literals() -> Iterator[str]:
-    """Strings of the code that are no docstrings, also the constant parts of f-strings."""
+    """The strings in the code except docstrings, with the constant parts of f-strings."""
     for path in _sources():
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -298,11 +300,11 @@ def _sources() -> Iterator[Path]:
             yield path
 
 
-# --- what the program itself prints -------------------------------------------------------------------
+# --- the output of the program ----------------------------------------------------------------------
 
 
 class _Lab:
-    """A home and a folder, in which the real program is run."""
+    """Runs the real program in one home and one folder."""
 
     def __init__(self, folder: Path, events: Names) -> None:
         self._events = events
@@ -314,7 +316,7 @@ class _Lab:
         self._session = ""
 
     def printed_by(self, command: str) -> list[Any]:
-        """The types of what it prints as JSON: they have the fields that are left out for a default, too."""
+        """The types of its JSON output, with the fields that are omitted if they have their default."""
         record = self._folder / "record.json"
         arguments = [one.replace("_", " ").replace("SESSION", self._session) for one in command.split()]
         output = self._run("-m", "tests.support.golden_names", "--record", str(record), *arguments)
@@ -322,17 +324,17 @@ class _Lab:
         if "-p" in arguments:
             self._session = lines[0]["session"]
         types = [(set(keys), fields) for keys, fields in json.loads(record.read_bytes())]
-        found: list[Any] = []
+        objects: list[Any] = []
         for line in lines:
             fitting = [fields for keys, fields in types if keys == line.keys()]
             within = [fields for keys, fields in types if keys < line.keys() and len(keys) > 1]
-            event = self._events[line["type"]] if "-p" in arguments else ()  # known by its tag: not again
+            event = self._events[line["type"]] if "-p" in arguments else ()  # already recorded by its tag
             beside = sorted(line.keys() - {name for fields in event for name in fields})
-            found += fitting or [beside, *within]
-        return _sorted({json.dumps(one): one for one in found}.values())
+            objects += fitting or [beside, *within]
+        return _sorted({json.dumps(one): one for one in objects}.values())
 
     def http(self, *arguments: str) -> Names:
-        """Of the OpenAPI document all but its prose and the names of its components."""
+        """The OpenAPI document without its descriptions and the names of its components."""
         document = json.loads("".join(self._run("-m", "ostler", *arguments)))
         routes = {
             f"{method.upper()} {path}": {
@@ -346,9 +348,9 @@ class _Lab:
         return {"routes": routes, "fields": _fields(document)}
 
     def files(self) -> list[str]:
-        """Beside the database there may be what SQLite keeps there."""
-        found = (path.relative_to(self._home) for path in self._home.rglob("*") if path.is_file())
-        return sorted(str(path) for path in found if path.suffix not in (".db-wal", ".db-shm"))
+        """Without SQLite's temporary files."""
+        files = (path.relative_to(self._home) for path in self._home.rglob("*") if path.is_file())
+        return sorted(str(path) for path in files if path.suffix not in (".db-wal", ".db-shm"))
 
     def _run(self, *arguments: str) -> list[str]:
         environment = {"PATH": os.defpath, "HOME": str(self._home), "OSTLER_HOME": str(self._home / "ostler")}
@@ -363,31 +365,31 @@ class _Lab:
 
 
 def _fields(document: Any) -> list[list[str]]:
-    """The properties of every object in it, whatever it is called."""
-    found: set[tuple[str, ...]] = set()
+    """The properties of every object in a document."""
+    fields: set[tuple[str, ...]] = set()
 
     def look(value: Any) -> None:
         if isinstance(value, dict):
             if isinstance(properties := value.get("properties"), dict):
-                found.add(tuple(sorted(properties)))
+                fields.add(tuple(sorted(properties)))
             if isinstance(values := value.get("enum"), list):
-                found.add(("enum", *sorted(map(str, values))))
+                fields.add(("enum", *sorted(map(str, values))))
         for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
             look(one)
 
     look(document)
-    return sorted(map(list, found))
+    return sorted(map(list, fields))
 
 
 def _record(path: Path, arguments: list[str]) -> None:
-    """Runs the program here, and writes what its JSON was made of: the keys that it had, and the type's."""
+    """Runs the program in this process, and writes the keys of its JSON objects and of their types."""
     seen: list[Any] = []
 
     def noting(function: Callable[..., Any]) -> Callable[..., Any]:
         def replaced(value: Any, *more: Any, **options: Any) -> Any:
             if isinstance(value, msgspec.Struct):
                 seen.append((list(to_builtins(value)), shape(type(value))))
-                path.write_text(json.dumps(seen))  # at once: the program ends without a word to Python
+                path.write_text(json.dumps(seen))  # now, because the program ends with os._exit
             return function(value, *more, **options)
 
         return replaced
@@ -399,9 +401,9 @@ def _record(path: Path, arguments: list[str]) -> None:
     runpy.run_module("ostler", run_name="__main__")
 
 
-def text(found: Names) -> str:
-    """One line for each name, so that a difference is read at once."""
-    return json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+def text(content: Names) -> str:
+    """One line for each name, so that a difference is easy to read."""
+    return json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A keyring for tests: one file, named by a variable. PYTHON_KEYRING_BACKEND chooses it."""
+"""A keyring in the file $KEYRING_FILE, selected by PYTHON_KEYRING_BACKEND."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ class Keyring(KeyringBackend):
     priority = 1  # type: ignore[assignment]
 
     def get_password(self, service: str, username: str) -> str | None:
-        return self._kept().get(f"{service} {username}")
+        return self._read().get(f"{service} {username}")
 
     def set_password(self, service: str, username: str, password: str) -> None:
-        self._keep(self._kept() | {f"{service} {username}": password})
+        self._write(self._read() | {f"{service} {username}": password})
 
     def delete_password(self, service: str, username: str) -> None:
-        kept = self._kept()
-        if kept.pop(f"{service} {username}", None) is None:
+        keys = self._read()
+        if keys.pop(f"{service} {username}", None) is None:
             raise PasswordDeleteError("no such password")
-        self._keep(kept)
+        self._write(keys)
 
-    def _kept(self) -> dict[str, str]:
+    def _read(self) -> dict[str, str]:
         file = Path(os.environ["KEYRING_FILE"])
         return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
-    def _keep(self, kept: dict[str, str]) -> None:
-        Path(os.environ["KEYRING_FILE"]).write_text(json.dumps(kept), encoding="utf-8")
+    def _write(self, keys: dict[str, str]) -> None:
+        Path(os.environ["KEYRING_FILE"]).write_text(json.dumps(keys), encoding="utf-8")

@@ -11,7 +11,7 @@ import pytest
 
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "/usr/local/go/bin"])
 _PACKAGES = {"go": "golang-go", "nginx": "nginx-light", "node": "nodejs", "npm": "nodejs npm"}
-"""Debian's packages that are not called as their program is."""
+"""Debian packages whose names differ from their programs."""
 
 
 def program(*names: str) -> str:

@@ -1,4 +1,4 @@
-"""Runs that are under way, wait, or were cut, for commands about them."""
+"""Runs in progress, waiting runs, and interrupted runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def only_session(ostler: Ostler) -> str:
 
 
 def waiting_run(ostler: Ostler, vendor: FakeVendor) -> str:
-    """The session of a run that waits to be allowed to run `touch made`, which the vendor must ask for."""
+    """The session of a run that waits for permission to run `touch made`, which the vendor must call."""
     ran = ostler("-p", "--json", *use(vendor), *ASKING, "make it")
     assert ran.code == 6, ran.err
     return str(ran.facts[0]["session"])
@@ -48,7 +48,7 @@ SILENCE = turn("never", trouble=Trouble("silence", after=0))
 
 
 class Gated:
-    """A process whose run is inside of a tool until the gate is opened."""
+    """A process whose run is inside a tool until the gate is opened."""
 
     def __init__(self, ostler: Ostler, process: subprocess.Popen[bytes], session: str) -> None:
         self.process = process
@@ -56,12 +56,12 @@ class Gated:
         self._ostler = ostler
 
     def open(self) -> None:
-        # The command may have begun, and not come to the gate yet.
+        # The command may have started, but not opened the gate yet.
         wait_until(lambda: open_gate(self._ostler) or self.process.poll() is not None)
 
 
 def open_gate(ostler: Ostler) -> bool:
-    """Whether somebody stood there."""
+    """Whether a process waited at the gate."""
     with suppress(OSError):
         os.close(os.open(ostler.work / "gate", os.O_WRONLY | os.O_NONBLOCK))
         return True
@@ -70,7 +70,7 @@ def open_gate(ostler: Ostler) -> bool:
 
 @contextmanager
 def gated_run(ostler: Ostler, vendor: FakeVendor, *options: str) -> Iterator[Gated]:
-    """A run that the vendor lets call `cat gate`; ends it if the test has not."""
+    """A run in which the vendor calls `cat gate`; ends it if the test has not."""
     os.mkfifo(ostler.work / "gate")
     process = ostler.start("-p", *use(vendor), "--yes", *options, "go")
     try:
@@ -88,7 +88,7 @@ def gated_run(ostler: Ostler, vendor: FakeVendor, *options: str) -> Iterator[Gat
 
 
 def read_to_end(process: subprocess.Popen[bytes]) -> Ran:
-    """What a command says after a line of it was read, which `communicate` would lose a part of."""
+    """The output of a command after one line was read; `communicate` would lose buffered output."""
     assert process.stdout is not None and process.stderr is not None
     try:
         with process.stdout, process.stderr:
@@ -114,11 +114,11 @@ def _in_store(ostler: Ostler, look: Callable[[SqliteStore], Coroutine[Any, Any, 
 
 
 def parent_and_child(ostler: Ostler, serve: Serve) -> tuple[FakeVendor, str, str]:
-    """A run that waits for its child, which waits to be allowed to run `touch made`."""
+    """A run that waits for its child, which waits for permission to run `touch made`."""
 
     def answer(request: dict[str, Any]) -> Any:
-        said = [one for one in request["messages"] if one["role"] != "system"]
-        is_child, has_result = said[0]["content"] == "make it", said[-1]["role"] == "tool"
+        messages = [one for one in request["messages"] if one["role"] != "system"]
+        is_child, has_result = messages[0]["content"] == "make it", messages[-1]["role"] == "tool"
         if has_result:
             return turn("The child is done." if is_child else "All is done.")
         return turn(TOUCH if is_child else call("delegate", {"task": "make it"}))

@@ -1,4 +1,4 @@
-"""Waiting for the end of processes that are not our children."""
+"""Wait for the end of processes that are not our children."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PIDFD_OPEN = 434
 
 
 def has_ended(pid: int, seconds: float) -> bool:
-    """Whether it has ended by then. A child that has not been waited for has ended, too."""
+    """Whether it ends within these seconds. A zombie counts as ended."""
     try:
         watched = _pidfd_open(pid)
     except ProcessLookupError:
@@ -23,7 +23,7 @@ def has_ended(pid: int, seconds: float) -> bool:
 
 
 def _pidfd_open(pid: int) -> int:
-    """Of the kernel: a Python that was built for every Linux has no `os.pidfd_open`."""
+    """By a system call, because portable builds of Python have no `os.pidfd_open`."""
     if hasattr(os, "pidfd_open"):
         return os.pidfd_open(pid)
     descriptor: int = ctypes.CDLL(None, use_errno=True).syscall(_PIDFD_OPEN, pid, 0)

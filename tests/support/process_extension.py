@@ -1,4 +1,4 @@
-"""Extensions in other processes, for tests: written as scripts, and watched through their session."""
+"""Extensions in other processes: scripts, and the events of their session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.paths import ROOT
 EXAMPLES = ROOT / "examples" / "extensions" / "any-language"
 
 WAIT = 20.0
-"""Seconds after which a test gives up: no measure, but a bound."""
+"""Seconds after which a test fails instead of waiting longer."""
 
 _BEGINNING = '''\
 import json, os, signal, sys, threading, time
@@ -51,13 +51,13 @@ def tell(**anything):
 def written(
     folder: Path, script: str, *, name: str = "script", values: dict[str, Any] | None = None, **manifest: Any
 ) -> Path:
-    """The folder of an extension that is this Python script, which knows these values."""
+    """The folder of an extension that is this Python script, with these values as constants."""
     place = folder / name
     place.mkdir()
-    known = "".join(f"{one} = {value!r}\n" for one, value in (values or {}).items())
-    (place / "main.py").write_text(_BEGINNING + known + dedent(script))
-    told = {"name": name, "exec": sys.executable, "args": ["-ES", "main.py"], **manifest}
-    (place / "extension.json").write_text(json.dumps(told))
+    constants = "".join(f"{one} = {value!r}\n" for one, value in (values or {}).items())
+    (place / "main.py").write_text(_BEGINNING + constants + dedent(script))
+    content = {"name": name, "exec": sys.executable, "args": ["-ES", "main.py"], **manifest}
+    (place / "extension.json").write_text(json.dumps(content))
     return place
 
 
@@ -71,7 +71,7 @@ async def loaded(
 
 
 class Watch:
-    """What happens in a session, and waiting for it."""
+    """Collects the events of a session, and waits for some."""
 
     def __init__(self, session: Session) -> None:
         self.seen: list[Any] = []
@@ -82,16 +82,16 @@ class Watch:
         self.seen += [one.event if isinstance(one, Fact) else one for one in batch]
         self._news.set()
 
-    async def until(self, found: Callable[[], Any]) -> Any:
-        """What `found` finds at last in what was seen."""
+    async def until(self, condition: Callable[[], Any]) -> Any:
+        """Waits until the condition returns something true, and returns that."""
         try:
             async with asyncio.timeout(WAIT):
-                while not (it := found()):
+                while not (value := condition()):
                     self._news.clear()
                     await self._news.wait()
-                return it
+                return value
         except TimeoutError:
-            raise AssertionError(f"it did not happen; what did: {self.seen}") from None
+            raise AssertionError(f"it did not happen; these events did: {self.seen}") from None
 
     @property
     def printed(self) -> list[str]:
@@ -99,7 +99,7 @@ class Watch:
 
     @property
     def told(self) -> list[Any]:
-        """What a script's `tell` has said."""
+        """The arguments of a script's calls of `tell`."""
         return [json.loads(text) for text in self.printed if text.startswith("{")]
 
     @property
@@ -121,5 +121,5 @@ def shell(command: str = "", path: str = "") -> str:
 
 
 def with_tool(*parts: Any) -> dict[str, Any]:
-    """For a harness: a shell, and these."""
+    """Options of a harness with the shell and these tools."""
     return {"tools": {one.spec.name: one for one in (shell, *parts)}}

@@ -1,4 +1,4 @@
-"""Runs in processes of their own, with a real store, and ways to look at what they left."""
+"""Runs in other processes, with a real store, and access to what they stored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OSTLER = ("-m", "ostler")
 
 
 class Home:
-    """A place of its own for one test: a store, a working directory, and a vendor to talk to."""
+    """A store, a working directory and a vendor for one test."""
 
     def __init__(self, folder: Path, vendor: FakeVendor) -> None:
         self.work = folder / "work"
@@ -78,16 +78,16 @@ class Home:
 
 
 def processes_of(session: str) -> list[str]:
-    """The processes that tools of this session started, and that live."""
-    found = []
+    """The living processes that tools of this session started."""
+    processes = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         try:
             variables = environment.read_bytes().split(b"\0")
         except OSError:
             continue
         if f"{SESSION_VARIABLE}={session}".encode() in variables:
-            found.append(environment.parent.name)
-    return found
+            processes.append(environment.parent.name)
+    return processes
 
 
 def statuses(facts: list[Fact]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Running a scripted agent and looking at what came of it."""
+"""Runs of a scripted agent, with everything an observer got."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def add(a: int, b: int = 1) -> str:
 
 @dataclass
 class Ran:
-    """A session after a run, with everything an observer saw."""
+    """A session after a run, with everything an observer got."""
 
     session: Session
     model: ScriptedModel
@@ -47,7 +47,7 @@ class Ran:
         return [event for event in events if isinstance(event, kind)]
 
     def results(self) -> list[str]:
-        """What the model was told of each call, in the order of the facts."""
+        """The text of each tool result, in the order of the facts."""
         return [text_of(fact.event.content) for fact in self.facts if fact.type == "tool_result"]
 
     @property
@@ -66,16 +66,16 @@ async def started(
 ) -> Ran:
     """A session that is ready to be prompted."""
     model = script if isinstance(script, ScriptedModel) else ScriptedModel(script)
-    equipment = Harness(model, hooks=Hooks(tuple(hooks)), **harness)
-    equipment.set_tools(tools)
-    session = await create_session(store or MemoryStore(), equipment)
+    built = Harness(model, hooks=Hooks(tuple(hooks)), **harness)
+    built.set_tools(tools)
+    session = await create_session(store or MemoryStore(), built)
     ran = Ran(session, model)
     session.subscribe(ran.seen.extend)
     return ran
 
 
 async def run(script: Script | ScriptedModel, prompt: str = "go", **options: Any) -> Ran:
-    """One prompt, to its end."""
+    """Runs one prompt."""
     ran = await started(script, **options)
     ran.quiet = await ran.session.prompt(as_content(prompt))
     return ran

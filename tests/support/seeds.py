@@ -8,7 +8,7 @@ from random import Random
 SEED = int(os.environ.get("OSTLER_SEED") or 0)
 
 FIRST_SEED = SEED * 1_000_000
-"""Where the numbered cases of this run begin."""
+"""The first number of the numbered cases of this run."""
 
 
 def random_for(number: int) -> Random:

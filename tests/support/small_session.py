@@ -1,4 +1,4 @@
-"""The smallest session there is, written fact by fact."""
+"""A minimal session, built fact by fact."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def first(session: str = "ses_1") -> Fact:
     return Fact.of(events.SessionStarted("/", "0"), seq=1, session=session, run="", time_ms=1)
 
 
-def said(seq: int, text: str = "hello", session: str = "ses_1") -> Fact:
+def user_fact(seq: int, text: str = "hello", session: str = "ses_1") -> Fact:
     message = events.UserMessage(as_content(text))
     return Fact.of(message, seq=seq, session=session, run="", time_ms=seq, parent=0)
 

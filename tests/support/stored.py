@@ -1,4 +1,4 @@
-"""Sessions put together by hand, fact by fact."""
+"""Sessions built fact by fact."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ def facts_of(*bodies: Event | bytes, session: str = "ses_one", cwd: str = HOME) 
     """A session with these events. Bytes are of an unknown type; with the word `entry` they are entries."""
     facts = [Fact.of(SessionStarted(cwd, "0.1.0"), seq=1, session=session, run="", time_ms=1_700_000_000_000)]
     leaf = 0
-    for seq, given in enumerate(bodies, 2):
-        is_entry = isinstance(given, Entry) or (isinstance(given, bytes) and b"entry" in given)
+    for seq, body in enumerate(bodies, 2):
+        is_entry = isinstance(body, Entry) or (isinstance(body, bytes) and b"entry" in body)
         parent = leaf if is_entry else None
         time_ms = 1_700_000_000_000 + seq
-        if isinstance(given, bytes):
-            facts.append(Fact(seq, session, "run_one", time_ms, given, parent=parent))
+        if isinstance(body, bytes):
+            facts.append(Fact(seq, session, "run_one", time_ms, body, parent=parent))
         else:
-            fact = Fact.of(given, seq=seq, session=session, run="run_one", time_ms=time_ms, parent=parent)
+            fact = Fact.of(body, seq=seq, session=session, run="run_one", time_ms=time_ms, parent=parent)
             facts.append(fact)
-        leaf = given.to if isinstance(given, LeafMoved) else seq if is_entry else leaf
+        leaf = body.to if isinstance(body, LeafMoved) else seq if is_entry else leaf
     return facts
 
 

@@ -1,4 +1,4 @@
-"""The watch over what models are told: a request that begins in another way needs a reason."""
+"""The check of prompt prefixes: a request that does not begin with the one before needs a reason."""
 
 from __future__ import annotations
 
@@ -32,39 +32,39 @@ from tests.support.running import run, started
 
 
 class Forgetful:
-    """Tells something else in each step, and says why or does not."""
+    """Builds another prefix in each step, with or without a trace that explains it."""
 
     def __init__(self, trace: dict[str, Any] | None = None, *, system: bool = False) -> None:
         self._trace = trace
         self._in_system = system
-        self._asked = 0
+        self._builds = 0
 
-    async def build(self, journal: Journal, told: ContextInput) -> BuiltContext:
-        self._asked += 1
+    async def build(self, journal: Journal, input: ContextInput) -> BuiltContext:
+        self._builds += 1
         if self._in_system:
-            return BuiltContext(f"{told.system} {self._asked}", told.transcript, trace=self._trace)
-        messages = [user(f"{self._asked}"), *told.transcript]
-        return BuiltContext(told.system, Transcript(messages), trace=self._trace)
+            return BuiltContext(f"{input.system} {self._builds}", input.transcript, trace=self._trace)
+        messages = [user(f"{self._builds}"), *input.transcript]
+        return BuiltContext(input.system, Transcript(messages), trace=self._trace)
 
     def for_child(self) -> Forgetful:
         return self
 
-    async def needs_compaction(self, journal: Journal, told: ContextInput) -> bool:
+    async def needs_compaction(self, journal: Journal, input: ContextInput) -> bool:
         return False
 
     async def compact(
-        self, journal: Journal, harness: Harness, told: ContextInput, order: CompactionRequest
+        self, journal: Journal, harness: Harness, input: ContextInput, order: CompactionRequest
     ) -> str:
         return "never"
 
 
 @pytest.fixture(autouse=True)
 def invariants() -> None:
-    """In place of the one for all tests, which would find the same."""
+    """Replaces the fixture for all tests, which would report the same problems."""
 
 
 def problem_with(context: Any, prompts: int = 1, **harness: Any) -> str:
-    """What the watch says of runs of two steps."""
+    """What the check reports about runs of two steps."""
 
     async def drive() -> None:
         ran = await started([Call("count"), "done"] * prompts, tools=[count], context=context, **harness)
@@ -87,14 +87,14 @@ def problem_with(context: Any, prompts: int = 1, **harness: Any) -> str:
         (Forgetful(system=True), "another system prompt"),
     ],
 )
-def test_another_beginning_is_found(forgetful: Forgetful, what: str) -> None:
+def test_an_unexplained_change_of_the_prefix_is_reported(forgetful: Forgetful, what: str) -> None:
     assert f"begins with {what}, and no fact explains why" in problem_with(forgetful)
 
 
-def test_what_the_trace_or_a_hook_explains_is_no_problem() -> None:
+def test_a_change_that_the_trace_or_a_hook_explains_is_not_reported() -> None:
     assert not problem_with(Forgetful({"changed": "for a reason"}))
     for own in (context(4000), None):
-        assert not problem_with(own, prompts=2, hooks=[Hook("context", told_at(2))])
+        assert not problem_with(own, prompts=2, hooks=[Hook("context", changed_at(2))])
     assert not problem_with(None, prompts=2)
 
 
@@ -103,12 +103,12 @@ def test_a_hook_that_changes_nothing_explains_nothing() -> None:
     assert "no fact explains why" in problem_with(Forgetful({"tokens": {}}), hooks=hooks)
 
 
-def told_at(*calls: int) -> Callable[[ContextDraft], ContextDraft | None]:
-    """Tells something first, in these calls only."""
-    asked = itertools.count(1)
+def changed_at(*calls: int) -> Callable[[ContextDraft], ContextDraft | None]:
+    """Inserts a message at the start, in these calls only."""
+    numbers = itertools.count(1)
 
     def tell(draft: ContextDraft) -> ContextDraft | None:
-        if next(asked) not in calls:
+        if next(numbers) not in calls:
             return None
         return ContextDraft(draft.system, (user("It is noon."), *draft.messages))
 
@@ -122,14 +122,14 @@ async def changes(prompts: int = 1, **harness: Any) -> list[str | None]:
     return [called.trace.get("changed") for called in ran.all(events.ModelCalled)]
 
 
-async def test_the_trace_says_that_a_hook_chose_the_messages_and_when_it_no_longer_does() -> None:
-    said = await changes(2, hooks=[Hook("context", told_at(2))])
-    assert said == [FIRST, BY_A_HOOK, BY_A_HOOK, None]
-    said = await changes(hooks=[Hook("context", told_at(1, 2))])
-    assert said == [FIRST, None], "the same change in each step leaves the beginning as it was"
+async def test_the_trace_names_the_hook_that_changed_the_messages() -> None:
+    reasons = await changes(2, hooks=[Hook("context", changed_at(2))])
+    assert reasons == [FIRST, BY_A_HOOK, BY_A_HOOK, None]
+    reasons = await changes(hooks=[Hook("context", changed_at(1, 2))])
+    assert reasons == [FIRST, None], "the same change in each step leaves the beginning as it was"
 
 
-async def test_the_trace_says_why_the_system_prompt_is_another_one_in_the_next_run() -> None:
+async def test_the_trace_names_a_changed_system_prompt() -> None:
     additions = iter(["Be kind.", "Be brief.", "", ""])
     add = Hook("before_run", lambda plan: RunPlan(plan.prompt, next(additions)))
     assert await changes(4, hooks=[add]) == [
@@ -140,7 +140,7 @@ async def test_the_trace_says_why_the_system_prompt_is_another_one_in_the_next_r
     ]
 
 
-async def test_what_a_hook_adds_to_a_run_is_counted_and_has_to_fit() -> None:
+async def test_text_that_a_hook_adds_counts_towards_the_budget() -> None:
     add = Hook("before_run", lambda plan: RunPlan(plan.prompt, "kind " * 100, ("brief " * 50,)))
     traces = []
     for hooks in ([], [add]):
@@ -153,12 +153,12 @@ async def test_what_a_hook_adds_to_a_run_is_counted_and_has_to_fit() -> None:
     assert ran.status == "failed" and not ran.model.requests
 
 
-def test_a_fence_in_the_system_prompt_that_changes_is_in_the_trace() -> None:
-    said = iter(["noon", "one", "one", "two"])
-    fence = ContextProvider("clock", lambda request: next(said), "system")
-    assert not problem_with(context(4000, fences=[fence]), prompts=2)
-    fence = ContextProvider("clock", lambda request: "noon" if request.run else None, "system")
-    ran = asyncio.run(run([Call("count"), "done"], tools=[count], context=context(4000, fences=[fence])))
+def test_the_trace_names_a_changed_context_provider() -> None:
+    times = iter(["noon", "one", "one", "two"])
+    provider = ContextProvider("clock", lambda request: next(times), "system")
+    assert not problem_with(context(4000, fences=[provider]), prompts=2)
+    provider = ContextProvider("clock", lambda request: "noon" if request.run else None, "system")
+    ran = asyncio.run(run([Call("count"), "done"], tools=[count], context=context(4000, fences=[provider])))
     assert [called.trace.get("changed") for called in ran.all(events.ModelCalled)] == [
         "it is the first",
         None,

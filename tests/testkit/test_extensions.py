@@ -1,4 +1,4 @@
-"""The test support for those who write extensions."""
+"""Tests of extensions: actions and assertions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def gate(tmp_path: Path) -> Path:
 
 
 def all_of_it(ostler: ExtensionAPI) -> None:
-    """Does a bit of everything."""
+    """Uses most of the API."""
 
     @ostler.on(events.RunEnded)
     def count(ended: events.RunEnded, context: ExtensionContext) -> None:
@@ -111,16 +111,16 @@ def all_of_it(ostler: ExtensionAPI) -> None:
         )
 
 
-# --- what a test does -------------------------------------------------------------------------------
+# --- actions ----------------------------------------------------------------------------------------
 
 
-async def test_an_extension_is_loaded_from_its_file_with_what_lies_beside_it(gate: Path) -> None:
+async def test_an_extension_is_loaded_with_the_files_beside_it(gate: Path) -> None:
     async with ExtensionTest(gate) as test:
         test.assert_handles("before_tool")
         assert list(test.host.extensions) == ["gate"]
 
 
-async def test_an_extension_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
+async def test_an_extension_that_cannot_be_loaded_raises_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("def setup(ostler):\n    ostler.nothing()\n")
     with pytest.raises(AssertionError, match=r"bad cannot be loaded: .*nothing.* \(bad.py:2\)"):
         await ExtensionTest(tmp_path / "bad.py").__aenter__()
@@ -134,7 +134,7 @@ async def test_an_extension_that_cannot_be_loaded_says_why(tmp_path: Path) -> No
         await ExtensionTest(fails).__aenter__()
 
 
-async def test_a_call_goes_through_the_guards_without_a_script_and_without_an_effect(gate: Path) -> None:
+async def test_tool_call_asks_the_guards_and_runs_no_missing_tool(gate: Path) -> None:
     async with ExtensionTest(gate) as test:
         test.assert_blocked(await test.tool_call("bash", {"command": "rm -rf /"}), "is dangerous")
         allowed = await test.tool_call("bash", {"command": "ls"})
@@ -144,7 +144,7 @@ async def test_a_call_goes_through_the_guards_without_a_script_and_without_an_ef
         test.assert_blocked(await test.emit(planned), "is dangerous")
 
 
-async def test_a_tool_that_is_there_is_run() -> None:
+async def test_tool_call_runs_an_existing_tool() -> None:
     async with ExtensionTest(all_of_it, options={"limit": "3"}) as test:
         result = await test.tool_call("add", {"a": 1, "b": 2})
         assert text_of(result.content) == "3!"
@@ -152,7 +152,7 @@ async def test_a_tool_that_is_there_is_run() -> None:
         assert test.context.option("limit") == "3"
 
 
-async def test_a_call_that_is_never_made_is_said_so() -> None:
+async def test_tool_call_raises_if_the_call_is_never_made() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_run
         def never(plan: Any) -> Refuse:
@@ -174,7 +174,7 @@ async def test_a_prompt_runs_with_the_script() -> None:
         test.assert_printed_info("run 1 completed")
 
 
-async def test_what_is_emitted_reaches_its_handlers_and_their_decision_comes_back() -> None:
+async def test_emit_calls_the_handlers_and_returns_their_decision() -> None:
     seen: list[Any] = []
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -199,7 +199,7 @@ async def test_what_is_emitted_reaches_its_handlers_and_their_decision_comes_bac
         assert await test.emit(PlannedSwitch(test.session.id, "new")) is None
 
 
-async def test_a_command_is_run_and_the_face_answers_what_it_asks() -> None:
+async def test_command_runs_and_the_front_end_answers_its_questions() -> None:
     async with ExtensionTest(all_of_it, face=FakeFrontEnd("yes", "no")) as test:
         assert await test.command("/show", "apples") == "showed apples"
         assert await test.command("show", "pears") == "showed pears"
@@ -212,14 +212,14 @@ async def test_a_command_is_run_and_the_face_answers_what_it_asks() -> None:
             await test.command("unknown")
 
 
-async def test_a_key_does_what_a_shortcut_says() -> None:
+async def test_press_runs_shortcuts() -> None:
     async with ExtensionTest(all_of_it) as test:
         await test.press("ctrl+s")
         assert test.blocks == ["saved"]
         test.assert_printed("saved")
 
 
-async def test_what_an_extension_sends_is_seen_and_can_be_run() -> None:
+async def test_go_on_runs_the_prompts_that_an_extension_sent() -> None:
     async with ExtensionTest(all_of_it, ["done", "done"]) as test:
         await test.command("send", "go")
         assert test.sent == ["please go"]
@@ -231,7 +231,7 @@ async def test_what_an_extension_sends_is_seen_and_can_be_run() -> None:
 # --- assertions -------------------------------------------------------------------------------------
 
 
-async def test_assertions_about_calls_say_what_came_of_them(gate: Path) -> None:
+async def test_failed_assertions_about_calls_name_the_result(gate: Path) -> None:
     async with ExtensionTest(gate) as test:
         refused = await test.tool_call("bash", {"command": "rm -rf /"})
         allowed = await test.tool_call("bash", {"command": "ls"})
@@ -243,7 +243,7 @@ async def test_assertions_about_calls_say_what_came_of_them(gate: Path) -> None:
             test.assert_not_blocked(refused)
 
 
-async def test_assertions_about_input_say_what_became_of_it() -> None:
+async def test_failed_assertions_about_input_name_the_result() -> None:
     async with ExtensionTest(all_of_it) as test:
         ping = await test.emit(InputDraft(as_content("ping")))
         test.assert_input_handled(ping)
@@ -258,7 +258,7 @@ async def test_assertions_about_input_say_what_became_of_it() -> None:
             test.assert_input_transformed(hello, "hello")
 
 
-async def test_assertions_about_what_was_printed_say_what_was() -> None:
+async def test_failed_assertions_about_printed_texts_list_them() -> None:
     async with ExtensionTest(all_of_it) as test:
         await test.emit("greet", "Ann")
         test.assert_printed("hello Ann")
@@ -273,7 +273,7 @@ async def test_assertions_about_what_was_printed_say_what_was() -> None:
                 wrong("hello Ann")
 
 
-async def test_assertions_about_what_is_shown_say_what_is() -> None:
+async def test_failed_assertions_about_the_screen_name_its_content() -> None:
     async with ExtensionTest(all_of_it, face=FakeFrontEnd("yes")) as test:
         with pytest.raises(AssertionError, match="there is no header"):
             test.assert_header()
@@ -306,7 +306,7 @@ async def test_assertions_about_what_is_shown_say_what_is() -> None:
             test.assert_status_text("count", "2 things")
 
 
-async def test_assertions_about_what_is_registered_say_what_is(gate: Path) -> None:
+async def test_failed_assertions_about_registrations_list_them(gate: Path) -> None:
     async with ExtensionTest(all_of_it) as test:
         test.assert_handles(events.RunEnded, "greet", "input", "after_tool")
         test.assert_does_not_handle(events.RunStarted, "before_tool")
@@ -322,7 +322,7 @@ async def test_assertions_about_what_is_registered_say_what_is(gate: Path) -> No
             test.assert_command("hide")
 
 
-async def test_assertions_about_what_was_sent_say_what_was() -> None:
+async def test_failed_assertions_about_sent_prompts_list_them() -> None:
     async with ExtensionTest(all_of_it) as test:
         await test.command("send", "go")
         test.assert_sent("please go")

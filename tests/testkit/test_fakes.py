@@ -13,7 +13,7 @@ from ostler.testkit.fakes import FakeToolContext, result_text, run_tool
 
 @tool
 async def greet(name: str, *, context: ToolContext) -> str:
-    """Greets somebody."""
+    """Greets a person."""
     context.output(f"greeting {name}\n")
     if not name:
         raise CallRefused("nobody to greet")
@@ -21,7 +21,7 @@ async def greet(name: str, *, context: ToolContext) -> str:
     return f"hello {title} {name}"
 
 
-async def test_a_tool_is_run_as_the_kernel_does_it(tmp_path: Path) -> None:
+async def test_run_tool_validates_runs_and_stores_like_a_session(tmp_path: Path) -> None:
     context = FakeToolContext(tmp_path, answers=["Dr"])
     outcome = await run_tool(greet, {"name": "Ada"}, context)
     assert isinstance(outcome, Ok)
@@ -37,10 +37,10 @@ async def test_a_tool_is_run_as_the_kernel_does_it(tmp_path: Path) -> None:
         ({}, "invalid_arguments", "name"),
         ({"name": 1}, "invalid_arguments", "name"),
         ({"name": ""}, "call_refused", "nobody to greet"),
-        ({"name": "Ada"}, "call_refused", "nobody is there to answer"),
+        ({"name": "Ada"}, "call_refused", "nobody can answer here"),
     ],
 )
-async def test_whatever_goes_wrong_is_an_outcome(
+async def test_run_tool_returns_failures_as_outcomes(
     tmp_path: Path, arguments: dict[str, object], kind: str, text: str
 ) -> None:
     outcome = await run_tool(greet, arguments, FakeToolContext(tmp_path))
@@ -49,7 +49,7 @@ async def test_whatever_goes_wrong_is_an_outcome(
     assert text in result_text(outcome)
 
 
-async def test_an_exception_is_a_failure_that_names_it(tmp_path: Path) -> None:
+async def test_run_tool_returns_an_exception_as_a_failure_with_its_name(tmp_path: Path) -> None:
     @tool
     def divide(a: int, b: int) -> float:
         """Divides."""
@@ -59,7 +59,7 @@ async def test_an_exception_is_a_failure_that_names_it(tmp_path: Path) -> None:
     assert result_text(outcome) == "ZeroDivisionError: division by zero"
 
 
-async def test_a_call_that_stays_open_has_no_result_yet(tmp_path: Path) -> None:
+async def test_run_tool_stores_no_result_for_an_open_call(tmp_path: Path) -> None:
     @tool
     def deploy() -> NeedUser:
         """Deploys."""
@@ -70,7 +70,7 @@ async def test_a_call_that_stays_open_has_no_result_yet(tmp_path: Path) -> None:
     assert context.session_results == []
 
 
-async def test_a_reopened_session_has_what_was_stored_and_nothing_else(tmp_path: Path) -> None:
+async def test_a_reopened_context_has_results_and_blobs_but_no_memory(tmp_path: Path) -> None:
     context = FakeToolContext(tmp_path, answers=["Dr"])
     context.memory["open"] = True
     await run_tool(greet, {"name": "Ada"}, context)

@@ -29,18 +29,18 @@ WORDS = {None: "cost", "levels": "depth"}
 
 
 @pytest.mark.parametrize("block", range(TESTS))
-def test_whatever_goes_wrong_the_invariants_hold(block: int) -> None:
+def test_the_invariants_hold_whatever_fails(block: int) -> None:
     inject(FAULTS_A_TEST, first_seed=FIRST_SEED + block * 1_000)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(TESTS, TESTS + 75))
-def test_the_invariants_hold_thirty_seven_thousand_times_more(block: int) -> None:
+def test_the_invariants_hold_through_37500_more_faults(block: int) -> None:
     inject(FAULTS_A_TEST, first_seed=FIRST_SEED + block * 1_000)
 
 
 def inject(faults: int, first_seed: int) -> None:
-    """Simulates until so many faults were injected, and nothing may have come of them."""
+    """Simulates until so many faults were injected; none may cause a problem."""
     injected = 0
     for seed in range(first_seed, first_seed + 1_000):
         report = simulate(seed, most_faults=8)
@@ -60,7 +60,7 @@ def facts_of(report: Report) -> list[Fact]:
     return [*report.facts, *(fact for facts in report.children.values() for fact in facts)]
 
 
-def test_every_kind_of_fault_is_injected_while_people_and_hooks_do_all_that_they_may() -> None:
+def test_the_simulator_covers_every_fault_and_every_kind_of_behaviour() -> None:
     reports = [simulate(seed, most_faults=8) for seed in range(300)]
     assert [report.problems for report in reports if report.problems] == []
     assert {fault for report in reports for fault in report.faults} == set(FAULTS)
@@ -85,14 +85,14 @@ def test_every_kind_of_fault_is_injected_while_people_and_hooks_do_all_that_they
         *(f"most of the {limit} was used" for limit in LIMITS),
         *(f"a run came to its limit of {limit}" for limit in LIMITS),
         *(f"a call ended {kind}" for kind in get_args(FailureKind)),
-        "output was kept",
-        "a steer was told",
+        "output was stored",
+        "a steer was delivered",
         *("leaf_moved", "labelled", "prompts_released", "request_refused", "settings_changed", "audited"),
     }
 
 
 def marks_of(event: Event | UnknownEvent) -> Iterator[str]:
-    """What a fact shows of all that may happen."""
+    """The kinds of behaviour that an event shows."""
     yield event.type if isinstance(event, UnknownEvent) else snake_case(type(event).__name__)
     match event:
         case events.QuestionAnswered(outcome=outcome, request=request):
@@ -113,8 +113,8 @@ def marks_of(event: Event | UnknownEvent) -> Iterator[str]:
             yield f"a run ended {status}"
             if request:
                 yield "a run was cancelled by request"
-            if found := LIMIT.match(reason):
-                yield f"a run came to its limit of {WORDS.get(found[1], found[1])}"
+            if match := LIMIT.match(reason):
+                yield f"a run came to its limit of {WORDS.get(match[1], match[1])}"
         case events.RunWaiting(reason=reason):
             yield f"a run was {reason}"
         case events.RunStarted(depth=depth):
@@ -126,14 +126,14 @@ def marks_of(event: Event | UnknownEvent) -> Iterator[str]:
         case events.Warned(about="limit", details={"limit": limit}):
             yield f"most of the {limit} was used"
         case events.UserMessage(source="steer"):
-            yield "a steer was told"
+            yield "a steer was delivered"
         case events.ToolResultFact(content=content, failed=failed, output=output, repeats=repeats):
             text = text_of(content)
             if repeats:
                 yield "a result was repeated"
             yield f"a call ended {failed}"
             if output:
-                yield "output was kept"
+                yield "output was stored"
             if text == "rewritten":
                 yield "a result was rewritten"
             if "the guard" in text:

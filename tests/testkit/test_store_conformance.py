@@ -1,4 +1,4 @@
-"""Our own stores, through the suite that every store must pass."""
+"""Our own stores pass the conformance tests."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ class TestSqliteStoreThatSurvivesAPowerCut(TestSqliteStore):
     durability = "power"
 
 
-def test_the_suite_needs_no_test_runner_to_be_imported() -> None:
+def test_the_conformance_tests_can_be_imported_without_pytest() -> None:
     script = "import sys; sys.modules['pytest'] = None; import ostler.testkit.store_conformance"
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,4 +1,4 @@
-"""What the fake vendors take and refuse as the real ones do, asked by the vendors' own SDKs."""
+"""Requests of the vendors' own SDKs that the fake vendors accept and refuse like the real ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_instructions_may_follow_a_users_message(messages: list[Any]) -> N
         ([USER, {"role": "system", "content": [IMAGE]}], "claude-opus-5-5", "text blocks only"),
     ],
 )
-async def test_instructions_elsewhere_are_refused(messages: list[Any], model: str, why: str) -> None:
+async def test_instructions_in_other_places_are_refused(messages: list[Any], model: str, why: str) -> None:
     async with FakeVendor([turn("yes")]) as vendor:
         with pytest.raises(anthropic.BadRequestError, match=why):
             await ask_anthropic(vendor, messages, model)
@@ -53,7 +53,7 @@ async def ask_openai(vendor: FakeVendor, tools: list[Any]) -> str:
         return (await stream.get_final_response()).output_text
 
 
-async def test_tools_come_in_namespaces_and_from_the_vendor() -> None:
+async def test_namespaces_and_hosted_tools_are_accepted() -> None:
     orchard = {"type": "namespace", "name": "orchard", "description": "Trees.", "tools": [FUNCTION]}
     async with FakeVendor([turn("yes")]) as vendor:
         assert await ask_openai(vendor, [FUNCTION, orchard, {"type": "web_search"}]) == "yes"
@@ -72,7 +72,7 @@ async def test_tools_come_in_namespaces_and_from_the_vendor() -> None:
         (FUNCTION | {"parameters": {"type": "array"}}, "Invalid schema"),
     ],
 )
-async def test_tools_of_other_shapes_are_refused(tool: dict[str, Any], why: str) -> None:
+async def test_invalid_tools_are_refused(tool: dict[str, Any], why: str) -> None:
     async with FakeVendor([turn("yes")]) as vendor:
         with pytest.raises(openai.BadRequestError, match=why):
             await ask_openai(vendor, [tool])

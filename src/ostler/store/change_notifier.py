@@ -155,22 +155,15 @@ class ChangeNotifier:
                 await self._wait_for_write()
 
     async def _wait_for_write(self) -> None:
-        if self._watch is not None:
-            try:
-                await self._watch.written(WATCH_SECONDS)
-            except OSError:
-                self._file, self._watch = None, None
-        elif not self._start_watch():
-            await asyncio.sleep(SLOW_POLL_SECONDS - POLL_SECONDS)
-
-    def _start_watch(self) -> bool:
-        """The caller must check once more for writes before the watch."""
-        if self._file is None:
-            return False
+        """Also returns when the watch starts: the caller must check once more for writes before it."""
         try:
-            self._watch = FileWatch(self._file)
+            if self._watch is not None:
+                return await self._watch.written(WATCH_SECONDS)
+            if self._file is not None:
+                self._watch = FileWatch(self._file)
+                return None
         except FileNotFoundError:
-            return False  # nothing was written yet
+            pass  # nothing was written yet
         except OSError:
-            self._file = None
-        return self._watch is not None
+            self._file, self._watch = None, None
+        return await asyncio.sleep(SLOW_POLL_SECONDS - POLL_SECONDS)

@@ -51,8 +51,8 @@ async def fork(store: Store, session: str, at: int | None, world: World, title: 
     original = facts[0].event
     assert isinstance(original, events.SessionStarted)
     copies = _Copies(session, world)
-    first = events.SessionStarted(original.cwd, __version__, driver=original.driver)
-    copies.add(msgspec.structs.replace(first, forked_from=session, forked_at=leaf))
+    started = events.SessionStarted(original.cwd, __version__, driver=original.driver)
+    copies.add(msgspec.structs.replace(started, forked_from=session, forked_at=leaf))
     copied = [*_along_path(facts, path_of(facts, leaf)), *_session_records(facts, bool(title))]
     for fact in copied:
         copies.copy(fact)

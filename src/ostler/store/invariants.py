@@ -81,7 +81,7 @@ def named_entries_exist(facts: Sequence[Fact]) -> Iterator[str]:
 
 
 def usage_adds_up(facts: Sequence[Fact]) -> Iterator[str]:
-    """Usage is never negative, and the cumulative one is the sum of all before it."""
+    """Usage is never negative, and the cumulative usage is the sum of all usage before it."""
     total = NOTHING_USED
     for fact in facts:
         if fact.type not in ("usage", "run_ended", "history_replaced"):
@@ -119,7 +119,7 @@ def requests_are_handled_once(facts: Sequence[Fact]) -> Iterator[str]:
 
 
 def opening_needs_only_its_part(facts: Sequence[Fact]) -> Iterator[str]:
-    """The facts that opening reads add up to the same state as all facts."""
+    """The facts that opening reads give the same state as all facts."""
     whole, opened = fold(facts).snapshot(), fold(opening_part(facts)).snapshot()
     for name, value in whole.items():
         if opened[name] != value:

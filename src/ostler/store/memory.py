@@ -125,11 +125,11 @@ class MemoryStore:
     async def search(self, query: str, *, limit: int = 50) -> list[Hit]:
         words = words_of(query)
         hits: list[Hit] = []
-        for session in self._sessions.values():
-            for fact in session.facts:
-                text = text_of(fact.event.content) if isinstance(fact.event, _SEARCHED) else ""
-                if words and _contains(text, words):
-                    hits.append(Hit(fact.session, fact.seq, excerpt(text, words), fact.time_ms))
+        for fact in [fact for session in self._sessions.values() for fact in session.facts if words]:
+            text = text_of(fact.event.content) if isinstance(fact.event, _SEARCHED) else ""
+            present = words_of(text)
+            if all(any(word.startswith(start) for word in present) for start in words):
+                hits.append(Hit(fact.session, fact.seq, excerpt(text, words), fact.time_ms))
         hits.sort(key=lambda hit: hit.time_ms, reverse=True)
         return hits[:limit]
 
@@ -248,8 +248,3 @@ class MemoryStore:
         lease = next_lease(session.summary.id, session.lease, session.generation, owner, self._now_ms())
         session.lease, session.generation = lease, lease.generation
         return lease
-
-
-def _contains(text: str, words: list[str]) -> bool:
-    present = words_of(text)
-    return all(any(word.startswith(wanted) for word in present) for wanted in words)

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from ostler.core.processes import ProcessId
 from ostler.core.store import BlobPart, Lease, SessionSummary, Store
@@ -111,12 +111,11 @@ def updated_summary(summary: SessionSummary, facts: Iterable[Fact]) -> SessionSu
             summary = _apply(summary, fact)
         # Copies in a fork have their original time, which may be before the fork's start.
         updated_ms = max(summary.updated_ms, fact.time_ms)
-        summary = msgspec.structs.replace(summary, last_seq=fact.seq, updated_ms=updated_ms)
+        summary = replace(summary, last_seq=fact.seq, updated_ms=updated_ms)
     return summary
 
 
 def _apply(summary: SessionSummary, fact: Fact) -> SessionSummary:
-    replace = msgspec.structs.replace
     match fact.event:
         case events.SessionRenamed(title=title):
             return replace(summary, title=title)
@@ -184,9 +183,9 @@ def outputs_named_by(facts: Iterable[Fact]) -> Iterator[BlobRef]:
 
 async def read_in_parts(store: Store, session: str, blob: str) -> AsyncIterator[BlobPart]:
     """A whole blob; nothing if it does not exist."""
-    whole = await store.blob(session, blob)
-    if whole is None:
+    stored = await store.blob(session, blob)
+    if stored is None:
         return
-    for start in range(0, max(whole.size, 1), PIECE):
-        size = min(PIECE, whole.size - start)
-        yield BlobPart(blob, await store.read_blob(session, blob, start, size), whole.media_type)
+    for start in range(0, max(stored.size, 1), PIECE):
+        size = min(PIECE, stored.size - start)
+        yield BlobPart(blob, await store.read_blob(session, blob, start, size), stored.media_type)

@@ -49,8 +49,8 @@ def _select(facts: Sequence[Fact], types: Container[str], *, copies: bool = Fals
 
 
 def runs_are_well_ordered(facts: Sequence[Fact]) -> Iterator[str]:
-    """One run at a time, in the promised order, with one end; what belongs to a run stands inside it, and the
-    leaf is moved only between runs."""
+    """One run at a time, in the guaranteed order, with one end; the facts of a run are inside it, and the
+    leaf moves only between runs."""
     open_run, last, waiting = "", "", False
     started: set[str] = set()
     side_calls: set[str] = set()
@@ -128,7 +128,7 @@ def steps_are_counted(facts: Sequence[Fact]) -> Iterator[str]:
 def model_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
     """A model call comes before its one `usage`, which names the same model and purpose, and before its one
     message or failure."""
-    asked: dict[str, events.ModelCalled] = {}
+    calls: dict[str, events.ModelCalled] = {}
     used: set[str] = set()
     answered: set[str] = set()
     is_other_agents = _is_other_agents(facts)
@@ -141,19 +141,19 @@ def model_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
                     yield f"{fact.type} at {fact.seq} has the id of another, {call}"
                 answered.add(call)
             case events.ModelCalled(id=call) as called:
-                if call in asked:
+                if call in calls:
                     yield f"model call {call} was made again at {fact.seq}"
-                asked[call] = called
+                calls[call] = called
             case events.UsageReported(call=call, model=model, purpose=purpose):
-                if call not in asked:
+                if call not in calls:
                     yield f"usage at {fact.seq} belongs to {call}, which was not made before"
-                elif (asked[call].model, asked[call].purpose) != (model, purpose):
+                elif (calls[call].model, calls[call].purpose) != (model, purpose):
                     yield f"usage at {fact.seq} names {model} for {purpose}, but {call} does not"
                 if call in used:
                     yield f"usage at {fact.seq} is a second one for {call}"
                 used.add(call)
             case events.AssistantMessage(call=call) | events.ModelFailed(call=call):
-                if call not in asked:
+                if call not in calls:
                     yield f"{fact.type} at {fact.seq} answers {call}, which was not made before"
                 if call in answered:
                     yield f"{fact.type} at {fact.seq} is a second answer to {call}"
@@ -164,7 +164,7 @@ def tool_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
     """A tool call comes before its start and its one result; a call that succeeds has started, asked a
     question, or repeats a result."""
     called: set[str] = set()
-    moved: set[str] = set()  # those that started, or asked a question
+    active: set[str] = set()  # those that started, or asked a question
     finished: set[str] = set()
     for fact in _select(facts, _TOOL_FACTS | {"question_asked"}):
         match fact.event:
@@ -173,37 +173,37 @@ def tool_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
                     yield f"{call} was called again at {fact.seq}"
                 called.add(call)
             case events.QuestionAsked(call=call):
-                moved.add(call)
+                active.add(call)
             case events.ToolStarted(call=call):
                 if call not in called:
                     yield f"{call} started at {fact.seq} before it was called"
                 if call in finished:
                     yield f"{call} started at {fact.seq} after its result"
-                moved.add(call)
+                active.add(call)
             case events.ToolResultFact(call=call, failed=failed, repeats=repeats):
                 if call not in called:
                     yield f"{call} has a result at {fact.seq}, but was not called"
                 if call in finished:
                     yield f"{call} has another result at {fact.seq}"
-                if call not in moved and failed is None and not repeats:
+                if call not in active and failed is None and not repeats:
                     yield f"{call} succeeded at {fact.seq} without having started"
                 finished.add(call)
 
 
 def questions_are_answered_once(facts: Sequence[Fact]) -> Iterator[str]:
-    """A question comes before its one answer, and the answer to a secret one is not stored."""
-    asked: dict[str, events.QuestionAsked] = {}
+    """A question comes before its one answer, and the answer to a secret question is not stored."""
+    questions: dict[str, events.QuestionAsked] = {}
     answered: set[str] = set()
     for fact in _select(facts, ("question_asked", "question_answered"), copies=True):
         match fact.event:
             case events.QuestionAsked(id=question) as event:
-                if question in asked:
+                if question in questions:
                     yield f"question {question} was asked again at {fact.seq}"
-                asked[question] = event
+                questions[question] = event
             case events.QuestionAnswered(id=question, answer=answer):
-                if question not in asked:
+                if question not in questions:
                     yield f"question {question} was answered at {fact.seq} before it was asked"
-                elif asked[question].question.secret and answer is not None:
+                elif questions[question].question.secret and answer is not None:
                     yield f"the answer to the secret question {question} is stored at {fact.seq}"
                 if question in answered:
                     yield f"question {question} was answered again at {fact.seq}"
@@ -216,10 +216,10 @@ def ends_leave_nothing_open(facts: Sequence[Fact]) -> Iterator[str]:
     in_runs = [fact for fact in facts if fact.run]
     for fact in _select(in_runs, _OPENED_OR_CLOSED | {"run_ended"}):
         match fact.event:
-            case events.ToolCalled(call=one) | events.QuestionAsked(id=one):
-                open_now[one] = None
-            case events.ToolResultFact(call=one) | events.QuestionAnswered(id=one):
-                open_now.pop(one, None)
+            case events.ToolCalled(call=name) | events.QuestionAsked(id=name):
+                open_now[name] = None
+            case events.ToolResultFact(call=name) | events.QuestionAnswered(id=name):
+                open_now.pop(name, None)
             case events.RunEnded() if open_now:
                 yield f"the run ended at {fact.seq} before {', '.join(open_now)}"
                 open_now.clear()
@@ -228,15 +228,15 @@ def ends_leave_nothing_open(facts: Sequence[Fact]) -> Iterator[str]:
 def effects_are_not_repeated(facts: Sequence[Fact]) -> Iterator[str]:
     """A call starts once, unless it is idempotent, has a child, or was called again with an answer."""
     started: dict[str, int] = {}
-    asked: Counter[str] = Counter()
+    questions: Counter[str] = Counter()
     for fact in _select(facts, ("question_asked", "tool_started"), copies=True):
         match fact.event:
             case events.QuestionAsked(call=call):
-                asked[call] += 1
+                questions[call] += 1
             case events.ToolStarted(call=call, attempt=attempt, key=key, child=child):
                 if attempt != started.get(call, 0) + 1:
                     yield f"{call} has attempt {attempt} at {fact.seq} after {started.get(call, 0)}"
-                if attempt > 1 + asked[call] and not key and not child:
+                if attempt > 1 + questions[call] and not key and not child:
                     yield f"{call} is not idempotent, and started again at {fact.seq}"
                 started[call] = attempt
 
@@ -246,10 +246,10 @@ def waiting_is_for_something(facts: Sequence[Fact]) -> Iterator[str]:
     open_now: set[str] = set()
     for fact in _select(facts, _OPENED_OR_CLOSED | {"run_waiting"}, copies=True):
         match fact.event:
-            case events.QuestionAsked(id=one) | events.ToolCalled(call=one):
-                open_now.add(one)
-            case events.QuestionAnswered(id=one) | events.ToolResultFact(call=one):
-                open_now.discard(one)
+            case events.QuestionAsked(id=name) | events.ToolCalled(call=name):
+                open_now.add(name)
+            case events.QuestionAnswered(id=name) | events.ToolResultFact(call=name):
+                open_now.discard(name)
             case events.RunWaiting(reason=reason, questions=questions, calls=calls):
                 if closed := sorted({*questions, *calls} - open_now):
                     yield f"the run waits at {fact.seq} for {', '.join(closed)}, which is not open"
@@ -258,7 +258,7 @@ def waiting_is_for_something(facts: Sequence[Fact]) -> Iterator[str]:
 
 
 def totals_are_sums(facts: Sequence[Fact]) -> Iterator[str]:
-    """The totals of a run are the sums of its facts, and only a run with children counts some."""
+    """The totals of a run are the sums of its facts, and only a run with children has totals of children."""
     counted: Counter[str] = Counter()
     usage = NOTHING_USED
     steps, of_children = 0, events.Totals()
@@ -325,7 +325,7 @@ def repeats_name_what_they_repeat(facts: Sequence[Fact]) -> Iterator[str]:
             yield f"the result at {fact.seq} repeats {result.repeats}, which is not a result of the same call"
 
 
-# --- at rest ----------------------------------------------------------------------------------------
+# --- sessions at rest -------------------------------------------------------------------------------
 
 
 def runs_settle(facts: Sequence[Fact]) -> Iterator[str]:

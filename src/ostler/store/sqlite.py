@@ -119,9 +119,7 @@ class SqliteStore:
         return self._writer.run_soon(_append(lease, facts, settled), lease.session, notify)
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]:
-        rows = self._query(_READ, (session, after, -1 if limit is None else limit))
-        if not rows:
-            self._require(session)
+        rows = self._rows_of(session, _READ, after, -1 if limit is None else limit)
         return [fact_of(session, row) for row in rows]
 
     async def read_opening(self, session: str) -> list[Fact]:
@@ -248,9 +246,7 @@ class SqliteStore:
         await self._writer.run(work)
 
     async def owned_processes(self, session: str) -> list[tuple[str, ProcessId]]:
-        rows = self._query(f"select call, process from processes where session = {_KEY}", (session,))
-        if not rows:
-            self._require(session)
+        rows = self._rows_of(session, f"select call, process from processes where session = {_KEY}")
         return [(call, _process(process)) for call, process in rows]
 
     # --- inbox --------------------------------------------------------------------------------------
@@ -267,18 +263,13 @@ class SqliteStore:
             self._notifier.notify(inbox_of(session))
 
     async def pending(self, session: str) -> list[AnyRequest]:
-        rows = self._query(
-            f"select body from inbox where session = {_KEY} and settled is null order by arrived", (session,)
-        )
-        if not rows:
-            self._require(session)
+        query = f"select body from inbox where session = {_KEY} and settled is null order by arrived"
+        rows = self._rows_of(session, query)
         requests = [request for (body,) in rows if (request := decode_request(body)) is not None]
         return sorted(requests, key=lambda request: not isinstance(request, OVERTAKING))
 
     async def settlement(self, session: str, request: str) -> int | None:
-        rows = self._query(f"select settled from inbox where session = {_KEY} and id = ?", (session, request))
-        if not rows:
-            self._require(session)
+        rows = self._rows_of(session, f"select settled from inbox where session = {_KEY} and id = ?", request)
         return rows[0][0] if rows else None
 
     async def arrivals(self, session: str, seen: int) -> int:
@@ -292,22 +283,18 @@ class SqliteStore:
         await self._writer.run(lambda db: append_blob_part(db, _key(db, session), part))
 
     async def blob(self, session: str, blob: str) -> BlobRef | None:
-        rows = self._query(
-            f"select id, size, media_type from blobs where session = {_KEY} and id = ?", (session, blob)
-        )
+        query = f"select id, size, media_type from blobs where session = {_KEY} and id = ?"
+        rows = self._query(query, (session, blob))
         return BlobRef(*rows[0]) if rows else None
 
     async def read_blob(self, session: str, blob: str, start: int = 0, size: int | None = None) -> bytes:
         rows = self._query(f"select key, size from blobs where session = {_KEY} and id = ?", (session, blob))
         if not rows:
             raise NotFound(f"no blob {blob!r} in session {session}")
-        key, whole = rows[0]
-        end = whole if size is None else min(whole, start + size)
-        parts = self._query(
-            "select start, data from blob_parts where blob = ? and start < ? and start + length(data) > ?"
-            " order by start",
-            (key, end, start),
-        )
+        key, total = rows[0]
+        end = total if size is None else min(total, start + size)
+        query = "select start, data from blob_parts where blob = ? and start < ? and start + length(data) > ?"
+        parts = self._query(f"{query} order by start", (key, end, start))
         return b"".join(data[max(0, start - at) : end - at] for at, data in parts)
 
     async def checkpoint(self) -> None:
@@ -329,6 +316,13 @@ class SqliteStore:
     def _query(self, sql: str, values: tuple[Any, ...] | dict[str, Any]) -> list[tuple[Any, ...]]:
         with translate_errors(self.path):
             return self._reader.execute(sql, values).fetchall()
+
+    def _rows_of(self, session: str, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """The rows of a session. Raises `NotFound` if the session does not exist."""
+        rows = self._query(sql, (session, *values))
+        if not rows:
+            self._require(session)
+        return rows
 
     def _require(self, session: str) -> None:
         if not self._query("select 1 from sessions where id = ?", (session,)):

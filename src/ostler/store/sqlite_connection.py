@@ -109,7 +109,7 @@ def _initialise(connection: sqlite3.Connection, path: Path, version: int) -> Non
         raise StoreError(
             f"{path} cannot have a write-ahead log on this disk; set OSTLER_HOME to a folder on a local disk"
         )
-    with transaction(connection):
+    with Transaction(connection):
         if _pragma(connection, "user_version") == 0:  # no other process was faster
             for statement in SCHEMA.rstrip(";\n").split(";\n"):
                 connection.execute(statement)
@@ -119,7 +119,7 @@ def _initialise(connection: sqlite3.Connection, path: Path, version: int) -> Non
 
 def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> None:
     """All steps in one transaction, after a copy: a failure changes nothing."""
-    with transaction(connection):
+    with Transaction(connection):
         version = _pragma(connection, "user_version")
         if version < version_of(migrations):  # no other process was faster
             copy_store(path, path.with_name(f"{path.name}.version-{version}"))
@@ -128,17 +128,22 @@ def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[Mi
             connection.execute(f"pragma user_version = {version_of(migrations)}")
 
 
-@contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+class Transaction:
     """Commits what the block writes; an error rolls it back."""
-    connection.execute("begin immediate")
-    try:
-        yield
-        connection.execute("commit")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("rollback")
-        raise
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._connection.execute("begin immediate")
+
+    def __exit__(self, kind: object, *error: object) -> None:
+        try:
+            if kind is None:
+                self._connection.execute("commit")
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("rollback")
 
 
 def copy_store(path: Path, to: Path) -> None:

@@ -25,10 +25,10 @@ from ostler.store.invariants import broken_invariants, broken_tree_invariants, f
 from ostler.store.rules import blobs_named_by, living_holder, outputs_named_by, summary_of, tail_of
 from ostler.store.sqlite_connection import (
     SCHEMA,
+    Transaction,
     connect,
     connect_again,
     copy_store,
-    transaction,
     translate_errors,
 )
 from ostler.store.sqlite_rows import (
@@ -181,7 +181,6 @@ def _session_problems(db: sqlite3.Connection, session: str, index: Index | None)
     if row is None:
         return  # deleted a moment ago
     *columns, key, tail, indexed = row
-    summary = SessionSummary(*columns)
     facts = _facts_of(db, session, key)
     opening = db.execute("select opening from facts where session = ? order by seq", (key,)).fetchall()
     pending = "select 1 from inbox where session = ? and settled is null limit 1"
@@ -191,69 +190,62 @@ def _session_problems(db: sqlite3.Connection, session: str, index: Index | None)
         yield Problem(violation.number, violation.problem, session)
     if any(violation.number in ("L1", "L2") for violation in violations):
         return  # there is nothing to compare the other rows with
-    yield from _row_problems(summary, facts)
-    yield from _opening_problems(session, facts, tail, [bool(mark) for (mark,) in opening])
-    if index is not None:
-        yield from _index_problems(session, facts, indexed, index.get(session, {}))
-    for output in outputs_named_by(facts):
-        if problem := _output_problem(db, key, output):
-            yield Problem("S5", problem, session)
+    for number, problems in (
+        ("S2", _row_problems(SessionSummary(*columns), facts)),
+        ("S3", _opening_problems(facts, tail, opening)),
+        ("S4", () if index is None else _index_problems(facts, indexed, index.get(session, {}))),
+        ("S5", _output_problems(db, key, outputs_named_by(facts))),
+    ):
+        yield from (Problem(number, problem, session) for problem in problems)
 
 
-def _row_problems(summary: SessionSummary, facts: Sequence[Fact]) -> Iterator[Problem]:
+def _row_problems(summary: SessionSummary, facts: Sequence[Fact]) -> Iterator[str]:
     expected = summary_of(facts)
     for name in SessionSummary.__struct_fields__:
         value, right = getattr(summary, name), getattr(expected, name)
         if value != right:
-            yield Problem("S2", f"the list has {name} {value!r}, but its facts say {right!r}", summary.id)
+            yield f"the list has {name} {value!r}, but its facts say {right!r}"
 
 
-def _opening_problems(
-    session: str, facts: Sequence[Fact], tail: int, marks: Sequence[bool]
-) -> Iterator[Problem]:
+def _opening_problems(facts: Sequence[Fact], tail: int, marks: Sequence[tuple[int]]) -> Iterator[str]:
     if tail != tail_of(facts):
-        text = f"opening reads all facts from {tail} on, instead of from {tail_of(facts)}"
-        yield Problem("S3", text, session)
+        yield f"opening reads all facts from {tail} on, instead of from {tail_of(facts)}"
     replaced = replaced_values(facts)
     wrong = [
         fact.seq
-        for fact, mark in zip(facts, marks, strict=True)
-        if mark != is_opening(fact.type, fact.run) and (mark or fact.seq not in replaced)
+        for fact, (mark,) in zip(facts, marks, strict=True)
+        if bool(mark) != is_opening(fact.type, fact.run) and (mark or fact.seq not in replaced)
     ]
     if wrong:
-        yield Problem("S3", f"{len(wrong)} facts are marked wrongly for opening, first {wrong[0]}", session)
+        yield f"{len(wrong)} facts are marked wrongly for opening, first {wrong[0]}"
 
 
-def _index_problems(
-    session: str, facts: Sequence[Fact], indexed: int, messages: dict[int, str]
-) -> Iterator[Problem]:
+def _index_problems(facts: Sequence[Fact], indexed: int, messages: dict[int, str]) -> Iterator[str]:
     searched = [fact for fact in facts if fact.seq <= indexed and fact.type in SEARCHED]
     expected = {fact.seq: words for fact in searched if (words := words_in(fact.body)) is not None}
     if indexed > facts[-1].seq:
-        yield Problem("S4", f"the search index goes to {indexed}, but the log to {facts[-1].seq}", session)
+        yield f"the search index goes to {indexed}, but the log to {facts[-1].seq}"
     if messages != expected:
         wrong = {seq for seq, _ in messages.items() ^ expected.items()}
-        text = f"the search index is wrong about {len(wrong)} messages, first {min(wrong)}"
-        yield Problem("S4", text, session)
+        yield f"the search index is wrong about {len(wrong)} messages, first {min(wrong)}"
 
 
-def _output_problem(db: sqlite3.Connection, key: int, output: BlobRef) -> str:
+def _output_problems(db: sqlite3.Connection, key: int, outputs: Iterator[BlobRef]) -> Iterator[str]:
     query = "select key, size from blobs where session = ? and id = ?"
-    blob, size = db.execute(query, (key, output.id)).fetchone() or (None, -1)
-    if blob is None:
-        return f"the output {output.id} is lost"
-    if size < output.size:
-        return f"the output {output.id} has {size} of {output.size} bytes"
-    end = 0
     parts = "select start, length(data) from blob_parts where blob = ? order by start"
-    for start, length in db.execute(parts, (blob,)).fetchall():
-        if start != end:
-            break
-        end += length
-    return "" if end == size else f"the output {output.id} has a hole at byte {end} of {size}"
-
-
-_SEARCH_TABLE = SCHEMA[SCHEMA.index("create virtual table messages") :].rstrip(";\n")
+    for output in outputs:
+        blob, size = db.execute(query, (key, output.id)).fetchone() or (None, 0)
+        end = 0
+        for start, length in db.execute(parts, (blob,)).fetchall():
+            if start != end:
+                break
+            end += length
+        if blob is None:
+            yield f"the output {output.id} is lost"
+        elif size < output.size:
+            yield f"the output {output.id} has {size} of {output.size} bytes"
+        elif end != size:
+            yield f"the output {output.id} has a hole at byte {end} of {size}"
 
 
 class Repair(msgspec.Struct, frozen=True):
@@ -294,7 +286,9 @@ def _mend(db: sqlite3.Connection, problems: list[Problem], numbers: set[str], wo
             _rebuild_row(db, session)
     if numbers & {"S4", "S6"}:
         with _repair_step(db):
-            _empty_index(db)
+            db.execute("drop table messages")
+            db.execute(SCHEMA[SCHEMA.index("create virtual table messages") :].rstrip(";\n"))
+            db.execute("update sessions set indexed_seq = 0")
         while is_index_stale(db):
             with _repair_step(db):
                 update_index(db)
@@ -304,7 +298,7 @@ def _mend(db: sqlite3.Connection, problems: list[Problem], numbers: set[str], wo
 def _repair_step(db: sqlite3.Connection) -> Iterator[None]:
     """A transaction that changes nothing where the file is damaged; the check after the repair reports it."""
     try:
-        with transaction(db):
+        with Transaction(db):
             yield
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
@@ -345,12 +339,6 @@ def _adopt_orphans(db: sqlite3.Connection, world: World) -> None:
     db.execute("delete from blob_parts where blob not in (select key from blobs)")
 
 
-def _empty_index(db: sqlite3.Connection) -> None:
-    db.execute("drop table messages")
-    db.execute(_SEARCH_TABLE)
-    db.execute("update sessions set indexed_seq = 0")
-
-
 SMALL = 256 * 1024 * 1024
 """Bytes of a file that is rewritten within two seconds: other writers wait that long."""
 
@@ -373,7 +361,7 @@ def collect_output(path: Path, world: World) -> list[Unnamed]:
     collected: list[Unnamed] = []
     with translate_errors(path), closing(connect(path)) as db:
         for key in _sessions_with_output(db):
-            with transaction(db):
+            with Transaction(db):
                 unnamed = _unnamed_in(db, key, world)
                 for blob, _ in unnamed:
                     db.execute("delete from blob_parts where blob = ?", (blob,))
@@ -389,14 +377,13 @@ def _sessions_with_output(db: sqlite3.Connection) -> list[int]:
 
 def _unnamed_in(db: sqlite3.Connection, key: int, world: World) -> list[tuple[int, Unnamed]]:
     """Empty for a session that is held or whose run is open, because that run may still name it."""
-    row = db.execute(
-        "select id, status, owner, generation, expires from sessions where key = ?", (key,)
-    ).fetchone()
-    if row is None or row[1] in ("running", "waiting") or _is_held(world, row[0], *row[2:]):
+    query = "select status, id, owner, generation, expires from sessions where key = ?"
+    status, *lease = db.execute(query, (key,)).fetchone() or ("running",)
+    if status in ("running", "waiting") or _is_held(world, *lease):
         return []
-    named = blobs_named_by(_facts_of(db, row[0], key, "tool_result"))
+    named = blobs_named_by(_facts_of(db, lease[0], key, "tool_result"))
     blobs = db.execute("select key, id, size from blobs where session = ?", (key,)).fetchall()
-    return [(blob, Unnamed(row[0], name, size)) for blob, name, size in blobs if name not in named]
+    return [(blob, Unnamed(lease[0], name, size)) for blob, name, size in blobs if name not in named]
 
 
 def _is_held(world: World, session: str, owner: bytes | None, generation: int, expires: int) -> bool:
@@ -416,13 +403,9 @@ def shrink(path: Path, world: World) -> int | None:
             return 0
         db.execute("pragma wal_checkpoint(truncate)")
         before = path.stat().st_size
-        if before > SMALL and _is_in_use(db, world):
+        leases = "select id, owner, generation, expires from sessions where owner is not null"
+        if before > SMALL and any(_is_held(world, *row) for row in db.execute(leases).fetchall()):
             return None
         db.execute("vacuum")
         db.execute("pragma wal_checkpoint(truncate)")
         return max(0, before - path.stat().st_size)
-
-
-def _is_in_use(db: sqlite3.Connection, world: World) -> bool:
-    leases = "select id, owner, generation, expires from sessions where owner is not null"
-    return any(_is_held(world, *row) for row in db.execute(leases).fetchall())

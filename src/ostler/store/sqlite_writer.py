@@ -16,9 +16,9 @@ from ostler.schema.errors import StoreBusy, StoreError
 from ostler.store.sqlite_connection import (
     PATIENCE,
     Durability,
+    Transaction,
     connect,
     connect_again,
-    transaction,
     translate_errors,
 )
 
@@ -280,7 +280,7 @@ class Writer:
         return outcomes
 
     def _commit(self, batch: list[Work[Any]], run: Callable[[Work[Any]], Any]) -> list[Any]:
-        with transaction(self._connection):
+        with Transaction(self._connection):
             return [run(work) for work in batch]
 
     def _in_savepoint(self, work: Work[Any]) -> Any:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from ostler.schema import events
 from ostler.schema.events import ChildEnded, RunEnded, RunStarted, SessionStarted, Totals
@@ -142,13 +143,10 @@ def _spent(tree: Tree, child: _Child) -> Totals:
 
 def _is_same(reported: Totals, counted: Totals) -> bool:
     """Costs are compared with a tolerance, because they are added in another order here."""
-    if (reported.usage.cost is None) != (counted.usage.cost is None):
-        return False
+    is_known = (reported.usage.cost is None) == (counted.usage.cost is None)
     is_close = math.isclose(reported.least_cost, counted.least_cost, abs_tol=1e-9)
-    usage = msgspec.structs.replace(counted.usage, cost=reported.usage.cost)
-    return is_close and reported == msgspec.structs.replace(
-        counted, known_cost=reported.known_cost, usage=usage
-    )
+    usage = replace(counted.usage, cost=reported.usage.cost)
+    return is_known and is_close and reported == replace(counted, known_cost=reported.known_cost, usage=usage)
 
 
 def children_end_first(tree: Tree) -> Iterator[tuple[str, str]]:

@@ -30,7 +30,6 @@ from ostler.store.sqlite import SqliteStore
 if TYPE_CHECKING:
     from ostler.agent import Agent
 
-
 _NEW_TRANSCRIPT = frozenset({"compacted", "compaction_undone", "history_replaced", "leaf_moved"})
 
 
@@ -90,11 +89,9 @@ def _changed(before: _RequestStart, now: _RequestStart) -> str:
         )
     if before.system != now.system:
         return "another system prompt"
-    if before.tools is now.tools or before.tools == now.tools:
-        return ""
     # Each `step_started` names the offered tools; the meaning of a name must not change.
     is_same_choice = [tool.name for tool in before.tools] == [tool.name for tool in now.tools]
-    return "other descriptions of the same tools" if is_same_choice else ""
+    return "other descriptions of the same tools" if is_same_choice and before.tools != now.tools else ""
 
 
 def _explains(between: Iterable[Fact], what: str) -> bool:

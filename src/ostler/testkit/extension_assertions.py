@@ -48,7 +48,7 @@ class ExtensionAssertions:
     @property
     def facts(self) -> list[Event | UnknownEvent]:
         """The events of all facts since the test began."""
-        return [one.event for one in self.seen if isinstance(one, Fact)]
+        return [fact.event for fact in self.seen if isinstance(fact, Fact)]
 
     @property
     def prints(self) -> list[str]:
@@ -148,7 +148,7 @@ class ExtensionAssertions:
         if not isinstance(result, InputDraft) or result.text != text:
             raise AssertionError(f"the input became {_describe(result)}, not {text!r}")
 
-    # --- what is printed and shown --------------------------------------------------------------------
+    # --- output and screen ----------------------------------------------------------------------------
 
     def assert_printed(self, text: str) -> None:
         _is_among(text, self.prints, "printed")
@@ -199,7 +199,7 @@ class ExtensionAssertions:
         if self.status[key] != text:
             raise AssertionError(f"the status {key!r} says {self.status[key]!r}, not {text!r}")
 
-    # --- what it registered and asked for -------------------------------------------------------------
+    # --- registrations and requests -------------------------------------------------------------------
 
     def assert_handles(self, *what: type | str) -> None:
         """Types of events, names of events between extensions, or hook points."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ostler.core import hooks
@@ -66,7 +65,7 @@ class ExtensionTest(ExtensionAssertions):
         self.face = face or FakeFrontEnd()
         self.harness = Harness(self.model, asker=self.face.ask, **harness)
         self.harness.set_tools(tools)
-        self.said: list[str] = []
+        self.messages: list[str] = []
         """Messages about extensions outside of a session."""
         self.seen = []
         self.ran: list[tuple[str, dict[str, Any]]] = []
@@ -80,7 +79,9 @@ class ExtensionTest(ExtensionAssertions):
 
     async def __aenter__(self) -> ExtensionTest:
         extensions = await self._loaded()
-        self._host = ExtensionHost(extensions, face=self.face, say=self.said.append, options=self._options)
+        self._host = ExtensionHost(
+            extensions, face=self.face, say=self.messages.append, options=self._options
+        )
         self._host.install_into(self.harness)
         self._session = await create_session(self._store, self.harness)
         self.face.follow(self._session, self._host)
@@ -88,9 +89,7 @@ class ExtensionTest(ExtensionAssertions):
         await self._settle()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.session.close()
         for extension in self.host.extensions.values():
             await extension.close()

@@ -11,7 +11,6 @@ process: it has the results and blobs, and none of the tools' memory.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -90,7 +89,7 @@ class FakeToolContext:
         """The next of `answers`; refused when there is none left."""
         self.questions.append(question)
         if not self._answers:
-            raise CallRefused("nobody is there to answer")
+            raise CallRefused("nobody can answer here")
         return self._answers.pop(0)
 
     async def update_todo(self, items: Sequence[TodoItem]) -> None:
@@ -149,8 +148,6 @@ async def _outcome(tool: Tool, arguments: dict[str, Any], context: FakeToolConte
     try:
         validated = tool.validate(coerce(arguments, tool.spec.schema))
         return as_outcome(await tool.run(validated, context))
-    except asyncio.CancelledError:
-        raise
     except OstlerError as error:
         kind: Any = kind_of(type(error))
         return Failed(kind if kind in get_args(FailureKind) else "tool_failed", as_content(error.message))

@@ -1,4 +1,4 @@
-"""Where the programs are at home."""
+"""The home folder of the programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.agents.real.installing import FOLDER
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """Beside the programs: some take one in the system's folder for temporary files for unsafe."""
+    """Beside the programs, because some of them reject a folder in the system's temporary folder."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=FOLDER, ignore_cleanup_errors=True) as folder:
         yield Path(folder)

@@ -94,7 +94,7 @@ async def test_the_request_is_what_the_sdk_sends() -> None:
         await sdk_reads(vendor, contents=contents, config=config, version="v1beta")
         ours, theirs = vendor.requests
     assert ours.path == theirs.path
-    assert with_bytes(ours.json) == with_bytes(gemini.spelled(theirs.json))
+    assert with_bytes(ours.json) == with_bytes(gemini.camel_case(theirs.json))
     assert ours.headers["x-goog-api-key"] == theirs.headers["x-goog-api-key"] == KEY
     assert ours.headers["content-type"] == theirs.headers["content-type"]
 

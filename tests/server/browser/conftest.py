@@ -1,4 +1,4 @@
-"""A real browser before a real server. Without one these tests are skipped, but not where all must run."""
+"""A real browser and a real server. Without a browser these tests are skipped, or fail with OSTLER_CI."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ WINDOW = {"width": 1280, "height": 800}
 
 @pytest.fixture
 def chromium() -> Iterator[Browser]:
-    """One for each test: an event loop of Playwright's runs as long as it does, and would be in the way of
-    asynchronous tests that come between."""
-    found = program("chromium", "chromium-browser", "google-chrome")
+    """One for each test, because Playwright's event loop runs as long as the browser and would disturb async
+    tests in between."""
+    path = program("chromium", "chromium-browser", "google-chrome")
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=options)
+        browser = playwright.chromium.launch(executable_path=path, args=options)
         yield browser
         browser.close()
 
 
 @pytest.fixture
 def ostler(tmp_path: Path) -> Iterator[Ostler]:
-    """In a folder whose name can be shown in a picture."""
+    """In a folder whose name may appear in a picture."""
     with tempfile.TemporaryDirectory() as short:
         folder = (Path(short) if IS_RENEWED else tmp_path).resolve() / "yard"
         folder.mkdir()
@@ -50,7 +50,7 @@ Start = Callable[..., Served]
 
 @pytest.fixture
 def start(ostler: Ostler, serve: Serve) -> Iterator[Start]:
-    """Starts `ostler serve` before a vendor that answers in turn, or as a function says."""
+    """Starts `ostler serve` with a vendor that answers from a list, or by a function."""
     with ExitStack() as running:
 
         def begin(*answers: Any, by: Any = None, options: tuple[str, ...] = ()) -> Served:
@@ -67,7 +67,7 @@ Visit = Callable[..., Visitor]
 
 @pytest.fixture
 def visit(chromium: Browser) -> Iterator[Visit]:
-    """Opens a window that is logged in; or, `beside` another, a tab at the same place."""
+    """Opens a logged-in window; or, `beside` another, a tab with the same page."""
     with ExitStack() as opened:
         visitors: list[Visitor] = []
 
@@ -75,12 +75,16 @@ def visit(chromium: Browser) -> Iterator[Visit]:
             if beside is not None:
                 context, place = beside.page.context, beside.page.url
             else:
-                seen = {"viewport": WINDOW, "color_scheme": "light", "device_scale_factor": 1 + IS_RENEWED}
-                context, place = chromium.new_context(**{**seen, **options}), served.link
+                defaults = {
+                    "viewport": WINDOW,
+                    "color_scheme": "light",
+                    "device_scale_factor": 1 + IS_RENEWED,
+                }
+                context, place = chromium.new_context(**{**defaults, **options}), served.link
                 opened.callback(context.close)
             visitor = Visitor(context, served.address)
             visitors.append(visitor)
-            # From the start: a key is quicker than a browser is told that the test chooses a file.
+            # From the start, because a test may press a key before Playwright handles file choosers.
             visitor.page.on("filechooser", lambda chooser: None)
             visitor.enter(place)
             return visitor

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.attach import Attach, standing_in
+from tests.support.attach import Attach, fake_server
 from tests.tui.terminal import Terminal
 
 GREETING = "Hello, I repeat things."
@@ -22,7 +22,7 @@ def last_row(terminal: Terminal) -> str:
 
 @pytest.mark.parametrize("wire", ["bytes", "text"])
 def test_the_screen_is_seen_and_keys_go_through(attach: Attach, tmp_path: Path, wire: str) -> None:
-    with standing_in(tmp_path, wire) as server:
+    with fake_server(tmp_path, wire) as server:
         terminal = attach(server.address)
         terminal.wait_for(GREETING)
         terminal.wait_for("custom")
@@ -36,7 +36,7 @@ def test_the_screen_is_seen_and_keys_go_through(attach: Attach, tmp_path: Path, 
 
 
 def test_leaving_lets_the_agent_go_on_and_the_terminal_be_as_it_was(attach: Attach, tmp_path: Path) -> None:
-    with standing_in(tmp_path) as server:
+    with fake_server(tmp_path) as server:
         terminal = attach(server.address)
         terminal.wait_for(GREETING)
         terminal.type("half of it")
@@ -55,7 +55,7 @@ def test_leaving_lets_the_agent_go_on_and_the_terminal_be_as_it_was(attach: Atta
 def test_ctrl_c_and_pastes_are_for_the_agent_and_another_key_may_detach(
     attach: Attach, tmp_path: Path
 ) -> None:
-    with standing_in(tmp_path) as server:
+    with fake_server(tmp_path) as server:
         terminal = attach("--url", f"http://{server.address}/", "--detach-key", "ctrl+q")
         terminal.wait_for(GREETING)
         terminal.type("/think\r")
@@ -72,7 +72,7 @@ def test_ctrl_c_and_pastes_are_for_the_agent_and_another_key_may_detach(
 
 
 def test_several_watch_the_same_and_one_may_only_watch(attach: Attach, tmp_path: Path) -> None:
-    with standing_in(tmp_path) as server:
+    with fake_server(tmp_path) as server:
         first, second = attach(server.address), attach(server.address, "--read-only", columns=100, rows=30)
         for terminal in (first, second):
             terminal.wait_for(GREETING)
@@ -85,7 +85,7 @@ def test_several_watch_the_same_and_one_may_only_watch(attach: Attach, tmp_path:
 
 
 def test_a_window_that_is_smaller_shows_the_end_and_scrolls_back(attach: Attach, tmp_path: Path) -> None:
-    with standing_in(tmp_path) as server:
+    with fake_server(tmp_path) as server:
         terminal = attach(server.address, columns=72, rows=10)
         terminal.wait_for(GREETING)
         for number in range(8):
@@ -109,7 +109,7 @@ def test_a_window_that_is_smaller_shows_the_end_and_scrolls_back(attach: Attach,
 
 
 def test_a_window_that_is_larger_shows_all_of_it(attach: Attach, tmp_path: Path) -> None:
-    with standing_in(tmp_path, columns=40, rows=12) as server:
+    with fake_server(tmp_path, columns=40, rows=12) as server:
         terminal = attach(server.address, columns=100, rows=30)
         terminal.wait_for(GREETING)
         assert " of 12" not in last_row(terminal)
@@ -118,14 +118,14 @@ def test_a_window_that_is_larger_shows_all_of_it(attach: Attach, tmp_path: Path)
 
 
 def test_it_connects_again_when_the_server_was_away(attach: Attach, tmp_path: Path) -> None:
-    with standing_in(tmp_path) as server:
+    with fake_server(tmp_path) as server:
         terminal = attach(server.address, columns=120)
         terminal.wait_for(GREETING)
         terminal.type("before\r")
         terminal.wait_for("you said: before")
         server.end(signal.SIGKILL)
         terminal.wait_for("reconnecting")
-        with standing_in(tmp_path, port=server.port):
+        with fake_server(tmp_path, port=server.port):
             terminal.wait_for("reconnecting", gone=True)
             terminal.wait_for("you said: before", gone=True)
             terminal.type("after\r")
@@ -133,7 +133,7 @@ def test_it_connects_again_when_the_server_was_away(attach: Attach, tmp_path: Pa
 
 
 def test_it_ends_with_the_agent(attach: Attach, tmp_path: Path) -> None:
-    with standing_in(tmp_path) as server:
+    with fake_server(tmp_path) as server:
         terminal = attach(server.address)
         terminal.wait_for(GREETING)
         terminal.type("/exit 0\r")
@@ -142,7 +142,7 @@ def test_it_ends_with_the_agent(attach: Attach, tmp_path: Path) -> None:
 
 
 def test_signals_leave_the_terminal_as_it_was(attach: Attach, tmp_path: Path) -> None:
-    with standing_in(tmp_path) as server:
+    with fake_server(tmp_path) as server:
         terminals = {by: attach(server.address) for by in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
         for by, terminal in terminals.items():
             terminal.wait_for(GREETING)
@@ -153,7 +153,7 @@ def test_signals_leave_the_terminal_as_it_was(attach: Attach, tmp_path: Path) ->
 
 
 def test_an_agent_without_a_screen_says_where_it_can_be_seen(attach: Attach, tmp_path: Path) -> None:
-    with standing_in(tmp_path, "acp") as server:
+    with fake_server(tmp_path, "acp") as server:
         terminal = attach(server.address)
         assert terminal.wait_for_end() == 2
         assert "/chat/embed" in terminal.screen().replace("\n", "")

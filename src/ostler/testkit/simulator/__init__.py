@@ -72,7 +72,7 @@ class _Simulation:
         self.random = Random(seed)
         self.clock = 1_000.0
         self.has_limits = self.random.random() < 0.6
-        """Then nobody drives a child separately, because its parent would not count what it spends."""
+        """With limits nobody drives a child separately, because its parent would not count that usage."""
         self.limits = random_limits(self.random) if self.has_limits else Limits()
         self.ledger = Ledger(sees_environments=self.random.random() < 0.5, counts_use=self.has_limits)
         self.store = SharedStore(World(now_ms=lambda: self.process.now_ms()), self.ledger)
@@ -96,7 +96,7 @@ class _Simulation:
 
     def _run_process(self, process: SimulatedProcess) -> None:
         loop = process.loop = VirtualLoop(process.random, self.clock)
-        loop.set_exception_handler(lambda loop, context: None)  # nobody collects the tasks of a dead process
+        loop.set_exception_handler(lambda loop, context: None)  # errors of a dead process do not matter
         if process.fault and not process.fault.at:
             loop.dies_at = process.random.randint(3, 180)
         try:
@@ -134,14 +134,13 @@ class _Driver:
         requesting = asyncio.ensure_future(self._people.send_requests(session))
         if self._random.random() < 0.6:
             await self._drive(session, session.advance())
-        turns = 0
-        while await self._take_turn(session):
+        for _ in range(MOST_TURNS):
+            if not await self._take_turn(session):
+                break
             self._expect_no_processes()
             await asyncio.sleep(self._random.choice((0.0, 0.0, 6.0, 40.0)))
-            turns += 1
-            if turns > MOST_TURNS:
-                self._problems.append("the session never becomes idle")
-                break
+        else:
+            self._problems.append("the session never becomes idle")
         await requesting
         if self._process.fault is None:
             await self._drain_inbox(session)
@@ -241,11 +240,10 @@ class _Driver:
     def _expect_no_processes(self) -> None:
         """While no tool runs, no process of a tool may be alive, if we hold the session."""
         ledger = self._simulation.ledger
-        if not self._process.is_dead and self._process.holds(SESSION):
-            left = {process for process in ledger.tool_processes if process.session == SESSION}
-            if left:
-                self._problems.append("a tool's process is alive, and no tool runs")
-                ledger.tool_processes -= left
+        left = {process for process in ledger.tool_processes if process.session == SESSION}
+        if left and not self._process.is_dead and self._process.holds(SESSION):
+            self._problems.append("a tool's process is alive, and no tool runs")
+            ledger.tool_processes -= left
 
     def _compare_state(self, session: Session) -> None:
         folded = fold(self._simulation.store.facts()).snapshot()

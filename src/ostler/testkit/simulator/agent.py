@@ -169,9 +169,9 @@ def simulated_tools() -> list[Tool]:
     async def survey(context: ToolContext) -> str:
         """Has two children at once, and reattaches to them."""
         short = ExecutionPolicy(limits=Limits(steps=2))
-        one = ChildRequest(as_content("one side"))
-        other = ChildRequest(as_content("the other side"), history=HistoryPolicy(1), execution=short)
-        for result in await asyncio.gather(*map(context.run_child, (one, other)), return_exceptions=True):
+        first = ChildRequest(as_content("one side"))
+        second = ChildRequest(as_content("the other side"), history=HistoryPolicy(1), execution=short)
+        for result in await asyncio.gather(*map(context.run_child, (first, second)), return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
         return "surveyed"
@@ -295,7 +295,6 @@ def _usage(random: Random) -> Usage:
 
 
 # --- hooks ------------------------------------------------------------------------------------------
-
 
 HOOK_POINTS: tuple[Point, ...] = get_args(Point)[2:8]  # from before_step to after_failure
 

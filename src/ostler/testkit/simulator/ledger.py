@@ -296,7 +296,6 @@ class Ledger:
 EFFECTIVE = frozenset({"note", "pay", "ponder", "serve", "consult", "negotiate"})
 """The tools that have an effect whenever they succeed."""
 
-
 _BECOMES: dict[str, tuple[str, ...]] = {
     "Prompt": ("run_started", "user_message"),
     "Continue": ("run_started",),

@@ -45,10 +45,9 @@ class People:
     async def submit_to(self, session: str, request: AnyRequest) -> None:
         """To a child from another process, which handles the request itself if it can."""
         if session == SESSION or self._random.random() < 0.3:
-            await self.submit(request, session)
-            return
+            return await self.submit(request, session)
         world = self._process.world(6_000_000)
-        await self._while_unsure(session, request, submit_now(self._store, session, request, world))
+        return await self._while_unsure(session, request, submit_now(self._store, session, request, world))
 
     async def _while_unsure(self, session: str, request: AnyRequest, work: Coroutine[Any, Any, Any]) -> None:
         unsure = self._process.ledger.unsure
@@ -143,9 +142,9 @@ class People:
             if call.deferred and (not has_children or self._random.random() < 0.02):
                 await self.submit_to(state.id, self._finish(call.called.call))
 
-    async def release_prompts(self, session: str = SESSION) -> None:
-        drop = self._random.random() < 0.3
-        await self.submit(requests.ReleasePrompts(id=self._new_id(), drop=drop), session)
+    async def release_prompts(self, session: str) -> None:
+        release = requests.ReleasePrompts(id=self._new_id(), drop=self._random.random() < 0.3)
+        await self.submit(release, session)
 
     async def prompt(self) -> None:
         await self.submit(requests.Prompt(id=self._new_id(), content=self._words("a queued prompt")))
@@ -153,7 +152,7 @@ class People:
     def _reply(self, asked: QuestionAsked) -> AnyRequest:
         draw = self._random.random()
         if draw < 0.1:
-            return requests.Cancel(id=self._new_id(), by="somebody")
+            return requests.Cancel(id=self._new_id(), by="a person")
         if draw < 0.2:
             return requests.Cancel(id=self._new_id(), call=asked.call)
         answer = SECRET if asked.question.secret else self._random.choice(("yes", "yes", "no", {"a": 1}))
@@ -175,7 +174,7 @@ class People:
             requests.Steer(id=new_id, content=self._words("a steer")),
             requests.Prompt(id=new_id, content=self._words("a queued prompt")),
             requests.Continue(id=new_id),
-            requests.Cancel(id=new_id, by="somebody"),
+            requests.Cancel(id=new_id, by="a person"),
             requests.Cancel(id=new_id, call=self._random.choice(calls or ["call_none"])),
             requests.Answer(id=new_id, question=self._random.choice(questions), answer="yes"),
             self._finish(self._random.choice(calls or ["call_none"])),
@@ -193,7 +192,7 @@ class People:
     def _repeat(self, request: AnyRequest) -> AnyRequest:
         """The same id, which must have no effect, even with another text."""
         if isinstance(request, requests.Steer | requests.Prompt):
-            return msgspec.structs.replace(request, content=self._words("said again"))
+            return msgspec.structs.replace(request, content=self._words("a repeat"))
         return request
 
     def _finish(self, call: str) -> AnyRequest:

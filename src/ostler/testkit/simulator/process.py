@@ -113,7 +113,7 @@ _OPENING = ("acquire", "read_opening", "owned_processes")
 _WEIGHTS = {"": 12, "append": 6, "create": 4, "read": 3, "read_opening": 2, "acquire": 2}
 
 _LATEST = {"append": 14, "pending": 8, "arrivals": 4, "append_blob": 3, "submit": 3, "read_opening": 2}
-"""How often an operation succeeds at most, plus one, before it fails; 1 for all others."""
+"""The latest call of an operation at which a fault happens; the first for all others."""
 
 
 class SimulatedProcess:

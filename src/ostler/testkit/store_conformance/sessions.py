@@ -57,8 +57,7 @@ class SessionConformance(StoreTestCase):
             assert await _ids(store, prefix="ses_", limit=1) == ["ses_b"]
 
     async def test_a_summary_follows_the_facts(self) -> None:
-        async with self.opened() as store:
-            writer = await self.new_session(store, cwd="/home/ada")
+        async with self.session() as (store, writer):
             created = self.clock.ms
             summary = await store.summary("ses_1")
             assert (summary.id, summary.cwd, summary.driver) == ("ses_1", "/home/ada", "agent")

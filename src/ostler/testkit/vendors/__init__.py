@@ -1,4 +1,4 @@
-"""Fake vendors: servers on loopback that speak the vendors' wires and answer from a script.
+"""Fake vendors: servers on loopback that implement the vendors' APIs and answer from a script.
 
     async with FakeVendor([turn("Hello ", "world"), turn(call("read", {"path": "a.txt"}))]) as vendor:
         model = make_model("anthropic/claude-x", base_url=vendor.anthropic_url)

@@ -18,12 +18,12 @@ from ostler.testkit.vendors.server import FakeVendor
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m ostler.testkit.vendors",
-        description="Answer model requests from a script until killed. Prints the base URL first.",
+        description="Answer model requests from a script until killed. Print the base URL first.",
     )
     parser.add_argument("--wire", choices=get_args(Wire), required=True)
     parser.add_argument("--script", type=Path, required=True, help="a JSON list of answers")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    parser.add_argument("--api-key", default="", help="refuse requests that do not carry this key")
+    parser.add_argument("--port", type=int, default=0, help="0 for any free port")
+    parser.add_argument("--api-key", default="", help="refuse requests without this key")
     options = parser.parse_args()
     try:
         script = read_script(options.script)

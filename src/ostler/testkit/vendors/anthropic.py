@@ -1,4 +1,4 @@
-"""The Messages wire as its vendor speaks it: what it streams, and what it refuses."""
+"""Anthropic's Messages API: what it streams, and what it refuses."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import msgspec
 
 from ostler.schema.messages import StopReason
 from ostler.schema.usage import Usage
-from ostler.testkit.vendors.script import Call, Cite, Refusal, Say, Think, Turn
+from ostler.testkit.vendors.script import Call, Cite, Refusal, Say, Think, Turn, event_frame
 
 PATH = re.compile(r"/v1/messages")
-
 MALFORMED = b"event: content_block_delta\ndata: {this is no JSON\n\n"
-
 
 _STOP_REASONS: dict[StopReason, str] = {
     "end": "end_turn",
@@ -38,18 +36,17 @@ _ERROR_TYPES = {
 }
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-
 _REFUSED_WORDS = {"minimum", "maximum", "multipleOf", "minLength", "maxLength", "maxItems", "oneOf"}
 
 _WITHOUT_LATER_SYSTEM = re.compile(r"claude-3|claude-[a-z]+-4(-[0-7])?(-\d{8})?$")
-"""Models that take instructions only before the messages."""
+"""Models that accept instructions only before the messages."""
 
 _IMAGE_TYPES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
 
 
 def frames(turn: Turn, request: dict[str, Any], number: int) -> Iterator[bytes]:
     usage = turn.usage or Usage()
-    yield _frame(
+    yield event_frame(
         "message_start",
         message={
             "id": f"msg_{number:04d}",
@@ -67,33 +64,33 @@ def frames(turn: Turn, request: dict[str, Any], number: int) -> Iterator[bytes]:
             },
         },
     )
-    yield _frame("ping")
+    yield event_frame("ping")
     for index, (part, sources) in enumerate(_with_sources(turn)):
         block, deltas = _block(part, f"{number:04d}_{index}")
         deltas += [{"type": "citations_delta", "citation": _citation(source)} for source in sources]
-        yield _frame("content_block_start", index=index, content_block=block)
+        yield event_frame("content_block_start", index=index, content_block=block)
         for delta in deltas:
-            yield _frame("content_block_delta", index=index, delta=delta)
-        yield _frame("content_block_stop", index=index)
+            yield event_frame("content_block_delta", index=index, delta=delta)
+        yield event_frame("content_block_stop", index=index)
     total: dict[str, Any] = {"output_tokens": usage.output_tokens}
     if usage.reasoning_tokens:
         total["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
     stop = {"stop_reason": _STOP_REASONS[turn.stop_reason], "stop_sequence": None}
-    yield _frame("message_delta", delta=stop, usage=total)
-    yield _frame("message_stop")
+    yield event_frame("message_delta", delta=stop, usage=total)
+    yield event_frame("message_stop")
 
 
 def _with_sources(turn: Turn) -> list[tuple[Say | Think | Call, list[Cite]]]:
-    """The parts that are blocks, each with what is cited in it."""
-    found: list[tuple[Say | Think | Call, list[Cite]]] = []
-    for part in turn.parts:
-        if isinstance(part, Cite):
-            if not found or not isinstance(found[-1][0], Say):
-                found.append((Say(()), []))
-            found[-1][1].append(part)
-        else:
-            found.append((Say((part,)) if isinstance(part, str) else part, []))
-    return found
+    """The parts that are blocks, each with its sources."""
+    blocks: list[tuple[Say | Think | Call, list[Cite]]] = []
+    for part in turn.blocks:
+        if not isinstance(part, Cite):
+            blocks.append((part, []))
+            continue
+        if not blocks or not isinstance(blocks[-1][0], Say):
+            blocks.append((Say(()), []))
+        blocks[-1][1].append(part)
+    return blocks
 
 
 def _citation(source: Cite) -> dict[str, Any]:
@@ -108,8 +105,7 @@ def _citation(source: Cite) -> dict[str, Any]:
 
 def _block(part: Say | Think | Call, suffix: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     if isinstance(part, Say):
-        deltas = [{"type": "text_delta", "text": piece} for piece in part.pieces]
-        return {"type": "text", "text": ""}, deltas
+        return {"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in part.pieces]
     if isinstance(part, Call):
         block = {"type": "tool_use", "id": part.id or f"toolu_{suffix}", "name": part.name, "input": {}}
         return block, [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *part.pieces)]
@@ -121,7 +117,7 @@ def _block(part: Say | Think | Call, suffix: str) -> tuple[dict[str, Any], list[
 
 
 def error_frame(code: str, message: str) -> bytes:
-    return _frame("error", error={"type": code, "message": message})
+    return event_frame("error", error={"type": code, "message": message})
 
 
 def error_body(refusal: Refusal, number: int) -> bytes:
@@ -134,132 +130,107 @@ def key_of(headers: Mapping[str, str]) -> str:
     return headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
 
 
-def _frame(name: str, **fields: Any) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode({"type": name, **fields}))
-
-
-def complaint(request: dict[str, Any], headers: Mapping[str, str]) -> str:
-    """Why the vendor would refuse this request, or nothing."""
+def complaints(request: dict[str, Any], headers: Mapping[str, str]) -> Iterator[str]:
     if not request.get("stream"):
-        return "stream: only streams are served"
+        yield "stream: only streams are served"
     if "anthropic-version" not in headers:
-        return "anthropic-version: header is required"
+        yield "anthropic-version: header is required"
     if not isinstance(request.get("max_tokens"), int):
-        return "max_tokens: Field required"
+        yield "max_tokens: Field required"
     if msgspec.json.encode(request).count(b'"cache_control"') > 4:
-        return "A maximum of 4 blocks with cache_control may be provided"
-    return (
-        _thinking_complaint(request)
-        or _format_complaint((request.get("output_config") or {}).get("format"))
-        or _tools_complaint(request)
-        or _messages_complaint(request)
-    )
+        yield "A maximum of 4 blocks with cache_control may be provided"
+    yield from _thinking_complaints(request)
+    if (form := (request.get("output_config") or {}).get("format")) is not None:
+        if form.get("type") != "json_schema":
+            yield "output_config.format.type: Input should be 'json_schema'"
+        yield from _schema_complaints(form.get("schema"))
+    yield from _tools_complaints(request)
+    yield from _later_system_complaints(request)
+    yield from _messages_complaints(_merged(request.get("messages") or []))
 
 
-def _format_complaint(form: dict[str, Any] | None) -> str:
-    if form is None:
-        return ""
-    if form.get("type") != "json_schema":
-        return "output_config.format.type: Input should be 'json_schema'"
-    return _schema_complaint(form.get("schema"))
-
-
-def _schema_complaint(schema: Any) -> str:
+def _schema_complaints(schema: Any) -> Iterator[str]:
     if not isinstance(schema, dict):
-        return "output_config.format.schema: Input should be a valid dictionary"
+        yield "output_config.format.schema: Input should be a valid dictionary"
     if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
-        return "For 'object' type, 'additionalProperties' must be explicitly set to false"
+        yield "For 'object' type, 'additionalProperties' must be explicitly set to false"
     if unknown := _REFUSED_WORDS & schema.keys():
-        return f"For '{schema.get('type')}' type, properties {sorted(unknown)} are not supported"
+        yield f"For '{schema.get('type')}' type, properties {sorted(unknown)} are not supported"
     inner = [*schema.get("properties", {}).values(), *schema.get("anyOf", ())]
-    inner += [schema["items"]] if "items" in schema else []
-    return next(filter(None, map(_schema_complaint, inner)), "")
+    for one in [*inner, schema["items"]] if "items" in schema else inner:
+        yield from _schema_complaints(one)
 
 
-def _thinking_complaint(request: dict[str, Any]) -> str:
+def _thinking_complaints(request: dict[str, Any]) -> Iterator[str]:
     thinking = request.get("thinking") or {}
-    if thinking.get("type") in ("enabled", "adaptive") and _forced(request):
-        return "Thinking may not be enabled when tool_choice forces tool use"
-    if thinking.get("type") != "enabled":
-        return ""
-    if thinking["budget_tokens"] < 1024:
-        return "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
-    if thinking["budget_tokens"] >= request["max_tokens"]:
-        return "`max_tokens` must be greater than `thinking.budget_tokens`"
-    return ""
+    is_forced = (request.get("tool_choice") or {}).get("type") in ("any", "tool")
+    if thinking.get("type") in ("enabled", "adaptive") and is_forced:
+        yield "Thinking may not be enabled when tool_choice forces tool use"
+    if thinking.get("type") == "enabled" and thinking["budget_tokens"] < 1024:
+        yield "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
+    if thinking.get("type") == "enabled" and thinking["budget_tokens"] >= request["max_tokens"]:
+        yield "`max_tokens` must be greater than `thinking.budget_tokens`"
 
 
-def _forced(request: dict[str, Any]) -> bool:
-    return (request.get("tool_choice") or {}).get("type") in ("any", "tool")
-
-
-def _tools_complaint(request: dict[str, Any]) -> str:
+def _tools_complaints(request: dict[str, Any]) -> Iterator[str]:
     names = [tool["name"] for tool in request.get("tools", [])]
     if len(set(names)) < len(names):
-        return "tools: Tool names must be unique"
+        yield "tools: Tool names must be unique"
     if not all(_NAME.fullmatch(name) for name in names):
-        return "tools: name should match pattern '^[a-zA-Z0-9_-]{1,128}$'"
+        yield "tools: name should match pattern '^[a-zA-Z0-9_-]{1,128}$'"
     if any(tool["input_schema"].get("type") != "object" for tool in request.get("tools", [])):
-        return "tools.0.custom.input_schema.type: Field required"
+        yield "tools.0.custom.input_schema.type: Field required"
     choice = request.get("tool_choice") or {}
     if choice.get("type") == "tool" and choice["name"] not in names:
-        return f"Tool '{choice['name']}' not found in provided tools"
-    return ""
+        yield f"Tool '{choice['name']}' not found in provided tools"
 
 
-def _messages_complaint(request: dict[str, Any]) -> str:
-    if problem := _later_system_complaint(request):
-        return problem
-    messages = _merged(request.get("messages") or [])
+def _messages_complaints(messages: list[dict[str, Any]]) -> Iterator[str]:
     if not messages:
-        return "messages: at least one message is required"
+        yield "messages: at least one message is required"
     if messages[0]["role"] != "user":
-        return "messages: first message must use the user role"
+        yield "messages: first message must use the user role"
     waiting: list[str] = []
     for index, message in enumerate(messages):
         where = f"messages.{index}"
         blocks = message["content"]
         if message["role"] not in ("user", "assistant", "system"):
-            return f"{where}: unexpected role {message['role']!r}"
+            yield f"{where}: unexpected role {message['role']!r}"
         if not blocks:
-            return f"{where}: all messages must have non-empty content"
-        problem = next(filter(None, (_block_complaint(block) for block in blocks)), "")
-        if problem:
-            return f"{where}: {problem}"
+            yield f"{where}: all messages must have non-empty content"
+        yield from (f"{where}: {problem}" for block in blocks for problem in _block_complaints(block))
         answered = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
         if set(waiting) - set(answered):
-            return f"{where}: `tool_use` ids without `tool_result` blocks immediately after: {waiting}"
+            yield f"{where}: `tool_use` ids without `tool_result` blocks immediately after: {waiting}"
         if set(answered) - set(waiting):
-            return f"{where}: unexpected `tool_use_id` found in `tool_result` blocks: {answered}"
+            yield f"{where}: unexpected `tool_use_id` found in `tool_result` blocks: {answered}"
         if len(set(answered)) < len(answered):
-            return f"{where}: each tool_use must have a single result"
+            yield f"{where}: each tool_use must have a single result"
         waiting = [block["id"] for block in blocks if block["type"] == "tool_use"]
         if len(set(waiting)) < len(waiting):
-            return f"{where}: `tool_use` ids must be unique"
+            yield f"{where}: `tool_use` ids must be unique"
         if message["role"] == "assistant" and any(block["type"] in ("image", "document") for block in blocks):
-            return f"{where}: `image` and `document` blocks are not permitted in an assistant message"
+            yield f"{where}: `image` and `document` blocks are not permitted in an assistant message"
         if message["role"] == "assistant" and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
-            return f"{where}: The final block in an assistant message cannot be `thinking`"
+            yield f"{where}: The final block in an assistant message cannot be `thinking`"
     if waiting:
-        return f"messages: `tool_use` ids were found without `tool_result` blocks: {waiting}"
-    return ""
+        yield f"messages: `tool_use` ids were found without `tool_result` blocks: {waiting}"
 
 
-def _later_system_complaint(request: dict[str, Any]) -> str:
-    """Instructions among the messages stand right after a user's, and nothing but an answer after them."""
+def _later_system_complaints(request: dict[str, Any]) -> Iterator[str]:
+    """Instructions among the messages follow a user's message, and only an answer may follow them."""
     messages = request.get("messages") or []
     roles = ["", *(message["role"] for message in messages), "assistant"]
     for index, message in enumerate(messages):
         if message["role"] != "system":
             continue
         if _WITHOUT_LATER_SYSTEM.match(request["model"]):
-            return f"messages.{index}: role 'system' is not supported on this model"
+            yield f"messages.{index}: role 'system' is not supported on this model"
         if roles[index] != "user" or roles[index + 2] != "assistant":
-            return f"messages.{index}: role 'system' must follow a user message and end its turn"
+            yield f"messages.{index}: role 'system' must follow a user message and end its turn"
         content = message["content"]
         if not isinstance(content, str) and any(block["type"] != "text" for block in content):
-            return f"messages.{index}: role 'system' supports text blocks only"
-    return ""
+            yield f"messages.{index}: role 'system' supports text blocks only"
 
 
 def _merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -275,24 +246,26 @@ def _merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return merged
 
 
-def _block_complaint(block: dict[str, Any]) -> str:
-    kind = block["type"]
-    if kind == "text" and not block["text"].strip():
-        return "text content blocks must contain non-whitespace text"
-    if kind == "thinking" and not block.get("signature"):
-        return "thinking.signature: Field required"
-    if kind in ("thinking", "redacted_thinking") and "cache_control" in block:
-        return f"{kind}: cache_control is not permitted"
-    if kind == "tool_use" and not isinstance(block["input"], dict):
-        return "tool_use.input: Input should be a valid dictionary"
-    if kind == "tool_use" and not (_NAME.fullmatch(block["name"]) and _NAME.fullmatch(block["id"])):
-        return "tool_use: name and id should match pattern '^[a-zA-Z0-9_-]+$'"
-    if kind == "tool_result" and block.get("is_error") and not block.get("content"):
-        return "tool_result: content cannot be empty if `is_error` is true"
-    if kind == "tool_result" and isinstance(block.get("content"), list):
-        if block.get("is_error") and any(inner["type"] != "text" for inner in block["content"]):
-            return "tool_result: all content must be type `text` if `is_error` is true"
-        return next(filter(None, map(_block_complaint, block["content"])), "")
-    if kind == "image" and block["source"]["type"] == "base64":
-        return "" if block["source"]["media_type"] in _IMAGE_TYPES else "image: unsupported media type"
-    return ""
+def _block_complaints(block: dict[str, Any]) -> Iterator[str]:
+    match block:
+        case {"type": "text", "text": text} if not text.strip():
+            yield "text content blocks must contain non-whitespace text"
+        case {"type": "thinking"} if not block.get("signature"):
+            yield "thinking.signature: Field required"
+        case {"type": "thinking" | "redacted_thinking" as kind, "cache_control": _}:
+            yield f"{kind}: cache_control is not permitted"
+        case {"type": "tool_use", "name": name, "id": id, "input": arguments}:
+            if not isinstance(arguments, dict):
+                yield "tool_use.input: Input should be a valid dictionary"
+            if not (_NAME.fullmatch(name) and _NAME.fullmatch(id)):
+                yield "tool_use: name and id should match pattern '^[a-zA-Z0-9_-]+$'"
+        case {"type": "tool_result"}:
+            content = block.get("content")
+            if block.get("is_error") and not content:
+                yield "tool_result: content cannot be empty if `is_error` is true"
+            for inner in content if isinstance(content, list) else ():
+                if block.get("is_error") and inner["type"] != "text":
+                    yield "tool_result: all content must be type `text` if `is_error` is true"
+                yield from _block_complaints(inner)
+        case {"type": "image", "source": {"type": "base64", "media_type": kind}} if kind not in _IMAGE_TYPES:
+            yield "image: unsupported media type"

@@ -1,4 +1,4 @@
-"""The Chat Completions wire as its vendor speaks it: what it streams, and what it refuses."""
+"""OpenAI's Chat Completions API: what it streams, and what it refuses."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import msgspec
 
 from ostler.schema.messages import StopReason
 from ostler.schema.usage import Usage
-from ostler.testkit.vendors.script import Call, Cite, Refusal, Say, Think, Turn
+from ostler.testkit.vendors.script import Call, Cite, Refusal, Think, Turn, is_json_object, prompt_tokens
 
 PATH = re.compile(r"/v1/chat/completions")
-
 MALFORMED = b"data: {this is no JSON\n\n"
-
 
 _STOP_REASONS: dict[StopReason, str] = {
     "end": "stop",
@@ -26,7 +24,6 @@ _STOP_REASONS: dict[StopReason, str] = {
 }
 
 _IMAGE_DATA = tuple(f"data:image/{kind};base64," for kind in ("jpeg", "png", "gif", "webp"))
-
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -43,7 +40,7 @@ def frames(turn: Turn, request: dict[str, Any], number: int) -> Iterator[bytes]:
     }
     yield chunk({"role": "assistant", "content": ""})
     calls = 0
-    for part in turn.parts:
+    for part in turn.blocks:
         if isinstance(part, Call):
             call_id = part.id or f"call_{number:04d}_{calls}"
             yield from map(chunk, _call_deltas(part, calls, call_id))
@@ -54,8 +51,7 @@ def frames(turn: Turn, request: dict[str, Any], number: int) -> Iterator[bytes]:
             source = {"url": part.url, "title": part.title, "start_index": 0, "end_index": 1}
             yield chunk({"annotations": [{"type": "url_citation", "url_citation": source}]})
         else:
-            pieces = part.pieces if isinstance(part, Say) else (part,)
-            yield from (chunk({"content": piece}) for piece in pieces)
+            yield from (chunk({"content": piece}) for piece in part.pieces)
     yield chunk({}, _STOP_REASONS.get(turn.stop_reason, "stop"))
     if turn.usage is not None and (request.get("stream_options") or {}).get("include_usage"):
         yield _frame({**head, "choices": [], "usage": _usage(turn.usage)})
@@ -70,11 +66,10 @@ def _call_deltas(part: Call, index: int, call_id: str) -> Iterator[dict[str, Any
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
     return {
-        "prompt_tokens": prompt,
+        "prompt_tokens": prompt_tokens(usage),
         "completion_tokens": usage.output_tokens,
-        "total_tokens": prompt + usage.output_tokens,
+        "total_tokens": prompt_tokens(usage) + usage.output_tokens,
         "prompt_tokens_details": {
             "cached_tokens": usage.cache_read_tokens,
             "cache_write_tokens": usage.cache_write_tokens,
@@ -101,87 +96,83 @@ def _frame(value: dict[str, Any]) -> bytes:
     return b"data: " + msgspec.json.encode(value) + b"\n\n"
 
 
-def complaint(request: dict[str, Any], headers: Mapping[str, str]) -> str:
-    """Why the vendor would refuse this request, or nothing."""
+def complaints(request: dict[str, Any], headers: Mapping[str, str]) -> Iterator[str]:
     if not request.get("stream"):
-        return "stream: only streams are served"
+        yield "stream: only streams are served"
     messages = request.get("messages")
     if not messages:
-        return "[] is too short - 'messages'"
+        yield "[] is too short - 'messages'"
     for tool in request.get("tools", []):
         if tool.get("type") != "function" or not _NAME.fullmatch(tool["function"]["name"]):
-            return "Invalid 'tools[0].function.name': string does not match pattern"
-    if problem := _format_complaint(request.get("response_format")):
-        return problem
+            yield "Invalid 'tools[0].function.name': string does not match pattern"
+    if (form := request.get("response_format")) is not None:
+        yield from _format_complaints(form)
     waiting: list[str] = []
-    for index, message in enumerate(messages):
+    for index, message in enumerate(messages or ()):
         where = f"messages.[{index}]"
         if message["role"] == "tool":
             if message["tool_call_id"] not in waiting:
-                return f"{where}: role 'tool' must be a response to a preceding message with 'tool_calls'"
+                yield f"{where}: role 'tool' must be a response to a preceding message with 'tool_calls'"
             if not isinstance(message.get("content"), str):
-                return f"{where}: content of a tool message must be a string"
+                yield f"{where}: content of a tool message must be a string"
             waiting.remove(message["tool_call_id"])
             continue
         if waiting:
-            return f"{where}: 'tool_calls' must be followed by tool messages; no response for {waiting}"
-        problem = _message_complaint(message)
-        if problem:
-            return f"{where}: {problem}"
+            yield f"{where}: 'tool_calls' must be followed by tool messages; no response for {waiting}"
+        yield from (f"{where}: {problem}" for problem in _message_complaints(message))
         waiting = [call["id"] for call in message.get("tool_calls") or []]
         if len(set(waiting)) < len(waiting):
-            return f"{where}: duplicate tool_call ids"
-    return f"'tool_calls' must be followed by tool messages; no response for {waiting}" if waiting else ""
+            yield f"{where}: duplicate tool_call ids"
+    if waiting:
+        yield f"'tool_calls' must be followed by tool messages; no response for {waiting}"
 
 
-def _format_complaint(form: dict[str, Any] | None) -> str:
-    if form is None:
-        return ""
+def _format_complaints(form: dict[str, Any]) -> Iterator[str]:
     answer = form.get("json_schema")
     if form.get("type") != "json_schema" or not isinstance(answer, dict):
-        return "Missing required parameter: 'response_format.json_schema'"
-    if not _NAME.fullmatch(answer.get("name", "")):
-        return "Invalid 'response_format.json_schema.name': string does not match pattern"
-    schema = answer.get("schema", {})
-    if answer.get("strict") and schema.get("additionalProperties") is not False:
-        return "Invalid schema for response_format: 'additionalProperties' is required to be false"
-    return ""
+        yield "Missing required parameter: 'response_format.json_schema'"
+    elif not _NAME.fullmatch(answer.get("name", "")):
+        yield "Invalid 'response_format.json_schema.name': string does not match pattern"
+    elif answer.get("strict") and answer.get("schema", {}).get("additionalProperties") is not False:
+        yield "Invalid schema for response_format: 'additionalProperties' is required to be false"
 
 
-def _message_complaint(message: dict[str, Any]) -> str:
+def _message_complaints(message: dict[str, Any]) -> Iterator[str]:
     role, content = message["role"], message.get("content")
     if role not in ("system", "developer", "user", "assistant"):
-        return f"{role!r} is not a role"
+        yield f"{role!r} is not a role"
     calls = message.get("tool_calls") or []
     if role == "assistant":
         if not content and not calls:
-            return "expected a non-empty content or tool_calls"
-        return next(filter(None, map(_call_complaint, calls)), "")
-    if not content:
-        return "expected a non-empty content"
-    if isinstance(content, list):
-        return next(filter(None, map(_part_complaint, content)), "")
-    return ""
+            yield "expected a non-empty content or tool_calls"
+        for call in calls:
+            yield from _call_complaints(call)
+    elif not content:
+        yield "expected a non-empty content"
+    elif isinstance(content, list):
+        for part in content:
+            yield from _part_complaints(part)
 
 
-def _part_complaint(part: dict[str, Any]) -> str:
-    if part["type"] == "image_url":
-        url = part["image_url"]["url"]
-        return "" if url.startswith(("https://", *_IMAGE_DATA)) else "unsupported image"
-    if part["type"] == "file":
-        pdf = part["file"]["file_data"].startswith("data:application/pdf;base64,")
-        return "" if pdf else "expected a file with an application/pdf MIME type"
-    return "" if part["type"] == "text" and part["text"] else "invalid part of a content"
+def _part_complaints(part: dict[str, Any]) -> Iterator[str]:
+    match part:
+        case {"type": "image_url", "image_url": {"url": url}}:
+            if not url.startswith(("https://", *_IMAGE_DATA)):
+                yield "unsupported image"
+        case {"type": "file", "file": {"file_data": data}}:
+            if not data.startswith("data:application/pdf;base64,"):
+                yield "expected a file with an application/pdf MIME type"
+        case {"type": "text", "text": text} if text:
+            pass
+        case _:
+            yield "invalid part of a content"
 
 
-def _call_complaint(call: dict[str, Any]) -> str:
+def _call_complaints(call: dict[str, Any]) -> Iterator[str]:
     function = call["function"]
     if not call["id"] or not _NAME.fullmatch(function["name"]):
-        return "invalid tool call: it needs an id and a name"
+        yield "invalid tool call: it needs an id and a name"
     if not isinstance(function["arguments"], str):
-        return "invalid tool call: arguments must be a string"
-    try:
-        msgspec.json.decode(function["arguments"], type=dict[str, Any])
-    except msgspec.DecodeError:
-        return "invalid tool call: arguments must be the JSON of an object"
-    return ""
+        yield "invalid tool call: arguments must be a string"
+    if not is_json_object(function["arguments"]):
+        yield "invalid tool call: arguments must be the JSON of an object"

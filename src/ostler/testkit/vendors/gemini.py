@@ -1,4 +1,4 @@
-"""The Gemini wire as its vendor speaks it: what it streams, and what it refuses."""
+"""Google's Gemini API: what it streams, and what it refuses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,19 @@ import msgspec
 
 from ostler.schema.messages import StopReason
 from ostler.schema.usage import Usage
-from ostler.testkit.vendors.script import Call, Cite, Refusal, Say, Think, Turn
+from ostler.testkit.vendors.script import (
+    Call,
+    Cite,
+    Refusal,
+    Say,
+    Think,
+    Turn,
+    is_json_object,
+    prompt_tokens,
+)
 
 PATH = re.compile(r"/v1(?:beta)?/models/(?P<model>[^/:]+):streamGenerateContent")
-
 MALFORMED = b"data: {this is no JSON\n\n"
-
 
 _STOP_REASONS: dict[StopReason, str] = {"length": "MAX_TOKENS", "refusal": "SAFETY", "other": "OTHER"}
 
@@ -38,8 +45,7 @@ _INLINE_TYPES = re.compile(r"image/(png|jpeg|webp|heic|heif)|application/pdf|tex
 _DATA = ("text", "functionCall", "functionResponse", "inlineData", "fileData")
 
 _FREE = {"parametersJsonSchema", "responseJsonSchema", "args", "response"}
-"""Fields whose content is not the vendor's to name."""
-
+"""Fields whose content has names of the client's choice."""
 
 _LEVELS = {"MINIMAL", "LOW", "MEDIUM", "HIGH"}
 
@@ -48,21 +54,19 @@ def frames(turn: Turn, request: dict[str, Any], number: int) -> Iterator[bytes]:
     head = {"modelVersion": request["model"], "responseId": f"response-{number:04d}"}
     usage = turn.usage
     if usage is not None:
-        head["usageMetadata"] = {"promptTokenCount": _prompt(usage), "totalTokenCount": _prompt(usage)}
+        tokens = prompt_tokens(usage)
+        head["usageMetadata"] = {"promptTokenCount": tokens, "totalTokenCount": tokens}
     if turn.stop_reason == "refusal" and not turn.parts:
         yield _frame({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, **head})
         return
     answer = _Parts(number, strict=_strict(request["model"]))
-    for part in turn.parts:
+    for part in turn.blocks:
         for piece in answer.of(part):
             content = {"role": "model", "parts": [piece]}
             yield _frame({"candidates": [{"content": content, "index": 0}], **head})
     last = {"role": "model", "parts": [{"text": ""} | answer.signature()]}
-    end: dict[str, Any] = {
-        "content": last,
-        "finishReason": _STOP_REASONS.get(turn.stop_reason, "STOP"),
-        "index": 0,
-    }
+    reason = _STOP_REASONS.get(turn.stop_reason, "STOP")
+    end: dict[str, Any] = {"content": last, "finishReason": reason, "index": 0}
     if answer.malformed:
         end["finishReason"], end["finishMessage"] = "MALFORMED_FUNCTION_CALL", answer.malformed
     if usage is not None:
@@ -80,7 +84,7 @@ class _Parts:
         self._calls = 0
         self._signature = ""
 
-    def of(self, part: str | Say | Think | Call | Cite) -> Iterator[dict[str, Any]]:
+    def of(self, part: Say | Think | Call | Cite) -> Iterator[dict[str, Any]]:
         if isinstance(part, Call):
             yield from self._call(part)
         elif isinstance(part, Think):
@@ -88,17 +92,15 @@ class _Parts:
                 yield {"text": "", "thought": True} | self.signature()
             yield from ({"text": piece, "thought": True} for piece in part.pieces)
             self._signature = part.signature or part.redacted
-        elif not isinstance(part, Cite):
-            yield from ({"text": piece} for piece in (part.pieces if isinstance(part, Say) else (part,)))
+        elif isinstance(part, Say):
+            yield from ({"text": piece} for piece in part.pieces)
 
     def _call(self, part: Call) -> Iterator[dict[str, Any]]:
-        text = "".join(part.pieces)
-        try:
-            msgspec.json.decode(text or "{}", type=dict[str, Any])
-        except msgspec.DecodeError:
+        text = "".join(part.pieces) or "{}"
+        if not is_json_object(text):
             self.malformed = f"Malformed function call: {part.name}({text})"
             return
-        call: dict[str, Any] = {"name": part.name, "args": msgspec.Raw((text or "{}").encode())}
+        call: dict[str, Any] = {"name": part.name, "args": msgspec.Raw(text.encode())}
         if part.id or self._strict:
             call["id"] = part.id or f"function-call-{self._number:04d}-{self._calls}"
         if self._strict and not self._calls:
@@ -116,25 +118,21 @@ def _strict(model: str) -> bool:
     return not re.search(r"gemini-[12]|gemma", model)
 
 
-def _prompt(usage: Usage) -> int:
-    return usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-
-
 def _usage(usage: Usage) -> dict[str, int]:
     counts = {
-        "promptTokenCount": _prompt(usage),
+        "promptTokenCount": prompt_tokens(usage),
         "cachedContentTokenCount": usage.cache_read_tokens,
         "candidatesTokenCount": usage.output_tokens - usage.reasoning_tokens,
         "thoughtsTokenCount": usage.reasoning_tokens,
-        "totalTokenCount": _prompt(usage) + usage.output_tokens,
+        "totalTokenCount": prompt_tokens(usage) + usage.output_tokens,
     }
     return {name: count for name, count in counts.items() if count}
 
 
 def _sources(turn: Turn) -> dict[str, Any]:
-    cited = [part for part in turn.parts if isinstance(part, Cite)]
-    web = [{"web": {"uri": cite.url, "title": cite.title}} for cite in cited if cite.title]
-    plain = [{"startIndex": 0, "endIndex": 1, "uri": cite.url} for cite in cited if not cite.title]
+    cites = [part for part in turn.parts if isinstance(part, Cite)]
+    web = [{"web": {"uri": cite.url, "title": cite.title}} for cite in cites if cite.title]
+    plain = [{"startIndex": 0, "endIndex": 1, "uri": cite.url} for cite in cites if not cite.title]
     sources: dict[str, Any] = {"groundingMetadata": {"groundingChunks": web}} if web else {}
     return sources | ({"citationMetadata": {"citationSources": plain}} if plain else {})
 
@@ -147,9 +145,8 @@ def error_frame(code: str, message: str) -> bytes:
 
 def error_body(refusal: Refusal, number: int) -> bytes:
     status = refusal.code or _STATUSES.get(refusal.status, "UNKNOWN")
-    return msgspec.json.encode(
-        {"error": {"code": refusal.status, "message": refusal.message, "status": status}}
-    )
+    error = {"code": refusal.status, "message": refusal.message, "status": status}
+    return msgspec.json.encode({"error": error})
 
 
 def key_of(headers: Mapping[str, str]) -> str:
@@ -160,88 +157,86 @@ def _frame(value: dict[str, Any]) -> bytes:
     return b"data: " + msgspec.json.encode(value) + b"\r\n\r\n"
 
 
-def spelled(value: Any) -> Any:
-    """A request with the names of its fields as documented: the vendor takes them with underscores, too."""
+def camel_case(value: Any) -> Any:
+    """A request with the documented names of fields, which the vendor also accepts with underscores."""
     if isinstance(value, list):
-        return [spelled(one) for one in value]
+        return [camel_case(item) for item in value]
     if not isinstance(value, dict):
         return value
-    fields = {re.sub(r"_([a-z])", lambda found: found[1].upper(), name): one for name, one in value.items()}
-    return {name: one if name in _FREE else spelled(one) for name, one in fields.items()}
+    fields = {
+        re.sub(r"_([a-z])", lambda match: match[1].upper(), name): field for name, field in value.items()
+    }
+    return {name: field if name in _FREE else camel_case(field) for name, field in fields.items()}
 
 
-def complaint(request: dict[str, Any], headers: Mapping[str, str]) -> str:
-    """Why the vendor would refuse this request, or nothing."""
-    request = spelled(request)
-    return _tools_complaint(request) or _generation_complaint(request) or _contents_complaint(request)
+def complaints(request: dict[str, Any], headers: Mapping[str, str]) -> Iterator[str]:
+    request = camel_case(request)
+    yield from _tools_complaints(request)
+    yield from _generation_complaints(request["model"], request.get("generationConfig") or {})
+    yield from _contents_complaints(request.get("contents") or [], _strict(request["model"]))
 
 
-def _tools_complaint(request: dict[str, Any]) -> str:
+def _tools_complaints(request: dict[str, Any]) -> Iterator[str]:
     offered = [tool for tools in request.get("tools", []) for tool in tools.get("functionDeclarations", [])]
     names = [tool["name"] for tool in offered]
     if len(set(names)) < len(names):
-        return "Duplicate function declaration found"
+        yield "Duplicate function declaration found"
     if not all(_NAME.fullmatch(name) for name in names):
-        return "Invalid function name. Must start with a letter or an underscore"
+        yield "Invalid function name. Must start with a letter or an underscore"
     if any(tool.get("parametersJsonSchema", {}).get("type") != "object" for tool in offered):
-        return "functionDeclarations.parameters schema should be of type OBJECT"
+        yield "functionDeclarations.parameters schema should be of type OBJECT"
     config = (request.get("toolConfig") or {}).get("functionCallingConfig") or {}
     allowed = config.get("allowedFunctionNames", [])
     if allowed and (config["mode"] != "ANY" or set(allowed) - set(names)):
-        return "allowed_function_names should be set only when mode is ANY, and be names of declarations"
+        yield "allowed_function_names should be set only when mode is ANY, and be names of declarations"
     form = (request.get("generationConfig") or {}).get("responseMimeType")
     if offered and form == "application/json" and not _strict(request["model"]):
-        return "Function calling with a response mime type: 'application/json' is unsupported"
-    return ""
+        yield "Function calling with a response mime type: 'application/json' is unsupported"
 
 
-def _generation_complaint(request: dict[str, Any]) -> str:
-    model, config = request["model"], request.get("generationConfig") or {}
+def _generation_complaints(model: str, config: dict[str, Any]) -> Iterator[str]:
     thinking = config.get("thinkingConfig") or {}
     if "responseJsonSchema" in config and config.get("responseMimeType") != "application/json":
-        return "responseJsonSchema needs the response mime type application/json"
+        yield "responseJsonSchema needs the response mime type application/json"
     if thinking and re.search(r"gemini-(1|2\.0)|gemma", model):
-        return "Thinking is not supported for this model"
+        yield "Thinking is not supported for this model"
     if "thinkingLevel" in thinking:
         refused = {"MINIMAL"} if re.search(r"pro|gemini-3\.8|gemini-[4-9]", model) else set()
         if not _strict(model) or thinking["thinkingLevel"] not in _LEVELS - refused:
-            return "Thinking level is not supported for this model"
+            yield "Thinking level is not supported for this model"
     if thinking.get("thinkingBudget") == 0 and "2.5-pro" in model:
-        return "Budget 0 is invalid. This model only works in thinking mode"
-    return ""
+        yield "Budget 0 is invalid. This model only works in thinking mode"
 
 
-def _contents_complaint(request: dict[str, Any]) -> str:
-    contents, strict = request.get("contents"), _strict(request["model"])
+def _contents_complaints(contents: list[dict[str, Any]], strict: bool) -> Iterator[str]:
     if not contents:
-        return "contents is not specified"
+        yield "contents is not specified"
     waiting: list[dict[str, Any]] = []
     turn = max((i for i, content in enumerate(contents) if _is_prompt(content)), default=0)
     for index, content in enumerate(contents):
-        where = f"contents[{index}]"
-        parts = content.get("parts")
+        where, parts = f"contents[{index}]", content.get("parts") or []
         if content.get("role") not in ("user", "model"):
-            return f"{where}: Please use a valid role: user, model"
+            yield f"{where}: Please use a valid role: user, model"
         if not parts:
-            return f"{where}.parts: contents.parts must not be empty"
-        problem = next(filter(None, (_part_complaint(part, content["role"]) for part in parts)), "")
-        if problem:
-            return f"{where}: {problem}"
+            yield f"{where}.parts: contents.parts must not be empty"
+        for part in parts:
+            yield from (f"{where}: {problem}" for problem in _part_complaints(part, content["role"]))
         results = [part["functionResponse"] for part in parts if "functionResponse" in part]
         if len(results) != len(waiting) or (results and len(results) < len(parts)):
-            return (
+            yield (
                 f"{where}: Please ensure that the number of function response parts is equal to the number "
                 "of function call parts of the function call turn"
             )
         if strict and [result.get("id") for result in results] != [call.get("id") for call in waiting]:
-            return f"{where}: function response ids must match those of the function call turn"
+            yield f"{where}: function response ids must match those of the function call turn"
         calls = [part for part in parts if "functionCall" in part]
         waiting = [part["functionCall"] for part in calls]
         if strict and calls and index > turn and "thoughtSignature" not in calls[0]:
-            return f"{where}: Function call is missing a thought_signature in functionCall parts"
+            yield f"{where}: Function call is missing a thought_signature in functionCall parts"
         if calls and (index == 0 or contents[index - 1]["role"] != "user"):
-            return f"{where}: Please ensure that function call turn comes immediately after a user turn"
-    return "Please ensure that function call turn is followed by a function response turn" if waiting else ""
+            yield f"{where}: Please ensure that function call turn comes immediately after a user turn"
+    if waiting:
+        yield "Please ensure that function call turn is followed by a function response turn"
 
 
 def _is_prompt(content: dict[str, Any]) -> bool:
@@ -249,19 +244,18 @@ def _is_prompt(content: dict[str, Any]) -> bool:
     return content.get("role") == "user" and not any("functionResponse" in part for part in parts)
 
 
-def _part_complaint(part: dict[str, Any], role: str) -> str:
+def _part_complaints(part: dict[str, Any], role: str) -> Iterator[str]:
     if len([name for name in _DATA if name in part]) != 1:
-        return "required oneof field 'data' must have one initialized field"
+        yield "required oneof field 'data' must have one initialized field"
     if not part.get("text", "-") and "thoughtSignature" not in part:
-        return "Unable to submit request because it must have a text parameter"
+        yield "Unable to submit request because it must have a text parameter"
     if "inlineData" in part and not _INLINE_TYPES.fullmatch(part["inlineData"]["mimeType"]):
-        return f"Unsupported MIME type: {part['inlineData']['mimeType']}"
+        yield f"Unsupported MIME type: {part['inlineData']['mimeType']}"
     if "functionCall" in part:
         call = part["functionCall"]
         if role != "model" or not _NAME.fullmatch(call["name"]) or not isinstance(call.get("args", {}), dict):
-            return "invalid functionCall: it needs the role of the model, a name and an object of arguments"
+            yield "invalid functionCall: it needs the role of the model, a name and an object of arguments"
     if "functionResponse" in part:
         result = part["functionResponse"]
         if role != "user" or not _NAME.fullmatch(result["name"]) or not isinstance(result["response"], dict):
-            return "invalid functionResponse: it needs the role of the user, a name and an object"
-    return ""
+            yield "invalid functionResponse: it needs the role of the user, a name and an object"

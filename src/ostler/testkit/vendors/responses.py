@@ -1,32 +1,37 @@
-"""The Responses wire as its vendor speaks it: what it streams, and what it refuses."""
+"""OpenAI's Responses API: what it streams, and what it refuses."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from typing import Any
-
-import msgspec
 
 from ostler.schema.messages import StopReason
 from ostler.schema.usage import Usage
 from ostler.testkit.vendors.chat import error_body as error_body
-from ostler.testkit.vendors.script import Call, Cite, Say, Think, Turn
+from ostler.testkit.vendors.script import (
+    Call,
+    Cite,
+    Say,
+    Think,
+    Turn,
+    event_frame,
+    is_json_object,
+    prompt_tokens,
+)
 
 PATH = re.compile(r"(/openai)?/v1/responses")
-
 MALFORMED = b"event: response.output_text.delta\ndata: {this is no JSON\n\n"
-
 
 _CUT_SHORT: dict[StopReason, str] = {"length": "max_output_tokens", "other": "max_messages"}
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 _HOSTED = {"web_search", "file_search", "code_interpreter", "image_generation", "mcp", "tool_search"}
-"""Tools that the vendor runs; what they need is not looked at here."""
+"""Tools that the vendor runs; their fields are not checked here."""
 
 _IMAGE = re.compile(r"https://.*|data:image/(jpeg|png|gif|webp);base64,.+")
-
 _DOCUMENT = re.compile(r"data:application/(pdf|msword|vnd\.(ms-|openxmlformats)[a-z.-]+);base64,.+")
 
 _EFFORTS = (
@@ -38,7 +43,7 @@ _EFFORTS = (
 
 
 class _Stream:
-    """Frames with their running number, and the response that the first and the last of them hold."""
+    """Numbers the frames, and builds the response that the first and the last of them contain."""
 
     def __init__(self, turn: Turn, request: dict[str, Any], number: int) -> None:
         self._number = number
@@ -73,7 +78,7 @@ class _Stream:
 
     def frame(self, name: str, /, **fields: Any) -> bytes:
         self._sent += 1
-        return _frame(name, sequence_number=self._sent - 1, **fields)
+        return event_frame(name, sequence_number=self._sent - 1, **fields)
 
     def message(self, pieces: tuple[str, ...], sources: list[Cite]) -> Iterator[bytes]:
         item = {"id": self._id("msg"), "type": "message", "role": "assistant", "content": []}
@@ -89,10 +94,19 @@ class _Stream:
         for piece in pieces:
             yield self.frame(f"{event}.delta", **place, delta=piece, **extra, obfuscation="x" * 5)
         text = "".join(pieces)
-        annotations = [_annotation(source, len(text)) for source in sources]
+        annotations = [
+            {
+                "type": "url_citation",
+                "url": cite.url,
+                "title": cite.title,
+                "start_index": 0,
+                "end_index": len(text),
+            }
+            for cite in sources
+        ]
         for index, annotation in enumerate(annotations):
-            told = {"annotation_index": index, "annotation": annotation}
-            yield self.frame("response.output_text.annotation.added", **place, **told)
+            numbered = {"annotation_index": index, "annotation": annotation}
+            yield self.frame("response.output_text.annotation.added", **place, **numbered)
         yield self.frame(f"{event}.done", **place, **{field: text}, **extra)
         part = part | {field: text} | ({} if self._refused else {"annotations": annotations})
         yield self.frame("response.content_part.done", **place, part=part)
@@ -106,9 +120,8 @@ class _Stream:
         for piece in part.pieces:
             yield self.frame("response.function_call_arguments.delta", **place, delta=piece)
         arguments = "".join(part.pieces)
-        yield self.frame(
-            "response.function_call_arguments.done", **place, name=part.name, arguments=arguments
-        )
+        done = {"name": part.name, "arguments": arguments}
+        yield self.frame("response.function_call_arguments.done", **place, **done)
         yield self._done(item | {"arguments": arguments})
 
     def reasoning(self, part: Think) -> Iterator[bytes]:
@@ -144,19 +157,19 @@ def frames(turn: Turn, request: dict[str, Any], number: int) -> Iterator[bytes]:
     stream = _Stream(turn, request, number)
     started = stream.frame("response.created", response=stream.response)
     yield started + stream.frame("response.in_progress", response=stream.response)
-    for index, part in enumerate(turn.parts):
+    for index, part in enumerate(turn.blocks):
         if isinstance(part, Call):
             yield from stream.call(part)
         elif isinstance(part, Think):
             yield from stream.reasoning(part)
-        elif not isinstance(part, Cite):
-            pieces = part.pieces if isinstance(part, Say) else (part,)
-            yield from stream.message(pieces, _sources(turn.parts[index + 1 :]))
+        elif isinstance(part, Say):
+            sources = takewhile(lambda part: isinstance(part, Cite), turn.parts[index + 1 :])
+            yield from stream.message(part.pieces, [part for part in sources if isinstance(part, Cite)])
     response = stream.response | {"output": stream.output, "usage": _usage(turn.usage)}
-    silent = not any(item["type"] == "message" for item in stream.output)
-    reason = _CUT_SHORT.get(turn.stop_reason) or (
-        "content_filter" if turn.stop_reason == "refusal" and silent else None
-    )
+    has_message = any(item["type"] == "message" for item in stream.output)
+    reason = _CUT_SHORT.get(turn.stop_reason)
+    if turn.stop_reason == "refusal" and not has_message:
+        reason = "content_filter"
     if reason:
         response |= {"status": "incomplete", "incomplete_details": {"reason": reason}}
         yield stream.frame("response.incomplete", response=response)
@@ -164,183 +177,148 @@ def frames(turn: Turn, request: dict[str, Any], number: int) -> Iterator[bytes]:
         yield stream.frame("response.completed", response=response | {"status": "completed"})
 
 
-def _sources(parts: tuple[object, ...]) -> list[Cite]:
-    """Those that follow a text before anything else does."""
-    found = []
-    for part in parts:
-        if not isinstance(part, Cite):
-            break
-        found.append(part)
-    return found
-
-
-def _annotation(source: Cite, end: int) -> dict[str, Any]:
-    place = {"start_index": 0, "end_index": end}
-    return {"type": "url_citation", "url": source.url, "title": source.title, **place}
-
-
 def _usage(usage: Usage | None) -> dict[str, Any] | None:
     if usage is None:
         return None
-    told = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
     return {
-        "input_tokens": told,
+        "input_tokens": prompt_tokens(usage),
         "input_tokens_details": {
             "cached_tokens": usage.cache_read_tokens,
             "cache_write_tokens": usage.cache_write_tokens,
         },
         "output_tokens": usage.output_tokens,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-        "total_tokens": told + usage.output_tokens,
+        "total_tokens": prompt_tokens(usage) + usage.output_tokens,
     }
 
 
 def error_frame(code: str, message: str) -> bytes:
-    return _frame("error", error={"type": code, "code": code, "message": message, "param": None})
+    return event_frame("error", error={"type": code, "code": code, "message": message, "param": None})
 
 
 def key_of(headers: Mapping[str, str]) -> str:
     return headers.get("api-key") or headers.get("authorization", "").removeprefix("Bearer ")
 
 
-def _frame(name: str, /, **fields: Any) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode({"type": name, **fields}))
-
-
-def complaint(request: dict[str, Any], headers: Mapping[str, str]) -> str:
-    """Why the vendor would refuse this request, or nothing."""
+def complaints(request: dict[str, Any], headers: Mapping[str, str]) -> Iterator[str]:
     if not request.get("stream"):
-        return "stream: only streams are served"
+        yield "stream: only streams are served"
     if (request.get("max_output_tokens") or 16) < 16:
-        return "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16"
+        yield "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16"
     if not request.get("input"):
-        return "Missing required parameter: 'input'."
-    return _reasoning_complaint(request) or _tools_complaint(request) or _input_complaint(request)
+        yield "Missing required parameter: 'input'."
+    yield from _reasoning_complaints(request)
+    yield from _tools_complaints(request)
+    if not isinstance(request["input"], str):
+        yield from _input_complaints(request["input"], stored=request.get("store", True))
 
 
-def _reasoning_complaint(request: dict[str, Any]) -> str:
+def _reasoning_complaints(request: dict[str, Any]) -> Iterator[str]:
     model = request["model"]
-    known = next(efforts for pattern, efforts in _EFFORTS if re.match(pattern, model)).split()
-    if not known and request.get("reasoning"):
-        return "Unsupported parameter: 'reasoning.effort' is not supported with this model."
-    if not known and "reasoning.encrypted_content" in (request.get("include") or []):
-        return "Encrypted content is not supported with this model."
+    efforts = next(efforts for pattern, efforts in _EFFORTS if re.match(pattern, model)).split()
+    if not efforts and request.get("reasoning"):
+        yield "Unsupported parameter: 'reasoning.effort' is not supported with this model."
+    if not efforts and "reasoning.encrypted_content" in (request.get("include") or []):
+        yield "Encrypted content is not supported with this model."
     effort = (request.get("reasoning") or {}).get("effort")
-    if effort and effort not in known:
-        return f"Unsupported value: '{effort}' is not supported with the '{model}' model."
-    return ""
+    if effort and effort not in efforts:
+        yield f"Unsupported value: '{effort}' is not supported with the '{model}' model."
 
 
-def _tools_complaint(request: dict[str, Any]) -> str:
+def _tools_complaints(request: dict[str, Any]) -> Iterator[str]:
     offered = request.get("tools") or []
-    problem = next(filter(None, (_tool_complaint(tool, f"tools[{i}]") for i, tool in enumerate(offered))), "")
-    if problem:
-        return problem
+    for index, tool in enumerate(offered):
+        yield from _tool_complaints(tool, f"tools[{index}]")
     names = [tool["name"] for tool in offered if "name" in tool]
     choice = request.get("tool_choice")
     if isinstance(choice, dict) and choice["name"] not in names:
-        return f"Tool choice '{choice['name']}' not found in 'tools' parameter."
+        yield f"Tool choice '{choice['name']}' not found in 'tools' parameter."
     form = (request.get("text") or {}).get("format") or {}
     if form.get("strict") and form["schema"].get("additionalProperties") is not False:
-        return "Invalid schema for response_format: 'additionalProperties' is required to be false."
-    return ""
+        yield "Invalid schema for response_format: 'additionalProperties' is required to be false."
 
 
-def _tool_complaint(tool: dict[str, Any], where: str) -> str:
+def _tool_complaints(tool: dict[str, Any], where: str) -> Iterator[str]:
     kind = tool.get("type")
     if kind in _HOSTED:
-        return ""
+        return
     if kind not in ("function", "custom", "namespace") or not _NAME.fullmatch(tool.get("name", "")):
-        return f"Invalid '{where}.name': string does not match pattern."
+        yield f"Invalid '{where}.name': string does not match pattern."
     if kind == "function" and (tool.get("strict") is not False or tool["parameters"].get("type") != "object"):
-        return f"Invalid schema for function '{tool['name']}'"
-    if kind != "namespace":
-        return ""
-    grouped = tool.get("tools") or []
-    if not tool.get("description") or any(one.get("type") not in ("function", "custom") for one in grouped):
-        return f"Invalid '{where}': a namespace has a description, and functions or custom tools in it."
-    return next(filter(None, (_tool_complaint(one, f"{where}.tools") for one in grouped)), "")
+        yield f"Invalid schema for function '{tool['name']}'"
+    if kind == "namespace":
+        tools = tool.get("tools") or []
+        if not tool.get("description") or any(one.get("type") not in ("function", "custom") for one in tools):
+            yield f"Invalid '{where}': a namespace has a description, and functions or custom tools in it."
+        for one in tools:
+            yield from _tool_complaints(one, f"{where}.tools")
 
 
-def _input_complaint(request: dict[str, Any]) -> str:
-    items = request["input"]
-    if isinstance(items, str):
-        return ""
+def _input_complaints(items: list[dict[str, Any]], *, stored: bool) -> Iterator[str]:
     waiting: list[str] = []
     for index, item in enumerate(items):
         kind = item.get("type", "message")
+        problems: Iterator[str] = iter([f"Invalid value: '{kind}'"])
         if kind == "function_call":
-            problem = _call_complaint(item)
+            problems = _call_complaints(item)
             waiting.append(item["call_id"])
         elif kind == "function_call_output":
             if item["call_id"] not in waiting:
-                return f"No tool call found for function call output with call_id {item['call_id']}."
+                yield f"No tool call found for function call output with call_id {item['call_id']}."
             waiting.remove(item["call_id"])
-            problem = _content_complaint(item["output"])
+            problems = _content_complaints(item["output"])
         elif kind == "reasoning":
-            problem = _replay_complaint(item, items[index + 1 :], stored=request.get("store", True))
+            following = items[index + 1] if index + 1 < len(items) else {}
+            problems = _replay_complaints(item, following, stored=stored)
         elif kind == "message":
-            problem = _message_complaint(item)
-        else:
-            problem = f"Invalid value: '{kind}'"
-        if problem:
-            return f"input[{index}]: {problem}"
-    return f"No tool output found for function call {waiting[0]}." if waiting else ""
+            problems = _message_complaints(item)
+        yield from (f"input[{index}]: {problem}" for problem in problems)
+    if waiting:
+        yield f"No tool output found for function call {waiting[0]}."
 
 
-def _call_complaint(item: dict[str, Any]) -> str:
+def _call_complaints(item: dict[str, Any]) -> Iterator[str]:
     if not _NAME.fullmatch(item["call_id"]) or not _NAME.fullmatch(item["name"]):
-        return "call_id and name must match '^[a-zA-Z0-9_-]{1,64}$'"
-    try:
-        msgspec.json.decode(item["arguments"], type=dict[str, Any])
-    except msgspec.DecodeError:
-        return "arguments must be the JSON of an object"
-    return ""
+        yield "call_id and name must match '^[a-zA-Z0-9_-]{1,64}$'"
+    if not is_json_object(item["arguments"]):
+        yield "arguments must be the JSON of an object"
 
 
-def _replay_complaint(item: dict[str, Any], rest: list[dict[str, Any]], *, stored: bool) -> str:
-    unknown = item.keys() - {"type", "id", "summary", "encrypted_content"}
-    if unknown:
-        return f"Unknown parameter: {sorted(unknown)}"
+def _replay_complaints(item: dict[str, Any], following: dict[str, Any], *, stored: bool) -> Iterator[str]:
+    if unknown := item.keys() - {"type", "id", "summary", "encrypted_content"}:
+        yield f"Unknown parameter: {sorted(unknown)}"
     if "summary" not in item or not item["id"].startswith("rs_"):
-        return "a reasoning item needs its 'id' and its 'summary'"
+        yield "a reasoning item needs its 'id' and its 'summary'"
     if not stored and not item.get("encrypted_content"):
-        return f"Item with id '{item['id']}' not found. Items are not persisted when `store` is set to false."
-    following = rest[0] if rest else {}
+        yield f"Item with id '{item['id']}' not found. Items are not persisted when `store` is set to false."
     if following.get("role") != "assistant" and following.get("type") not in ("function_call", "reasoning"):
-        return f"Item '{item['id']}' of type 'reasoning' was provided without its required following item."
-    return ""
+        yield f"Item '{item['id']}' of type 'reasoning' was provided without its required following item."
 
 
-def _message_complaint(item: dict[str, Any]) -> str:
+def _message_complaints(item: dict[str, Any]) -> Iterator[str]:
     role, content = item.get("role"), item["content"]
     if role not in ("user", "assistant", "system", "developer"):
-        return f"Invalid value: {role!r}"
+        yield f"Invalid value: {role!r}"
     if not content:
-        return "expected a content that is not empty"
-    if role == "assistant":
-        said = isinstance(content, str) or all(part["type"] == "output_text" for part in content)
-        return (
-            "" if said else "Invalid value: 'input_text'. Supported values are: 'output_text' and 'refusal'."
-        )
-    return _content_complaint(content)
+        yield "expected a content that is not empty"
+    if role != "assistant":
+        yield from _content_complaints(content)
+    elif not isinstance(content, str) and any(part["type"] != "output_text" for part in content):
+        yield "Invalid value: 'input_text'. Supported values are: 'output_text' and 'refusal'."
 
 
-def _content_complaint(content: str | list[dict[str, Any]]) -> str:
-    if isinstance(content, str):
-        return ""
-    return next(filter(None, map(_part_complaint, content)), "")
-
-
-def _part_complaint(part: dict[str, Any]) -> str:
-    kind = part["type"]
-    if kind == "input_text":
-        return "" if part["text"] else "expected a text that is not empty"
-    if kind == "input_image":
-        return "" if _IMAGE.fullmatch(part["image_url"]) else "unsupported image"
-    if kind == "input_file":
-        usable = part.get("file_url", "").startswith("https://") or (
-            part.get("filename") and _DOCUMENT.fullmatch(part.get("file_data", ""))
-        )
-        return "" if usable else "unsupported file"
-    return f"Invalid value: '{kind}'"
+def _content_complaints(content: str | list[dict[str, Any]]) -> Iterator[str]:
+    for part in () if isinstance(content, str) else content:
+        match part:
+            case {"type": "input_text", "text": text}:
+                if not text:
+                    yield "expected a text that is not empty"
+            case {"type": "input_image", "image_url": url}:
+                if not _IMAGE.fullmatch(url):
+                    yield "unsupported image"
+            case {"type": "input_file"}:
+                is_document = part.get("filename") and _DOCUMENT.fullmatch(part.get("file_data", ""))
+                if not is_document and not part.get("file_url", "").startswith("https://"):
+                    yield "unsupported file"
+            case _:
+                yield f"Invalid value: '{part['type']}'"

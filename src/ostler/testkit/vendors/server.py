@@ -1,11 +1,11 @@
-"""A fake vendor: a real HTTP server on loopback that answers from a script, on every wire at once."""
+"""A fake vendor: a real HTTP server on loopback that answers from a script, on all APIs at once."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import Iterator, Sequence
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, Self
 
 import msgspec
@@ -16,7 +16,8 @@ from ostler.testkit.vendors.script import Answer, Refusal, Script, Turn
 
 _WIRES: tuple[ModuleType, ...] = (anthropic, chat, gemini, responses)
 """Each has `PATH`, a pattern of the whole path, in which a group named `model` is the model; `MALFORMED`, a
-frame that is no JSON; and the functions `frames`, `complaint`, `error_frame`, `error_body` and `key_of`."""
+frame that is no JSON; the functions `frames`, `error_frame`, `error_body` and `key_of`; and `complaints`, the
+vendor's reasons to refuse a request."""
 
 MODELS_PATH = "/v1/models"
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
@@ -32,11 +33,11 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class FakeVendor:
-    """Serves a script while it is entered: `async with` on the running loop, `with` on a thread of its own.
+    """Serves a script inside its block: `async with` on the running loop, `with` on a thread of its own.
 
-    - Requests that the vendor would refuse get its 400, in its own shape, and use up no answer.
-    - Every request is kept in `requests`, also a refused one.
-    - Leaving it ends all its connections.
+    - A request that the vendor would refuse gets its 400, in its own format, and uses up no answer.
+    - `requests` has every request, also the refused ones.
+    - The end of the block closes all connections.
     - With `models` it lists them at `/v1/models`, as local servers do.
     """
 
@@ -51,19 +52,17 @@ class FakeVendor:
     ) -> None:
         self.requests: list[Received] = []
         self.complaints: list[str] = []
-        """Why requests were refused that the vendor would refuse."""
+        """Why requests were refused."""
         self.connections = 0
         self.abandoned = asyncio.Event()
-        """Set when a client left in the middle of a silence."""
-        self._script = script
-        self._answers: Iterator[Answer] | None = None if callable(script) else iter(script)
+        """Set when a client disconnects during a silence."""
+        self._script = script if callable(script) else iter(script)
         self._api_key = api_key
         self._models = models
         self._host = host
         self._port = port
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._thread: _OwnThread | None = None
 
     @property
     def anthropic_url(self) -> str:
@@ -75,20 +74,18 @@ class FakeVendor:
 
     @property
     def gemini_url(self) -> str:
-        return f"http://{self._host}:{self._port}"
+        return self.anthropic_url
 
     def base_url(self, wire: Wire) -> str:
-        """What the vendor's own SDK calls its base URL."""
-        return {"anthropic": self.anthropic_url, "gemini": self.gemini_url}.get(wire, self.chat_url)
+        """The base URL as the vendor's own SDK defines it."""
+        return self.anthropic_url if wire in ("anthropic", "gemini") else self.chat_url
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, self._host, self._port)
         self._port = self._server.sockets[0].getsockname()[1]
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         assert self._server is not None
         self._server.close()
         for task in self._tasks:
@@ -97,15 +94,16 @@ class FakeVendor:
         await self._server.wait_closed()
 
     def __enter__(self) -> Self:
-        self._thread = _OwnThread(self)
-        self._thread.begin()
-        return self
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        return asyncio.run_coroutine_threadsafe(self.__aenter__(), self._loop).result(10)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._thread is not None
-        self._thread.end()
+    def __exit__(self, *error: object) -> None:
+        asyncio.run_coroutine_threadsafe(self.__aexit__(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -117,7 +115,7 @@ class FakeVendor:
                 if not await self._reply(received, reader, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            return  # the client left, or the server is being closed
+            return  # the client disconnected, or the server is being closed
         finally:
             self._tasks.discard(task)
             writer.close()
@@ -125,7 +123,7 @@ class FakeVendor:
     async def _reply(
         self, received: Received, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        """Answers one request; says whether the connection may be used for another."""
+        """Answers one request; returns whether the connection can be used for another."""
         self.requests.append(received)
         number = len(self.requests)
         if received.path == MODELS_PATH and self._models is not None:
@@ -133,108 +131,60 @@ class FakeVendor:
             return True
         wire = next((wire for wire in _WIRES if wire.PATH.fullmatch(received.path)), None)
         if wire is None:
-            _write_head(writer, 404, {"content-type": "text/plain", "content-length": "18"})
-            writer.write(b"404 page not found")
+            _write(writer, 404, b"404 page not found", {"content-type": "text/plain"})
             return True
         request = wire.PATH.fullmatch(received.path).groupdict() | received.json
         answer = self._answer(wire, received, request)
         if isinstance(answer, Refusal):
             body = answer.body.encode() if answer.body is not None else wire.error_body(answer, number)
-            headers = {"content-type": "application/json", "content-length": str(len(body))}
-            _write_head(writer, answer.status, headers | _id_header(number) | answer.headers)
-            writer.write(body)
+            _write(writer, answer.status, body, _id_header(number) | answer.headers)
             await writer.drain()
             return True
         headers = {"content-type": "text/event-stream; charset=utf-8", "transfer-encoding": "chunked"}
         _write_head(writer, 200, headers | _id_header(number))
-        return await self._stream(wire, answer, request, number, reader, writer)
+        trouble = await self._stream(wire, answer, wire.frames(answer, request, number), writer)
+        await writer.drain()
+        if trouble == "silence":
+            await reader.read(1)
+            self.abandoned.set()
+        return not trouble
 
     def _list_models(self, received: Received, writer: asyncio.StreamWriter) -> None:
-        is_known = not self._api_key or chat.key_of(received.headers) == self._api_key
-        listed = [{"id": name, "object": "model"} for name in self._models or ()]
-        body = msgspec.json.encode({"object": "list", "data": listed or None} if is_known else {})
-        headers = {"content-type": "application/json", "content-length": str(len(body))}
-        _write_head(writer, 200 if is_known else 401, headers)
-        writer.write(body)
+        if self._api_key and chat.key_of(received.headers) != self._api_key:
+            _write(writer, 401, b"{}")
+            return
+        models = [{"id": name, "object": "model"} for name in self._models or ()]
+        _write(writer, 200, msgspec.json.encode({"object": "list", "data": models or None}))
 
     def _answer(self, wire: ModuleType, received: Received, request: dict[str, Any]) -> Answer:
         if self._api_key and wire.key_of(received.headers) != self._api_key:
             return Refusal(401, "invalid x-api-key")
-        problem = wire.complaint(request, received.headers)
-        if problem:
+        if problem := next(wire.complaints(request, received.headers), ""):
             self.complaints.append(problem)
             return Refusal(400, problem)
         if callable(self._script):
             return self._script(request)
-        assert self._answers is not None
-        return next(self._answers, Refusal(400, "the script has no answer left"))
+        return next(self._script, Refusal(400, "the script has no answer left"))
 
     async def _stream(
-        self,
-        wire: ModuleType,
-        turn: Turn,
-        request: dict[str, Any],
-        number: int,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> bool:
+        self, wire: ModuleType, turn: Turn, frames: Iterator[bytes], writer: asyncio.StreamWriter
+    ) -> str:
+        """Sends the frames; returns the kind of the trouble that stops them early."""
         trouble = turn.trouble
-        for sent, frame in enumerate(wire.frames(turn, request, number)):
+        for sent, frame in enumerate(frames):
             if trouble is not None and sent == trouble.after:
-                if trouble.kind in ("cut", "end", "silence"):
-                    return await self._stop_early(trouble.kind, reader, writer)
-                if trouble.kind == "malformed":
-                    frame = wire.MALFORMED
-                else:
-                    frame = wire.error_frame(trouble.code, trouble.message)
+                if trouble.kind in ("cut", "silence"):
+                    return trouble.kind
+                if trouble.kind == "end":
+                    break
+                is_error = trouble.kind == "error"
+                frame = wire.error_frame(trouble.code, trouble.message) if is_error else wire.MALFORMED
             if turn.delay:
                 await asyncio.sleep(turn.delay)
             writer.write(b"%x\r\n%s\r\n" % (len(frame), frame))
             await writer.drain()
         writer.write(b"0\r\n\r\n")
-        await writer.drain()
-        return True
-
-    async def _stop_early(
-        self, kind: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> bool:
-        if kind == "end":
-            writer.write(b"0\r\n\r\n")
-            await writer.drain()
-            return True
-        await writer.drain()
-        if kind == "silence":
-            await reader.read(1)
-            self.abandoned.set()
-        return False
-
-
-class _OwnThread:
-    """Runs a vendor's loop beside a caller that has none."""
-
-    def __init__(self, vendor: FakeVendor) -> None:
-        self._vendor = vendor
-        self._ready = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._over: asyncio.Event | None = None
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
-
-    def begin(self) -> None:
-        self._thread.start()
-        if not self._ready.wait(10):
-            raise RuntimeError("the fake vendor did not start")
-
-    def end(self) -> None:
-        assert self._loop is not None and self._over is not None
-        self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join(10)
-
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._over = asyncio.Event()
-        async with self._vendor:
-            self._ready.set()
-            await self._over.wait()
+        return ""
 
 
 async def _read_request(reader: asyncio.StreamReader) -> Received | None:
@@ -253,6 +203,14 @@ async def _read_request(reader: asyncio.StreamReader) -> Received | None:
     except msgspec.DecodeError:
         request = {}
     return Received(first.split(" ")[1].partition("?")[0], headers, body, request)
+
+
+def _write(
+    writer: asyncio.StreamWriter, status: int, body: bytes, headers: dict[str, str] | None = None
+) -> None:
+    length = {"content-type": "application/json", "content-length": str(len(body))}
+    _write_head(writer, status, length | (headers or {}))
+    writer.write(body)
 
 
 def _write_head(writer: asyncio.StreamWriter, status: int, headers: dict[str, str]) -> None:
