@@ -10,16 +10,16 @@ from ostler.tui.shell import ShellLine, shell_line, without_escape
 @pytest.mark.parametrize(
     ("typed", "line"),
     [
-        ("!ls -l", ShellLine("ls -l", is_told=True)),
-        ("! ls", ShellLine("ls", is_told=True)),
-        ("!!ls", ShellLine("ls", is_told=False)),
-        ("!! make test\n", ShellLine("make test", is_told=False)),
-        (" !export KEY=x", ShellLine("export KEY=x", is_told=True)),
-        ("!for i in 1 2\ndo echo $i\ndone", ShellLine("for i in 1 2\ndo echo $i\ndone", is_told=True)),
-        ("!echo !!", ShellLine("echo !!", is_told=True)),
-        ("!!!true", ShellLine("!true", is_told=False)),
-        ("!", ShellLine("", is_told=True)),
-        ("!!", ShellLine("", is_told=False)),
+        ("!ls -l", ShellLine("ls -l", is_for_model=True)),
+        ("! ls", ShellLine("ls", is_for_model=True)),
+        ("!!ls", ShellLine("ls", is_for_model=False)),
+        ("!! make test\n", ShellLine("make test", is_for_model=False)),
+        (" !export KEY=x", ShellLine("export KEY=x", is_for_model=True)),
+        ("!for i in 1 2\ndo echo $i\ndone", ShellLine("for i in 1 2\ndo echo $i\ndone", is_for_model=True)),
+        ("!echo !!", ShellLine("echo !!", is_for_model=True)),
+        ("!!!true", ShellLine("!true", is_for_model=False)),
+        ("!", ShellLine("", is_for_model=True)),
+        ("!!", ShellLine("", is_for_model=False)),
     ],
 )
 def test_a_mark_at_the_beginning_makes_a_command(typed: str, line: ShellLine) -> None:

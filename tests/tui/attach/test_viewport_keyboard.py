@@ -41,9 +41,9 @@ def test_in_a_paste_nothing_is_a_wish() -> None:
 def test_an_escape_alone_is_held_for_a_moment_only() -> None:
     keyboard = Keyboard(DETACH)
     assert keyboard.feed(b"\x1b") == []
-    assert keyboard.is_holding
+    assert keyboard.held
     assert keyboard.flush() == "\x1b"
-    assert not keyboard.is_holding
+    assert not keyboard.held
 
 
 @given(st.lists(PIECES), st.data())

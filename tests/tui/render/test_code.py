@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ostler.tui.render import code as code_module
 from ostler.tui.render.code import (
-    LINES_KEPT,
-    UNSETTLED,
+    MOST_LINES,
+    OPEN_LINES,
     CodeStream,
     code_rows,
     highlighted_lines,
@@ -73,7 +73,7 @@ def test_a_tail_shows_the_last_rows_with_their_numbers() -> None:
 
 def test_a_file_that_was_not_drawn_while_it_grew_is_drawn_from_its_end() -> None:
     growing = CodeStream(path="a.py")
-    growing.feed("text = '''\n" + "if\n" * 2 * LINES_KEPT + "'''\r")
+    growing.feed("text = '''\n" + "if\n" * 2 * MOST_LINES + "'''\r")
     growing.feed("\nreturn 1\n")
     rows = growing.tail(3, 40, COLORS)
     assert plain(rows) == ["401 if", "402 '''", "403 return 1"]
@@ -97,7 +97,7 @@ def test_a_growing_file_is_coloured_as_the_whole_one(path: str, text: str) -> No
         growing.feed(line)
         growing.tail(10, 120, COLORS)
     whole = code_rows(text, 120, COLORS, path=path)
-    assert growing.tail(LINES_KEPT, 120, COLORS, gutter=False) == whole[-LINES_KEPT:]
+    assert growing.tail(MOST_LINES, 120, COLORS, gutter=False) == whole[-MOST_LINES:]
 
 
 @settings(max_examples=60)
@@ -133,7 +133,7 @@ def test_only_the_end_of_a_growing_file_is_read_again(monkeypatch: pytest.Monkey
     for _ in range(500):
         growing.feed(line)
         growing.tail(10, 80, None)
-    assert read <= 500 * len(line) * (2 * UNSETTLED + 4)
+    assert read <= 500 * len(line) * (2 * OPEN_LINES + 4)
 
 
 @given(st.text(max_size=60), st.integers(2, 40))
