@@ -1,4 +1,4 @@
-"""A line for the shell: what is run, and whether the model is told of it."""
+"""Shell lines: the command, and whether the model reads its output."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from ostler.tui.shell import ShellLine, shell_line, without_escape
         ("!!", ShellLine("", is_for_model=False)),
     ],
 )
-def test_a_mark_at_the_beginning_makes_a_command(typed: str, line: ShellLine) -> None:
+def test_an_exclamation_mark_at_the_start_makes_a_shell_command(typed: str, line: ShellLine) -> None:
     assert shell_line(typed) == line
 
 
 @pytest.mark.parametrize("typed", ["", "hello!", "\\!important", "/help", "@a !b"])
-def test_everything_else_is_a_prompt(typed: str) -> None:
+def test_other_lines_are_prompts(typed: str) -> None:
     assert shell_line(typed) is None
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"), [("\\!important", "!important"), ("a \\! b", "a \\! b"), (" \\!\\!", " !\\!")]
+    ("typed", "text"), [("\\!important", "!important"), ("a \\! b", "a \\! b"), (" \\!\\!", " !\\!")]
 )
-def test_an_escaped_mark_is_only_a_mark(typed: str, said: str) -> None:
-    assert without_escape(typed) == said
+def test_an_escaped_exclamation_mark_is_text(typed: str, text: str) -> None:
+    assert without_escape(typed) == text
