@@ -53,7 +53,7 @@ class Screen(io.StringIO):
         return "\n".join(line.rstrip() for line in self.emulator.contents().splitlines()).rstrip()
 
 
-class Shown:
+class RunningUI:
     """A UI at work, with one extension, `demo`."""
 
     def __init__(self, tui: TerminalUI, host: ExtensionHost, screen: Screen, keyboard: PipeInput) -> None:
@@ -81,7 +81,7 @@ class Shown:
         self.tui.app.application._on_resize()
 
     async def until(self, condition: Callable[[], Any]) -> None:
-        """Looks whenever something was drawn, and now and then, because not everything can be seen."""
+        """Checks after each frame, and now and then, since not every change is drawn."""
         try:
             async with asyncio.timeout(PATIENCE):
                 while not condition():
@@ -96,14 +96,14 @@ class Shown:
         await self.until(lambda: all(text in self.screen.text() for text in texts))
         return self.screen.text()
 
-    async def miss(self, text: str) -> str:
+    async def until_gone(self, text: str) -> str:
         """The screen, once it does not show this any more."""
         await self.until(lambda: text not in self.screen.text())
         return self.screen.text()
 
 
 @asynccontextmanager
-async def shown(
+async def run_ui(
     setup: Callable[[ExtensionAPI], Any] = lambda ostler: None,
     *,
     answers: Sequence[Any] = (),
@@ -112,7 +112,7 @@ async def shown(
     beside: Sequence[Extension] = (),
     theme: str = "default",
     **harness: Any,
-) -> AsyncIterator[Shown]:
+) -> AsyncIterator[RunningUI]:
     """The UI shows a session of a scripted model until the end of the block."""
     front_end, screen = TuiFrontEnd(), Screen(columns, rows)
     front_end.begin_with(theme)
@@ -124,7 +124,7 @@ async def shown(
     with create_pipe_input() as keyboard, create_app_session(input=keyboard, output=output):
         tui = TerminalUI(session, host, front_end, input=keyboard, output=output)
         running = asyncio.ensure_future(tui.run())
-        present = Shown(tui, host, screen, keyboard)
+        present = RunningUI(tui, host, screen, keyboard)
         try:
             await present.until(lambda: tui.app.application.is_running)
             yield present

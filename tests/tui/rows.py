@@ -1,4 +1,4 @@
-"""What tests look at in rows of a terminal."""
+"""Helpers to check rows of a terminal."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def plain(rows: Sequence[str]) -> list[str]:
 
 def color_of(row: str, text: str) -> str:
     """The slot whose colour a text has in a row; empty if it has none."""
-    found = re.search(rf"\x1b\[[0-9;]*?38;2;0;0;(\d+)[0-9;]*m[^\x1b]*{re.escape(text)}", row)
-    return SLOTS[int(found[1]) - 1] if found else ""
+    match = re.search(rf"\x1b\[[0-9;]*?38;2;0;0;(\d+)[0-9;]*m[^\x1b]*{re.escape(text)}", row)
+    return SLOTS[int(match[1]) - 1] if match else ""
 
 
 def assert_drawable(rows: Sequence[str], width: int) -> None:

@@ -1,6 +1,6 @@
-"""Screens on file: what a terminal shows is compared with a text, and some of it is drawn as a picture.
+"""Compares screens of a terminal with those on file, and draws pictures of some.
 
-`make screens` writes them anew.
+`make screens` updates the files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _EDGE = re.compile("╭.*─$")
 
 
 def masked(row: list[Cell], columns: int) -> list[Cell]:
-    """Without what is another every time. An edge that became shorter is as long as before."""
+    """Masks what differs in every run; edges keep their length."""
     row = [cell._replace(text="⠋") if cell.text in _SPINNERS else cell for cell in row]
     text = "".join(cell.text[0] for cell in row)
     for match in reversed(list(_TIMES.finditer(text))):
@@ -43,7 +43,7 @@ def masked(row: list[Cell], columns: int) -> list[Cell]:
 
 
 def check(terminal: Terminal, name: str, *, title: str = "") -> None:
-    """The screen is the one on file; with a title, so is the picture of it."""
+    """Checks that the screen is the one on file; with a title, also its picture."""
     columns = terminal.columns
     rows = [masked(row, columns) for row in terminal.cells()]
     text = "\n".join("".join(cell.text for cell in row).rstrip() for row in rows).rstrip()
@@ -53,7 +53,7 @@ def check(terminal: Terminal, name: str, *, title: str = "") -> None:
 
 
 def check_text(screen: str, name: str, columns: int) -> None:
-    """The same for a screen that somebody else shows, without its styles."""
+    """The same for the text of a screen, without styles."""
     cells = [[Cell(one, 1, {}) for one in row] for row in screen.splitlines()]
     rows = ["".join(cell.text for cell in masked(row, columns)).rstrip() for row in cells]
     _compare(SCREENS / f"{name}-{columns}.txt", "\n".join(rows).rstrip() + "\n")
@@ -83,7 +83,7 @@ def _drawn(rows: list[list[Cell]], columns: int, title: str) -> str:
 
 
 def _look(style: dict[str, Any]) -> tuple[str, str, bool]:
-    """The colours of text and ground, and whether it is bold."""
+    """The foreground and background colours, and whether it is bold."""
     front, ground = _color(style["fg"]) or (DIMMED if style["faint"] else FOREGROUND), _color(style["bg"])
     if style["inverse"]:
         front, ground = ground or BACKGROUND, front

@@ -57,7 +57,7 @@ class Terminal:
     ) -> None:
         self.columns = columns
         self.written = b""
-        """All that the program has sent."""
+        """The whole output of the program."""
         self._emulator = Emulator(columns, rows)
         self._emulator.on_reply(self._reply)
         self._ours, theirs = pty.openpty()
@@ -116,7 +116,7 @@ class Terminal:
         return _trimmed(self._emulator.text())
 
     def everything(self) -> str:
-        """With what has left the screen at the top."""
+        """The screen and the scrollback."""
         self._read(0)
         return _trimmed(self._emulator.contents())
 
@@ -134,21 +134,21 @@ class Terminal:
 
     def wait_for(self, text: str, *, gone: bool = False) -> str:
         """The screen, once it shows this text; or, with `gone`, once it does not any more."""
-        shown = [""]
+        screens = [""]
 
         def is_so() -> bool:
-            shown[0] = self.screen()
-            return (text in shown[0]) is not gone
+            screens[0] = self.screen()
+            return (text in screens[0]) is not gone
 
         self._wait(is_so, f"{text!r}{' to go' if gone else ''}")
-        return shown[0]
+        return screens[0]
 
     def wait_for_ever(self, text: str) -> str:
-        """Once it is there, on the screen or above it."""
+        """Waits until the screen or the scrollback has the text."""
         return self._wait(lambda: text in self.everything(), repr(text))
 
     def wait_for_answer(self, text: str) -> str:
-        """Once this answer is there and its run has ended: some commands have to wait for that."""
+        """Waits for this answer and the end of its run, which some commands need."""
 
         def has_ended() -> bool:
             _, answer, after = self.everything().rpartition(text)

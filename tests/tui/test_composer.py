@@ -1,4 +1,4 @@
-"""The line to type in, as a person uses it: keys in, screen out, and what the model is told."""
+"""The input line in a real terminal: keys in, screen and requests out."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.tui.terminal import Terminal
 WAIT = "while ! test -e go; do sleep 0.02; done"
 
 
-def told(vendor: FakeVendor, number: int = -1) -> str:
-    """What the model was told with a request, as JSON."""
+def request_text(vendor: FakeVendor, number: int = -1) -> str:
+    """The messages of a request to the model, as JSON."""
     return json.dumps(vendor.requests[number].json["messages"])
 
 
@@ -48,7 +48,7 @@ def png() -> bytes:
 
 
 def program(ostler: Ostler, name: str, script: str) -> Path:
-    """A program of that name, in a folder to be put first in the path."""
+    """A program of that name, in a folder for the front of PATH."""
     folder = ostler.home / "programs"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
@@ -79,10 +79,10 @@ def test_a_prompt_has_several_lines_and_a_long_paste_is_a_chip(open_tui: Open, s
     terminal.press("enter")
     terminal.wait_for("completed")
     assert terminal.everything().count("three") == 1
-    assert "one\\ntwo\\nthree\\nfour pasted 0 @secret.txt\\npasted 1" in told(vendor)
+    assert "one\\ntwo\\nthree\\nfour pasted 0 @secret.txt\\npasted 1" in request_text(vendor)
 
 
-def test_prompts_are_found_again_in_the_next_session(open_tui: Open, serve: Serve) -> None:
+def test_prompts_are_in_the_history_of_the_next_session(open_tui: Open, serve: Serve) -> None:
     vendor = serve(turn("done"), turn("again"), turn("more"))
     first = open_tui(vendor)
     first.wait_for(">")
@@ -112,7 +112,7 @@ def test_prompts_are_found_again_in_the_next_session(open_tui: Open, serve: Serv
     terminal.wait_for("> the oldest prompt")
     terminal.press("enter")
     terminal.wait_for("more")
-    assert "the oldest prompt" in told(vendor)
+    assert "the oldest prompt" in request_text(vendor)
 
 
 def test_commands_and_files_are_completed_in_a_popup(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
@@ -130,7 +130,7 @@ def test_commands_and_files_are_completed_in_a_popup(open_tui: Open, serve: Serv
     terminal.wait_for('> what is in @"some folder/notes.md"')
     terminal.press("enter")
     terminal.wait_for("It was looked at.")
-    assert "the notes say 42" in told(vendor)
+    assert "the notes say 42" in request_text(vendor)
 
     terminal.type("/gre")
     terminal.wait_for("❯ /greet")
@@ -140,14 +140,14 @@ def test_commands_and_files_are_completed_in_a_popup(open_tui: Open, serve: Serv
     terminal.type("et Ada")
     terminal.press("enter")
     terminal.wait_for_answer("Good day, Ada!")
-    assert "Say hello to Ada." in told(vendor)
+    assert "Say hello to Ada." in request_text(vendor)
 
     say(terminal, "/gret Ada")
     terminal.wait_for("there is no /gret")
     assert "> /gret Ada" in terminal.screen()
 
 
-def test_a_command_of_the_person_is_told_and_seen_again(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
+def test_a_shell_command_is_added_to_the_conversation(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     vendor = serve(turn("I see"), turn("still"))
     terminal = open_tui(vendor)
     terminal.wait_for(">")
@@ -160,8 +160,8 @@ def test_a_command_of_the_person_is_told_and_seen_again(open_tui: Open, serve: S
     assert len(vendor.requests) == 0
     say(terminal, "what came out?")
     terminal.wait_for("I see")
-    assert "then 42" in told(vendor)
-    assert "secret" not in told(vendor)
+    assert "then 42" in request_text(vendor)
+    assert "secret" not in request_text(vendor)
     say(terminal, "!sleep 60")
     terminal.wait_for("sleep 60")
     terminal.press("esc")
@@ -172,7 +172,7 @@ def test_a_command_of_the_person_is_told_and_seen_again(open_tui: Open, serve: S
     assert "then 42" in again.wait_for("I see")
 
 
-def test_queued_prompts_are_seen_taken_back_and_the_run_is_steered(
+def test_queued_prompts_are_listed_taken_back_and_steered(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
     vendor = serve(turn(call("bash", {"command": WAIT})), turn("first"), turn("second"))
@@ -196,7 +196,7 @@ def test_queued_prompts_are_seen_taken_back_and_the_run_is_steered(
     (ostler.work / "go").touch()
     screen = terminal.wait_for("second")
     assert screen.index("▌ be quick") < screen.index("first") < screen.index("▌ then this")
-    assert "be quick" in told(vendor, 1)
+    assert "be quick" in request_text(vendor, 1)
     assert "and that" not in terminal.everything()
     terminal.press("ctrl+d")
     terminal.wait_for_end()
@@ -205,7 +205,7 @@ def test_queued_prompts_are_seen_taken_back_and_the_run_is_steered(
     ]
 
 
-def test_a_steer_is_taken_back_changed_and_told_once(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
+def test_a_steer_is_taken_back_edited_and_sent_once(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     vendor = serve(turn(call("bash", {"command": WAIT})), turn("first"))
     terminal = open_tui(vendor, "--yes")
     terminal.wait_for(">")
@@ -220,13 +220,13 @@ def test_a_steer_is_taken_back_changed_and_told_once(open_tui: Open, serve: Serv
     terminal.wait_for("steering: be quicker")
     (ostler.work / "go").touch()
     terminal.wait_for("completed")
-    assert told(vendor).count("be quick") == 1
-    assert "be quicker" in told(vendor)
+    assert request_text(vendor).count("be quick") == 1
+    assert "be quicker" in request_text(vendor)
     terminal.press("up")
     terminal.wait_for("> be quicker")  # told already: it comes from what was typed before
 
 
-def test_what_is_held_after_a_stop_is_sent_by_enter_in_the_empty_line(open_tui: Open, serve: Serve) -> None:
+def test_enter_in_the_empty_line_sends_held_prompts(open_tui: Open, serve: Serve) -> None:
     vendor = serve(turn(call("bash", {"command": "sleep 60"})), turn("second"))
     terminal = open_tui(vendor, "--yes")
     terminal.wait_for(">")
@@ -241,12 +241,10 @@ def test_what_is_held_after_a_stop_is_sent_by_enter_in_the_empty_line(open_tui: 
     terminal.press("enter")
     screen = terminal.wait_for("second")
     assert "held" not in screen
-    assert "then this" in told(vendor)
+    assert "then this" in request_text(vendor)
 
 
-def test_any_of_the_waiting_prompts_is_changed_or_dropped(
-    open_tui: Open, serve: Serve, ostler: Ostler
-) -> None:
+def test_any_queued_prompt_can_be_edited_or_dropped(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     vendor = serve(turn(call("bash", {"command": WAIT})), turn("first"), turn("second"))
     terminal = open_tui(vendor, "--yes")
     terminal.wait_for(">")
@@ -268,12 +266,12 @@ def test_any_of_the_waiting_prompts_is_changed_or_dropped(
     terminal.press("ctrl+c")
     (ostler.work / "go").touch()
     terminal.wait_for("second")
-    assert "number one" in told(vendor)
-    assert "number two" not in told(vendor)
-    assert "number three" not in told(vendor)
+    assert "number one" in request_text(vendor)
+    assert "number two" not in request_text(vendor)
+    assert "number three" not in request_text(vendor)
 
 
-def test_what_was_steered_too_late_is_in_the_line_again(open_tui: Open, serve: Serve) -> None:
+def test_a_steer_that_came_too_late_is_put_back_into_the_line(open_tui: Open, serve: Serve) -> None:
     vendor = serve(turn(call("bash", {"command": "sleep 60"})), turn("second"))
     terminal = open_tui(vendor, "--yes")
     terminal.wait_for(">")
@@ -287,10 +285,10 @@ def test_what_was_steered_too_late_is_in_the_line_again(open_tui: Open, serve: S
     assert "no run is open" not in screen
     terminal.press("enter")
     terminal.wait_for("second")
-    assert told(vendor).count("be quick") == 1
+    assert request_text(vendor).count("be quick") == 1
 
 
-def test_escape_twice_leads_back_to_the_last_prompt(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
+def test_escape_twice_rewinds_to_the_last_prompt(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     vendor = serve(turn("one"), turn(call("bash", {"command": "sleep 60"})), turn("three"))
     terminal = open_tui(vendor, "--yes")
     terminal.wait_for(">")
@@ -309,11 +307,11 @@ def test_escape_twice_leads_back_to_the_last_prompt(open_tui: Open, serve: Serve
     terminal.press("ctrl+w")
     say(terminal, "right")
     terminal.wait_for("three")
-    assert "something right" in told(vendor)
-    assert "something wrong" not in told(vendor)
+    assert "something right" in request_text(vendor)
+    assert "something wrong" not in request_text(vendor)
 
 
-def test_the_line_is_written_in_an_editor_and_stays_when_that_fails(
+def test_the_prompt_is_edited_in_an_editor_and_stays_if_that_fails(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
     editor = program(ostler, "edit", 'grep -q broken "$1" && exit 7\necho "from the editor" >> "$1"')
@@ -330,10 +328,10 @@ def test_the_line_is_written_in_an_editor_and_stays_when_that_fails(
     terminal.wait_for("from the editor")
     terminal.press("enter")
     terminal.wait_for("completed")
-    assert "typed\\nfrom the editor" in told(vendor)
+    assert "typed\\nfrom the editor" in request_text(vendor)
 
 
-def test_a_picture_comes_from_the_clipboard_or_from_a_drop(
+def test_pictures_are_pasted_from_the_clipboard_or_dropped(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
     picture = ostler.work / "a picture.png"
@@ -348,10 +346,10 @@ def test_a_picture_comes_from_the_clipboard_or_from_a_drop(
     terminal.wait_for("[image #2 PNG 2x2]")
     say(terminal, "look")
     terminal.wait_for("completed")
-    assert told(vendor).count("image/png;base64") == 2
+    assert request_text(vendor).count("image/png;base64") == 2
 
 
-def test_a_clipboard_that_nothing_can_read_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_clipboard_is_reported_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WAYLAND_DISPLAY", "DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("sys.platform", "linux")
@@ -374,7 +372,7 @@ def test_a_paste_answers_no_question(open_tui: Open, serve: Serve, ostler: Ostle
     assert not (ostler.work / "made").exists()
 
 
-def test_the_keys_of_vi_edit_the_line(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
+def test_vi_keys_edit_the_line(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     ostler.configure('editing = "vi"')
     vendor = serve(turn("done"), turn(call("bash", {"command": "sleep 60"})))
     terminal = open_tui(vendor, "--yes")
@@ -386,7 +384,7 @@ def test_the_keys_of_vi_edit_the_line(open_tui: Open, serve: Serve, ostler: Ostl
     terminal.wait_for("> one TWO")
     terminal.press("enter")
     terminal.wait_for("completed")
-    assert "one TWO" in told(vendor)
+    assert "one TWO" in request_text(vendor)
 
     terminal.press("esc")
     terminal.wait_for("esc again to go back")

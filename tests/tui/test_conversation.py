@@ -1,4 +1,4 @@
-"""A conversation in the terminal, as a person has it: keys in, screen out."""
+"""A conversation in a real terminal: keys in, screen out."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ def test_a_prompt_is_answered_and_the_answer_stays(open_tui: Open, serve: Serve,
     assert "• one" in screen or "- one" in screen
     terminal.press("ctrl+c", "ctrl+c")
     assert terminal.wait_for_end() == 0
-    shown = terminal.everything()
-    assert "It is a fine day." in shown
-    (told,) = sessions_of(ostler)
-    assert shown.splitlines()[-1] == f"to resume this session: ostler --session {told['id']}"
+    text = terminal.everything()
+    assert "It is a fine day." in text
+    (summary,) = sessions_of(ostler)
+    assert text.splitlines()[-1] == f"to resume this session: ostler --session {summary['id']}"
 
 
-async def test_how_to_come_back_is_told_where_something_is_kept(
+async def test_the_resume_command_is_printed_for_stored_sessions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for store, is_told in ((open_store(home=tmp_path), True), (open_store(in_memory=True), False)):
         session = await create_session(store, Harness(ScriptedModel(["done"])))
         conversation = Conversation(session, None, lambda batch: None)
         print_resume_hint(conversation)
-        assert capsys.readouterr().out == "", "nothing was said in it yet"
+        assert capsys.readouterr().out == "", "the session has no messages yet"
         await session.prompt((Text("begin"),))
         print_resume_hint(conversation, "a folder")
-        told = f"to resume this session: ostler --cwd 'a folder' --session {session.id}\n"
-        assert capsys.readouterr().out == (told if is_told else "")
+        summary = f"to resume this session: ostler --cwd 'a folder' --session {session.id}\n"
+        assert capsys.readouterr().out == (summary if is_told else "")
         await session.close()
         await store.close()
 
 
-def test_an_empty_line_says_what_can_be_typed_until_something_is(open_tui: Open, serve: Serve) -> None:
+def test_the_empty_line_has_a_hint_until_something_is_typed(open_tui: Open, serve: Serve) -> None:
     terminal = open_tui(serve(turn("done")), columns=34)
     terminal.wait_for("> type a prompt, / for commands\n")
     terminal.type("h")
@@ -67,7 +67,7 @@ def test_a_prompt_on_the_command_line_is_submitted_at_once(open_tui: Open, serve
     assert "▌ what now?" in screen
 
 
-def test_a_file_is_seen_while_it_is_written_and_permission_is_asked(
+def test_a_file_is_shown_while_it_is_written_and_permission_is_asked(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
     content = "".join(f"value_{number} = {number}\n" for number in range(8))
@@ -76,15 +76,15 @@ def test_a_file_is_seen_while_it_is_written_and_permission_is_asked(
     terminal.wait_for(">")
     terminal.type("write it")
     terminal.press("enter")
-    asked = terminal.wait_for("❯ 1. yes, this once")
-    assert "values.py" in asked
+    question = terminal.wait_for("❯ 1. yes, this once")
+    assert "values.py" in question
     terminal.press("y")
     screen = terminal.wait_for("completed")
     assert "value_7 = 7" in screen
     assert (ostler.work / "values.py").read_text() == content
 
 
-def test_a_question_that_is_declined_refuses_the_call(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
+def test_declining_a_question_refuses_the_call(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     vendor = serve(turn(call("bash", {"command": "touch made"})), turn("as you wish"))
     terminal = open_tui(vendor, "--permissions", "ask")
     terminal.wait_for(">")
@@ -96,7 +96,7 @@ def test_a_question_that_is_declined_refuses_the_call(open_tui: Open, serve: Ser
     assert not (ostler.work / "made").exists()
 
 
-def test_escape_stops_the_run_and_the_next_prompt_goes_on(open_tui: Open, serve: Serve) -> None:
+def test_escape_stops_the_run_and_the_next_prompt_starts_another(open_tui: Open, serve: Serve) -> None:
     vendor = serve(turn(call("bash", {"command": "sleep 60"})), turn("again"))
     terminal = open_tui(vendor, "--yes")
     terminal.wait_for(">")
@@ -110,7 +110,7 @@ def test_escape_stops_the_run_and_the_next_prompt_goes_on(open_tui: Open, serve:
     terminal.wait_for("again")
 
 
-def test_what_is_typed_while_it_works_has_its_turn_afterwards(open_tui: Open, serve: Serve) -> None:
+def test_prompts_typed_during_a_run_are_queued(open_tui: Open, serve: Serve) -> None:
     vendor = serve(turn(call("bash", {"command": "sleep 1"})), turn("first"), turn("second"))
     terminal = open_tui(vendor, "--yes")
     terminal.wait_for(">")
@@ -123,7 +123,7 @@ def test_what_is_typed_while_it_works_has_its_turn_afterwards(open_tui: Open, se
     assert screen.index("first") < screen.index("▌ two") < screen.index("second")
 
 
-def test_it_works_in_forty_columns_and_without_colours(open_tui: Open, serve: Serve) -> None:
+def test_the_ui_works_in_forty_columns_and_without_colours(open_tui: Open, serve: Serve) -> None:
     vendor = serve(turn("A sentence that is longer than the terminal is wide, by far."))
     terminal = open_tui(vendor, columns=40, NO_COLOR="1")
     terminal.wait_for(">")
@@ -134,7 +134,7 @@ def test_it_works_in_forty_columns_and_without_colours(open_tui: Open, serve: Se
     assert all(len(line) <= 40 for line in screen.splitlines())
 
 
-def test_the_screen_is_right_after_it_was_resized(open_tui: Open, serve: Serve) -> None:
+def test_the_screen_is_correct_after_a_resize(open_tui: Open, serve: Serve) -> None:
     terminal = open_tui(serve(turn("one"), turn("two")))
     terminal.wait_for(">")
     terminal.type("first")

@@ -1,4 +1,4 @@
-"""One session, several faces: real processes that see each other's runs live, and take turns."""
+"""One session in several processes, which follow each other's runs live and take turns."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tests.tui.terminal import Terminal
 
 
 def session_of(ostler: Ostler) -> str:
-    """The only one there is, once it is there."""
+    """The only session, once it exists."""
 
-    def found() -> list[tuple[str]]:
+    def rows() -> list[tuple[str]]:
         if not ostler.store.exists():
             return []
         with closing(sqlite3.connect(ostler.store)) as store, suppress(sqlite3.OperationalError):
             return store.execute("select id from sessions where status != ''").fetchall()
         return []
 
-    wait_until(found)
-    return found()[0][0]
+    wait_until(rows)
+    return rows()[0][0]
 
 
 SHORT_LEASE = (sys.executable, *with_lease(1500))
@@ -44,7 +44,7 @@ def wait_for_expiry(ostler: Ostler) -> None:
     wait_until(is_expired)
 
 
-def enter(terminal: Terminal, text: str) -> None:
+def send_line(terminal: Terminal, text: str) -> None:
     terminal.type(text)
     terminal.wait_for(f"> {text}")
     terminal.press("enter")
@@ -52,15 +52,15 @@ def enter(terminal: Terminal, text: str) -> None:
 
 def no_errors(*terminals: Terminal) -> None:
     for terminal in terminals:
-        shown = terminal.everything()
-        assert not any(word in shown for word in ("held by", "cannot continue", "taken over", "✗")), shown
+        text = terminal.everything()
+        assert not any(word in text for word in ("held by", "cannot continue", "taken over", "✗")), text
 
 
 def silent_after(*pieces: str) -> Turn:
     return turn(say(*pieces), trouble=Trouble("silence", after=1 + len(pieces)))
 
 
-def test_a_session_that_another_process_drives_is_seen_live_stopped_and_taken_up(
+def test_a_session_of_another_process_is_followed_stopped_and_continued(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
     vendor = serve(silent_after("the beginning ", "of a long answer"), turn("the terminal's own answer"))
@@ -69,7 +69,7 @@ def test_a_session_that_another_process_drives_is_seen_live_stopped_and_taken_up
     terminal = open_tui(vendor, "--session", session)
     screen = terminal.wait_for("the beginning of a long answer")
     assert "esc stops" in screen
-    enter(terminal, "and then")
+    send_line(terminal, "and then")
     terminal.wait_for("queued: and then")
     terminal.press("esc")
     assert finish(driving).code == 130
@@ -80,9 +80,7 @@ def test_a_session_that_another_process_drives_is_seen_live_stopped_and_taken_up
     no_errors(terminal)
 
 
-def test_two_terminals_on_one_session_see_answer_and_drive_it_in_turns(
-    open_tui: Open, serve: Serve, ostler: Ostler
-) -> None:
+def test_two_terminals_share_a_session_in_turns(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     vendor = serve(
         turn(call("bash", {"command": "echo printed-by-it"})), turn("it was run"), turn("the second answer")
     )
@@ -95,13 +93,13 @@ def test_two_terminals_on_one_session_see_answer_and_drive_it_in_turns(
         terminal.wait_for("it was run")
         terminal.wait_for("❯ 1. yes", gone=True)
         assert terminal.everything().count("│ printed-by-it") == 1
-    enter(second, "once more")
+    send_line(second, "once more")
     for terminal in (first, second):
         terminal.wait_for_ever("the second answer")
     no_errors(first, second)
 
 
-def test_what_a_command_prints_elsewhere_is_seen_and_its_run_is_steered_from_here(
+def test_a_command_line_run_is_followed_and_steered_in_the_terminal(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
     # What another process asks for is seen within 100 ms: the command ends well behind that.
@@ -122,7 +120,7 @@ def test_what_a_command_prints_elsewhere_is_seen_and_its_run_is_steered_from_her
     no_errors(terminal)
 
 
-def test_a_model_that_is_chosen_for_a_run_elsewhere_is_named_and_shown_here(
+def test_a_model_chosen_for_a_run_of_another_process_is_shown(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
     waits = call("bash", {"command": "echo it-has-begun; until [ -e go ]; do sleep 0.02; done"})
@@ -130,7 +128,7 @@ def test_a_model_that_is_chosen_for_a_run_elsewhere_is_named_and_shown_here(
     driving = ostler.start("-p", "go", "--yes", *use(vendor))
     terminal = open_tui(vendor, "--session", session_of(ostler))
     terminal.wait_for("│ it-has-begun")
-    enter(terminal, "/model openai/other")
+    send_line(terminal, "/model openai/other")
     screen = terminal.wait_for("the model is now openai/other")
     assert "openai/other" in screen.splitlines()[-1]
     assert "the model is now openai/fake" not in screen
@@ -141,7 +139,7 @@ def test_a_model_that_is_chosen_for_a_run_elsewhere_is_named_and_shown_here(
     no_errors(terminal)
 
 
-def test_an_idle_terminal_shows_what_another_process_does_and_goes_on_behind_it(
+def test_an_idle_terminal_follows_another_process_and_continues_after_it(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
     vendor = serve(
@@ -159,12 +157,12 @@ def test_an_idle_terminal_shows_what_another_process_does_and_goes_on_behind_it(
     assert ostler("cancel", session).code == 0
     assert finish(driving).code == 130
     terminal.wait_for("cancelled")
-    enter(terminal, "three")
+    send_line(terminal, "three")
     terminal.wait_for("the third answer")
     no_errors(terminal)
 
 
-def test_of_two_terminals_that_see_a_prompt_arrive_one_drives_and_the_other_follows(
+def test_of_two_terminals_one_runs_a_prompt_and_the_other_follows(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
     vendor = serve(
@@ -189,7 +187,7 @@ def test_of_two_terminals_that_see_a_prompt_arrive_one_drives_and_the_other_foll
     first.press("esc")
     for terminal in (first, second):
         terminal.wait_for("cancelled")
-    enter(first, "three")
+    send_line(first, "three")
     for terminal in (first, second):
         terminal.wait_for("the third answer")
         assert terminal.everything().count("half of the second one") == 1

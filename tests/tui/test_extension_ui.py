@@ -1,4 +1,4 @@
-"""What extensions show, ask and do in the terminal UI."""
+"""Widgets, dialogs, keys and output of extensions in the terminal UI."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.extensions.ui.test_front_end import OF_FACES, used
 from tests.support.command import Ostler as Command
 from tests.support.fixtures import Open, Serve
 from tests.support.process_extension import loaded
-from tests.tui.in_process import shown
+from tests.tui.in_process import run_ui
 
 SEA = Theme(accent=ThemeColor("#001122", "#0a0b0c"))
 
@@ -34,24 +34,24 @@ SEA = Theme(accent=ThemeColor("#001122", "#0a0b0c"))
 
 
 @pytest.mark.parametrize("member", [one for one in OF_FACES if one != "context.new_session"])
-async def test_each_member_that_concerns_a_face_works_in_the_terminal(member: str) -> None:
+async def test_every_front_end_member_works_in_the_terminal(member: str) -> None:
     use, expected, _ = OF_FACES[member]
     if member == "context.ui.set_theme":
         expected = "#334455"  # the terminal is dark
-    async with shown() as terminal:
+    async with run_ui() as terminal:
         terminal.press("typed")
         await terminal.until(lambda: terminal.front_end.editor_text() == "typed")
         assert await used(use, terminal.context) == expected
 
 
-def test_the_terminal_has_what_the_protocol_wants() -> None:
+def test_the_terminal_implements_the_front_end_protocol() -> None:
     front_end: FrontEnd = TuiFrontEnd()
     wanted = {name for name in (*vars(FrontEnd), *FrontEnd.__annotations__) if not name.startswith("_")}
     assert all(hasattr(front_end, name) for name in wanted)
 
 
-async def test_a_new_session_is_shown_in_the_same_terminal() -> None:
-    async with shown(answers=["well begun"]) as terminal:
+async def test_an_extension_opens_a_new_session_in_the_same_terminal() -> None:
+    async with run_ui(answers=["well begun"]) as terminal:
         before = terminal.tui.conversation.session.id
         after = await terminal.context.new_session("begin")
         await terminal.see("▌ begin", "well begun")
@@ -59,31 +59,31 @@ async def test_a_new_session_is_shown_in_the_same_terminal() -> None:
         assert terminal.tui.conversation.session.id == after
 
 
-async def test_an_extension_leaves_the_terminal() -> None:
-    async with shown() as terminal:
+async def test_an_extension_can_quit_the_terminal() -> None:
+    async with run_ui() as terminal:
         terminal.context.exit()
         await terminal.until(lambda: not terminal.tui.app.application.is_running)
 
 
-async def test_the_terminal_is_given_away_and_taken_back() -> None:
-    async with shown() as terminal:
-        seen: list[bool] = []
+async def test_an_extension_can_suspend_the_terminal() -> None:
+    async with run_ui() as terminal:
+        states: list[bool] = []
 
         async def work() -> str:
-            seen.append(terminal.tui.app.application._running_in_terminal)
+            states.append(terminal.tui.app.application._running_in_terminal)
             terminal.context.print("said meanwhile")
             terminal.tui.app._paint()
-            seen.append("said meanwhile" in terminal.screen.text())
+            states.append("said meanwhile" in terminal.screen.text())
             return "done"
 
         assert await terminal.context.ui.suspend(work) == "done"
-        assert seen == [True, False]
+        assert states == [True, False]
         await terminal.see("said meanwhile")
         terminal.press("still here")
         await terminal.see("> still here")
 
 
-async def test_an_extension_hears_when_the_terminal_is_resized() -> None:
+async def test_extensions_are_notified_of_a_resize() -> None:
     sizes: list[tuple[int, int]] = []
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -91,7 +91,7 @@ async def test_an_extension_hears_when_the_terminal_is_resized() -> None:
         def resized(event: TerminalResized, context: ExtensionContext) -> None:
             sizes.append((event.width, event.height))
 
-    async with shown(setup) as terminal:
+    async with run_ui(setup) as terminal:
         await terminal.see(">")
         terminal.resize(50, 20)
         await terminal.until(lambda: sizes == [(50, 20)])
@@ -101,8 +101,8 @@ async def test_an_extension_hears_when_the_terminal_is_resized() -> None:
 # --- what is seen -----------------------------------------------------------------------------------
 
 
-async def test_header_widgets_footer_and_status_stand_around_the_line() -> None:
-    async with shown(columns=120) as terminal:
+async def test_header_widgets_footer_and_status_are_drawn_around_the_line() -> None:
+    async with run_ui(columns=120) as terminal:
         ui = terminal.context.ui
         ui.set_footer(Content(markdown="the **foot**"))
         ui.set_header("the head")
@@ -122,14 +122,14 @@ async def test_header_widgets_footer_and_status_stand_around_the_line() -> None:
         ui.remove_footer()
         ui.remove_status("wind")
         for gone in ("second", "head", "foot", "storm"):
-            await terminal.miss(gone)
+            await terminal.until_gone(gone)
 
 
-async def test_parts_of_the_face_are_hidden() -> None:
-    async with shown() as terminal:
+async def test_extensions_can_hide_parts_of_the_ui() -> None:
+    async with run_ui() as terminal:
         await terminal.see("scripted")
         terminal.context.ui.set_visibility(Visibility(hide_status=True, hide_hint=True))
-        await terminal.miss("scripted")
+        await terminal.until_gone("scripted")
         terminal.context.ui.set_visibility(Visibility())
         await terminal.see("scripted")
 
@@ -141,7 +141,7 @@ async def test_a_render_function_draws_at_the_width_and_at_its_rate() -> None:
         times.append(width)
         return f"{len(times)} times {width} wide"
 
-    async with shown(columns=60) as terminal:
+    async with run_ui(columns=60) as terminal:
         terminal.context.ui.set_widget(Widget("clock", Content(render=draw, hz=20)))
         await terminal.see("3 times 58 wide")
         terminal.context.ui.set_widget(Widget("clock", Content(render=lambda width: "once")))
@@ -152,8 +152,8 @@ async def test_a_render_function_draws_at_the_width_and_at_its_rate() -> None:
         assert len(times) == drawn
 
 
-async def test_a_render_function_that_fails_or_hangs_leaves_its_text() -> None:
-    async with shown() as terminal:
+async def test_a_render_function_that_fails_or_hangs_falls_back_to_its_text() -> None:
+    async with run_ui() as terminal:
 
         async def hang(width: int) -> str:
             await asyncio.Event().wait()
@@ -169,23 +169,23 @@ async def test_a_render_function_that_fails_or_hangs_leaves_its_text() -> None:
         assert "hidden" not in screen
 
 
-async def test_what_an_extension_shows_was_there_before_the_face_or_comes_from_its_session() -> None:
+async def test_live_values_are_shown_at_start_and_from_the_session() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(SessionOpened)
         def begin(event: SessionOpened, context: ExtensionContext) -> None:
             context.ui.set_header(f"in {event.session}")
 
-    async with shown(setup) as terminal:
+    async with run_ui(setup) as terminal:
         await terminal.see(f"in {terminal.tui.conversation.session.id}")
 
 
-async def test_printed_texts_and_rendered_messages_stay_above() -> None:
+async def test_printed_texts_and_rendered_messages_stay_in_the_scrollback() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.message_renderer("shout")
         def shout(text: str, width: int) -> str:
             return f"{text.upper()} in {width}"
 
-    async with shown(setup) as terminal:
+    async with run_ui(setup) as terminal:
         terminal.context.print("as it is")
         terminal.context.print_error("went wrong")
         terminal.context.print_block("in a block", title="its title")
@@ -193,7 +193,7 @@ async def test_printed_texts_and_rendered_messages_stay_above() -> None:
         await terminal.see("as it is", "✗ went wrong", "▌ in a block", "its title", "HELLO in 80")
 
 
-async def test_a_call_is_drawn_by_its_renderer_while_it_runs_and_afterwards() -> None:
+async def test_a_tool_renderer_draws_running_and_finished_calls() -> None:
     gate = asyncio.Event()
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -211,7 +211,7 @@ async def test_a_call_is_drawn_by_its_renderer_while_it_runs_and_afterwards() ->
         )
 
     answers = [Call("deploy", {"place": "mars"}), "all done"]
-    async with shown(setup, answers=answers) as terminal:
+    async with run_ui(setup, answers=answers) as terminal:
         await terminal.tui.submit("go")
         await terminal.see("Deploying to mars")
         gate.set()
@@ -220,8 +220,8 @@ async def test_a_call_is_drawn_by_its_renderer_while_it_runs_and_afterwards() ->
         assert "╭─ Deploying to mars" in screen
 
 
-async def test_a_theme_is_seen_with_the_next_frame() -> None:
-    async with shown() as terminal:
+async def test_a_theme_applies_from_the_next_frame_on() -> None:
+    async with run_ui() as terminal:
         ui = terminal.context.ui
         ui.register_theme("sea", SEA)
         assert ui.themes() == ["default", "sea"]
@@ -232,7 +232,7 @@ async def test_a_theme_is_seen_with_the_next_frame() -> None:
 
 
 async def test_without_colours_a_theme_changes_nothing() -> None:
-    async with shown(theme="") as terminal:
+    async with run_ui(theme="") as terminal:
         terminal.context.ui.register_theme("sea", SEA)
         terminal.context.ui.set_theme("sea")
         assert terminal.context.ui.theme().accent == ""
@@ -244,18 +244,18 @@ async def test_without_colours_a_theme_changes_nothing() -> None:
 # --- what is asked ----------------------------------------------------------------------------------
 
 
-async def test_one_of_several_is_chosen() -> None:
-    async with shown() as terminal:
+async def test_a_select_dialog_returns_the_choice() -> None:
+    async with run_ui() as terminal:
         asking = asyncio.ensure_future(terminal.context.ui.select("Which?", ["red", "green", "blue"]))
         await terminal.see("Which?", "❯ 1. red", "3. blue")
         terminal.press("down", "enter")
         chosen = await asking
         assert (chosen.value, chosen.index, chosen.cancelled) == ("green", 1, False)
-        await terminal.miss("❯")
+        await terminal.until_gone("❯")
 
 
-async def test_a_long_list_scrolls_to_what_is_marked() -> None:
-    async with shown(rows=20) as terminal:
+async def test_a_long_list_scrolls_to_the_marked_row() -> None:
+    async with run_ui(rows=20) as terminal:
         many = [f"number {place}" for place in range(60)]
         asking = asyncio.ensure_future(terminal.context.ui.select("Which?", many))
         await terminal.see("❯ 1. number 0")
@@ -265,26 +265,26 @@ async def test_a_long_list_scrolls_to_what_is_marked() -> None:
         assert (await asking).cancelled
 
 
-async def test_yes_and_no_begin_with_the_default() -> None:
-    async with shown() as terminal:
+async def test_a_confirm_dialog_starts_with_its_default() -> None:
+    async with run_ui() as terminal:
         asking = asyncio.ensure_future(terminal.context.ui.confirm("Sure?"))
         await terminal.see("❯ 2. no")
         terminal.press("y")
         assert (await asking).value is True
-        await terminal.miss("❯")
+        await terminal.until_gone("❯")
         asking = asyncio.ensure_future(terminal.context.ui.confirm("Sure?"))
         await terminal.see("❯ 2. no")
         terminal.press("left", "enter")
         assert (await asking).value is True
-        await terminal.miss("❯")
+        await terminal.until_gone("❯")
         asking = asyncio.ensure_future(terminal.context.ui.confirm("Sure?", default=True))
         await terminal.see("❯ 1. yes")
         terminal.press("esc")
         assert (await asking).cancelled is True
 
 
-async def test_a_text_is_entered_and_what_was_being_typed_stays() -> None:
-    async with shown() as terminal:
+async def test_an_input_dialog_keeps_the_draft() -> None:
+    async with run_ui() as terminal:
         terminal.press("half a prompt")
         await terminal.see("> half a prompt")
         asking = asyncio.ensure_future(terminal.context.ui.input("Name?", placeholder="such as Ada"))
@@ -301,8 +301,8 @@ async def test_a_text_is_entered_and_what_was_being_typed_stays() -> None:
         assert terminal.front_end.editor_text() == "half a prompt"
 
 
-async def test_some_of_several_are_marked() -> None:
-    async with shown() as terminal:
+async def test_a_multi_select_dialog_returns_the_selection() -> None:
+    async with run_ui() as terminal:
         options = ["one", "two", "three"]
         asking = asyncio.ensure_future(terminal.context.ui.multi_select("Which?", options))
         await terminal.see("❯ [x] one", "[x] three")
@@ -317,7 +317,7 @@ async def test_some_of_several_are_marked() -> None:
 
 
 async def test_an_overlay_has_actions_and_content_that_scrolls() -> None:
-    async with shown() as terminal:
+    async with run_ui() as terminal:
         text = "\n".join(f"line {place}" for place in range(40))
         overlay = Overlay("A title", Content(text), ("Keep", "Drop"), max_height=10)
         asking = asyncio.ensure_future(terminal.context.ui.overlay(overlay))
@@ -333,38 +333,38 @@ async def test_an_overlay_has_actions_and_content_that_scrolls() -> None:
         await terminal.see("46 wide")
         terminal.press("esc")
         closed = await asking
-        await terminal.miss("Read")
+        await terminal.until_gone("Read")
         assert (closed.action, closed.index, closed.cancelled) == ("", -1, False)
 
 
-async def test_a_question_that_is_withdrawn_goes_away() -> None:
-    async with shown() as terminal:
+async def test_a_withdrawn_question_is_closed() -> None:
+    async with run_ui() as terminal:
         asking = asyncio.ensure_future(terminal.context.ui.select("Which?", ["red"]))
         await terminal.see("Which?")
         await terminal.context.ui.withdraw()
         assert (await asking).cancelled
-        await terminal.miss("❯")
+        await terminal.until_gone("❯")
 
 
 # --- keys -------------------------------------------------------------------------------------------
 
 
-async def test_a_shortcut_runs_and_may_ask() -> None:
-    said: list[Any] = []
+async def test_a_shortcut_runs_and_can_ask_a_question() -> None:
+    confirmed: list[Any] = []
 
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.shortcut("ctrl+k")
         async def ask(context: ExtensionContext) -> None:
-            said.append((await context.ui.confirm("From a key?")).value)
+            confirmed.append((await context.ui.confirm("From a key?")).value)
 
-    async with shown(setup) as terminal:
+    async with run_ui(setup) as terminal:
         terminal.press("ctrl+k")
         await terminal.see("From a key?")
         terminal.press("y")
-        await terminal.until(lambda: said == [True])
+        await terminal.until(lambda: confirmed == [True])
 
 
-async def test_an_editor_sees_keys_first_and_they_stay_in_order() -> None:
+async def test_an_extension_editor_gets_keys_first_and_in_order() -> None:
     keys: list[str] = []
 
     def handle(key: str, text: str) -> KeyAction | None:
@@ -380,7 +380,7 @@ async def test_an_editor_sees_keys_first_and_they_stay_in_order() -> None:
                 return KeyAction("submit", text=text.upper())
         return None
 
-    async with shown(answers=["heard"]) as terminal:
+    async with run_ui(answers=["heard"]) as terminal:
         terminal.context.ui.set_editor(Editor(handle))
         terminal.press("axb1", "2", " ", "c", "backspace", "ctrl+a", "y")
         await terminal.until(lambda: terminal.front_end.editor_text() == "yab!2 ")
@@ -393,17 +393,17 @@ async def test_an_editor_sees_keys_first_and_they_stay_in_order() -> None:
         await terminal.until(lambda: terminal.front_end.editor_text() == "x")
 
 
-async def test_an_editor_draws_the_line() -> None:
-    async with shown() as terminal:
+async def test_an_extension_editor_draws_the_line() -> None:
+    async with run_ui() as terminal:
         terminal.context.ui.set_editor(Editor(render=lambda width, default: f"<<{default}>> {width}"))
         terminal.press("hi")
         await terminal.see("<<> hi>> 80")
         terminal.context.ui.reset_editor()
-        await terminal.miss("<<")
+        await terminal.until_gone("<<")
         await terminal.see("> hi")
 
 
-def test_strokes_have_the_names_that_extensions_know() -> None:
+def test_strokes_have_the_key_names_of_extensions() -> None:
     presses = [
         KeyPress(Keys.ControlS),
         KeyPress(Keys.Escape),
@@ -422,8 +422,8 @@ def test_strokes_have_the_names_that_extensions_know() -> None:
     assert press_of("no such key") == ()
 
 
-async def test_a_hostile_extension_costs_the_terminal_nothing() -> None:
-    """Everything that the UI asks of it fails in its own way, and the front_end draws on."""
+async def test_a_hostile_extension_does_not_break_the_terminal() -> None:
+    """Every callback of it fails in its own way, and the UI keeps drawing."""
 
     def setup(ostler: ExtensionAPI) -> None:
         def leave(*arguments: Any) -> Any:
@@ -448,7 +448,7 @@ async def test_a_hostile_extension_costs_the_terminal_nothing() -> None:
             context.ui.set_editor(Editor(leave, recurse))
             await context.render_message("m", "message")
 
-    async with shown(setup, answers=[Call("t"), "done"], rows=50) as terminal:
+    async with run_ui(setup, answers=[Call("t"), "done"], rows=50) as terminal:
         await terminal.tui.submit("/show")
         await terminal.see("▌ a text", "▌ a head", "message")
         terminal.press("ctrl+k", "go", "enter")
@@ -478,15 +478,15 @@ PANEL = """
 """
 
 
-async def test_a_panel_of_another_language_is_drawn_and_gets_the_keys(tmp_path: Path) -> None:
-    async with shown(beside=[await loaded(tmp_path, PANEL)]) as terminal:
+async def test_a_panel_of_an_extension_process_is_drawn_and_gets_keys(tmp_path: Path) -> None:
+    async with run_ui(beside=[await loaded(tmp_path, PANEL)]) as terminal:
         await terminal.tui.submit("/jobs")
         await terminal.see("Jobs", "80 wide")
         terminal.press("q", "down", "ctrl+o")
         await terminal.see("│ q", "│ down", "│ unknown")
         assert terminal.front_end.editor_text() == ""
         terminal.press("esc")
-        await terminal.miss("Jobs")
+        await terminal.until_gone("Jobs")
         terminal.press("typed again")
         await terminal.see("> typed again")
         terminal.front_end.set_editor_text("")
@@ -540,7 +540,7 @@ def setup(ostler):
 """
 
 
-def test_extensions_are_loaded_and_their_output_does_not_destroy_the_screen(
+def test_output_of_extensions_does_not_break_the_screen(
     open_tui: Open, serve: Serve, ostler: Command
 ) -> None:
     folder = ostler.work / ".ostler" / "extensions"
@@ -572,7 +572,7 @@ def test_extensions_are_loaded_and_their_output_does_not_destroy_the_screen(
     assert terminal.wait_for_end() == 143
 
 
-def test_the_first_extension_may_come_while_the_terminal_is_open(
+def test_the_first_extension_can_be_loaded_while_the_terminal_is_open(
     open_tui: Open, serve: Serve, ostler: Command
 ) -> None:
     terminal = open_tui(serve(turn("one"), turn("two")), "go")

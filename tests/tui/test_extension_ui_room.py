@@ -1,4 +1,4 @@
-"""Extensions that want more of the terminal than there is, or the same of it as others."""
+"""Extensions that need more room than there is, or the same place as others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ostler.tui.main import print_welcome
 from ostler.tui.render.boxes import notice_rows
 from ostler.tui.themes import missing_theme
 from tests.support.extension_session import extension
-from tests.tui.in_process import shown
+from tests.tui.in_process import run_ui
 from tests.tui.rows import COLORS, plain
 
 
@@ -27,8 +27,8 @@ def _lines(letter: str, number: int = 40) -> str:
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (40, 8), (100, 5)])
-async def test_whatever_extensions_show_the_question_and_the_line_are_seen(columns: int, rows: int) -> None:
-    async with shown(columns=columns, rows=rows) as terminal:
+async def test_questions_and_the_line_stay_visible_beside_extension_widgets(columns: int, rows: int) -> None:
+    async with run_ui(columns=columns, rows=rows) as terminal:
         ui = terminal.context.ui
         ui.set_header(_lines("H"))
         ui.set_footer(_lines("F"))
@@ -42,8 +42,8 @@ async def test_whatever_extensions_show_the_question_and_the_line_are_seen(colum
         assert (await asking).action == "drop"
 
 
-async def test_a_widget_that_wants_everything_leaves_room_for_the_others() -> None:
-    async with shown(rows=24) as terminal:
+async def test_a_large_widget_leaves_room_for_the_others() -> None:
+    async with run_ui(rows=24) as terminal:
         terminal.context.ui.set_widget(Widget("large", _lines("L", 10_000)))
         terminal.context.ui.set_widget(Widget("small", "the small one"))
         drawing = Content(render=lambda width: "\n".join(f"R{at} {'x' * 500}" for at in range(10_000)), hz=30)
@@ -55,7 +55,7 @@ async def test_a_widget_that_wants_everything_leaves_room_for_the_others() -> No
         await terminal.see("> typed")
 
 
-async def test_what_is_long_costs_no_more_than_what_is_seen_of_it() -> None:
+async def test_long_content_costs_only_its_visible_rows() -> None:
     looked_at = 0
 
     class Counted(str):
@@ -80,13 +80,13 @@ def test_rows_are_shared_fairly() -> None:
     assert shares([], 5) == []
 
 
-async def test_what_has_sequences_colours_itself_and_does_nothing_else() -> None:
+async def test_content_may_have_colours_but_no_other_sequences() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.command("say")
         def say(arguments: str, context: ExtensionContext) -> str:
             return "\x1b[33mgold\x1b[0m\x1b[2J and\x1b]0;title\x07 plain"
 
-    async with shown(setup) as terminal:
+    async with run_ui(setup) as terminal:
         ui = terminal.context.ui
         ui.set_footer("\x1b[31mred\x1b[0m \x1b[2J\x1b[H\x1b]0;evil\x07after")
         ui.set_status("s", "sta\x1b[2Jtus\n\x1b[31mline\x1b[0m")
@@ -101,8 +101,8 @@ async def test_what_has_sequences_colours_itself_and_does_nothing_else() -> None
 
 
 @pytest.mark.parametrize(("anchor", "order"), [("top", "OT>"), ("center", "TO>"), ("bottom", "T>O")])
-async def test_an_overlay_stands_where_its_anchor_says(anchor: Anchor, order: str) -> None:
-    async with shown() as terminal:
+async def test_an_overlay_is_drawn_at_its_anchor(anchor: Anchor, order: str) -> None:
+    async with run_ui() as terminal:
         terminal.context.ui.set_widget(Widget("w", "the widget"))
         overlay = Overlay("Over", "content", actions=("a",), anchor=anchor, width=30)
         asking = asyncio.ensure_future(terminal.context.ui.overlay(overlay))
@@ -113,9 +113,9 @@ async def test_an_overlay_stands_where_its_anchor_says(anchor: Anchor, order: st
         assert (await asking).cancelled
 
 
-async def test_actions_that_need_more_than_a_row_get_more() -> None:
+async def test_actions_wrap_to_several_rows() -> None:
     actions = tuple(f"a rather long action {at}" for at in range(9))
-    async with shown(rows=30) as terminal:
+    async with run_ui(rows=30) as terminal:
         asking = asyncio.ensure_future(
             terminal.context.ui.overlay(Overlay("Over", _lines("O", 200), actions=actions, width=40))
         )
@@ -129,8 +129,8 @@ async def test_actions_that_need_more_than_a_row_get_more() -> None:
         assert (await asking).index == 8
 
 
-async def test_an_overlay_waits_behind_a_question_and_goes_with_its_extension() -> None:
-    async with shown() as terminal:
+async def test_an_overlay_waits_behind_a_question_and_closes_with_its_extension() -> None:
+    async with run_ui() as terminal:
         ui = terminal.context.ui
         first = asyncio.ensure_future(ui.confirm("first?"))
         await terminal.see("first?")
@@ -139,24 +139,24 @@ async def test_an_overlay_waits_behind_a_question_and_goes_with_its_extension() 
         terminal.press("y")
         assert (await first).value
         await terminal.see("╭─ Over")
-        asked = asyncio.ensure_future(ui.input("a third?"))
+        answer = asyncio.ensure_future(ui.input("a third?"))
         extension_session = terminal.host.sessions[terminal.tui.conversation.session.id]
         await extension_session.remove("demo", "reload")
         assert (await second).cancelled
-        assert (await asked).cancelled
-        await terminal.miss("╭─ Over")
+        assert (await answer).cancelled
+        await terminal.until_gone("╭─ Over")
         terminal.press("still here")
         await terminal.see("> still here")
 
 
-async def test_two_extensions_that_want_the_same_place_have_it_one_after_the_other() -> None:
+async def test_two_extensions_share_a_place_one_after_the_other() -> None:
     def rival(ostler: ExtensionAPI) -> None:
         @ostler.on(SessionOpened)
         def begin(event: SessionOpened, context: ExtensionContext) -> None:
             context.ui.set_widget(Widget("same", "the rival's"))
             context.ui.set_status("same", "rival")
 
-    async with shown(beside=[extension("rival", rival)]) as terminal:
+    async with run_ui(beside=[extension("rival", rival)]) as terminal:
         extension_session = terminal.host.sessions[terminal.tui.conversation.session.id]
         await terminal.see("the rival's")
         theirs = extension_session.channels["rival"].context.ui
@@ -169,11 +169,11 @@ async def test_two_extensions_that_want_the_same_place_have_it_one_after_the_oth
             (theirs if at % 2 else terminal.context.ui).set_footer(f"foot {at}")
         await terminal.see("foot 199")
         await extension_session.remove("rival")
-        await terminal.miss("theirs")
+        await terminal.until_gone("theirs")
         await terminal.see("my own")
 
 
-async def test_a_command_whose_name_the_terminal_has_is_found_by_its_extension() -> None:
+async def test_a_command_with_a_reserved_name_is_prefixed_by_its_extension() -> None:
     ran: list[str] = []
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -182,7 +182,7 @@ async def test_a_command_whose_name_the_terminal_has_is_found_by_its_extension()
             ran.append(arguments)
             return "undone by demo"
 
-    async with shown(setup) as terminal:
+    async with run_ui(setup) as terminal:
         commands = terminal.tui.commands
         assert [one.name for one in commands.entries() if "undo" in one.name] == ["undo", "demo:undo"]
         assert await commands.complete("demo:undo", "") == ["all"]
@@ -193,16 +193,16 @@ async def test_a_command_whose_name_the_terminal_has_is_found_by_its_extension()
         await terminal.see("there is no prompt to undo")
 
 
-async def test_what_was_found_at_the_beginning_is_not_said_if_an_extension_hides_it() -> None:
+async def test_an_extension_can_hide_the_welcome_line() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(SessionOpened)
         def hide(event: SessionOpened, context: ExtensionContext) -> None:
             context.ui.set_visibility(Visibility(hide_startup=True))
 
-    async with shown() as terminal:
+    async with run_ui() as terminal:
         await print_welcome(terminal.tui, Settings(instructions=False))
         await terminal.see("1 extension: demo")
-    async with shown(setup) as terminal:
+    async with run_ui(setup) as terminal:
         await print_welcome(terminal.tui, Settings(instructions=False))
         terminal.press("typed")
         assert "extension" not in await terminal.see("> typed")
@@ -211,13 +211,13 @@ async def test_what_was_found_at_the_beginning_is_not_said_if_an_extension_hides
 # --- keys ---------------------------------------------------------------------------------------------
 
 
-async def test_a_letter_behind_ctrl_x_is_the_terminals_whatever_an_extension_wants_of_it() -> None:
+async def test_chords_after_ctrl_x_are_not_passed_to_extensions() -> None:
     pressed: list[str] = []
 
     def setup(ostler: ExtensionAPI) -> None:
         ostler.shortcut("s")(lambda: pressed.append("s"))
 
-    async with shown(setup, answers=["told"]) as terminal:
+    async with run_ui(setup, answers=["told"]) as terminal:
         terminal.press("tell", "ctrl+x")
         await terminal.see("ctrl+x:")
         terminal.press("s")
@@ -227,23 +227,23 @@ async def test_a_letter_behind_ctrl_x_is_the_terminals_whatever_an_extension_wan
         await terminal.until(lambda: pressed == ["s"])
 
 
-async def test_keys_with_several_modifiers_are_heard_and_type_nothing() -> None:
+async def test_keys_with_several_modifiers_reach_extensions_and_type_nothing() -> None:
     pressed: list[str] = []
 
     def setup(ostler: ExtensionAPI) -> None:
         ostler.shortcut("ctrl+shift+t")(lambda: pressed.append("t"))
         ostler.shortcut("alt+t")(lambda: pressed.append("alt"))
 
-    async with shown(setup) as terminal:
+    async with run_ui(setup) as terminal:
         terminal.press("a", "\x1b[116;6u", "\x1b[27;6;84~", "\x1b[115;6u", "\x1bt", "b")
         await terminal.see("> ab")
         await terminal.until(lambda: pressed == ["t", "t", "alt"])
         assert terminal.front_end.editor_text() == "ab"
 
 
-async def test_an_escape_that_comes_too_late_is_a_first_one_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_late_second_escape_counts_as_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "SECONDS", 0.05)
-    async with shown(answers=["well"]) as terminal:
+    async with run_ui(answers=["well"]) as terminal:
         await terminal.tui.submit("hello")
         await terminal.see("✓ completed")
         for _ in range(2):
@@ -261,7 +261,7 @@ async def test_an_escape_that_comes_too_late_is_a_first_one_again(monkeypatch: p
 # --- themes -------------------------------------------------------------------------------------------
 
 
-async def test_a_theme_that_is_set_is_taken_when_its_extension_brings_it_and_comes_back_with_it() -> None:
+async def test_a_configured_theme_applies_while_its_extension_is_loaded() -> None:
     blue = Theme(accent=ThemeColor("#0000aa", "#0000ff"))
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -269,7 +269,7 @@ async def test_a_theme_that_is_set_is_taken_when_its_extension_brings_it_and_com
         def bring(event: SessionOpened, context: ExtensionContext) -> None:
             context.ui.register_theme("northern", blue)
 
-    async with shown(setup, theme="northern") as terminal:
+    async with run_ui(setup, theme="northern") as terminal:
         front_end, session = terminal.front_end, terminal.tui.conversation.session.id
         assert await missing_theme("northern", front_end.themes, terminal.host, session) == ""
         await terminal.until(lambda: front_end.theme() == "northern")
@@ -284,5 +284,5 @@ async def test_a_theme_that_is_set_is_taken_when_its_extension_brings_it_and_com
         await terminal.see("started a new session")
         await terminal.until(lambda: front_end.theme() == "northern")
         session = terminal.tui.conversation.session.id
-        said = await missing_theme("nrod", front_end.themes, terminal.host, session)
-        assert said == "there is no theme 'nrod'; /theme lists the themes"
+        message = await missing_theme("nrod", front_end.themes, terminal.host, session)
+        assert message == "there is no theme 'nrod'; /theme lists the themes"

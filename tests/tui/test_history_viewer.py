@@ -1,4 +1,4 @@
-"""Looking at messages and calls in full: a list of them, and a reader with a screen of its own."""
+"""The history viewer: a list of messages and calls, and a reader on the whole screen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.tui.test_terminal_ui_screens import prompt
 LONG = "seq -f 'row %g' 33; echo the Needle; seq -f 'row %g' 34 60"
 
 
-def test_what_was_folded_is_read_in_full_and_nothing_is_left_of_it(open_tui: Open, serve: Serve) -> None:
+def test_folded_output_is_readable_in_full_and_leaves_no_trace(open_tui: Open, serve: Serve) -> None:
     vendor = serve(
         turn(Think(("It counts.",)), "Let me count.", call("bash", {"command": LONG})),
         turn("**Sixty** rows."),
@@ -51,7 +51,7 @@ def test_what_was_folded_is_read_in_full_and_nothing_is_left_of_it(open_tui: Ope
     assert terminal.everything().count("Let me count.") == 1
 
 
-def test_a_call_that_runs_is_followed(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
+def test_a_running_call_is_followed_in_the_viewer(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     command = "seq -f 'row %g' 40; until [ -e go ]; do sleep 0.01; done; echo went on; sleep 60"
     terminal = open_tui(serve(turn(call("bash", {"command": command}))), "--yes", "Wait.")
     terminal.wait_for("row 40")
@@ -61,7 +61,7 @@ def test_a_call_that_runs_is_followed(open_tui: Open, serve: Serve, ostler: Ostl
     assert "│ row 40\n│ went on\n│ esc closes" in terminal.wait_for("│ went on")
 
 
-def test_all_messages_are_in_a_list_that_is_searched(open_tui: Open, serve: Serve) -> None:
+def test_all_messages_are_listed_and_searchable(open_tui: Open, serve: Serve) -> None:
     vendor = serve(turn("The first answer."), turn("The second one.\n\nWith *more* to it."))
     terminal = open_tui(vendor, "one")
     terminal.wait_for("completed")
@@ -80,13 +80,13 @@ def test_all_messages_are_in_a_list_that_is_searched(open_tui: Open, serve: Serv
     terminal.wait_for("messages", gone=True)
 
 
-async def test_an_output_that_was_too_long_for_the_model_is_there_as_a_whole() -> None:
+async def test_truncated_output_is_shown_in_full() -> None:
     blob = BlobRef("call_1", 20_000)
     cut = SessionEntry("call", "bash make", "the end", {"command": "make"}, "the end", output=blob)
     lines = "".join(f"line {number}\n" for number in range(2000))
 
-    async def read(asked: BlobRef) -> bytes:
-        assert asked is blob
+    async def read(ref: BlobRef) -> bytes:
+        assert ref is blob
         return lines.encode()
 
     entry = await full_text(cut, read)
@@ -96,7 +96,7 @@ async def test_an_output_that_was_too_long_for_the_model_is_there_as_a_whole() -
     assert entry.text == lines
 
 
-def test_arguments_are_seen_in_full() -> None:
+def test_arguments_are_shown_in_full() -> None:
     arguments = {"path": "a.py", "content": "one = 1\ntwo = 2\n", "more": {"deep": 1}}
     entry = SessionEntry("call", "write a.py", "done", arguments, "done")
     assert plain(entry_rows(entry, 60, None)) == [
@@ -113,7 +113,7 @@ def test_arguments_are_seen_in_full() -> None:
     ]
 
 
-def test_a_change_is_seen_in_place_of_what_was_asked_for() -> None:
+def test_a_diff_replaces_the_arguments_of_an_edit() -> None:
     diff = "--- a\n+++ a\n@@ -1 +1 @@\n-one\n+two\n"
     entry = SessionEntry("call", "edit a", "ok", {"path": "a", "edits": []}, "ok", {"diff": diff})
     assert plain(entry_rows(entry, 60, None)) == ["path: a", "", "1 - one", "1 + two", "", "ok"]

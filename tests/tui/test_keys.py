@@ -1,4 +1,4 @@
-"""The keyboard, and the terminal around the line: typing too early, unmarked pastes, stopping, leaving."""
+"""Keys and the terminal around the line: early typing, unmarked pastes, suspending, quitting."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ from ostler.testkit.vendors import call, turn
 from ostler.tui.terminal_input import marked
 from tests.support.command import Ostler, use
 from tests.support.fixtures import Open, Serve
-from tests.tui.in_process import shown
+from tests.tui.in_process import run_ui
 from tests.tui.terminal import Terminal
-from tests.tui.test_composer import told
+from tests.tui.test_composer import request_text
 
 
 def modes(terminal: Terminal) -> dict[str, bool]:
-    """What a shell needs to find as it left it."""
-    found = termios.tcgetattr(terminal._ours)
+    """The terminal settings that a shell expects back."""
+    state = termios.tcgetattr(terminal._ours)
     emulator = terminal._emulator
     return {
-        "echo": bool(found[3] & termios.ECHO),
-        "lines": bool(found[3] & termios.ICANON),
-        "enter": bool(found[0] & termios.ICRNL),
-        "signals": bool(found[3] & termios.ISIG),
+        "echo": bool(state[3] & termios.ECHO),
+        "lines": bool(state[3] & termios.ICANON),
+        "enter": bool(state[0] & termios.ICRNL),
+        "signals": bool(state[3] & termios.ISIG),
         "cursor": emulator.mode(25),
         "pastes": not emulator.mode(2004),
         "focus": not emulator.mode(1004),
     }
 
 
-def test_what_is_typed_before_the_line_is_there_is_sent(open_tui: Open, serve: Serve) -> None:
+def test_keys_typed_before_the_first_frame_are_sent(open_tui: Open, serve: Serve) -> None:
     vendor = serve(turn("heard"))
     terminal = open_tui(vendor)
     terminal.type("typed early\r")
     terminal.type("and the next")
     screen = terminal.wait_for("completed")
     assert "> and the next" in screen
-    assert "typed early" in told(vendor)
+    assert "typed early" in request_text(vendor)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_told_to_end_it_says_how_the_run_ended_and_leaves_the_terminal_as_it_was(
+def test_a_signal_ends_the_run_and_restores_the_terminal(
     open_tui: Open, serve: Serve, number: signal.Signals
 ) -> None:
     vendor = serve(turn(call("bash", {"command": "sleep 60"})))
@@ -69,9 +69,7 @@ def test_told_to_end_it_says_how_the_run_ended_and_leaves_the_terminal_as_it_was
     assert set(modes(terminal).values()) == {True}
 
 
-def test_several_lines_that_come_at_once_are_a_paste_also_where_pastes_are_not_marked(
-    open_tui: Open, serve: Serve
-) -> None:
+def test_several_lines_at_once_are_an_unmarked_paste(open_tui: Open, serve: Serve) -> None:
     vendor = serve(turn("done"))
     terminal = open_tui(vendor)
     terminal.wait_for(">")
@@ -83,10 +81,10 @@ def test_several_lines_that_come_at_once_are_a_paste_also_where_pastes_are_not_m
     terminal.wait_for("completed")
     assert "… 163 more rows" in terminal.everything()
     assert len(vendor.requests) == 1
-    assert "one\\ntwo\\nthreeline 0\\nline 1\\n" in told(vendor)
+    assert "one\\ntwo\\nthreeline 0\\nline 1\\n" in request_text(vendor)
 
 
-def test_an_unmarked_paste_has_lines_with_more_behind_them_or_very_many_letters() -> None:
+def test_an_unmarked_paste_has_several_lines_or_very_many_letters() -> None:
     reading, writing = os.pipe()
     os.close(writing)  # nothing more comes
     long = "x" * 300
@@ -100,7 +98,7 @@ def test_an_unmarked_paste_has_lines_with_more_behind_them_or_very_many_letters(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs setsid --ctty")
-def test_ctrl_z_gives_the_terminal_to_the_shell_until_fg(serve: Serve, ostler: Ostler) -> None:
+def test_ctrl_z_suspends_until_fg(serve: Serve, ostler: Ostler) -> None:
     vendor = serve(turn("done"))
     command = shlex.join([str(Path(sys.executable).parent / "ostler"), *use(vendor)])
     shell = ["setsid", "--ctty", "--wait", "bash", "--norc", "-i"]
@@ -119,11 +117,11 @@ def test_ctrl_z_gives_the_terminal_to_the_shell_until_fg(serve: Serve, ostler: O
         terminal.wait_for("> a draft")
         terminal.type(" sent\r")
         terminal.wait_for("completed")
-        assert "a draft sent" in told(vendor)
+        assert "a draft sent" in request_text(vendor)
 
 
-async def test_shift_and_tab_go_from_level_to_level() -> None:
-    async with shown() as terminal:
+async def test_shift_tab_cycles_the_thinking_level() -> None:
+    async with run_ui() as terminal:
         harness = terminal.tui.conversation.harness
         harness.make_model = lambda name: harness.model
         terminal.press("\x1b[Z")
@@ -136,8 +134,8 @@ async def test_shift_and_tab_go_from_level_to_level() -> None:
         await terminal.see("thinking: off")
 
 
-async def test_ctrl_c_leaves_only_while_it_says_so() -> None:
-    async with shown() as terminal:
+async def test_ctrl_c_quits_only_while_its_notice_is_visible() -> None:
+    async with run_ui() as terminal:
         terminal.press("ctrl+c")
         await terminal.see("ctrl+c again to quit")
         terminal.press("typed")
@@ -155,8 +153,8 @@ async def test_ctrl_c_leaves_only_while_it_says_so() -> None:
         await terminal.until(lambda: not terminal.tui.app.application.is_running)
 
 
-async def test_ctrl_c_closes_what_is_open_and_alt_is_no_escape_for_it() -> None:
-    async with shown() as terminal:
+async def test_ctrl_c_closes_a_panel_and_alt_does_not() -> None:
+    async with run_ui() as terminal:
         terminal.press("a draft", "ctrl+r")
         await terminal.see("search: a draft")
         terminal.press("ctrl+c")
@@ -168,8 +166,8 @@ async def test_ctrl_c_closes_what_is_open_and_alt_is_no_escape_for_it() -> None:
 
 
 @pytest.mark.parametrize("columns", [40, 80])
-async def test_help_says_all_of_it_in_any_width(columns: int) -> None:
-    async with shown(columns=columns, rows=200) as terminal:
+async def test_help_is_complete_in_any_width(columns: int) -> None:
+    async with run_ui(columns=columns, rows=200) as terminal:
         terminal.press("/help", "enter")
 
         def words() -> str:
@@ -180,7 +178,7 @@ async def test_help_says_all_of_it_in_any_width(columns: int) -> None:
         assert "/help show commands and keys (also /h, /?, /shortcuts) /quit" in words()
 
 
-async def test_a_prompt_whose_run_has_begun_does_not_wait_any_more() -> None:
+async def test_a_prompt_whose_run_has_started_is_not_queued() -> None:
     release = asyncio.Event()
 
     @tool(kind="ask")
@@ -189,7 +187,7 @@ async def test_a_prompt_whose_run_has_begun_does_not_wait_any_more() -> None:
         await release.wait()
         return "over"
 
-    async with shown(answers=[Call("hold"), "ok"], tools={"hold": hold}) as terminal:
+    async with run_ui(answers=[Call("hold"), "ok"], tools={"hold": hold}) as terminal:
         terminal.press("go", "enter")
         await terminal.see("running hold")
         run = terminal.tui.conversation.session.state.run
@@ -204,8 +202,8 @@ async def test_a_prompt_whose_run_has_begun_does_not_wait_any_more() -> None:
         await terminal.see("ok")
 
 
-async def test_an_escape_after_a_new_run_has_begun_only_stops_that_one() -> None:
-    async with shown(answers=["one", "two"]) as terminal:
+async def test_escape_after_a_new_run_started_only_stops_that_run() -> None:
+    async with run_ui(answers=["one", "two"]) as terminal:
         terminal.press("first", "enter")
         await terminal.see("one")
         await terminal.until(lambda: terminal.tui.conversation.session.state.run is None)
@@ -221,11 +219,11 @@ async def test_an_escape_after_a_new_run_has_begun_only_stops_that_one() -> None
         await terminal.see("> second")
 
 
-def test_words_are_a_prompt_and_a_command_behind_options_is_refused(open_tui: Open, serve: Serve) -> None:
+def test_words_are_a_prompt_and_a_command_after_options_is_refused(open_tui: Open, serve: Serve) -> None:
     vendor = serve(turn("done"))
     refused = open_tui(vendor, "sessions")
     assert refused.wait_for_end() == 2
     assert "sessions is a command" in refused.everything()
     terminal = open_tui(vendor, "--", "sessions", "are", "long")
     terminal.wait_for("completed")
-    assert "sessions are long" in told(vendor)
+    assert "sessions are long" in request_text(vendor)

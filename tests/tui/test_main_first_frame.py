@@ -1,4 +1,4 @@
-"""What has happened when the first frame is seen: as little as it takes. The rest is loaded behind it."""
+"""What is loaded before the first frame: only what it needs."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ UNSEEN = {
 
 
 @contextmanager
-def watched(ostler: Ostler, vendor: FakeVendor, notes: Path, *arguments: str) -> Iterator[Terminal]:
-    """A terminal whose frames note what is loaded."""
+def traced(ostler: Ostler, vendor: FakeVendor, notes: Path, *arguments: str) -> Iterator[Terminal]:
+    """A terminal whose frames record the loaded modules."""
     notes.mkdir()
     environment = ostler.environment({"LANG": "C.UTF-8", "NOTES": str(notes)})
     command = [sys.executable, "-c", PROGRAM, *use(vendor), *arguments]
@@ -79,11 +79,9 @@ def loaded_first(notes: Path) -> set[str]:
     return loaded(notes / "first")
 
 
-def test_the_first_frame_waits_for_nothing_that_is_not_seen_in_it(
-    ostler: Ostler, serve: Serve, tmp_path: Path
-) -> None:
+def test_the_first_frame_loads_only_what_it_needs(ostler: Ostler, serve: Serve, tmp_path: Path) -> None:
     vendor = serve(turn("Plain words for an answer."))
-    with watched(ostler, vendor, notes := tmp_path / "new") as terminal:
+    with traced(ostler, vendor, notes := tmp_path / "new") as terminal:
         terminal.wait_for("openai/fake")
         assert not (UNSEEN | {"ostler.tui.render.markdown_stream"}) & loaded_first(notes)
         terminal.type("hello")
@@ -94,7 +92,7 @@ def test_the_first_frame_waits_for_nothing_that_is_not_seen_in_it(
         terminal.press("ctrl+d")
         assert terminal.wait_for_end() == 0
 
-    with watched(ostler, vendor, notes := tmp_path / "again", "--continue") as terminal:
+    with traced(ostler, vendor, notes := tmp_path / "again", "--continue") as terminal:
         terminal.wait_for("openai/fake")
         assert "Plain words for an answer." in terminal.everything()
         assert not UNSEEN & loaded_first(notes)

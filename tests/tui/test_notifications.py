@@ -1,4 +1,4 @@
-"""Who is called, how, and what the title says."""
+"""Notifications and the terminal's title."""
 
 from __future__ import annotations
 
@@ -34,18 +34,20 @@ def written(environment: dict[str, str], notify: Any, *happened: object, seconds
         ({"TERM_PROGRAM": "iTerm.app"}, "off", ""),
     ],
 )
-def test_a_terminal_is_called_in_its_own_way(environment: dict[str, str], notify: Any, called: str) -> None:
+def test_a_notification_uses_the_protocol_of_the_terminal(
+    environment: dict[str, str], notify: Any, called: str
+) -> None:
     title = "\x1b]2;project\x07"
     assert written(environment, notify, events.RunEnded("completed")) == title + called
 
 
-def test_a_short_run_calls_nobody_and_a_question_does() -> None:
+def test_a_short_run_does_not_notify_and_a_question_does() -> None:
     assert written({"TERM": "dumb"}, "bell", events.RunEnded("completed"), seconds=LONG_RUN - 1) == ""
     assert written({"TERM": "dumb"}, "bell", ASKED, seconds=0.1) == "\x07"
     assert written({"TERM": "dumb"}, "bell", events.RunEnded("cancelled")) == ""
 
 
-def test_who_looks_at_the_terminal_is_not_called() -> None:
+def test_a_focused_terminal_is_not_notified() -> None:
     out: list[str] = []
     notifier = Notifier(out.append, "project", {"TERM": "dumb"}, "bell")
     notifier.is_focused = True
@@ -56,7 +58,7 @@ def test_who_looks_at_the_terminal_is_not_called() -> None:
     assert out == ["\x07"]
 
 
-def test_the_title_says_what_goes_on_and_is_given_back() -> None:
+def test_the_title_shows_the_state_and_is_restored() -> None:
     out: list[str] = []
     notifier = Notifier(out.append, "pro\x1bject", {}, "off")
     notifier.begin()
@@ -78,12 +80,12 @@ def test_the_title_says_what_goes_on_and_is_given_back() -> None:
     ]
 
 
-def test_nothing_that_a_terminal_would_obey_is_in_a_notification() -> None:
-    said = written({"TERM": "foot"}, "auto", ASKED)
-    assert said.endswith("\x1b]777;notify;project: needs you: May it\ufffd[2J run?;\x07")
+def test_notifications_contain_no_control_characters() -> None:
+    notification = written({"TERM": "foot"}, "auto", ASKED)
+    assert notification.endswith("\x1b]777;notify;project: needs you: May it\ufffd[2J run?;\x07")
 
 
-def test_a_program_that_borrows_the_terminal_gets_no_reports_of_its_focus() -> None:
+def test_focus_reports_are_off_while_another_program_has_the_terminal() -> None:
     out: list[str] = []
     with Notifier(out.append, "project", {}, "off").without_focus_reports():
         out.append("borrowed")

@@ -1,4 +1,4 @@
-"""A line for the shell: what is run, and whether the model is told of it."""
+"""Shell lines: the command, and whether the model reads its output."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from ostler.tui.shell import ShellLine, shell_line, without_escape
 @pytest.mark.parametrize(
     ("typed", "line"),
     [
-        ("!ls -l", ShellLine("ls -l", is_told=True)),
-        ("! ls", ShellLine("ls", is_told=True)),
-        ("!!ls", ShellLine("ls", is_told=False)),
-        ("!! make test\n", ShellLine("make test", is_told=False)),
-        (" !export KEY=x", ShellLine("export KEY=x", is_told=True)),
-        ("!for i in 1 2\ndo echo $i\ndone", ShellLine("for i in 1 2\ndo echo $i\ndone", is_told=True)),
-        ("!echo !!", ShellLine("echo !!", is_told=True)),
-        ("!!!true", ShellLine("!true", is_told=False)),
-        ("!", ShellLine("", is_told=True)),
-        ("!!", ShellLine("", is_told=False)),
+        ("!ls -l", ShellLine("ls -l", is_for_model=True)),
+        ("! ls", ShellLine("ls", is_for_model=True)),
+        ("!!ls", ShellLine("ls", is_for_model=False)),
+        ("!! make test\n", ShellLine("make test", is_for_model=False)),
+        (" !export KEY=x", ShellLine("export KEY=x", is_for_model=True)),
+        ("!for i in 1 2\ndo echo $i\ndone", ShellLine("for i in 1 2\ndo echo $i\ndone", is_for_model=True)),
+        ("!echo !!", ShellLine("echo !!", is_for_model=True)),
+        ("!!!true", ShellLine("!true", is_for_model=False)),
+        ("!", ShellLine("", is_for_model=True)),
+        ("!!", ShellLine("", is_for_model=False)),
     ],
 )
-def test_a_mark_at_the_beginning_makes_a_command(typed: str, line: ShellLine) -> None:
+def test_an_exclamation_mark_at_the_start_makes_a_shell_command(typed: str, line: ShellLine) -> None:
     assert shell_line(typed) == line
 
 
 @pytest.mark.parametrize("typed", ["", "hello!", "\\!important", "/help", "@a !b"])
-def test_everything_else_is_a_prompt(typed: str) -> None:
+def test_other_lines_are_prompts(typed: str) -> None:
     assert shell_line(typed) is None
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"), [("\\!important", "!important"), ("a \\! b", "a \\! b"), (" \\!\\!", " !\\!")]
+    ("typed", "text"), [("\\!important", "!important"), ("a \\! b", "a \\! b"), (" \\!\\!", " !\\!")]
 )
-def test_an_escaped_mark_is_only_a_mark(typed: str, said: str) -> None:
-    assert without_escape(typed) == said
+def test_an_escaped_exclamation_mark_is_text(typed: str, text: str) -> None:
+    assert without_escape(typed) == text

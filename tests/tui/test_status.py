@@ -1,4 +1,4 @@
-"""The meters, from the facts; and what is read of a session that is opened again."""
+"""The meters of the status row, and how much of a reopened session is read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ostler.tui.status import Activity, MeterReader, Meters, activity_parts, bra
 from ostler.tui.transcript import FACTS, TranscriptView, last_rows, restored_facts, visible_facts
 
 
-def test_the_branch_is_read_from_gits_own_file(tmp_path: Path) -> None:
+def test_the_branch_is_read_from_gits_head_file(tmp_path: Path) -> None:
     def git(*words: str, at: Path) -> None:
         who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
         subprocess.run(["git", *who, *words], cwd=at, check=True, capture_output=True, timeout=60)
@@ -52,7 +52,7 @@ def used(tokens: int, cost: float) -> Usage:
     return Usage(input_tokens=tokens, cost=cost)
 
 
-async def test_children_count_and_what_is_left_is_said(session: Session) -> None:
+async def test_usage_of_children_counts_toward_the_meters_and_the_budget(session: Session) -> None:
     activity = Activity(TranscriptView())
     meter = MeterReader(session, activity)
     journal = session.journal
@@ -63,24 +63,24 @@ async def test_children_count_and_what_is_left_is_said(session: Session) -> None
     await later.look_back()
     await meter.look_back()
     assert (later.read().tokens, later.read().cost) == (1000, 0.25)
-    assert meter.read().tokens == 0, "what happens after it was made, it is told"
+    assert meter.read().tokens == 0, "later usage arrives by events"
     meter.take(events.ChildEnded("c", "ses_d", "completed", Totals(usage=used(10, 0.5))))
     assert meter.read().cost == 0.5
 
 
-async def test_what_another_vendors_agent_tells_counts_once_live_and_later(tmp_path: Path) -> None:
+async def test_usage_of_a_driven_agent_counts_once_live_and_restored(tmp_path: Path) -> None:
     @tool
     async def ask_agent(context: ToolContext) -> str:
         assert isinstance(context, CallContext)
         context.record_use("ses_agent", used(1000, 0.25))
         return "asked"
 
-    def told(meter: MeterReader) -> tuple[int, float | None]:
+    def totals(meter: MeterReader) -> tuple[int, float | None]:
         meters = meter.read()
         return meters.tokens, meters.cost
 
     def answer(request: ModelRequest) -> Turn:
-        live.append((told(meter), meter.read().run_cost))
+        live.append((totals(meter), meter.read().run_cost))
         return Turn("done", usage=used(10, 0.5))
 
     live: list[object] = []
@@ -95,10 +95,10 @@ async def test_what_another_vendors_agent_tells_counts_once_live_and_later(tmp_p
     assert live == [((1010, 0.75), 0.75)]
     later = MeterReader(session, Activity(TranscriptView()))
     await later.look_back()
-    assert told(meter) == told(later) == (1020, 1.25)
+    assert totals(meter) == totals(later) == (1020, 1.25)
 
 
-def test_the_rows_say_what_the_meters_show() -> None:
+def test_the_status_rows_show_the_meters() -> None:
     meters = Meters(
         model="a/b",
         cwd=Path("/src"),
@@ -157,12 +157,12 @@ async def test_only_the_end_of_a_long_session_is_read(
     assert [block.text for block in blocks if isinstance(block, UserItem)][-1] == "prompt 99"
 
 
-async def test_a_branch_that_was_left_is_not_seen(session: Session) -> None:
+async def test_an_abandoned_branch_is_not_shown(session: Session) -> None:
     await grown(session, 3)
     facts = await session.journal.history()
     first_answer = next(fact for fact in facts if fact.type == "assistant_message")
-    shown = TranscriptView().take(visible_facts(facts, first_answer.seq))
-    assert [block.text for block in shown if isinstance(block, UserItem)] == ["prompt 0"]
+    items = TranscriptView().take(visible_facts(facts, first_answer.seq))
+    assert [block.text for block in items if isinstance(block, UserItem)] == ["prompt 0"]
     store, id, harness = session.journal.store, session.id, session.harness
     session.journal.record(events.LeafMoved(first_answer.seq), run="")
     await session.journal.commit()
@@ -174,7 +174,7 @@ async def test_a_branch_that_was_left_is_not_seen(session: Session) -> None:
     assert texts == ["prompt 0"]
 
 
-def test_no_more_blocks_are_drawn_than_fill_the_rows() -> None:
+def test_no_more_items_are_drawn_than_fill_the_rows() -> None:
     drawn: list[str] = []
 
     class Renderer(ItemRenderer):

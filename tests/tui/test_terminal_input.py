@@ -1,4 +1,4 @@
-"""Whether the terminal is light or dark: what is understood, and how a real pseudo-terminal is asked."""
+"""Light or dark background: parsing answers, and querying a real pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -54,12 +54,14 @@ PATIENCE = 60
         ("", None),
     ],
 )
-def test_the_colour_of_an_answer(answer: str, color: tuple[float, float, float] | None) -> None:
+def test_a_background_answer_is_parsed_as_a_colour(
+    answer: str, color: tuple[float, float, float] | None
+) -> None:
     assert color_of(answer) == color
 
 
 @given(st.text(max_size=30))
-def test_no_answer_is_misread(answer: str) -> None:
+def test_invalid_background_answers_are_ignored(answer: str) -> None:
     color = color_of(answer)
     assert color is None or all(0 <= one <= 1 for one in color)
 
@@ -85,7 +87,7 @@ def test_green_looks_brighter_than_blue() -> None:
         ("", None),
     ],
 )
-def test_the_variable_names_one_of_sixteen_colours(value: str, dark: bool | None) -> None:
+def test_colorfgbg_names_one_of_sixteen_colours(value: str, dark: bool | None) -> None:
     assert dark_by_variable(value) is dark
 
 
@@ -106,7 +108,7 @@ _TYPED = st.text(st.sampled_from("ab\x1b]1;\\:[é"), max_size=12)
 
 
 @given(_TYPED, _TYPED, st.sampled_from([LIGHT, DARK]), st.lists(st.integers(0, 60)), st.booleans())
-def test_an_answer_in_any_pieces_is_taken_out_of_what_is_typed(
+def test_an_answer_in_any_pieces_is_removed_from_typed_input(
     before: str, after: str, answer: str, cuts: list[int], slowly: bool
 ) -> None:
     assume("\x1b]11;" not in before + after)
@@ -122,7 +124,7 @@ def test_an_answer_in_any_pieces_is_taken_out_of_what_is_typed(
     assert answers.color == color_of(answer[5:].rstrip("\x07\x1b\\"))
 
 
-def test_escape_is_a_key_when_nothing_follows_and_no_part_of_an_answer_when_something_does() -> None:
+def test_escape_is_a_key_unless_an_answer_follows() -> None:
     answers = AnswerFilter()
     assert answers.feed("\x1b") == ""
     assert (answers.flush(), answers.flush()) == ("\x1b", "")
@@ -135,7 +137,7 @@ def test_escape_is_a_key_when_nothing_follows_and_no_part_of_an_answer_when_some
     assert answers.color is None
 
 
-def test_an_answer_that_was_cut_for_so_long_that_escape_was_typed_is_taken_out_still() -> None:
+def test_an_answer_interrupted_by_a_pause_is_removed() -> None:
     answers = AnswerFilter()
     assert answers.feed("a\x1b") + answers.flush() == "a\x1b"
     assert answers.feed("]11;rgb:ff/ff") + answers.flush() == ""
@@ -160,20 +162,20 @@ class Terminal:
         os.write(self.descriptor, text.encode())
 
     def answers(self, text: str) -> None:
-        """When it is asked."""
+        """Sends an answer once the terminal is queried."""
         loop = asyncio.get_running_loop()
-        seen = b""
+        received = b""
 
-        def asked() -> None:
-            nonlocal seen
-            seen += os.read(self.descriptor, 1024)
-            if QUESTION.encode() in seen:
+        def on_output() -> None:
+            nonlocal received
+            received += os.read(self.descriptor, 1024)
+            if QUESTION.encode() in received:
                 loop.remove_reader(self.descriptor)
                 self.send(text)
 
-        loop.add_reader(self.descriptor, asked)
+        loop.add_reader(self.descriptor, on_output)
 
-    def was_asked(self) -> bool:
+    def was_queried(self) -> bool:
         os.set_blocking(self.descriptor, False)
         try:
             return QUESTION.encode() in os.read(self.descriptor, 1024)
@@ -200,7 +202,7 @@ def raw(terminal: Terminal) -> Iterator[None]:
     assert termios.tcgetattr(terminal.reader) == before
 
 
-async def test_a_terminal_that_answers_decides(terminal: Terminal) -> None:
+async def test_the_answer_of_the_terminal_decides(terminal: Terminal) -> None:
     for answer, dark in ((LIGHT, False), (DARK, True)):
         terminal.answers(answer)
         with raw(terminal):
@@ -218,10 +220,10 @@ async def test_a_silent_terminal_is_not_waited_for(terminal: Terminal) -> None:
     with raw(terminal):
         assert await ask_background(terminal.input, terminal.writer) is None
     assert 0.07 < loop.time() - began < PATIENCE
-    assert terminal.was_asked()
+    assert terminal.was_queried()
 
 
-async def test_what_is_typed_meanwhile_is_kept_for_the_application(terminal: Terminal) -> None:
+async def test_keys_typed_during_the_query_reach_the_application(terminal: Terminal) -> None:
     terminal.answers(f"hé{DARK}llo\x1b[A")
     with raw(terminal):
         assert await ask_background(terminal.input, terminal.writer, PATIENCE) is not None
@@ -231,7 +233,7 @@ async def test_what_is_typed_meanwhile_is_kept_for_the_application(terminal: Ter
 @pytest.mark.parametrize(
     "pieces", [[LIGHT], [LIGHT[:3], LIGHT[3:]], list(LIGHT)], ids=["whole", "two", "many"]
 )
-async def test_a_late_answer_does_not_end_up_in_what_is_typed(terminal: Terminal, pieces: list[str]) -> None:
+async def test_a_late_answer_is_removed_from_typed_input(terminal: Terminal, pieces: list[str]) -> None:
     editor = Buffer()
     keys = KeyBindings()
 
@@ -298,13 +300,13 @@ async def test_the_escape_key_still_reaches_the_application(terminal: Terminal) 
         ("auto", {"TERM": "dumb"}, True),
     ],
 )
-async def test_a_terminal_is_not_asked_where_its_answer_would_not_count(
+async def test_a_terminal_is_not_queried_if_its_answer_would_not_decide(
     terminal: Terminal, appearance: Appearance, environment: dict[str, str], dark: bool
 ) -> None:
     assert await detected_dark(appearance, terminal.input, terminal.writer, environment) is dark
-    assert not terminal.was_asked()
+    assert not terminal.was_queried()
 
 
-async def test_a_terminal_is_asked_where_nobody_has_decided(terminal: Terminal) -> None:
+async def test_a_terminal_is_queried_if_nothing_else_decides(terminal: Terminal) -> None:
     terminal.answers(LIGHT)
     assert not await detected_dark("auto", terminal.input, terminal.writer, {"TERM": "xterm"})

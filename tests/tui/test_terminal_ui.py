@@ -1,4 +1,4 @@
-"""What a day of work brings: sessions that go on, questions, files that are named, a disk that is full."""
+"""The terminal UI at work: resumed sessions, permissions, mentioned files, a full disk."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ostler.tui.render.items import ItemRenderer
 from ostler.tui.transcript import TranscriptView, visible_facts
 from tests.support.command import Ostler, use
 from tests.support.fixtures import Open, Serve
-from tests.tui.in_process import shown
+from tests.tui.in_process import run_ui
 from tests.tui.rows import call_item, plain
 
 
-def test_a_conversation_that_goes_on_is_on_the_screen(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
+def test_a_resumed_conversation_is_on_the_screen(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     lines = [f"line {number}" for number in range(60)]
     vendor = serve(turn("\n\n".join(lines)))
     assert ostler("-p", "count", *use(vendor)).code == 0
@@ -32,7 +32,7 @@ def test_a_conversation_that_goes_on_is_on_the_screen(open_tui: Open, serve: Ser
     assert all(line in screen for line in lines[-6:])
 
 
-def test_in_a_terminal_somebody_is_asked_unless_another_profile_is_set(
+def test_the_terminal_asks_for_permission_unless_a_profile_is_set(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
     writes = call("write", {"path": "made", "content": "x"})
@@ -48,7 +48,7 @@ def test_in_a_terminal_somebody_is_asked_unless_another_profile_is_set(
     assert not (ostler.work / "made").exists()
 
 
-def test_a_file_that_is_mentioned_is_named_and_not_read_out(tmp_path: Path) -> None:
+def test_a_mentioned_file_is_named_without_its_content(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "long.py").write_text("value = 1\n" * 300)
     mentions = with_mentions("see @src/long.py and @src/", tmp_path)
@@ -66,7 +66,7 @@ def test_a_file_that_is_mentioned_is_named_and_not_read_out(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("reason", ["The person declined.", "The file is not there. " * 12])
-def test_why_a_call_was_refused_is_said_once(reason: str) -> None:
+def test_the_reason_of_a_refused_call_is_printed_once(reason: str) -> None:
     summary = default_summary([Text(reason)])
     block = call_item("bash", "refused", {"command": "make"}, result=reason, summary=summary)
     _, heading, *rows, _ = plain(ItemRenderer().closed(block, 80))
@@ -74,19 +74,19 @@ def test_why_a_call_was_refused_is_said_once(reason: str) -> None:
     assert " ".join(row.removeprefix("│ ") for row in rows).split() == reason.split()
 
 
-def test_a_call_that_was_stopped_did_not_fail() -> None:
+def test_a_stopped_call_is_not_shown_as_failed() -> None:
     ended = ToolResultFact("c1", "bash", (Text("half of it\n\nCancelled."),), failed="tool_cancelled")
     (block,) = TranscriptView().take([ToolCalled("c1", "bash", {"command": "make"}, 1), ended])
     assert plain(ItemRenderer().closed(block, 80))[1].startswith("╭─ bash make · stopped")
 
 
-def test_what_was_refused_once_is_no_news_when_the_session_is_opened_again() -> None:
+def test_refused_requests_are_not_repeated_when_a_session_is_reopened() -> None:
     refused = Fact(7, "ses_1", "", 0, encode_event(RequestRefused("req_1", "no run is open")))
     assert visible_facts([refused], 6) == []
 
 
-async def test_a_prompt_that_cannot_be_kept_is_in_the_line_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with shown(answers=["Now it is."]) as one:
+async def test_a_prompt_that_cannot_be_stored_returns_to_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with run_ui(answers=["Now it is."]) as one:
 
         async def full(*_: Any) -> None:
             raise StoreFull("the disk is full")
@@ -99,8 +99,8 @@ async def test_a_prompt_that_cannot_be_kept_is_in_the_line_again(monkeypatch: py
         await one.see("▌ keep this", "Now it is.")
 
 
-async def test_what_is_said_to_a_session_that_cannot_go_on_is_not_lost() -> None:
-    async with shown() as one:
+async def test_a_prompt_to_a_broken_session_returns_to_the_line() -> None:
+    async with run_ui() as one:
         one.tui.conversation.problem = StoreFull("the disk was full")
         one.press("hear me", "enter")
         await one.see("the disk was full", "> hear me")

@@ -1,4 +1,4 @@
-"""The main screens, as they are on file, at two widths; and what must hold in any terminal."""
+"""The main screens on file at two widths, and what holds in any terminal."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ It goes through the words **once** and keeps the best so far:
 widths = pytest.mark.parametrize("columns", [80, 40])
 
 
-def held(*parts: Any) -> Answer:
-    """An answer that comes to a halt before its end."""
+def held_answer(*parts: Any) -> Answer:
+    """An answer that halts before its end."""
     pieces = sum(len(getattr(part, "pieces", " ")) for part in parts)
     return turn(*parts, trouble=Trouble("silence", pieces + 1))
 
@@ -55,8 +55,8 @@ def pieces(text: str, size: int = 12) -> tuple[str, ...]:
 
 
 @widths
-def test_an_answer_is_seen_as_it_comes(open_tui: Open, serve: Serve, columns: int) -> None:
-    vendor = serve(held(Think(("The simplest way ", "is one pass.")), say(*pieces(ANSWER))))
+def test_screen_of_a_streaming_answer(open_tui: Open, serve: Serve, columns: int) -> None:
+    vendor = serve(held_answer(Think(("The simplest way ", "is one pass.")), say(*pieces(ANSWER))))
     terminal = open_tui(vendor, columns=columns)
     terminal.wait_for("openai/fake")
     check(terminal, "first-paint")
@@ -68,9 +68,9 @@ def test_an_answer_is_seen_as_it_comes(open_tui: Open, serve: Serve, columns: in
 
 
 @widths
-def test_a_file_is_seen_as_it_is_written(open_tui: Open, serve: Serve, ostler: Ostler, columns: int) -> None:
+def test_screen_of_a_file_being_written(open_tui: Open, serve: Serve, ostler: Ostler, columns: int) -> None:
     (ostler.work / ".git" / "HEAD").write_text("ref: refs/heads/longest-word\n")
-    vendor = serve(held(call("write", {"path": "longest.py", "content": PROGRAM})))
+    vendor = serve(held_answer(call("write", {"path": "longest.py", "content": PROGRAM})))
     terminal = open_tui(vendor, "--max-steps", "5", columns=columns)
     terminal.wait_for("openai/fake")
     prompt(terminal, "Write it down.")
@@ -80,12 +80,14 @@ def test_a_file_is_seen_as_it_is_written(open_tui: Open, serve: Serve, ostler: O
 
 
 @widths
-def test_a_change_is_seen_as_it_is_written(open_tui: Open, serve: Serve, columns: int) -> None:
+def test_screen_of_an_edit_being_written(open_tui: Open, serve: Serve, columns: int) -> None:
     edits = [
         {"old_text": 'best = ""\n', "new_text": 'best, at = "", 0\n'},
         {"old_text": "best = word\nreturn best", "new_text": "best, at = word, place\nreturn best, at"},
     ]
-    terminal = open_tui(serve(held(call("edit", {"path": "longest.py", "edits": edits}))), columns=columns)
+    terminal = open_tui(
+        serve(held_answer(call("edit", {"path": "longest.py", "edits": edits}))), columns=columns
+    )
     terminal.wait_for("openai/fake")
     prompt(terminal, "Keep its place, too.")
     terminal.wait_for("+ return b")
@@ -93,9 +95,7 @@ def test_a_change_is_seen_as_it_is_written(open_tui: Open, serve: Serve, columns
 
 
 @widths
-def test_what_is_seen_of_tools_and_questions(
-    open_tui: Open, serve: Serve, ostler: Ostler, columns: int
-) -> None:
+def test_screen_of_tools_and_questions(open_tui: Open, serve: Serve, ostler: Ostler, columns: int) -> None:
     vendor = serve(
         turn(call("bash", {"command": "cp -r src backup && rm -r src/old"})),
         turn(
@@ -106,8 +106,8 @@ def test_what_is_seen_of_tools_and_questions(
         turn("It is written, and **both** checks pass."),
     )
     (ostler.work / "src" / "old").mkdir(parents=True)
-    for name, said in (("check.sh", "checked $1: 12 passed"), ("measure.sh", "measured $1: 0.3 ms")):
-        (ostler.work / name).write_text(f"echo {said}\nuntil [ -e go ]; do sleep 0.01; done\n")
+    for name, output in (("check.sh", "checked $1: 12 passed"), ("measure.sh", "measured $1: 0.3 ms")):
+        (ostler.work / name).write_text(f"echo {output}\nuntil [ -e go ]; do sleep 0.01; done\n")
     ostler.configure("allow = ['bash', 'edit']\nask = ['bash(cp *)']")
     terminal = open_tui(vendor, columns=columns)
     terminal.wait_for("openai/fake")
@@ -124,22 +124,22 @@ def test_what_is_seen_of_tools_and_questions(
     terminal.resize(60, 20)
     prompt(terminal, "/help")
     terminal.wait_for_ever("/quit")
-    shown = terminal.everything()
-    assert shown.count("▌ Tidy up" if columns == 80 else "> Tidy up") == 1
-    assert "both checks pass" in shown
+    text = terminal.everything()
+    assert text.count("▌ Tidy up" if columns == 80 else "> Tidy up") == 1
+    assert "both checks pass" in text
 
 
 @widths
-def test_what_is_seen_of_children(open_tui: Open, serve: Serve, columns: int) -> None:
+def test_screen_of_children(open_tui: Open, serve: Serve, columns: int) -> None:
     children = {
-        "Read the tests.": held(say("The tests\n", "look ", "sound.")),
+        "Read the tests.": held_answer(say("The tests\n", "look ", "sound.")),
         "Read the code.": turn("The code is fine."),
     }
 
     def by(request: dict[str, Any]) -> Answer:
-        asked = str(request["messages"][-1].get("content"))
+        content = str(request["messages"][-1].get("content"))
         for task, answer in children.items():
-            if task in asked:
+            if task in content:
                 return answer
         return turn(*(call("delegate", {"task": task}) for task in children))
 
@@ -151,9 +151,7 @@ def test_what_is_seen_of_children(open_tui: Open, serve: Serve, columns: int) ->
     check(terminal, "children", title="children at work")
 
 
-def test_a_conversation_that_is_opened_again_shows_its_end(
-    open_tui: Open, serve: Serve, ostler: Ostler
-) -> None:
+def test_a_reopened_conversation_shows_its_end(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     def by(request: dict[str, Any]) -> Answer:
         last = request["messages"][-1]
         if last["role"] == "tool":
@@ -173,7 +171,7 @@ def test_a_conversation_that_is_opened_again_shows_its_end(
 # --- in any terminal ------------------------------------------------------------------------------------
 
 
-def test_what_stood_there_before_is_still_there_afterwards(open_tui: Open, serve: Serve) -> None:
+def test_the_scrollback_before_the_start_is_untouched(open_tui: Open, serve: Serve) -> None:
     """Neither the screen nor what has left it is cleared."""
     vendor = serve(turn("".join(f"line {number}\n\n" for number in range(40))))
     terminal = open_tui(vendor, before="seq -f 'before %g' 30", rows=16)
@@ -182,9 +180,9 @@ def test_what_stood_there_before_is_still_there_afterwards(open_tui: Open, serve
     terminal.wait_for("completed")
     terminal.press("ctrl+c", "ctrl+c")
     assert terminal.wait_for_end() == 0
-    shown = terminal.everything().splitlines()
-    assert [line for line in shown if line.startswith("before")] == [f"before {n}" for n in range(1, 31)]
-    assert [line for line in shown if line.startswith("line")] == [f"line {n}" for n in range(40)]
+    text = terminal.everything().splitlines()
+    assert [line for line in text if line.startswith("before")] == [f"before {n}" for n in range(1, 31)]
+    assert [line for line in text if line.startswith("line")] == [f"line {n}" for n in range(40)]
 
 
 @pytest.fixture
@@ -240,21 +238,19 @@ class Tmux:
 
     def wait_for(self, text: str) -> str:
         """The screen that has it: the next look may fall into a frame that is being drawn."""
-        shown = [""]
+        screens = [""]
 
         def is_there() -> bool:
-            shown[0] = self.screen()
-            return text in shown[0]
+            screens[0] = self.screen()
+            return text in screens[0]
 
         wait_until(is_there)
-        return shown[0]
+        return screens[0]
 
 
-def test_it_works_in_tmux_also_when_its_window_is_resized_while_something_grows(
-    tmux: Tmux, serve: Serve, ostler: Ostler
-) -> None:
+def test_the_ui_works_in_tmux_also_during_a_resize(tmux: Tmux, serve: Serve, ostler: Ostler) -> None:
     code = "".join(f"value_{n} = 'a row that is wider than the window will be'\n" for n in range(4))
-    vendor = serve(turn("In **tmux**."), held(say(*pieces(f"Some code:\n\n```python\n{code}"))))
+    vendor = serve(turn("In **tmux**."), held_answer(say(*pieces(f"Some code:\n\n```python\n{code}"))))
     command = shlex.join([str(Path(sys.executable).parent / "ostler"), *use(vendor)])
     tmux.run("new-session", "-d", "-x", "80", "-y", "28", "-c", str(ostler.work), f"{command}; exit")
     tmux.wait_for("openai/fake")
@@ -268,5 +264,5 @@ def test_it_works_in_tmux_also_when_its_window_is_resized_while_something_grows(
     tmux.resize(50, 6)
     wait_until(lambda: "openai/fake" in tmux.run("capture-pane", "-p"))  # tmux has cut it off
     tmux.run("send-keys", "Escape")
-    shown = tmux.wait_for("■ cancelled")
-    assert [shown.count(f"value_{n}") for n in range(4)] == [1] * 4, "what was pushed above is printed again"
+    text = tmux.wait_for("■ cancelled")
+    assert [text.count(f"value_{n}") for n in range(4)] == [1] * 4, "what was pushed above is printed again"

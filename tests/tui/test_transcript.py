@@ -1,4 +1,4 @@
-"""From what happens to what is seen: closed blocks, the open tail, and what is said of it."""
+"""The transcript view: closed items, the open tail, and notices."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def notices(blocks: list[PrintableItem]) -> list[str]:
 
 
 @pytest.mark.parametrize(("stop", "status"), [("length", "completed"), ("refusal", "refused")])
-def test_why_an_answer_is_not_whole_is_said_once(stop: str, status: events.RunStatus) -> None:
+def test_the_reason_of_an_incomplete_answer_is_printed_once(stop: str, status: events.RunStatus) -> None:
     transcript = TranscriptView()
     ends: list[tuple[events.RunStatus, str]] = [(status, ""), ("limit", "no more steps")]
     for end, reason in ends:
-        said = transcript.take([answer("It is", stop), events.RunEnded(end, "no more steps")])
-        assert isinstance(said[-1], RunEndItem)
-        assert said[-1].reason == reason
+        child_lines = transcript.take([answer("It is", stop), events.RunEnded(end, "no more steps")])
+        assert isinstance(child_lines[-1], RunEndItem)
+        assert child_lines[-1].reason == reason
 
 
-def test_why_a_call_was_stopped_is_said_once() -> None:
+def test_the_reason_of_a_stopped_call_is_printed_once() -> None:
     text = "Cancelled: the terminal was closed."
     for result in (text, f"{text}\nOutput before that:\none"):
         stopped = call_item("bash", "cancelled", {"command": "make"}, result=result, summary=text)
@@ -59,9 +59,9 @@ def test_why_a_call_was_stopped_is_said_once() -> None:
         assert "make · stopped" in rows[1]
 
 
-def test_an_answer_that_was_cut_says_why() -> None:
-    said = notices(TranscriptView().take([answer("It is", "length")]))
-    assert len(said) == 1 and "max_output_tokens" in said[0]
+def test_a_cut_answer_has_a_reason() -> None:
+    child_lines = notices(TranscriptView().take([answer("It is", "length")]))
+    assert len(child_lines) == 1 and "max_output_tokens" in child_lines[0]
     assert "declined" in notices(TranscriptView().take([answer("", "refusal")]))[0]
     assert notices(TranscriptView().take([answer("It is so.")])) == []
 
@@ -75,7 +75,7 @@ def test_sources_are_listed_once_below_the_answer() -> None:
     assert blocks[-1] == notice(notices(blocks)[0])
 
 
-def test_what_is_said_while_it_works_is_told_from_a_prompt() -> None:
+def test_a_steer_differs_from_a_prompt() -> None:
     transcript, rows = TranscriptView(), ItemRenderer()
     prompt, steer = transcript.take(
         [events.UserMessage((Text("go"),)), events.UserMessage((Text("left"),), source="steer")]
@@ -84,23 +84,29 @@ def test_what_is_said_while_it_works_is_told_from_a_prompt() -> None:
     assert len(rows.closed(steer, 80)) == len(rows.closed(prompt, 80)) + 1
 
 
-def test_an_answer_given_elsewhere_is_said_and_a_secret_is_not() -> None:
-    def asked(id: str, **more: Any) -> events.QuestionAsked:
+def test_an_answer_from_elsewhere_is_printed_without_secrets() -> None:
+    def question_asked(id: str, **more: Any) -> events.QuestionAsked:
         return events.QuestionAsked(id, Question(text="Go on?", **more))
 
     transcript = TranscriptView()
-    transcript.take([asked("a", kind="permission"), asked("b", kind="permission"), asked("c", kind="text")])
+    transcript.take(
+        [
+            question_asked("a", kind="permission"),
+            question_asked("b", kind="permission"),
+            question_asked("c", kind="text"),
+        ]
+    )
     assert transcript.take([events.QuestionAnswered("a", "answered", "yes")]) == []
     elsewhere = transcript.take([events.QuestionAnswered("b", "answered", "yes", by="ana")])
     assert notices(elsewhere) == ["Go on? → yes by ana"]
     assert notices(transcript.take([events.QuestionAnswered("c", "answered", {"n": 1})])) == [
         'Go on? → {"n":1}'
     ]
-    transcript.take([asked("d", kind="text", secret=True)])
+    transcript.take([question_asked("d", kind="text", secret=True)])
     assert "canary" not in str(transcript.take([events.QuestionAnswered("d", "answered", "canary")]))
 
 
-def test_reasoning_is_folded_and_the_last_one_is_kept() -> None:
+def test_reasoning_is_folded_and_the_last_one_can_be_shown() -> None:
     transcript = TranscriptView()
     blocks = transcript.take(
         [
@@ -115,13 +121,13 @@ def test_reasoning_is_folded_and_the_last_one_is_kept() -> None:
     assert transcript.last_reasoning == "Another."
 
 
-def test_that_nobody_counted_tokens_is_said() -> None:
+def test_unknown_token_counts_are_reported() -> None:
     ended = events.RunEnded("completed", own=Totals(model_calls=1, usage=Usage(cost=None)))
     (receipt,) = TranscriptView().take([ended])
     assert plain(ItemRenderer().closed(receipt, 50))[-1] == "✓ completed · tokens unknown"
 
 
-def test_thoughts_are_told_from_prompts_also_without_colours() -> None:
+def test_reasoning_differs_from_prompts_without_colours() -> None:
     rows = plain(ItemRenderer().reasoning("One way.", 50))
     assert rows == ["", "╭─ thought 2 words", "│ One way.", "╰─"]
 
@@ -129,13 +135,13 @@ def test_thoughts_are_told_from_prompts_also_without_colours() -> None:
 # --- children -----------------------------------------------------------------------------------------
 
 
-def said(block: CallItem) -> tuple[str, ...]:
+def child_lines(block: CallItem) -> tuple[str, ...]:
     return tuple(
         f"{child.agent or 'child'}: {child_line(child)}".removesuffix(": ") for child in block.children
     )
 
 
-def test_of_what_a_child_says_the_newest_words_are_seen() -> None:
+def test_the_newest_words_of_a_child_are_shown() -> None:
     transcript = TranscriptView(lambda: 0.0)
     transcript.take([events.ToolCalled("c1", "delegate", {}, 1), events.ToolStarted("c1", "delegate")])
     transcript.take([events.ChildStarted("c1", "s1", "reviewer", "Read it")])
@@ -148,7 +154,7 @@ def test_of_what_a_child_says_the_newest_words_are_seen() -> None:
     assert len(row) == 60
 
 
-def test_children_are_seen_under_their_call_and_say_what_they_cost() -> None:
+def test_children_are_listed_in_their_call_with_their_cost() -> None:
     transcript = TranscriptView(lambda: 0.0)
     transcript.take(
         [events.ToolCalled("c1", "delegate", {"task": "look"}, 1), events.ToolStarted("c1", "delegate")]
@@ -160,7 +166,7 @@ def test_children_are_seen_under_their_call_and_say_what_they_cost() -> None:
     def lines() -> tuple[str, ...]:
         (call,) = transcript.tail()
         assert isinstance(call, OpenCallView)
-        return said(call.item)
+        return child_lines(call.item)
 
     assert lines() == ("reviewer: Read it all", "child")
 
@@ -176,12 +182,12 @@ def test_children_are_seen_under_their_call_and_say_what_they_cost() -> None:
     assert lines()[0] == "reviewer: completed · 2 calls · $0.50"
     (closed,) = transcript.take([events.ToolResultFact("c1", "delegate", (Text("Fine."),))])
     assert isinstance(closed, CallItem)
-    assert said(closed)[0] == "reviewer: completed · 2 calls · $0.50"
+    assert child_lines(closed)[0] == "reviewer: completed · 2 calls · $0.50"
     (row,) = [row for row in plain(ItemRenderer().closed(closed, 80)) if "⚙" in row]
     assert "$0.50" in row
 
 
-def test_another_vendors_agent_says_under_its_call_what_it_cost() -> None:
+def test_a_driven_agent_is_listed_in_its_call_with_its_cost() -> None:
     transcript = TranscriptView(lambda: 0.0)
     transcript.take([events.ToolCalled("c1", "agent", {}, 1), events.ToolStarted("c1", "agent")])
     transcript.take([events.ChildStarted("c1", "s1", "claude", "Read it")])
@@ -189,7 +195,7 @@ def test_another_vendors_agent_says_under_its_call_what_it_cost() -> None:
     transcript.take([events.ChildEnded("c1", "s1", "completed")])
     (closed,) = transcript.take([events.ToolResultFact("c1", "agent", (Text("Fine."),))])
     assert isinstance(closed, CallItem)
-    assert said(closed) == ("claude: completed · $0.50",)
+    assert child_lines(closed) == ("claude: completed · $0.50",)
 
 
 # --- what is going on -----------------------------------------------------------------------------------
@@ -204,7 +210,7 @@ class Clock:
 
 @pytest.fixture
 def follow() -> Callable[..., str]:
-    """The words for what goes on after these events."""
+    """The activity after these events."""
     clock = Clock()
     transcript = TranscriptView(clock)
     activity = Activity(transcript, clock)
@@ -219,7 +225,7 @@ def follow() -> Callable[..., str]:
     return take
 
 
-def test_every_stage_of_a_run_has_its_words(follow: Callable[..., str]) -> None:
+def test_every_stage_of_a_run_has_a_status_text(follow: Callable[..., str]) -> None:
     assert follow() == ""
     assert follow(events.RunStarted("1", "/", "a/b")) == "starting"
     assert follow(events.ModelCalled("m1", "a/b", "")) == "asking a/b"
@@ -233,8 +239,8 @@ def test_every_stage_of_a_run_has_its_words(follow: Callable[..., str]) -> None:
     assert follow(events.ToolInputStarted("m2", 0, "c1", "write")) == "writing a call of write"
     assert follow(events.ToolInputDelta("m2", 0, "c1", 0, '{"path": "a.py", "con')) == "writing a.py"
     follow(answer("so", "tool_calls", "m2"), events.ToolCalled("c1", "write", {"path": "a.py"}, 1))
-    asked = events.QuestionAsked("q1", Question(kind="permission", text="May it?"), "c1")
-    assert follow(asked) == "waiting for you"
+    question_asked = events.QuestionAsked("q1", Question(kind="permission", text="May it?"), "c1")
+    assert follow(question_asked) == "waiting for you"
     assert follow(events.QuestionAnswered("q1", "answered", "yes")) != "waiting for you"
     assert follow(events.ToolStarted("c1", "write")) == "running write a.py"
     bash = events.ToolCalled("c2", "bash", {"command": "make test"}, 1)
@@ -249,7 +255,7 @@ def test_every_stage_of_a_run_has_its_words(follow: Callable[..., str]) -> None:
 # --- long sessions --------------------------------------------------------------------------------------
 
 
-def test_what_is_closed_takes_no_memory() -> None:
+def test_closed_items_take_no_memory() -> None:
     transcript = TranscriptView()
 
     def step(number: int) -> None:
@@ -261,7 +267,7 @@ def test_what_is_closed_takes_no_memory() -> None:
         transcript.take([events.ToolStarted(call, "bash"), events.ToolOutput(call, 0, "out\n" * 100)])
         transcript.take([events.ToolResultFact(call, "bash", (Text("out\n" * 100),))])
 
-    def kept() -> int:
+    def used_memory() -> int:
         gc.collect()
         return tracemalloc.get_traced_memory()[0]
 
@@ -269,9 +275,9 @@ def test_what_is_closed_takes_no_memory() -> None:
         step(number)
     tracemalloc.start()
     try:
-        before = kept()
+        before = used_memory()
         for number in range(50, 550):
             step(number)
-        assert kept() - before < 20_000
+        assert used_memory() - before < 20_000
     finally:
         tracemalloc.stop()

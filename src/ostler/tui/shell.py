@@ -31,18 +31,16 @@ if TYPE_CHECKING:
 class ShellLine(msgspec.Struct, frozen=True):
     command: str
     """Empty until something follows the mark."""
-    is_told: bool
+    is_for_model: bool
     """Whether the model gets the command and its output."""
 
 
 def shell_line(typed: str) -> ShellLine | None:
     """The shell command of a line; None for a prompt."""
     text = typed.strip()
-    if text.startswith("!!"):
-        return ShellLine(text[2:].lstrip(), is_told=False)
-    if text.startswith("!"):
-        return ShellLine(text[1:].lstrip(), is_told=True)
-    return None
+    if not text.startswith("!"):
+        return None
+    return ShellLine(text.removeprefix("!").removeprefix("!").lstrip(), not text.startswith("!!"))
 
 
 def without_escape(typed: str) -> str:
@@ -67,14 +65,14 @@ class ShellCommands:
         """Runs a command to its end. Cancelling it stops the command."""
         task = asyncio.current_task()
         assert task is not None
-        name, arguments = "!" if line.is_told else "!!", {"command": line.command}
-        call = CallItem("", name=name, stage="running", arguments=arguments, tool_kind="execute")
-        self._running[task] = item = OpenCallView(call, time.monotonic())
-        ticking = asyncio.ensure_future(self._tick())
+        name, arguments = "!" if line.is_for_model else "!!", {"command": line.command}
+        item = CallItem("", name=name, stage="running", arguments=arguments, tool_kind="execute")
+        self._running[task] = call = OpenCallView(item, time.monotonic())
+        ticker = asyncio.ensure_future(self._tick())
         try:
-            await self._run(line, item)
+            await self._run(line, call)
         finally:
-            ticking.cancel()
+            ticker.cancel()
             del self._running[task]
             self._context.app.refresh()
 
@@ -86,21 +84,19 @@ class ShellCommands:
 
     async def stop(self) -> None:
         """Stops all of them; their output so far is kept."""
-        tasks = list(self._running)
-        for task in tasks:
+        for task in self._running:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        if self._running:
+            await asyncio.wait([*self._running])
 
     def rows(self, width: int, most: int) -> list[str]:
-        now = time.monotonic()
         rows: list[str] = []
-        for item in self._running.values():
-            item.seconds = now - item.since
-            rows += self._context.rows.opened(item, width, most)
+        for call in self._running.values():
+            call.seconds = time.monotonic() - call.since
+            rows += self._context.rows.opened(call, width, most)
         return rows[-most:]
 
-    async def _run(self, line: ShellLine, item: OpenCallView) -> None:
+    async def _run(self, line: ShellLine, call: OpenCallView) -> None:
         session = self._context.conversation.session
         tail = Tail()
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -108,7 +104,7 @@ class ShellCommands:
         def take(piece: bytes) -> None:
             text = decoder.decode(piece)
             tail.feed(text)
-            item.output.feed(text)
+            call.output.feed(text)
             self._context.app.refresh()
 
         if not session.is_running:
@@ -116,25 +112,24 @@ class ShellCommands:
         async with renew_lease(session.journal):
             note = await _run_shell(session, line.command, take)
             tail.feed(decoder.decode(b"", final=True))
-            tail_end = tail.truncated()
-            output = without_surrogates(tail_end.text).replace("\0", "\ufffd").rstrip("\n")
-            if tail_end.truncated:
-                output = f"[the last {tail_end.lines} of {tail_end.total_lines} lines]\n{output}"
+            end = tail.truncated()
+            output = without_surrogates(end.text).replace("\0", "\ufffd").rstrip("\n")
+            if end.truncated:
+                output = f"[the last {end.lines} of {end.total_lines} lines]\n{output}"
             text = "\n".join(filter(None, (output, note))) or "(no output)"
-            seconds = time.monotonic() - item.since
-            if line.is_told:
+            seconds = time.monotonic() - call.since
+            if line.is_for_model:
                 entry = shell_entry(line.command, text, failed=bool(note), seconds=seconds)
                 session.journal.record(entry)
                 await session.journal.commit()
                 return
             result = CallResult(content=(Text(text),), duration_ms=round(seconds * 1000))
             stage: CallStage = "failed" if note else "done"
-            self._context.print_item(msgspec.structs.replace(item.item, stage=stage, result=result))
+            self._context.print_item(msgspec.structs.replace(call.item, stage=stage, result=result))
 
 
 async def _run_shell(session: Session, command: str, take: Callable[[bytes], None]) -> str:
-    """Runs a command; returns how it ended, unless it succeeded. When cancelled, it returns after the whole
-    process group has ended."""
+    """Runs a command; returns how it ended, unless it succeeded. Cancelling it ends the process group."""
     journal, harness = session.journal, session.harness
     call = journal.world.new_id("call")
     shell = [find_program("bash") or "sh", "-c", command]

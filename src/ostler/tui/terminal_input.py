@@ -52,20 +52,19 @@ def dark_by_variable(colorfgbg: str) -> bool | None:
     return int(background) in _DARK
 
 
-def is_dark(appearance: Appearance, answered: Rgb | None, environment: Mapping[str, str]) -> bool:
+def is_dark(appearance: Appearance, color: Rgb | None, environment: Mapping[str, str]) -> bool:
     """The setting decides, then the terminal, then the variable; by default it is dark."""
     if appearance != "auto":
         return appearance == "dark"
-    if answered is not None:
-        return luma(answered) < 0.5
-    by_variable = dark_by_variable(environment.get("COLORFGBG", ""))
-    return True if by_variable is None else by_variable
+    if color is not None:
+        return luma(color) < 0.5
+    return dark_by_variable(environment.get("COLORFGBG", "")) is not False
 
 
-QUIET_SECONDS = 0.01
-"""Seconds after which a paste has ended."""
+PASTE_GAP_SECONDS = 0.01
+"""Seconds without input after which a paste has ended."""
 
-MANY = 256
+PASTE_SIZE = 256
 """So many letters at once are a paste, not typing."""
 
 _BEGIN, _END = "\x1b[200~", "\x1b[201~"
@@ -74,30 +73,24 @@ _LINES = re.compile(r"[^\r\n]*[\r\n]+[^\r\n]")
 
 
 def marked(text: str, read: Callable[[], str], descriptor: int) -> str:
-    """Marks a paste as a bracketed one, with the rest of it; other input stays. No line of a paste is sent by
-    itself; Enter after a single line is the key."""
-    begun = _text(text)
-    if len(begun) < MANY and not _LINES.match(begun):
+    """Marks a paste as a bracketed one, so that none of its lines is sent; other input stays as it is. Enter
+    after a single line is the key."""
+    start = _TEXT.findall(text)[0]
+    if len(start) < PASTE_SIZE and not _LINES.match(start):
         return text
-    while select.select([descriptor], [], [], QUIET_SECONDS)[0] and (more := read()):
+    while select.select([descriptor], [], [], PASTE_GAP_SECONDS)[0] and (more := read()):
         text += more
-    pasted = _text(text)
+    pasted = _TEXT.findall(text)[0]
     if not _LINES.match(pasted):
         pasted = pasted.rstrip("\r\n")
     return f"{_BEGIN}{pasted}{_END}{text[len(pasted) :]}"
-
-
-def _text(text: str) -> str:
-    match = _TEXT.match(text)
-    assert match is not None
-    return match[0]
 
 
 SECONDS = 0.08
 """Seconds to wait for an answer: most terminals need a few milliseconds, more over a slow line."""
 
 QUESTION = "\x1b]11;?\x1b\\"
-_DEAF = frozenset({"dumb", "linux"})
+_SILENT = frozenset({"dumb", "linux"})
 """Terminals that do not answer."""
 
 _ANSWER_END = "\x07\x1b\x9c\udc9c"
@@ -215,10 +208,9 @@ async def detected_dark(
     appearance: Appearance, reader: TerminalInput, writer: TextIO, environment: Mapping[str, str]
 ) -> bool:
     """Whether the background is dark. Asks the terminal only if its answer decides."""
-    is_terminal = reader.stdin.isatty() and writer.isatty() and environment.get("TERM") not in _DEAF
-    asks = appearance == "auto" and is_terminal
-    answered = await ask_background(reader, writer) if asks else None
-    return is_dark(appearance, answered, environment)
+    answers = reader.stdin.isatty() and writer.isatty() and environment.get("TERM") not in _SILENT
+    color = await ask_background(reader, writer) if appearance == "auto" and answers else None
+    return is_dark(appearance, color, environment)
 
 
 _CLEAR_ROW = "\r\x1b[K"
@@ -226,8 +218,8 @@ _CLEAR_ROW = "\r\x1b[K"
 
 @contextmanager
 def keep_early_typing(stdin: TextIO) -> Iterator[None]:
-    """Keeps keys that are typed before the first frame: no echo, and Enter stays Enter; Ctrl+C still quits.
-    Restores the terminal at the end, also after an early signal."""
+    """Keeps keys typed before the first frame: no echo, and Enter stays Enter; Ctrl+C still quits. Restores
+    the terminal at the end, also after an early signal."""
     if sys.platform == "win32" or not stdin.isatty():
         yield
         return
@@ -253,8 +245,6 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 
 def take_early_typing(reader: TerminalInput, writer: TextIO) -> None:
     """Hands early keys to the application that will read this input. In raw mode."""
-    from prompt_toolkit.input.typeahead import store_typeahead
-
     if typed := reader.read_early():
         store_typeahead(reader, typed)
         writer.write(_CLEAR_ROW)

@@ -40,8 +40,8 @@ async def missing_theme(wanted: str, themes: ThemeRegistry, host: ExtensionHost 
     """A message about a missing theme; empty if it exists. An extension may add it when the session opens."""
     if not wanted or wanted in themes:
         return ""
-    if host is not None and (attending := host.sessions.get(session)) is not None:
-        await attending.drain()
+    if host is not None and (extension_session := host.sessions.get(session)) is not None:
+        await extension_session.drain()
     return "" if wanted in themes else f"there is no theme {wanted!r:.60}; /theme lists the themes"
 
 
@@ -76,17 +76,13 @@ def parse_theme(values: Mapping[str, Any]) -> ThemeFile:
     return ThemeFile(Theme(**colors), **words, problems=tuple(problems))
 
 
-def laid_over(theme: Theme, below: Theme) -> Theme:
+def filled(theme: Theme, base: Theme) -> Theme:
     """Fills missing colours from another theme, for each slot, light and dark separately."""
-    return Theme(*map(_laid_over, _colors(theme), _colors(below)))
-
-
-def _laid_over(color: ThemeColor, below: ThemeColor) -> ThemeColor:
-    return ThemeColor(color.light or below.light, color.dark or below.dark)
-
-
-def _colors(theme: Theme) -> Iterator[ThemeColor]:
-    return (getattr(theme, slot) for slot in SLOTS)
+    colors = {}
+    for slot in SLOTS:
+        color, other = getattr(theme, slot), getattr(base, slot)
+        colors[slot] = ThemeColor(color.light or other.light, color.dark or other.dark)
+    return Theme(**colors)
 
 
 def _color(slot: str, value: object, problems: list[str]) -> ThemeColor:
@@ -180,13 +176,13 @@ class ThemeList(Mapping[str, Theme]):
         try:
             paths = [path for path in entries_in(folder) if path.suffix == ".toml"]
         except Unusable as error:
-            self._tell(folder, f"it cannot be read: {error}")
+            self._report(folder, f"it cannot be read: {error}")
             return
         for path in paths:
             if _NAME.fullmatch(path.stem):
                 yield path
             else:
-                self._tell(path, "the name of a theme may only have letters, digits, . - and _")
+                self._report(path, "the name of a theme may only have letters, digits, . - and _")
 
     def _theme(self, name: str, sources: tuple[Place, ...], heirs: tuple[Path, ...]) -> Theme:
         """The theme of the last source, with what it inherits."""
@@ -195,12 +191,12 @@ class ThemeList(Mapping[str, Theme]):
         if not file.inherits:
             return file.theme
         if not below:
-            self._tell(path, f"it inherits {file.inherits!r:.60}, which does not exist")
+            self._report(path, f"it inherits {file.inherits!r:.60}, which does not exist")
             return file.theme
         if below[-1].path in (*heirs, path):
-            self._tell(path, f"it inherits {file.inherits!r:.60}, which inherits it back")
+            self._report(path, f"it inherits {file.inherits!r:.60}, which inherits it back")
             return file.theme
-        return laid_over(file.theme, self._theme(file.inherits, below, (*heirs, path)))
+        return filled(file.theme, self._theme(file.inherits, below, (*heirs, path)))
 
     def _file(self, source: Place) -> ThemeFile:
         if source.path not in self._files:
@@ -212,10 +208,10 @@ class ThemeList(Mapping[str, Theme]):
                 file = ThemeFile(inherits=inherits, problems=(str(error),))
             self._files[source.path] = file
             for problem in file.problems:
-                self._tell(source.path, problem)
+                self._report(source.path, problem)
         return self._files[source.path]
 
-    def _tell(self, path: Path, problem: str) -> None:
+    def _report(self, path: Path, problem: str) -> None:
         line = f"{printable_path(path)}: {problem}"
         if line not in self._reported:
             self._reported.add(line)
@@ -225,12 +221,12 @@ class ThemeList(Mapping[str, Theme]):
 def _values(source: Place) -> dict[str, object]:
     import tomllib
 
-    beginning = read_head(source.path, source.project, LARGEST_FILE)
-    if beginning is None:
+    head = read_head(source.path, source.project, LARGEST_FILE)
+    if head is None:
         raise Unusable("it is a broken link")
-    if beginning.size > LARGEST_FILE:
+    if head.size > LARGEST_FILE:
         raise Unusable(f"it is larger than {LARGEST_FILE // 1024} KiB")
     try:
-        return tomllib.loads(beginning.content.decode())
+        return tomllib.loads(head.content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Unusable(f"it is not valid TOML: {error}") from None

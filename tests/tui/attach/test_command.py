@@ -1,4 +1,4 @@
-"""What cannot be attached to is said in one line, and the terminal is left alone."""
+"""`ostler attach`: errors take one line and leave the terminal alone."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tests.support.attach import Attach
 from tests.support.command import Ostler
 
 
-def test_where_nobody_listens_it_says_so(attach: Attach) -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        terminal = attach(f"localhost:{nobody.getsockname()[1]}")
+def test_an_unreachable_server_is_reported(attach: Attach) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        terminal = attach(f"localhost:{listener.getsockname()[1]}")
         assert terminal.wait_for_end() == 1
     assert "connection refused; is the server running?" in terminal.screen().replace("\n", "")
     assert b"\x1b[?1049h" not in terminal.written
 
 
-def test_without_a_terminal_it_says_so(ostler: Ostler) -> None:
+def test_attach_without_a_terminal_is_an_error(ostler: Ostler) -> None:
     ran = ostler("attach", "localhost:1")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == "ostler: attach needs a terminal; `ostler follow` prints a run without one\n"
@@ -35,7 +35,9 @@ def test_without_a_terminal_it_says_so(ostler: Ostler) -> None:
         (("localhost:3284", "--detach-key", "ctrl+m"), "'ctrl+m' is not a key to detach with"),
     ],
 )
-def test_what_is_mistyped_is_said_in_a_line(ostler: Ostler, arguments: tuple[str, ...], problem: str) -> None:
+def test_wrong_arguments_are_reported_in_one_line(
+    ostler: Ostler, arguments: tuple[str, ...], problem: str
+) -> None:
     ran = ostler("attach", *arguments)
     assert ran.code == 2
     assert ran.err.startswith(f"ostler: {problem}")

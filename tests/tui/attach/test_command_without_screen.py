@@ -1,4 +1,4 @@
-"""An agent that speaks a protocol has no screen: its conversation is what is shown."""
+"""`ostler attach` to an agent without a screen shows its conversation."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.tui.terminal import Terminal
 ACP_AGENT = (sys.executable, str(_HERE / "acp_agent.py"))
 
 
-def enter(terminal: Terminal, text: str) -> None:
+def send_line(terminal: Terminal, text: str) -> None:
     terminal.type(text)
     terminal.wait_for(f"> {text}")
     terminal.press("enter")
 
 
-def test_it_is_told_and_answered_in_its_conversation(attach: Attach, ostler: Ostler) -> None:
+def test_an_agent_without_a_screen_is_prompted_in_its_conversation(attach: Attach, ostler: Ostler) -> None:
     with serving_agent(ostler, "--transport", "acp", agent=ACP_AGENT) as served:
         token = TokenStore(ostler.home / "tokens.json").new("attach", "all")
         without = attach(served.url)
@@ -29,13 +29,13 @@ def test_it_is_told_and_answered_in_its_conversation(attach: Attach, ostler: Ost
         assert "--token" in without.screen().replace("\n", "")
         terminal = attach(served.url, OSTLER_TOKEN=token)
         terminal.wait_for("continues when you leave")
-        enter(terminal, "hello")
+        send_line(terminal, "hello")
         terminal.wait_for("you said: hello")
-        enter(terminal, "run ls")
+        send_line(terminal, "run ls")
         terminal.wait_for("1.")
         terminal.press("1")
         terminal.wait_for("Done with yes-1.")
-        enter(terminal, "wait")
+        send_line(terminal, "wait")
         terminal.wait_for("waiting")
         terminal.press("esc")
         terminal.wait_for("cancelled")

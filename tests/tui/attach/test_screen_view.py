@@ -21,7 +21,7 @@ def last_row(terminal: Terminal) -> str:
 
 
 @pytest.mark.parametrize("wire", ["bytes", "text"])
-def test_the_screen_is_seen_and_keys_go_through(attach: Attach, tmp_path: Path, wire: str) -> None:
+def test_the_screen_is_shown_and_keys_reach_the_agent(attach: Attach, tmp_path: Path, wire: str) -> None:
     with fake_server(tmp_path, wire) as server:
         terminal = attach(server.address)
         terminal.wait_for(GREETING)
@@ -35,7 +35,7 @@ def test_the_screen_is_seen_and_keys_go_through(attach: Attach, tmp_path: Path, 
         assert terminal.wait_for_end() == 0
 
 
-def test_leaving_lets_the_agent_go_on_and_the_terminal_be_as_it_was(attach: Attach, tmp_path: Path) -> None:
+def test_detaching_keeps_the_agent_running_and_restores_the_terminal(attach: Attach, tmp_path: Path) -> None:
     with fake_server(tmp_path) as server:
         terminal = attach(server.address)
         terminal.wait_for(GREETING)
@@ -52,7 +52,7 @@ def test_leaving_lets_the_agent_go_on_and_the_terminal_be_as_it_was(attach: Atta
         again.wait_for("> half of it")
 
 
-def test_ctrl_c_and_pastes_are_for_the_agent_and_another_key_may_detach(
+def test_ctrl_c_and_pastes_reach_the_agent_and_the_detach_key_is_configurable(
     attach: Attach, tmp_path: Path
 ) -> None:
     with fake_server(tmp_path) as server:
@@ -71,7 +71,7 @@ def test_ctrl_c_and_pastes_are_for_the_agent_and_another_key_may_detach(
         assert terminal.wait_for_end() == 0
 
 
-def test_several_watch_the_same_and_one_may_only_watch(attach: Attach, tmp_path: Path) -> None:
+def test_several_clients_share_a_screen_and_one_is_read_only(attach: Attach, tmp_path: Path) -> None:
     with fake_server(tmp_path) as server:
         first, second = attach(server.address), attach(server.address, "--read-only", columns=100, rows=30)
         for terminal in (first, second):
@@ -84,7 +84,7 @@ def test_several_watch_the_same_and_one_may_only_watch(attach: Attach, tmp_path:
         assert "read-only" in last_row(second)
 
 
-def test_a_window_that_is_smaller_shows_the_end_and_scrolls_back(attach: Attach, tmp_path: Path) -> None:
+def test_a_smaller_window_shows_the_end_and_scrolls_back(attach: Attach, tmp_path: Path) -> None:
     with fake_server(tmp_path) as server:
         terminal = attach(server.address, columns=72, rows=10)
         terminal.wait_for(GREETING)
@@ -108,7 +108,7 @@ def test_a_window_that_is_smaller_shows_the_end_and_scrolls_back(attach: Attach,
         terminal.wait_for("──────────")
 
 
-def test_a_window_that_is_larger_shows_all_of_it(attach: Attach, tmp_path: Path) -> None:
+def test_a_larger_window_shows_the_whole_screen(attach: Attach, tmp_path: Path) -> None:
     with fake_server(tmp_path, columns=40, rows=12) as server:
         terminal = attach(server.address, columns=100, rows=30)
         terminal.wait_for(GREETING)
@@ -117,7 +117,7 @@ def test_a_window_that_is_larger_shows_all_of_it(attach: Attach, tmp_path: Path)
         terminal.wait_for("40x12")
 
 
-def test_it_connects_again_when_the_server_was_away(attach: Attach, tmp_path: Path) -> None:
+def test_the_view_reconnects_after_the_server_was_down(attach: Attach, tmp_path: Path) -> None:
     with fake_server(tmp_path) as server:
         terminal = attach(server.address, columns=120)
         terminal.wait_for(GREETING)
@@ -132,7 +132,7 @@ def test_it_connects_again_when_the_server_was_away(attach: Attach, tmp_path: Pa
             terminal.wait_for("you said: after")
 
 
-def test_it_ends_with_the_agent(attach: Attach, tmp_path: Path) -> None:
+def test_the_view_ends_with_the_agent(attach: Attach, tmp_path: Path) -> None:
     with fake_server(tmp_path) as server:
         terminal = attach(server.address)
         terminal.wait_for(GREETING)
@@ -141,7 +141,7 @@ def test_it_ends_with_the_agent(attach: Attach, tmp_path: Path) -> None:
         assert terminal.screen() == "ostler: the agent has ended"
 
 
-def test_signals_leave_the_terminal_as_it_was(attach: Attach, tmp_path: Path) -> None:
+def test_signals_restore_the_terminal(attach: Attach, tmp_path: Path) -> None:
     with fake_server(tmp_path) as server:
         terminals = {by: attach(server.address) for by in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
         for by, terminal in terminals.items():
@@ -152,7 +152,7 @@ def test_signals_leave_the_terminal_as_it_was(attach: Attach, tmp_path: Path) ->
             assert termios.tcgetattr(terminal._ours)[3] & termios.ICANON
 
 
-def test_an_agent_without_a_screen_says_where_it_can_be_seen(attach: Attach, tmp_path: Path) -> None:
+def test_attach_to_an_agent_without_a_screen_points_to_its_page(attach: Attach, tmp_path: Path) -> None:
     with fake_server(tmp_path, "acp") as server:
         terminal = attach(server.address)
         assert terminal.wait_for_end() == 2

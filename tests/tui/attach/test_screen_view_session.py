@@ -31,7 +31,7 @@ def flat(terminal: Terminal) -> str:
     return terminal.screen().replace("\n", "")
 
 
-def test_one_sees_and_types_at_the_root_and_another_through_the_api(
+def test_the_same_screen_is_served_at_the_root_and_through_the_api(
     attach: Attach, served: ServedAgent, ostler: Ostler
 ) -> None:
     root = attach(served.url)
@@ -57,12 +57,12 @@ def test_one_sees_and_types_at_the_root_and_another_through_the_api(
         assert flat(terminal) == "ostler: the agent has ended"
 
 
-@pytest.mark.parametrize("given", ["", "ostler_wrong"])
-def test_without_the_right_token_one_line_says_how_to_get_in(
-    attach: Attach, served: ServedAgent, ostler: Ostler, given: str
+@pytest.mark.parametrize("token_argument", ["", "ostler_wrong"])
+def test_a_wrong_token_is_reported_in_one_line_with_advice(
+    attach: Attach, served: ServedAgent, ostler: Ostler, token_argument: str
 ) -> None:
-    terminal = attach(served.url, "--session", served.session, OSTLER_TOKEN=given)
+    terminal = attach(served.url, "--session", served.session, OSTLER_TOKEN=token_argument)
     assert terminal.wait_for_end() == 4
     assert "does not know who asks" in flat(terminal)
     assert "ostler token new" in flat(terminal)
-    assert not given or given not in terminal.everything()
+    assert not token_argument or token_argument not in terminal.everything()

@@ -25,13 +25,15 @@ def served(ostler: Ostler) -> Iterator[Served]:
         yield lambda vendor: stack.enter_context(serve_process(ostler, *use(vendor)))
 
 
-def new_session(server: ServeProcess, **said: object) -> str:
-    answer = httpx2.post(f"{server.base_url}/api/v1/sessions", headers=server.headers, json=said, timeout=60)
+def new_session(server: ServeProcess, **values: object) -> str:
+    answer = httpx2.post(
+        f"{server.base_url}/api/v1/sessions", headers=server.headers, json=values, timeout=60
+    )
     assert answer.status_code == 201, answer.text
     return str(answer.json()["id"])
 
 
-def enter(terminal: Terminal, text: str) -> None:
+def send_line(terminal: Terminal, text: str) -> None:
     terminal.type(text)
     terminal.wait_for(f"> {text}")
     terminal.press("enter")
@@ -41,17 +43,15 @@ def silent_after(*pieces: str) -> Turn:
     return turn(say(*pieces), trouble=Trouble("silence", after=1 + len(pieces)))
 
 
-def test_a_prompt_is_answered_there_and_seen_here_as_it_comes(
-    attach: Attach, served: Served, serve: Serve
-) -> None:
+def test_a_remote_answer_streams_into_the_terminal(attach: Attach, served: Served, serve: Serve) -> None:
     server = served(serve(turn("the first answer"), silent_after("the beginning ", "of another")))
     session = new_session(server)
     terminal = attach(f"{server.base_url}/s/{session}", OSTLER_TOKEN=server.token)
     terminal.wait_for("continues when you leave")
-    enter(terminal, "go")
+    send_line(terminal, "go")
     terminal.wait_for("the first answer")
     terminal.wait_for("completed")
-    enter(terminal, "once more")
+    send_line(terminal, "once more")
     terminal.wait_for("the beginning of another")
     assert "fake" in terminal.screen()
     terminal.press("esc")
@@ -61,7 +61,7 @@ def test_a_prompt_is_answered_there_and_seen_here_as_it_comes(
     assert terminal.wait_for_end() == 0
 
 
-def test_a_permission_is_asked_here_and_the_call_runs_there(
+def test_a_remote_permission_is_asked_in_the_terminal(
     attach: Attach, served: Served, serve: Serve, ostler: Ostler
 ) -> None:
     vendor = serve(turn(call("bash", {"command": "echo printed > there"})), turn("it was run"))
@@ -74,7 +74,7 @@ def test_a_permission_is_asked_here_and_the_call_runs_there(
     assert (ostler.work / "there").read_text() == "printed\n"
 
 
-def test_a_child_is_seen_at_work_there_and_asks_here(
+def test_questions_of_a_remote_child_are_asked_in_the_terminal(
     attach: Attach, served: Served, serve: Serve, ostler: Ostler
 ) -> None:
     def by(request: dict[str, Any]) -> Turn:
@@ -88,7 +88,7 @@ def test_a_child_is_seen_at_work_there_and_asks_here(
     server = served(serve(by=by))
     terminal = attach(f"{server.base_url}/s/{new_session(server)}", OSTLER_TOKEN=server.token)
     terminal.wait_for("continues when you leave")
-    enter(terminal, "go")
+    send_line(terminal, "go")
     screen = terminal.wait_for("❯ 1. yes, this once")
     assert "permission · child the errand" in screen
     assert "child: bash echo from the child" in screen
@@ -97,7 +97,7 @@ def test_a_child_is_seen_at_work_there_and_asks_here(
     assert (ostler.work / "there").read_text() == "from the child\n"
 
 
-def test_a_run_is_steered_from_here_and_others_watch_it(
+def test_a_remote_run_is_steered_and_other_terminals_follow_it(
     attach: Attach, served: Served, serve: Serve, ostler: Ostler
 ) -> None:
     waits = call("bash", {"command": "echo it-has-begun; until [ -e go ]; do sleep 0.02; done"})
@@ -116,32 +116,30 @@ def test_a_run_is_steered_from_here_and_others_watch_it(
     (ostler.work / "go").touch()
     for terminal in (first, second):
         terminal.wait_for("both were done")
-    enter(second, "unheard")
+    send_line(second, "unheard")
     second.wait_for("this is read-only")
-    enter(first, "!true")
+    send_line(first, "!true")
     first.wait_for("can only be done there")
     first.press("ctrl+c")
-    enter(first, "/settings")
+    send_line(first, "/settings")
     first.wait_for("about the machine")
-    enter(first, "then")
+    send_line(first, "then")
     for terminal in (first, second):
         terminal.wait_for("and this")
 
 
-def test_the_link_that_the_server_prints_lets_one_in_once(
-    attach: Attach, serve: Serve, ostler: Ostler
-) -> None:
+def test_the_printed_login_link_works_once(attach: Attach, serve: Serve, ostler: Ostler) -> None:
     vendor = serve(turn("hello from there"))
     process = ostler.start("serve", "--port", "0", *use(vendor))
     assert process.stderr is not None
     try:
-        said = ""
-        while "#token=" not in said:
-            said += process.stderr.readline().decode()
-        link = next(word for word in said.split() if "#token=" in word)
+        values = ""
+        while "#token=" not in values:
+            values += process.stderr.readline().decode()
+        link = next(word for word in values.split() if "#token=" in word)
         terminal = attach(link)
         terminal.wait_for("continues when you leave")
-        enter(terminal, "hello")
+        send_line(terminal, "hello")
         terminal.wait_for("hello from there")
         again = attach(link)
         assert again.wait_for_end() == 4
@@ -151,49 +149,47 @@ def test_the_link_that_the_server_prints_lets_one_in_once(
         process.communicate()
 
 
-def test_models_are_those_of_the_server(attach: Attach, served: Served, serve: Serve) -> None:
+def test_the_model_list_is_the_servers(attach: Attach, served: Served, serve: Serve) -> None:
     vendor = serve(turn("the answer"))
     server = served(vendor)
     session = new_session(server)
     terminal = attach(server.base_url, "--session", session, OSTLER_TOKEN=server.token)
     terminal.wait_for("openai/fake")
-    enter(terminal, "/model openai/other")
+    send_line(terminal, "/model openai/other")
     terminal.wait_for("the model is now openai/other")
-    enter(terminal, "/new")
+    send_line(terminal, "/new")
     terminal.wait_for("started a new session")
-    enter(terminal, "/rename Elsewhere")
+    send_line(terminal, "/rename Elsewhere")
     terminal.wait_for("now called 'Elsewhere'")
-    enter(terminal, "go")
+    send_line(terminal, "go")
     terminal.wait_for("the answer")
     assert [request.json["model"] for request in vendor.requests] == ["other"]
 
 
-def test_a_server_that_was_away_is_found_again_and_nothing_is_missing(
-    attach: Attach, serve: Serve, ostler: Ostler
-) -> None:
+def test_reconnecting_to_a_server_loses_no_events(attach: Attach, serve: Serve, ostler: Ostler) -> None:
     vendor = serve(turn("the first answer"), turn("the second answer"), turn("the third answer"))
     with serve_process(ostler, *use(vendor)) as server:
         session = new_session(server)
         terminal = attach(server.base_url, "--session", session, OSTLER_TOKEN=server.token)
         terminal.wait_for("continues when you leave")
-        enter(terminal, "one")
+        send_line(terminal, "one")
         terminal.wait_for("the first answer")
         server.end()
         terminal.wait_for("is away, and tried again")
     port = server.base_url.rpartition(":")[2]
     with serve_process(ostler, *use(vendor), "--port", port) as back:
-        said = {"type": "prompt", "content": [{"type": "text", "text": "two"}]}
+        values = {"type": "prompt", "content": [{"type": "text", "text": "two"}]}
         path = f"{back.base_url}/api/v1/sessions/{session}/requests"
-        assert httpx2.post(path, headers=back.headers, json=said, timeout=60).is_success
+        assert httpx2.post(path, headers=back.headers, json=values, timeout=60).is_success
         terminal.wait_for_ever("the second answer")
         terminal.wait_for_ever("is back")
-        enter(terminal, "three")
+        send_line(terminal, "three")
         terminal.wait_for_ever("the third answer")
         for answer in ("first", "second", "third"):
             assert terminal.everything().count(f"the {answer} answer") == 1
 
 
-def test_a_session_that_is_deleted_says_so(attach: Attach, served: Served, serve: Serve) -> None:
+def test_a_deleted_session_is_reported(attach: Attach, served: Served, serve: Serve) -> None:
     server = served(serve())
     session = new_session(server)
     terminal = attach(server.base_url, "--session", session, OSTLER_TOKEN=server.token)

@@ -1,4 +1,4 @@
-"""What a command confirms is what came of it, also where the news of it is late.
+"""Commands over attach confirm the outcome, also if the stream of facts is late.
 
 A server's answer about a request and its stream of facts are two connections: either may be first.
 """
@@ -29,66 +29,66 @@ PATIENCE = 60
 
 
 class LateRelay(RemoteRelay):
-    """Tells nothing new until it may."""
+    """Sends nothing new until it may."""
 
-    may_tell: asyncio.Event
+    may_send: asyncio.Event
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
         async with aclosing(super().batches()) as batches:
             async for batch in batches:
-                await self.may_tell.wait()
+                await self.may_send.wait()
                 yield batch
 
 
 class LateStore(RemoteStore):
-    """Its stream is behind its answers. Knows when an outcome was told to whoever asked for it."""
+    """Its stream is behind its answers. It records when a client read an outcome."""
 
     def __init__(self, remote: Remote) -> None:
         super().__init__(remote)
-        self.may_tell, self.told = asyncio.Event(), asyncio.Event()
+        self.may_send, self.sent = asyncio.Event(), asyncio.Event()
 
     def relay(self, session: str, after: int) -> RemoteRelay:
         relay = LateRelay(self._remote, session, after, self._owner, self.learn)
-        relay.may_tell = self.may_tell
+        relay.may_send = self.may_send
         return relay
 
     async def settlement(self, session: str, request: str) -> int | None:
         seq = await super().settlement(session, request)
         if seq is not None:
-            self.told.set()
+            self.sent.set()
         return seq
 
 
 class Lines(PlainFrontEnd):
-    """Keeps what is said."""
+    """Records printed lines."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.said: list[str] = []
+        self.printed: list[str] = []
 
     def say(self, *lines: str) -> None:
-        self.said += lines
+        self.printed += lines
 
 
-class FromAfar:
+class RemoteUi:
     def __init__(self, plain: PlainConversation, front_end: Lines, store: LateStore) -> None:
         self.plain = plain
         self.context = plain
         self.conversation = plain.conversation
-        self.said = front_end.said
+        self.printed = front_end.printed
         self.store = store
         self.commands = Commands(plain)
 
     async def late(self, work: asyncio.Future[object]) -> None:
-        """The work ends; its outcome is known before the stream tells it."""
-        await asyncio.wait_for(self.store.told.wait(), PATIENCE)
+        """Waits for the work, whose outcome arrives before the stream has it."""
+        await asyncio.wait_for(self.store.sent.wait(), PATIENCE)
         for _ in range(3):  # more than it takes to read that outcome
             await self.store.summary(self.conversation.session.id)
-        assert not work.done(), self.said
-        self.store.may_tell.set()
+        assert not work.done(), self.printed
+        self.store.may_send.set()
         await asyncio.wait_for(work, PATIENCE)
-        self.store.told.clear()
-        self.store.may_tell.clear()
+        self.store.sent.clear()
+        self.store.may_send.clear()
 
 
 def _names(harness: Harness) -> None:
@@ -101,7 +101,7 @@ def _names(harness: Harness) -> None:
 
 
 @asynccontextmanager
-async def seen_late(served: Served, session: str) -> AsyncIterator[FromAfar]:
+async def late_stream(served: Served, session: str) -> AsyncIterator[RemoteUi]:
     remote = Remote(address_of(served.base_url), served.token)
     store = LateStore(remote)
     harness = Harness(RemoteModel("openai/fake"), cwd=served.work, make_model=RemoteModel)
@@ -109,7 +109,7 @@ async def seen_late(served: Served, session: str) -> AsyncIterator[FromAfar]:
     plain = PlainConversation(await follow_session(store, session, harness), front_end)
     plain.conversation.begin()
     try:
-        yield FromAfar(plain, front_end, store)
+        yield RemoteUi(plain, front_end, store)
     finally:
         await plain.close()
         await remote.aclose()
@@ -123,60 +123,60 @@ async def seen_late(served: Served, session: str) -> AsyncIterator[FromAfar]:
         ("/rename Rare birds", "this session is now called 'Rare birds'"),
     ],
 )
-async def test_a_confirmation_names_what_was_set_though_the_stream_is_late(
+async def test_a_confirmation_names_the_new_value_despite_a_late_stream(
     tmp_path: Path, typed: str, confirmed: str
 ) -> None:
     async with (
         serving(tmp_path, change=_names) as served,
-        seen_late(served, await served.new_session()) as afar,
+        late_stream(served, await served.new_session()) as remote_ui,
     ):
-        await afar.late(asyncio.ensure_future(afar.commands.run(typed)))
-        assert afar.said == [f"note: {confirmed}"]
-        state, harness = afar.conversation.session.state, afar.conversation.harness
+        await remote_ui.late(asyncio.ensure_future(remote_ui.commands.run(typed)))
+        assert remote_ui.printed == [f"note: {confirmed}"]
+        state, harness = remote_ui.conversation.session.state, remote_ui.conversation.harness
         is_so = (f"the model is now {harness.model.name}", f"this session is now called {state.title!r}")
         assert confirmed.startswith(is_so)
         assert harness.reasoning == ("high" if "thinking" in confirmed else None)
 
 
-async def test_a_key_that_is_pressed_twice_goes_two_levels_on(tmp_path: Path) -> None:
+async def test_pressing_the_thinking_key_twice_advances_two_levels(tmp_path: Path) -> None:
     async with (
         serving(tmp_path, change=_names) as served,
-        seen_late(served, await served.new_session()) as afar,
+        late_stream(served, await served.new_session()) as remote_ui,
     ):
-        level = ThinkingLevel(afar.context)
+        level = ThinkingLevel(remote_ui.context)
         presses = [asyncio.ensure_future(level.next()) for _ in range(2)]
         for press in presses:
-            await afar.late(press)
-        assert afar.said == ["note: thinking: off", "note: thinking: minimal"]
+            await remote_ui.late(press)
+        assert remote_ui.printed == ["note: thinking: off", "note: thinking: minimal"]
 
 
-async def test_what_is_asked_of_the_tree_is_so_when_it_is_confirmed(tmp_path: Path) -> None:
+async def test_tree_commands_take_effect_before_they_are_confirmed(tmp_path: Path) -> None:
     async with serving(tmp_path, "the answer", change=_names) as served:
         session = await served.new_session("look for the heron")
         await served.rest(session)
-        async with seen_late(served, session) as afar:
-            conversation = afar.conversation
+        async with late_stream(served, session) as remote_ui:
+            conversation = remote_ui.conversation
             prompt = next(fact for fact in await served.store.read(session) if fact.type == "user_message")
             labels = conversation.ask(lambda id: Label(id=id, by="tui", entry=prompt.seq, label="begin"))
-            await afar.late(asyncio.ensure_future(labels))
+            await remote_ui.late(asyncio.ensure_future(labels))
             assert conversation.session.state.labels == {prompt.seq: "begin"}
             assert len(conversation.session.state.transcript)
             goes = conversation.ask(lambda id: Navigate(id=id, by="tui", entry=0))
-            await afar.late(asyncio.ensure_future(goes))
+            await remote_ui.late(asyncio.ensure_future(goes))
             assert conversation.session.state.leaf == 0
             assert not len(conversation.session.state.transcript)
 
 
-async def test_a_new_session_at_the_server_goes_on_with_the_model_that_was_chosen(tmp_path: Path) -> None:
+async def test_a_new_remote_session_keeps_the_chosen_model(tmp_path: Path) -> None:
     async with (
         serving(tmp_path, change=_names) as served,
-        seen_late(served, await served.new_session()) as afar,
+        late_stream(served, await served.new_session()) as remote_ui,
     ):
-        await afar.late(asyncio.ensure_future(afar.commands.run("/model openai/other")))
-        afar.store.may_tell.set()
-        await afar.commands.run("/new")
-        there = afar.plain.conversation
-        assert there.session.id != afar.conversation.session.id
+        await remote_ui.late(asyncio.ensure_future(remote_ui.commands.run("/model openai/other")))
+        remote_ui.store.may_send.set()
+        await remote_ui.commands.run("/new")
+        there = remote_ui.plain.conversation
+        assert there.session.id != remote_ui.conversation.session.id
         assert there.harness.model.name == there.session.state.settings.model == "openai/other"
         stored = await served.store.read(there.session.id)
         assert [fact.type for fact in stored] == ["session_started", "settings_changed"]

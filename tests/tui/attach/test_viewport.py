@@ -1,4 +1,4 @@
-"""What is written to a window, seen by a terminal of the window's size."""
+"""The part of a screen that is written to a window, read back by an emulator of the window's size."""
 
 from __future__ import annotations
 
@@ -20,48 +20,55 @@ def screen(request: pytest.FixtureRequest) -> Screen:
     return open_screen(40, 30, emulator=request.param)
 
 
-def seen(window: Screen, painter: Painter, screen: Screen, top: int | None = None) -> list[str]:
+def painted_rows(window: Screen, painter: Painter, screen: Screen, top: int | None = None) -> list[str]:
     part = part_of(screen, COLUMNS, ROWS, top)
     window.feed(painter.painted(screen, part, ROWS + 1, "status"))
     return list(window.lines()[: ROWS + 1])
 
 
-def test_the_end_is_seen_with_the_cursor_where_it_is(screen: Screen) -> None:
+def test_the_part_with_the_cursor_and_the_end_is_visible(screen: Screen) -> None:
     window, painter = open_screen(COLUMNS, 10), Painter()
     screen.feed(b"\r\n".join(b"row %d" % number for number in range(9)))
-    assert seen(window, painter, screen) == ["row 4", "row 5", "row 6", "row 7", "row 8", "status"]
+    assert painted_rows(window, painter, screen) == ["row 4", "row 5", "row 6", "row 7", "row 8", "status"]
     cursor = window.cursor()
     assert (cursor.column, cursor.row, cursor.visible) == (5, 4, True)
-    assert seen(window, painter, screen, top=0) == ["row 0", "row 1", "row 2", "row 3", "row 4", "status"]
+    assert painted_rows(window, painter, screen, top=0) == [
+        "row 0",
+        "row 1",
+        "row 2",
+        "row 3",
+        "row 4",
+        "status",
+    ]
     assert not window.cursor().visible
     screen.feed(b"\x1b[2;1H")
-    assert seen(window, painter, screen) == ["row 1", "row 2", "row 3", "row 4", "row 5", "status"]
+    assert painted_rows(window, painter, screen) == ["row 1", "row 2", "row 3", "row 4", "row 5", "status"]
 
 
-def test_what_scrolled_off_can_be_seen(screen: Screen) -> None:
+def test_the_scrollback_is_visible_when_scrolled_back(screen: Screen) -> None:
     window, painter = open_screen(COLUMNS, 10), Painter()
     screen.feed(b"\r\n".join(b"row %d" % number for number in range(40)))
-    assert seen(window, painter, screen, top=-10)[:2] == ["row 0", "row 1"]
-    assert seen(window, painter, screen, top=-2)[:4] == ["row 8", "row 9", "row 10", "row 11"]
+    assert painted_rows(window, painter, screen, top=-10)[:2] == ["row 0", "row 1"]
+    assert painted_rows(window, painter, screen, top=-2)[:4] == ["row 8", "row 9", "row 10", "row 11"]
 
 
-def test_many_empty_rows_are_seen_as_one_with_what_is_on_both_sides_of_them(screen: Screen) -> None:
+def test_many_empty_rows_are_collapsed_into_one(screen: Screen) -> None:
     window, painter = open_screen(COLUMNS, 10), Painter()
     screen.feed(b"first\r\n\r\nsecond\x1b[28;1Hbox\r\nfoot\x1b[28;4H")
-    assert seen(window, painter, screen) == ["", "second", "⋯", "box", "foot", "status"]
+    assert painted_rows(window, painter, screen) == ["", "second", "⋯", "box", "foot", "status"]
     cursor = window.cursor()
     assert (cursor.column, cursor.row, cursor.visible) == (3, 3, True)
     part = part_of(screen, COLUMNS, ROWS)
     assert part.words(screen) == "rows 2-3, 28-29 of 30, columns 1-20 of 40"
-    assert seen(window, painter, screen, top=part.top - 1)[:3] == ["first", "", "second"]
-    assert seen(window, painter, screen, top=99)[3:] == ["box", "foot", "status"]
+    assert painted_rows(window, painter, screen, top=part.top - 1)[:3] == ["first", "", "second"]
+    assert painted_rows(window, painter, screen, top=99)[3:] == ["box", "foot", "status"]
     screen.feed(b"\x1b[15;2H")
-    assert seen(window, painter, screen) == ["⋯", "", "⋯", "box", "foot", "status"]
+    assert painted_rows(window, painter, screen) == ["⋯", "", "⋯", "box", "foot", "status"]
     assert window.cursor().row == 1
     assert part_of(screen, COLUMNS, 30).rows == tuple(range(30))
 
 
-def test_only_rows_that_changed_are_written(screen: Screen) -> None:
+def test_only_changed_rows_are_written(screen: Screen) -> None:
     painter, part = Painter(), Part(tuple(range(ROWS)), 0, COLUMNS)
     screen.feed(b"\x1b[31mred\x1b[0m\r\nsecond\r\nthird")
     first = painter.painted(screen, part, ROWS + 1, "status")
@@ -74,7 +81,7 @@ def test_only_rows_that_changed_are_written(screen: Screen) -> None:
     assert b"second" in painter.painted(screen, part, ROWS + 1, "status")
 
 
-def test_the_keyboard_is_as_the_agent_wants_it(screen: Screen) -> None:
+def test_keyboard_modes_of_the_agent_are_applied(screen: Screen) -> None:
     painter, part = Painter(), Part(tuple(range(ROWS)), 0, COLUMNS)
     screen.feed(b"\x1b[?2004h\x1b[?1h")
     assert b"\x1b[?2004h\x1b[?1h" in painter.painted(screen, part, ROWS + 1, "")
@@ -83,20 +90,20 @@ def test_the_keyboard_is_as_the_agent_wants_it(screen: Screen) -> None:
     assert b"\x1b[?2004l" in painter.painted(screen, part, ROWS + 1, "")
 
 
-def test_a_wide_character_at_the_edge_of_the_window_does_not_move_the_others() -> None:
+def test_a_wide_character_at_the_edge_does_not_shift_other_cells() -> None:
     assert cut_row("a你好b", 0, 4) == "a你"
     assert cut_row("a你好b", 1, 4) == "你好"
     assert cut_row("a你好b", 2, 4) == " 好b"
     assert cut_row("\x1b[31ma你好\x1b[0mb", 5, 4) == "\x1b[31m\x1b[0mb"
 
 
-def test_what_a_terminal_would_obey_is_left_out() -> None:
+def test_control_sequences_are_removed_from_rows() -> None:
     assert cut_row("a\x1b[2Jb\x1b]0;title\x07c\x9bd", 0, 20).startswith("ab")
     assert "\x1b" not in cut_row("\x1b[?25h\x1b7\x1b(0x", 0, 20)
 
 
 @given(st.text(st.sampled_from("ab 你🙂é"), max_size=30), st.integers(0, 40), st.integers(1, 40))
-def test_a_cut_row_is_as_wide_as_what_there_is(text: str, left: int, columns: int) -> None:
+def test_a_cut_row_is_no_wider_than_its_content(text: str, left: int, columns: int) -> None:
     width = cell_len(cut_row(text, left, columns))
     there = max(0, min(cell_len(text) - left, columns))
     assert there - 1 <= width <= there

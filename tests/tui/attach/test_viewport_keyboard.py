@@ -21,39 +21,39 @@ PIECES = st.sampled_from(
 )
 
 
-def said(keyboard: Keyboard, *pieces: bytes) -> tuple[list[str], str]:
-    """The wishes, and what goes through."""
-    found = [one for piece in pieces for one in keyboard.feed(piece)]
-    keys = "".join(keys for _, keys in found) + keyboard.flush()
-    return [wish for wish, _ in found if wish], keys
+def feed_all(keyboard: Keyboard, *pieces: bytes) -> tuple[list[str], str]:
+    """The commands of the view, and the keys for the agent."""
+    parts_found = [one for piece in pieces for one in keyboard.feed(piece)]
+    keys = "".join(keys for _, keys in parts_found) + keyboard.flush()
+    return [wish for wish, _ in parts_found if wish], keys
 
 
-def test_keys_go_through_and_wishes_do_not() -> None:
+def test_keys_reach_the_agent_and_view_commands_do_not() -> None:
     typed = b"ab\x03\x1b[A" + DETACH + b"\x1b[5;2~c\x1b[6;3~"
-    assert said(Keyboard(DETACH), typed) == (["detach", "back", "forth"], "ab\x03\x1b[Ac")
+    assert feed_all(Keyboard(DETACH), typed) == (["detach", "back", "forth"], "ab\x03\x1b[Ac")
 
 
-def test_in_a_paste_nothing_is_a_wish() -> None:
+def test_a_paste_contains_no_view_commands() -> None:
     pasted = b"\x1b[200~" + DETACH + b"\x1b[5;2~\x1b[201~"
-    assert said(Keyboard(DETACH), pasted + DETACH) == (["detach"], pasted.decode())
+    assert feed_all(Keyboard(DETACH), pasted + DETACH) == (["detach"], pasted.decode())
 
 
-def test_an_escape_alone_is_held_for_a_moment_only() -> None:
+def test_a_lone_escape_is_held_until_flush() -> None:
     keyboard = Keyboard(DETACH)
     assert keyboard.feed(b"\x1b") == []
-    assert keyboard.is_holding
+    assert keyboard.held
     assert keyboard.flush() == "\x1b"
-    assert not keyboard.is_holding
+    assert not keyboard.held
 
 
 @given(st.lists(PIECES), st.data())
-def test_it_does_not_matter_in_which_pieces_it_arrives(pieces: list[bytes], data: st.DataObject) -> None:
+def test_input_may_arrive_in_any_pieces(pieces: list[bytes], data: st.DataObject) -> None:
     whole = b"".join(pieces)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=5)))
     parts = [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
-    assert said(Keyboard(DETACH), *parts) == said(Keyboard(DETACH), whole)
+    assert feed_all(Keyboard(DETACH), *parts) == feed_all(Keyboard(DETACH), whole)
 
 
 @given(st.binary())
-def test_any_bytes_are_taken(data: bytes) -> None:
-    said(Keyboard(DETACH), data)
+def test_any_bytes_are_accepted_as_input(data: bytes) -> None:
+    feed_all(Keyboard(DETACH), data)

@@ -1,4 +1,4 @@
-"""What a person says with a slash, in a real terminal."""
+"""Slash commands in a real terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ostler.tui.commands.registry import Commands
 from ostler.tui.conversation import Conversation
 from tests.support.command import KEY, Ostler
 from tests.support.fixtures import Configure, Open, Serve
-from tests.tui.in_process import shown
+from tests.tui.in_process import run_ui
 from tests.tui.terminal import Terminal
 
 KITS = {
@@ -89,13 +89,13 @@ def say(terminal: Terminal, text: str) -> None:
 
 
 def close(terminal: Terminal, title: str) -> None:
-    """A letter right behind Escape would be another key."""
+    """A letter right after Escape would be another key."""
     terminal.press("esc")
     terminal.wait_for(f"╭─ {title}", gone=True)
 
 
-def said_to(vendor: FakeVendor, number: int) -> str:
-    """All that a request told the model, but for the system prompt."""
+def request_text(vendor: FakeVendor, number: int) -> str:
+    """The messages of a request, without the system prompt."""
     return json.dumps(vendor.requests[number].json["messages"][1:])
 
 
@@ -107,7 +107,7 @@ def sessions_of(ostler: Ostler) -> list[dict[str, Any]]:
     return ostler("sessions", "--json").lines
 
 
-def test_no_two_commands_have_the_same_name_and_all_of_them_are_there() -> None:
+def test_command_names_are_unique_and_complete() -> None:
     own = Commands(None).own  # type: ignore[arg-type]  # which a list of them does not look at
     names = [name for one in own for name in (one.name, *one.aliases)]
     assert len(names) == len(set(names))
@@ -115,9 +115,7 @@ def test_no_two_commands_have_the_same_name_and_all_of_them_are_there() -> None:
     assert all(one.about for one in own)
 
 
-def test_sessions_are_left_and_opened_again_in_the_same_terminal(
-    open_tui: Open, serve: Serve, ostler: Ostler
-) -> None:
+def test_sessions_are_switched_in_the_same_terminal(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     vendor = serve(turn("It is blue."), turn("It is seven."), turn("Blue, as I said."))
     terminal = open_tui(vendor, rows=30)
     terminal.wait_for(">")
@@ -127,7 +125,7 @@ def test_sessions_are_left_and_opened_again_in_the_same_terminal(
     terminal.wait_for("is now called 'the colour'")
     say(terminal, "/new which number?")
     terminal.wait_for_answer("It is seven.")
-    assert "colour" not in said_to(vendor, 1)
+    assert "colour" not in request_text(vendor, 1)
     say(terminal, "/resume")
     terminal.wait_for("sessions here")
     terminal.type("colour")
@@ -137,16 +135,14 @@ def test_sessions_are_left_and_opened_again_in_the_same_terminal(
     terminal.wait_for("the colour")
     say(terminal, "and again?")
     terminal.wait_for("Blue, as I said.")
-    assert "It is blue." in said_to(vendor, 2) and "seven" not in said_to(vendor, 2)
+    assert "It is blue." in request_text(vendor, 2) and "seven" not in request_text(vendor, 2)
     assert terminal.everything().count("It is seven.") == 1
     terminal.press("ctrl+c", "ctrl+c")
     assert terminal.wait_for_end() == 0
     assert [one.get("title", "") for one in sessions_of(ostler)] == ["the colour", ""]
 
 
-def test_a_prompt_is_taken_back_and_the_session_can_branch(
-    open_tui: Open, serve: Serve, ostler: Ostler
-) -> None:
+def test_undo_and_fork_branch_the_session(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     vendor = serve(
         turn("first answer"), turn("second answer"), turn("third answer"), turn("anew"), turn("forked")
     )
@@ -162,11 +158,11 @@ def test_a_prompt_is_taken_back_and_the_session_can_branch(
     terminal.type(", three")
     terminal.press("enter")
     terminal.wait_for_answer("third answer")
-    assert "second answer" not in said_to(vendor, 2) and "first answer" in said_to(vendor, 2)
+    assert "second answer" not in request_text(vendor, 2) and "first answer" in request_text(vendor, 2)
     say(terminal, "/retry")
     terminal.wait_for_answer("anew")
-    assert "third answer" not in said_to(vendor, 3)
-    assert "two, three" in said_to(vendor, 3)
+    assert "third answer" not in request_text(vendor, 3)
+    assert "two, three" in request_text(vendor, 3)
     say(terminal, "/tree")
     terminal.wait_for("╭─ tree")
     terminal.wait_for("├─")
@@ -178,14 +174,14 @@ def test_a_prompt_is_taken_back_and_the_session_can_branch(
     terminal.press("ctrl+c")
     say(terminal, "four")
     terminal.wait_for_answer("forked")
-    assert "one" in said_to(vendor, 4) and "three" not in said_to(vendor, 4)
+    assert "one" in request_text(vendor, 4) and "three" not in request_text(vendor, 4)
     assert len([one for one in sessions_of(ostler) if one.get("forked_from")]) == 1
     say(terminal, "/quit")
     assert terminal.wait_for_end() == 0
     assert ostler("sessions", "check").code == 0
 
 
-def test_a_side_question_is_answered_in_a_panel_and_leaves_only_its_usage(
+def test_a_side_question_is_answered_in_a_panel_and_only_its_usage_is_recorded(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
     vendor = serve(turn("It is blue."), turn("You asked about a **colour**."), turn("Gladly."))
@@ -195,12 +191,12 @@ def test_a_side_question_is_answered_in_a_panel_and_leaves_only_its_usage(
     terminal.wait_for("completed")
     say(terminal, "/btw what did I ask?")
     terminal.wait_for("You asked about a colour.")
-    assert "It is blue." in said_to(vendor, 1)
+    assert "It is blue." in request_text(vendor, 1)
     close(terminal, "btw")
     assert "You asked" not in terminal.everything()
     say(terminal, "thanks")
     terminal.wait_for("Gladly.")
-    assert "You asked" not in said_to(vendor, 2) and "what did I ask" not in said_to(vendor, 2)
+    assert "You asked" not in request_text(vendor, 2) and "what did I ask" not in request_text(vendor, 2)
     facts = facts_of(ostler, sessions_of(ostler)[0]["id"])
     purposes = [fact.get("purpose", "step") for fact in facts if fact["type"] == "usage"]
     assert purposes == ["step", "aside", "step"]
@@ -209,7 +205,7 @@ def test_a_side_question_is_answered_in_a_panel_and_leaves_only_its_usage(
     assert ostler("sessions", "check").code == 0
 
 
-def test_a_command_that_cannot_be_now_says_so_and_the_run_goes_on(open_tui: Open, serve: Serve) -> None:
+def test_a_command_refused_during_a_run_is_reported(open_tui: Open, serve: Serve) -> None:
     vendor = serve(
         turn(call("bash", {"command": "while [ ! -e go ]; do sleep 0.05; done"})), turn("it is done")
     )
@@ -228,7 +224,7 @@ def test_a_command_that_cannot_be_now_says_so_and_the_run_goes_on(open_tui: Open
     terminal.wait_for("it is done")
 
 
-def test_another_model_goes_on_where_one_has_failed(
+def test_another_model_continues_after_a_failure(
     open_tui: Open, serve: Serve, ostler: Ostler, configure: Configure
 ) -> None:
     vendor = serve(turn(call("bash", {"command": "echo x >> done"})), Refusal(401, "that key is no good"))
@@ -245,12 +241,12 @@ def test_another_model_goes_on_where_one_has_failed(
     terminal.wait_for("I went on.")
     terminal.wait_for("completed")
     assert (ostler.work / "done").read_text() == "x\n"
-    told = other.requests[-1].json["messages"]
-    assert [one["role"] for one in told] == ["system", "user", "assistant", "tool"]
+    sent_text = other.requests[-1].json["messages"]
+    assert [one["role"] for one in sent_text] == ["system", "user", "assistant", "tool"]
     assert KEY not in terminal.everything() and "sk-spare" not in terminal.everything()
 
 
-def test_the_same_model_is_asked_once_more_and_escape_leaves_it_as_it_was(
+def test_the_failed_model_can_be_called_again_and_escape_cancels(
     open_tui: Open, serve: Serve, ostler: Ostler, configure: Configure
 ) -> None:
     vendor = serve(
@@ -266,8 +262,8 @@ def test_the_same_model_is_asked_once_more_and_escape_leaves_it_as_it_was(
     terminal.wait_for("❯ openai/fake again")
     terminal.press("esc")
     terminal.wait_for("openai/fake again", gone=True)
-    told = "".join(terminal.screen().split())
-    assert "checkthemodel'snameandthebaseURL" in told, "what to do is not cut off"
+    sent_text = "".join(terminal.screen().split())
+    assert "checkthemodel'snameandthebaseURL" in sent_text, "what to do is not cut off"
     say(terminal, "/retry")
     terminal.wait_for("❯ openai/fake again")
     terminal.press("enter")
@@ -277,7 +273,7 @@ def test_the_same_model_is_asked_once_more_and_escape_leaves_it_as_it_was(
     assert len([one for one in vendor.requests if one.json]) == 4
 
 
-def test_with_no_model_at_all_it_opens_and_offers_the_ways_in(
+def test_without_a_model_the_first_run_offers_ways_to_set_one_up(
     open_tui: Open, serve: Serve, ostler: Ostler, configure: Configure
 ) -> None:
     vendor = serve(turn("OK"), turn("At last."), api_key="sk-right-canary-012345")
@@ -317,12 +313,12 @@ def test_with_no_model_at_all_it_opens_and_offers_the_ways_in(
     assert ostler("key", "list").out.startswith("anthropic")
 
 
-def test_a_local_server_that_is_started_meanwhile_is_found_and_used_from_then_on(
+def test_a_local_server_started_meanwhile_is_detected_and_remembered(
     serve: Serve, ostler: Ostler, configure: Configure
 ) -> None:
-    with socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        port = nobody.getsockname()[1]
+    with socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
     configure(ollama=f"http://127.0.0.1:{port}/v1")
     command = [Path(sys.executable).parent / "ostler"]
     environment = ostler.environment({"LANG": "C.UTF-8"})
@@ -341,7 +337,7 @@ def test_a_local_server_that_is_started_meanwhile_is_found_and_used_from_then_on
         assert "Use it from now on?" not in terminal.wait_for("ollama/tiny")
 
 
-def test_what_there_is_can_be_looked_at(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
+def test_report_commands_print_their_reports(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     ostler.configure("[providers.mine]\nbase_url = 'http://127.0.0.1:1/v1'\napi_key = 'sk-hidden-0123'\n")
     terminal = open_tui(serve(turn("an answer")), rows=50, columns=100)
     terminal.wait_for(">")
@@ -379,9 +375,7 @@ def test_what_there_is_can_be_looked_at(open_tui: Open, serve: Serve, ostler: Os
     assert terminal.wait_for_end() == 0
 
 
-def test_a_session_is_written_to_a_file_and_opened_from_one(
-    open_tui: Open, serve: Serve, ostler: Ostler
-) -> None:
+def test_a_session_is_exported_and_imported(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     terminal = open_tui(serve(turn("an answer"), turn("another")))
     terminal.wait_for(">")
     say(terminal, "hello")
@@ -398,7 +392,7 @@ def test_a_session_is_written_to_a_file_and_opened_from_one(
     assert len(sessions_of(ostler)) == 2
 
 
-def test_an_extension_may_keep_a_session_open_and_begin_a_new_one(
+def test_an_extension_can_refuse_a_switch_and_start_a_session(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
     extension = ostler.work / "doorkeeper.py"
@@ -430,9 +424,7 @@ def test_an_extension_may_keep_a_session_open_and_begin_a_new_one(
     assert len(sessions_of(ostler)) == 2
 
 
-def test_a_session_that_somebody_else_holds_is_opened_beside_them(
-    open_tui: Open, serve: Serve, ostler: Ostler
-) -> None:
+def test_a_session_held_by_another_process_is_followed(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     first = open_tui(serve(turn("the first"), turn("the next")))
     first.wait_for(">")
     say(first, "one")
@@ -451,7 +443,7 @@ def test_a_session_that_somebody_else_holds_is_opened_beside_them(
     assert [fact["type"] for fact in facts_of(ostler, held)].count("run_started") == 2
 
 
-def test_a_theme_is_seen_before_it_is_chosen_and_gone_with_escape(open_tui: Open, serve: Serve) -> None:
+def test_a_theme_is_previewed_and_escape_restores_the_old_one(open_tui: Open, serve: Serve) -> None:
     terminal = open_tui(serve(turn("done")))
     terminal.wait_for(">")
     say(terminal, "/theme")
@@ -473,7 +465,7 @@ def test_a_theme_is_seen_before_it_is_chosen_and_gone_with_escape(open_tui: Open
     assert colors() == before
 
 
-async def test_going_on_comes_before_the_prompts_that_wait() -> None:
+async def test_continuing_a_run_comes_before_queued_prompts() -> None:
     overloaded = Failure("authentication_failed", "the key is no good", status=401)
     model = ScriptedModel([Turn(failure=overloaded), "went on", "second"])
     session = await create_session(MemoryStore(), Harness(model))
@@ -503,7 +495,7 @@ async def test_going_on_comes_before_the_prompts_that_wait() -> None:
     await conversation.close()
 
 
-async def test_a_request_that_is_refused_is_told_to_whoever_asked() -> None:
+async def test_a_refused_request_is_reported_to_its_sender() -> None:
     session = await create_session(MemoryStore(), Harness(ScriptedModel([])))
     conversation = Conversation(session, None, lambda batch: None)
     conversation.begin()
@@ -514,24 +506,24 @@ async def test_a_request_that_is_refused_is_told_to_whoever_asked() -> None:
     await conversation.close()
 
 
-async def test_a_side_question_that_is_put_away_ends_its_call_and_leaving_ends_it_too() -> None:
-    asked = asyncio.Event()
+async def test_closing_a_side_question_or_the_session_cancels_its_call() -> None:
+    was_asked = asyncio.Event()
 
     class Slow(ScriptedModel):
         async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
-            asked.set()
+            was_asked.set()
             await asyncio.Event().wait()
             yield []
 
-    async with shown() as terminal:
+    async with run_ui() as terminal:
         terminal.tui.conversation.harness.model = Slow([])
         for leave in ("esc", "/new\r"):
-            asked.clear()
+            was_asked.clear()
             terminal.press("/btw why?", "enter")
-            await asyncio.wait_for(asked.wait(), 60)
+            await asyncio.wait_for(was_asked.wait(), 60)
             session = terminal.tui.conversation.session
             terminal.press(leave)
-            await terminal.miss("─ btw")
+            await terminal.until_gone("─ btw")
             await terminal.until(lambda session=session: not session.journal.side_calls)
         await terminal.see("started a new session")
         assert terminal.tui.conversation.session is not session

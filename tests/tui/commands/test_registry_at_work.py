@@ -15,20 +15,20 @@ from ostler.schema.events import AssistantMessage, UserMessage
 from ostler.testkit.vendors import call, turn
 from tests.support.command import Ostler, wait_until
 from tests.support.fixtures import Open, Serve
-from tests.tui.commands.test_registry import facts_of, said_to, say, sessions_of
-from tests.tui.in_process import shown
+from tests.tui.commands.test_registry import facts_of, request_text, say, sessions_of
+from tests.tui.in_process import run_ui
 
 LONG = "word " * 1000
 
 
 def editor(folder: Path) -> str:
-    """One that writes a line into the file it is given."""
+    """An editor that writes a line into its file."""
     file = folder / "editor.py"
     file.write_text("import sys\nwith open(sys.argv[1], 'a') as file:\n    file.write('edited\\n')\n")
     return shlex.join([sys.executable, str(file)])
 
 
-def test_a_file_is_edited_the_context_compacted_and_everything_allowed_for_a_while(
+def test_edit_compact_and_yolo_work_in_the_terminal(
     open_tui: Open, serve: Serve, ostler: Ostler, tmp_path: Path
 ) -> None:
     vendor = serve(
@@ -55,14 +55,14 @@ def test_a_file_is_edited_the_context_compacted_and_everything_allowed_for_a_whi
     say(terminal, "/compact keep the words")
     terminal.wait_for("the context was compacted")
     terminal.wait_for("compacting ·", gone=True)
-    assert "Pay attention to this: keep the words" in said_to(vendor, 2)
+    assert "Pay attention to this: keep the words" in request_text(vendor, 2)
     say(terminal, "/yolo")
     terminal.wait_for("the profile of this terminal is now full")
     terminal.wait_for("  asks nothing")
     say(terminal, "three")
     terminal.wait_for_answer("all done")
     assert (ostler.work / "made").exists()
-    assert "They spoke of words." in said_to(vendor, 3) and "word word" not in said_to(vendor, 3)
+    assert "They spoke of words." in request_text(vendor, 3) and "word word" not in request_text(vendor, 3)
     say(terminal, "/yolo")
     terminal.wait_for("the profile of this terminal is now ask")
     terminal.wait_for("  asks nothing", gone=True)
@@ -76,7 +76,7 @@ def test_a_file_is_edited_the_context_compacted_and_everything_allowed_for_a_whi
     assert ostler("sessions", "check").code == 0
 
 
-def test_during_a_run_nothing_is_cleared_and_the_context_is_compacted_between_two_steps(
+def test_during_a_run_clear_is_refused_and_compact_waits_for_the_next_step(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
     wait = {"command": "while [ ! -e go ]; do sleep 0.05; done"}
@@ -100,7 +100,7 @@ def test_during_a_run_nothing_is_cleared_and_the_context_is_compacted_between_tw
     terminal.wait_for("> /clear", gone=True)
     say(terminal, "/btw what is it doing?")
     terminal.wait_for("You wait for a file, I think.")
-    assert "called bash" in said_to(vendor, 2) and "tool_calls" not in said_to(vendor, 2)
+    assert "called bash" in request_text(vendor, 2) and "tool_calls" not in request_text(vendor, 2)
     terminal.press("esc")
     terminal.wait_for("─ btw", gone=True)
     say(terminal, "/compact")
@@ -108,16 +108,16 @@ def test_during_a_run_nothing_is_cleared_and_the_context_is_compacted_between_tw
     (ostler.work / "go").touch()
     terminal.wait_for("it came")
     terminal.wait_for("completed · 1 call")
-    told = said_to(vendor, 4)
-    assert "They spoke of words." in told and "word word" not in told and "wait for it" in told
-    assert "You wait" not in told
+    sent_text = request_text(vendor, 4)
+    assert "They spoke of words." in sent_text and "word word" not in sent_text and "wait for it" in sent_text
+    assert "You wait" not in sent_text
     say(terminal, "/context")
     terminal.wait_for("step 3 of 3")
     assert len(sessions_of(ostler)) == 1
     assert ostler("sessions", "check").code == 0
 
 
-def test_a_key_is_kept_and_forgotten_and_extensions_are_loaded_anew(
+def test_a_key_is_stored_and_removed_and_extensions_are_reloaded(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
     extension = ostler.work / "signs.py"
@@ -161,7 +161,7 @@ def test_a_key_is_kept_and_forgotten_and_extensions_are_loaded_anew(
     assert "canary" not in terminal.everything()
 
 
-def test_a_page_to_share_is_whole_and_runs_nothing(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
+def test_a_shared_page_is_complete_and_has_no_scripts(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     hostile = "<script>alert(1)</script> <img src=x onerror=alert(1)>"
     terminal = open_tui(serve(turn(f"Look: {hostile}\n\n```\n</pre>{hostile}\n```\n")))
     terminal.wait_for(">")
@@ -196,19 +196,19 @@ def test_a_page_to_share_is_whole_and_runs_nothing(open_tui: Open, serve: Serve,
     assert page.open == [] and page.text.count(hostile) == 5  # title and heading, too
 
 
-async def test_the_last_answer_goes_to_the_clipboard_through_the_terminal(
+async def test_copy_sends_the_last_answer_to_the_clipboard(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("TMUX", raising=False)
-    async with shown(answers=["Grüße, **you**."]) as terminal:
+    async with run_ui(answers=["Grüße, **you**."]) as terminal:
         written: list[str] = []
         write = terminal.screen.write
 
-        def kept(text: str) -> int:
+        def record(text: str) -> int:
             written.append(text)
             return write(text)
 
-        monkeypatch.setattr(terminal.screen, "write", kept)
+        monkeypatch.setattr(terminal.screen, "write", record)
         terminal.press("hello", "enter")
         await terminal.see("Grüße, you.")
         terminal.press("/copy", "enter")
@@ -226,7 +226,7 @@ async def test_the_last_answer_goes_to_the_clipboard_through_the_terminal(
         assert isinstance(fact.event, UserMessage) and "over two lines" in str(fact.event.content)
 
 
-async def test_a_session_that_is_not_there_points_to_where_they_are_listed() -> None:
-    async with shown() as at:
+async def test_an_unknown_session_points_to_the_session_list() -> None:
+    async with run_ui() as at:
         await at.tui.submit("/resume nope")
         await at.see("no session 'nope'; /sessions lists all sessions")

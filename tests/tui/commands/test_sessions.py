@@ -1,4 +1,4 @@
-"""The list of sessions: it is narrowed, what was said in them is found, and one can be deleted."""
+"""The list of sessions: filtering, searching messages, and deleting one."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.tui.panels.test_picker import plain
 
 
 async def put(
-    store: Store, name: str, *said: str, title: str = "", cwd: str = "/w", child_of: str = ""
+    store: Store, name: str, *texts: str, title: str = "", cwd: str = "/w", child_of: str = ""
 ) -> None:
-    """A session in which a person and a model said this, in turn. Those put later are newer."""
+    """Adds a session with these messages of a person and a model, in turn. Later ones are newer."""
     events: list[tuple[Event, int | None]] = []
-    for number, text in enumerate(said):
+    for number, text in enumerate(texts):
         content = as_content(text)
         message = UserMessage(content) if number % 2 == 0 else AssistantMessage("mod_1", content, "end")
         events.append((message, number + 1 if number else 0))
@@ -42,8 +42,8 @@ async def put(
     await store.import_session(facts)
 
 
-class Typed:
-    """A picker that somebody types in."""
+class PickerDriver:
+    """Types into a picker."""
 
     def __init__(self, picker: Picker) -> None:
         self.picker = picker
@@ -52,7 +52,7 @@ class Typed:
         self.asking = asyncio.ensure_future(picker.ask(self.panels))
 
     async def lists(self, *values: object) -> None:
-        """Once exactly these are found, in this order."""
+        """Waits until the picker lists exactly these, in this order."""
         async with asyncio.timeout(60):
             while self.values() != list(values):
                 self.changed.clear()
@@ -67,7 +67,7 @@ class Typed:
         return await asyncio.wait_for(self.asking, 60)
 
 
-async def test_a_session_is_found_by_what_was_said_in_it_after_those_whose_titles_have_it() -> None:
+async def test_sessions_that_match_by_title_come_before_those_that_match_by_message() -> None:
     store = MemoryStore()
     await put(store, "ses_old", "fix the login", "It is a cookie.", title="login")
     await put(store, "ses_said", "something else", "The login page is at fault.")
@@ -75,35 +75,35 @@ async def test_a_session_is_found_by_what_was_said_in_it_after_those_whose_title
     await put(store, "ses_child", "what a child says of the login", "x", child_of="ses_said")
     pages = SessionPages(store, None, "")
     one = Picker("sessions", await pages.more(), lambda: None, more=pages.more, elsewhere=pages.saying)
-    shown = Typed(one)
+    driver = PickerDriver(one)
     await asyncio.sleep(0)
     for letter in "login":
         one.key(letter)
-    assert shown.values() == ["ses_old"]
-    await shown.lists("ses_old", "ses_said")
+    assert driver.values() == ["ses_old"]
+    await driver.lists("ses_old", "ses_said")
     one.key("down")
     assert any("#3 says: The login page" in row for row in plain(one.rows(80, 12)))
     one.key("ctrl+u")
     for letter in "lofn":
         one.key(letter)
-    await shown.lists("ses_far")
-    picked = await shown.press("enter")
+    await driver.lists("ses_far")
+    picked = await driver.press("enter")
     assert picked is not None and picked.query == "lofn"
 
 
-async def test_what_is_seen_of_a_session_finds_it_before_the_name_of_its_folder_does() -> None:
+async def test_visible_text_matches_before_the_folder_of_a_session() -> None:
     store = MemoryStore()
     await put(store, "ses_old", "look at the garden", "yes", cwd="/garden")
     await put(store, "ses_said", "something", "The garden is green.", cwd="/garden")
     await put(store, "ses_new", "else", "no", cwd="/garden")
     pages = SessionPages(store, "/garden", "")
     one = Picker("sessions", await pages.more(), lambda: None, query="garden", elsewhere=pages.saying)
-    shown = Typed(one)
-    await shown.lists("ses_old", "ses_said", "ses_new")
-    assert await shown.press("enter")
+    driver = PickerDriver(one)
+    await driver.lists("ses_old", "ses_said", "ses_new")
+    assert await driver.press("enter")
 
 
-async def test_only_those_with_a_title_and_only_those_of_a_folder() -> None:
+async def test_sessions_are_filtered_by_title_and_folder() -> None:
     store = MemoryStore()
     await put(store, "ses_a", "alpha", "zebra", title="named", cwd="/here")
     await put(store, "ses_b", "beta", "zebra", cwd="/here")
@@ -118,17 +118,17 @@ async def test_only_those_with_a_title_and_only_those_of_a_folder() -> None:
     assert await titled.saying("ze b") == []
 
 
-async def test_a_key_of_the_pickers_own_works_where_nothing_is_listed_and_that_is_seen() -> None:
+async def test_picker_keys_work_in_an_empty_list() -> None:
     one = Picker("sessions", [], lambda: None, keys={"tab": "others"}, empty="there is none")
-    shown = Typed(one)
+    driver = PickerDriver(one)
     await asyncio.sleep(0)
     one.key("enter")
-    assert any("there is none" in row for row in plain(shown.panels.rows(60, 12)))
-    picked = await shown.press("tab")
+    assert any("there is none" in row for row in plain(driver.panels.rows(60, 12)))
+    picked = await driver.press("tab")
     assert picked is not None and picked.choice is NOTHING
 
 
-async def test_what_goes_wrong_while_more_is_looked_for_is_told_to_whoever_asked() -> None:
+async def test_errors_of_a_background_search_reach_the_caller() -> None:
     async def more() -> Sequence[Choice]:
         raise StoreError("the disk is gone")
 
@@ -136,10 +136,10 @@ async def test_what_goes_wrong_while_more_is_looked_for_is_told_to_whoever_asked
         await Picker("sessions", [Choice("a")], lambda: None, more=more).ask(Panels(lambda: None))
 
 
-def test_sessions_are_searched_narrowed_and_deleted_in_the_terminal(
+def test_sessions_are_searched_filtered_and_deleted_in_the_terminal(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
-    async def fill() -> None:
+    async def add_sessions() -> None:
         ostler.home.mkdir(exist_ok=True)
         store = SqliteStore(ostler.store)
         await put(store, "ses_kept", "the first question", "an answer about a zebra", cwd=str(ostler.work))
@@ -147,7 +147,7 @@ def test_sessions_are_searched_narrowed_and_deleted_in_the_terminal(
         await put(store, "ses_gone", "to be deleted", "y", cwd=str(ostler.work))
         await store.close()
 
-    asyncio.run(fill())
+    asyncio.run(add_sessions())
     terminal = open_tui(serve(turn("as before")), rows=30)
     terminal.wait_for(">")
     say(terminal, "/resume")

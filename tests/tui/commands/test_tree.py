@@ -1,4 +1,4 @@
-"""The tree of a session to choose from: what is shown of it, and labels."""
+"""The tree of a session as a list to choose from, and labels."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from ostler.schema.events import (
 from ostler.schema.messages import ToolCall, as_content
 from ostler.tui.commands.tree import FILTERS, tree_choices
 from tests.support.stored import facts_of
-from tests.tui.in_process import shown
+from tests.tui.in_process import run_ui
 
 
-def said(text: str) -> AssistantMessage:
+def answer_message(text: str) -> AssistantMessage:
     return AssistantMessage("mod_1", as_content(text), "end")
 
 
-def asked(text: str) -> UserMessage:
+def prompt_message(text: str) -> UserMessage:
     return UserMessage(as_content(text))
 
 
 CALL = AssistantMessage("mod_1", (ToolCall("call_1", "bash", "{}"),), "tool_calls")
 BRANCHED = facts_of(
-    asked("one"),  # 2
+    prompt_message("one"),  # 2
     CALL,  # 3
     ToolCalled("call_1", "bash", {}, 1),  # 4
     ToolResultFact("call_1", "bash"),  # 5
-    said("first"),  # 6
-    asked("two"),  # 7
-    said("second"),  # 8
+    answer_message("first"),  # 6
+    prompt_message("two"),  # 7
+    answer_message("second"),  # 8
     LeafMoved(6),  # 9
-    asked("three"),  # 10
-    said("third"),  # 11
+    prompt_message("three"),  # 10
+    answer_message("third"),  # 11
     Labelled(7, "a dead end"),  # 12
 )
 
@@ -52,7 +52,7 @@ BRANCHED = facts_of(
         ("everything", [2, 3, 4, 5, 6, 7, 8, 10, 11], 11),
     ],
 )
-def test_a_filter_leaves_entries_out_and_marks_where_the_session_stands(
+def test_a_filter_hides_entries_and_marks_the_leaf(
     filter: str, entries: list[int], marked: int | None
 ) -> None:
     choices = tree_choices(BRANCHED, filter)
@@ -60,14 +60,14 @@ def test_a_filter_leaves_entries_out_and_marks_where_the_session_stands(
     assert next((one.value for one in choices if one.is_present), None) == marked
 
 
-def test_what_hung_on_an_entry_that_is_left_out_hangs_on_the_one_before() -> None:
+def test_children_of_a_hidden_entry_move_to_its_parent() -> None:
     rows = [one.text for one in tree_choices(BRANCHED, "your prompts")]
     assert rows == ["#2 you: one", "├─ #7 you: two  [a dead end]", "└─ #10 you: three"]
     assert next(iter(FILTERS)) == "messages"
 
 
-async def test_a_label_is_given_in_the_tree_and_finds_its_place_again() -> None:
-    async with shown(answers=["first", "second"], columns=100, rows=40) as terminal:
+async def test_a_label_is_set_in_the_tree_and_leads_back_to_its_entry() -> None:
+    async with run_ui(answers=["first", "second"], columns=100, rows=40) as terminal:
         for prompt, answer in (("one", "first"), ("two", "second")):
             terminal.press(prompt, "enter")
             await terminal.see(answer)
@@ -89,7 +89,7 @@ async def test_a_label_is_given_in_the_tree_and_finds_its_place_again() -> None:
         terminal.press("/jump two", "enter")
         await terminal.see("no prompt matches")
         terminal.press("esc")
-        await terminal.miss("go back to before")
+        await terminal.until_gone("go back to before")
         terminal.press("/jump one", "enter")
         await terminal.see("your next prompt starts from the beginning")
         await terminal.until(lambda: terminal.front_end.editor_text() == "one")

@@ -1,4 +1,4 @@
-"""Chips: what a paste becomes, what is sent for it, and what a history keeps of it."""
+"""Chips: what a paste becomes, what is sent for it, and what the history stores."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def png(width: int, height: int) -> bytes:
         ("\n".join(["y" * 200] * 12), "[pasted text #1 +12 lines]"),
     ],
 )
-def test_a_long_paste_is_a_chip_until_it_is_sent(pasted: str, chip: str) -> None:
+def test_a_long_paste_becomes_a_chip_and_is_sent_in_full(pasted: str, chip: str) -> None:
     chips = Chips()
     assert chips.paste(pasted) == chip
     assert chips.text_with_chips(f"See {chip}, please") == ChipText(f"See {pasted}, please")
 
 
 @pytest.mark.parametrize("pasted", [lines(10), lines(10) + "\n", "x" * 1000, "é" * 500, "", "\n"])
-def test_a_short_paste_stays_what_it_is(pasted: str) -> None:
+def test_a_short_paste_stays_text(pasted: str) -> None:
     chips = Chips()
     assert chips.paste(pasted) == pasted
     assert list(chips.spans(pasted)) == []
@@ -57,12 +57,12 @@ def test_line_ends_become_plain_ones_and_undecodable_bytes_question_marks() -> N
     assert chips.text_with_chips(chips.paste("a\r\n" * 11)).text == "a\n" * 11
 
 
-def test_what_is_sent_and_kept_can_be_stored_whatever_was_typed() -> None:
+def test_any_typed_text_can_be_sent_and_stored() -> None:
     assert Chips().text_with_chips("caf\udce9") == ChipText("caf?")
     assert Chips().to_save("caf\udce9") == SavedChips("caf?")
 
 
-def test_chips_are_numbered_and_clearing_begins_again() -> None:
+def test_chips_are_numbered_and_clear_restarts_the_numbers() -> None:
     chips = Chips()
     first, second = chips.paste(lines(11)), chips.paste(lines(12))
     assert (first, second) == ("[pasted text #1 +11 lines]", "[pasted text #2 +12 lines]")
@@ -72,7 +72,7 @@ def test_chips_are_numbered_and_clearing_begins_again() -> None:
     assert chips.paste(lines(13)) == "[pasted text #1 +13 lines]"
 
 
-def test_a_chip_that_was_edited_is_ordinary_text() -> None:
+def test_an_edited_chip_is_ordinary_text() -> None:
     chips = Chips()
     chip = chips.paste(lines(11))
     for edited in (chip[:-1], chip.replace("11", "12"), chip.replace(" ", "\n", 1), chip.upper()):
@@ -80,21 +80,21 @@ def test_a_chip_that_was_edited_is_ordinary_text() -> None:
         assert list(chips.spans(edited)) == []
 
 
-def test_a_chip_that_was_deleted_can_come_back() -> None:
+def test_a_deleted_chip_can_be_restored() -> None:
     chips = Chips()
     chip = chips.paste(lines(11))
     assert chips.text_with_chips("").text == ""
     assert chips.text_with_chips(chip + chip).text == lines(11) * 2
 
 
-def test_what_was_pasted_is_not_searched_for_chips() -> None:
+def test_pasted_text_is_not_searched_for_chips() -> None:
     chips = Chips()
     first = chips.paste(lines(11))
     second = chips.paste(f"{first}\n" * 11)
     assert chips.text_with_chips(second).text == f"{first}\n" * 11
 
 
-def test_the_places_of_chips_are_known() -> None:
+def test_spans_returns_the_positions_of_chips() -> None:
     chips = Chips()
     chip = chips.paste(lines(11))
     text = f"a {chip} b {chip}"
@@ -102,7 +102,7 @@ def test_the_places_of_chips_are_known() -> None:
 
 
 @given(st.lists(st.text("ab\n[]# ", min_size=1, max_size=30).map(lambda text: text * 60)), st.text("xy \n"))
-def test_everything_pasted_is_sent_as_it_was(pasted: list[str], between: str) -> None:
+def test_every_paste_is_sent_unchanged(pasted: list[str], between: str) -> None:
     chips = Chips()
     typed = between.join(map(chips.paste, pasted))
     assert chips.text_with_chips(typed).text == between.join(pasted)
@@ -111,25 +111,25 @@ def test_everything_pasted_is_sent_as_it_was(pasted: list[str], between: str) ->
 # --- pictures ------------------------------------------------------------------------------------------
 
 
-def test_a_picture_is_a_chip_and_is_sent_beside_the_text() -> None:
+def test_a_picture_becomes_a_chip_and_is_sent_after_the_text() -> None:
     chips = Chips()
     first = chips.add_picture(picture_from(png(640, 480)))
     second = chips.add_picture(picture_from(png(3, 5)))
     assert (first, second) == ("[image #1 PNG 640x480]", "[image #2 PNG 3x5]")
-    said = chips.text_with_chips(f"{second} is a part of {first}, {first}")
-    assert said.text == f"{second} is a part of {first}, {first}"
-    assert [b64decode(image.data) for image in said.images] == [png(3, 5), png(640, 480)]
+    content = chips.text_with_chips(f"{second} is a part of {first}, {first}")
+    assert content.text == f"{second} is a part of {first}, {first}"
+    assert [b64decode(image.data) for image in content.images] == [png(3, 5), png(640, 480)]
     assert chips.text_with_chips(f"only {second[:-1]}").images == ()
 
 
-def test_a_large_picture_is_sent_smaller_and_named_by_its_own_size() -> None:
+def test_a_large_picture_is_scaled_down_and_named_by_its_original_size() -> None:
     picture = picture_from(png(4000, 1000))
     assert picture.about == "PNG 4000x1000"
     with Pillow.open(BytesIO(b64decode(picture.block.data))) as sent:
         assert sent.size == (2000, 500)
 
 
-def test_what_models_cannot_see_is_refused() -> None:
+def test_unsupported_image_formats_are_refused() -> None:
     with pytest.raises(UsageError, match="PNG, JPEG, GIF or WebP"):
         picture_from(b"%PDF-1.7")
     with pytest.raises(UsageError, match="make a smaller copy"):
@@ -143,22 +143,22 @@ def test_a_picture_without_a_size_is_named_by_its_format() -> None:
 # --- for a history ---------------------------------------------------------------------------------------
 
 
-def test_a_line_comes_back_from_a_history_with_its_chips() -> None:
+def test_a_line_is_restored_from_the_history_with_its_chips() -> None:
     chips = Chips()
     typed = f"Explain {chips.paste(lines(11))} and {chips.paste('z' * 2000)}"
     chips.paste(lines(40))
-    kept = chips.to_save(typed)
-    assert set(kept.pasted.values()) == {lines(11), "z" * 2000}
+    saved = chips.to_save(typed)
+    assert set(saved.pasted.values()) == {lines(11), "z" * 2000}
     other = Chips()
     draft = other.paste(lines(99))
-    restored = other.restored(kept)
+    restored = other.restored(saved)
     assert restored == "Explain [pasted text #2 +11 lines] and [pasted text #3 2000 chars]"
     assert other.text_with_chips(restored) == chips.text_with_chips(typed)
     assert other.text_with_chips(draft).text == lines(99)
-    assert other.restored(kept) == restored
+    assert other.restored(saved) == restored
 
 
-def test_what_a_history_does_not_keep_is_no_chip_any_more() -> None:
+def test_chips_that_are_not_stored_become_text() -> None:
     chips = Chips()
     image = chips.add_picture(Picture(Image("image/png", data=b64encode(b"x").decode()), "PNG 1x1"))
     fits = f"{image} {chips.paste('z' * MOST_KEPT)}"

@@ -1,4 +1,4 @@
-"""What completes where the cursor stands, and what it puts there."""
+"""Completion at the cursor: commands, arguments and paths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ostler.app.completion import CommandEntry
 from ostler.app.project_files import FileMatch
 from ostler.context.mentions import with_mentions
 from ostler.tui.editor.completion import Completion, Completions, Wanted, completions_at, wanted_at
-from tests.tui.in_process import shown
+from tests.tui.in_process import run_ui
 
 COMMANDS = (
     CommandEntry("model", "choose a model", "[name]", ("m",)),
@@ -34,14 +34,14 @@ async def files(query: str) -> Sequence[FileMatch]:
 
 
 async def completed(marked: str) -> list[str]:
-    """The lines that the offers would make of one whose cursor is `|`; theirs is marked, too."""
+    """The lines after each completion; `|` marks the cursor, before and after."""
     text, cursor = marked.replace("|", ""), marked.index("|")
-    found = await completions_at(text, cursor, COMMANDS, arguments, files)
-    if found is None:
+    completions = await completions_at(text, cursor, COMMANDS, arguments, files)
+    if completions is None:
         return []
-    begin, end = found.wanted.begin, found.wanted.end
+    begin, end = completions.wanted.begin, completions.wanted.end
     lines = []
-    for item in found.items:
+    for item in completions.items:
         line = text[:begin] + item.text + text[end:]
         lines.append(line[: begin + item.cursor] + "|" + line[begin + item.cursor :])
     return lines
@@ -70,7 +70,7 @@ async def completed(marked: str) -> list[str]:
         ("`x` @src|", Wanted("path", "src", 4, 8)),
     ],
 )
-def test_what_stands_at_the_cursor_is_known(marked: str, wanted: Wanted) -> None:
+def test_the_word_to_complete_is_detected_at_the_cursor(marked: str, wanted: Wanted) -> None:
     assert wanted_at(marked.replace("|", ""), marked.index("|")) == wanted
 
 
@@ -95,15 +95,15 @@ def test_what_stands_at_the_cursor_is_known(marked: str, wanted: Wanted) -> None
         '@"closed"|',
     ],
 )
-def test_elsewhere_nothing_is_completed(marked: str) -> None:
+def test_code_shell_commands_and_plain_words_are_not_completed(marked: str) -> None:
     assert wanted_at(marked.replace("|", ""), marked.index("|")) is None
 
 
-async def test_a_slash_offers_all_commands_as_they_were_given() -> None:
+async def test_a_slash_offers_all_commands_in_order() -> None:
     assert await completed("/|") == ["/model |", "/help|", "/compact |", "/new|", "/skill:review|"]
 
 
-async def test_what_begins_with_the_letters_comes_first() -> None:
+async def test_prefix_matches_come_first() -> None:
     assert (await completed("/m|"))[0] == "/model |"
     assert (await completed("/mo|")) == ["/model |"]
     assert (await completed("/revi|")) == ["/skill:review|"]
@@ -112,16 +112,16 @@ async def test_what_begins_with_the_letters_comes_first() -> None:
     assert (await completed("/c| keep the plan")) == ["/compact |keep the plan"]
 
 
-async def test_a_command_says_what_it_does_and_which_letters_matched() -> None:
-    found = await completions_at("/mod", 4, COMMANDS, arguments, files)
-    assert found is not None
-    assert found.items == (Completion("/model ", "/model [name]", (1, 2, 3), "choose a model", 7),)
+async def test_a_command_completion_has_a_description_and_matched_letters() -> None:
+    completions = await completions_at("/mod", 4, COMMANDS, arguments, files)
+    assert completions is not None
+    assert completions.items == (Completion("/model ", "/model [name]", (1, 2, 3), "choose a model", 7),)
 
 
-async def test_an_alias_leads_to_its_command() -> None:
-    found = await completions_at("/?", 2, COMMANDS, arguments, files)
-    assert found is not None
-    (item,) = found.items
+async def test_an_alias_completes_to_its_command() -> None:
+    completions = await completions_at("/?", 2, COMMANDS, arguments, files)
+    assert completions is not None
+    (item,) = completions.items
     assert (await completions_at("/m", 2, COMMANDS[:1], arguments, files)) == Completions(
         Wanted("command", "m", 0, 2), (Completion("/model ", "/model [name]", (1,), "choose a model", 7),)
     )
@@ -132,14 +132,14 @@ async def test_an_alias_leads_to_its_command() -> None:
     )
 
 
-async def test_arguments_are_offered_by_who_knows_them() -> None:
+async def test_arguments_are_completed_by_the_command() -> None:
     assert await completed("/model |") == ["/model gpt-large|", "/model gpt-small|", "/model claude|"]
     assert await completed("/model gps|") == ["/model gpt-small|"]
     assert await completed("/model claude|") == []
     assert await completed("/new |") == []
 
 
-async def test_a_file_is_mentioned_and_a_folder_is_gone_into() -> None:
+async def test_a_file_completes_to_a_mention_and_a_folder_can_be_continued() -> None:
     assert await completed("see @src|") == ["see @src/|", "see @src/app.py |"]
     assert await completed("see @src/a|pp now") == ["see @src/app.py |now"]
     assert await completed("see @my|") == [
@@ -153,7 +153,7 @@ async def test_a_file_is_mentioned_and_a_folder_is_gone_into() -> None:
     assert await completed("see @zzz|") == []
 
 
-async def test_what_was_completed_is_read_as_a_mention(tmp_path: Path) -> None:
+async def test_a_completed_path_is_parsed_as_a_mention(tmp_path: Path) -> None:
     (tmp_path / "my folder").mkdir()
     (tmp_path / "my folder/x.txt").write_text("x")
     (line,) = await completed('see @"my folder/x|"')
@@ -161,7 +161,7 @@ async def test_what_was_completed_is_read_as_a_mention(tmp_path: Path) -> None:
 
 
 @given(st.text('/@"\\ab .:`!\n', max_size=20), st.data())
-def test_the_range_holds_the_cursor_and_begins_with_its_mark(text: str, data: st.DataObject) -> None:
+def test_the_completed_range_includes_the_cursor_and_its_mark(text: str, data: st.DataObject) -> None:
     cursor = data.draw(st.integers(0, len(text)))
     wanted = wanted_at(text, cursor)
     if wanted is None:
@@ -176,8 +176,8 @@ def test_the_range_holds_the_cursor_and_begins_with_its_mark(text: str, data: st
             assert text[wanted.begin : wanted.end] == wanted.query
 
 
-async def test_what_is_said_of_commands_stands_in_one_column() -> None:
-    async with shown() as at:
+async def test_command_descriptions_are_aligned() -> None:
+    async with run_ui() as at:
         at.press("/")
         screen = await at.see("start a new session with an empty context", "open another session")
         (clear,) = (row for row in screen.splitlines() if "empty context" in row)
@@ -185,8 +185,8 @@ async def test_what_is_said_of_commands_stands_in_one_column() -> None:
         assert clear.index("start a new session with") == resume.index("open another session")
 
 
-async def test_a_popup_says_that_it_has_more_than_is_seen() -> None:
-    async with shown() as at:
+async def test_a_popup_indicates_hidden_rows() -> None:
+    async with run_ui() as at:
         at.press("/")
         await at.see("  ↓ more")
         at.press("up")  # from the first to the last

@@ -1,4 +1,4 @@
-"""The line to type in without a terminal, and what the model is told of it."""
+"""The input line without a terminal, and the prompts made from it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def prompt(folder: Path, name: str, body: str) -> None:
     (folder / f"{name}.md").write_text(body)
 
 
-async def test_a_prompt_of_the_history_that_was_changed_is_kept_as_the_draft(line: InputLine) -> None:
+async def test_an_edited_history_prompt_becomes_the_draft(line: InputLine) -> None:
     for text in ("first", "second"):
         line.insert(text)
         await line.add_to_history(line.take())
@@ -52,7 +52,7 @@ async def test_a_prompt_of_the_history_that_was_changed_is_kept_as_the_draft(lin
     assert line.text == "first changed"
 
 
-async def test_a_paste_comes_back_from_the_history_as_its_chip(line: InputLine, tmp_path: Path) -> None:
+async def test_a_paste_is_restored_from_the_history_as_a_chip(line: InputLine, tmp_path: Path) -> None:
     line.paste(LONG, tmp_path)
     await line.add_to_history(line.take())
     line.older()
@@ -60,7 +60,7 @@ async def test_a_paste_comes_back_from_the_history_as_its_chip(line: InputLine, 
     assert line.take().pasted_in == LONG
 
 
-async def test_a_chip_is_deleted_as_a_whole(line: InputLine, tmp_path: Path) -> None:
+async def test_backspace_deletes_a_whole_chip(line: InputLine, tmp_path: Path) -> None:
     line.insert("see ")
     line.paste(LONG, tmp_path)
     assert line.delete_chip()
@@ -70,9 +70,7 @@ async def test_a_chip_is_deleted_as_a_whole(line: InputLine, tmp_path: Path) -> 
     assert line.take().pasted_in == f"see {LONG}"
 
 
-async def test_what_is_typed_while_a_drop_is_looked_at_stands_behind_it(
-    line: InputLine, tmp_path: Path
-) -> None:
+async def test_text_typed_during_a_drop_follows_it(line: InputLine, tmp_path: Path) -> None:
     (tmp_path / "one.txt").touch()
     (tmp_path / "two.txt").touch()
     line.paste(str(tmp_path / "one.txt"), tmp_path)
@@ -83,7 +81,7 @@ async def test_what_is_typed_while_a_drop_is_looked_at_stands_behind_it(
     assert line.text == "@one.txt @two.txt typed"
 
 
-def test_a_mention_is_attached_and_one_in_a_paste_is_not(harness: Harness) -> None:
+def test_mentions_are_attached_unless_they_are_pasted(harness: Harness) -> None:
     chips = Chips()
     typed = PromptDraft(f"read {chips.paste(LONG)}", chips)
     pasted = expand_draft(typed, harness, ())
@@ -94,7 +92,9 @@ def test_a_mention_is_attached_and_one_in_a_paste_is_not(harness: Harness) -> No
     assert list(mentioned.digests) == [str(harness.cwd / "notes.md")]
 
 
-def test_own_templates_attach_files_and_those_of_a_project_do_not(harness: Harness, tmp_path: Path) -> None:
+def test_templates_of_the_user_attach_files_and_those_of_a_project_do_not(
+    harness: Harness, tmp_path: Path
+) -> None:
     prompt(tmp_path / "home" / "prompts", "mine", "Look at @notes.md for $1.")
     prompt(harness.cwd / ".ostler" / "prompts", "theirs", "Look at @notes.md for $1.")
     mine = expand_draft(PromptDraft("/mine Ada", Chips()), harness, ())
@@ -103,7 +103,7 @@ def test_own_templates_attach_files_and_those_of_a_project_do_not(harness: Harne
     assert text_of(theirs.blocks) == "Look at @notes.md for Ada."
 
 
-def test_a_command_that_nobody_has_names_those_that_may_be_meant(harness: Harness) -> None:
+def test_an_unknown_command_suggests_similar_ones(harness: Harness) -> None:
     with pytest.raises(UsageError, match="perhaps you mean /model"):
         expand_draft(PromptDraft("/modl x", Chips()), harness, ["model"])
     assert text_of(expand_draft(PromptDraft("\\!bash", Chips()), harness, ()).blocks) == "!bash"

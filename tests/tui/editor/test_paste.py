@@ -70,7 +70,7 @@ def fill(folder: Path) -> None:
         ("{}/folder/", ["folder"]),
     ],
 )
-def test_a_drop_is_recognised_however_it_is_quoted(place: Path, pasted: str, names: list[str]) -> None:
+def test_a_drop_is_recognised_in_any_quoting(place: Path, pasted: str, names: list[str]) -> None:
     assert dropped_paths(pasted.format(place)) == tuple(place / name for name in names)
 
 
@@ -111,14 +111,14 @@ def test_a_drop_is_recognised_however_it_is_quoted(place: Path, pasted: str, nam
         "{}/plain.txt" + " " * 40_000 + "x",
     ],
 )
-def test_anything_else_is_a_paste_like_others(place: Path, pasted: str) -> None:
+def test_other_pastes_are_no_drops(place: Path, pasted: str) -> None:
     text = pasted.format(place)
     assert dropped_paths(text) == ()
     assert insertion(text, "", place) == ()
 
 
 @given(st.text(max_size=40))
-def test_any_paste_can_be_looked_at(pasted: str) -> None:
+def test_any_paste_can_be_checked_for_drops(pasted: str) -> None:
     dropped_paths(pasted)
     dropped_paths(f"/{pasted}")
 
@@ -130,7 +130,7 @@ def test_a_file_becomes_a_mention_and_a_folder_one_with_a_slash(place: Path) -> 
 
 
 @pytest.mark.parametrize(("before", "blank"), [("see", [" "]), ("see ", []), ("see\n", []), ("", [])])
-def test_a_blank_keeps_a_mention_apart_from_what_stands_before_it(
+def test_a_space_separates_a_mention_from_the_text_before_it(
     place: Path, before: str, blank: list[str]
 ) -> None:
     pieces = insertion(f"{place}/plain.txt", before, place)
@@ -138,7 +138,7 @@ def test_a_blank_keeps_a_mention_apart_from_what_stands_before_it(
     assert len(with_mentions(before + "".join(map(str, pieces)), place).blocks) == 1
 
 
-def test_a_picture_becomes_a_picture_whatever_its_name_is(place: Path) -> None:
+def test_a_picture_is_recognised_by_its_bytes(place: Path) -> None:
     (place / "pixel.png").rename(place / "pixel.dat")
     (place / "fake.png").write_text("no picture")
     (place / "huge.png").write_bytes(PIXEL + bytes(5_000_000))
@@ -150,25 +150,25 @@ def test_a_picture_becomes_a_picture_whatever_its_name_is(place: Path) -> None:
     assert (fake, huge) == ("@fake.png", "@huge.png")
 
 
-def test_what_is_no_regular_file_is_not_opened(place: Path) -> None:
+def test_special_files_are_not_opened(place: Path) -> None:
     os.mkfifo(place / "pipe.png")
     assert insertion(f"{place}/pipe.png", "", place) == ("@pipe.png", " ")
 
 
-def test_in_the_line_of_a_shell_it_is_a_path_that_the_shell_reads(place: Path) -> None:
+def test_in_a_shell_line_a_drop_is_a_quoted_path(place: Path) -> None:
     for name in ("it's.txt", "pixel.png"):
         path = str(place / name)
         assert insertion(quote(path), "!cat ", place) == (quote(path), " ")
 
 
 @pytest.mark.parametrize("name", ["it's.txt", "my notes.md", 'say "x".txt', "pixel.png"])
-def test_behind_a_command_it_is_a_path_that_the_command_reads(place: Path, name: str) -> None:
+def test_after_a_slash_command_a_drop_is_an_escaped_path(place: Path, name: str) -> None:
     text, _ = insertion(quote(str(place / name)), "/import ", place)
     assert isinstance(text, str)
     assert [word.text for word in split_words(text)] == [str(place / name)]
 
 
-def test_a_name_that_no_prompt_can_hold_stays_a_paste(place: Path) -> None:
+def test_a_path_that_cannot_be_mentioned_stays_a_paste(place: Path) -> None:
     (place / "tick`s`.txt").write_text("x")
     assert insertion(f"'{place}/tick`s`.txt'", "", place) == ()
 
@@ -183,14 +183,14 @@ NAMES = st.text(
 @given(NAMES)
 @example("~")
 @example("~x")
-def test_whatever_a_file_is_called_its_mention_is_read_as_that_file(
+def test_the_mention_of_any_file_name_is_parsed_back_to_that_file(
     tmp_path_factory: pytest.TempPathFactory, name: str
 ) -> None:
     if not can_be_mentioned(name):
         return
     folder = tmp_path_factory.mktemp("names")
     (folder / name).write_text("what is in it\n")
-    found = with_mentions(f"Look at {mention_of(name_below(folder, name))} now", folder)
-    assert not found.notices
-    (block,) = found.blocks
+    expansion = with_mentions(f"Look at {mention_of(name_below(folder, name))} now", folder)
+    assert not expansion.notices
+    (block,) = expansion.blocks
     assert isinstance(block, Text) and block.text.endswith("\n1\twhat is in it")

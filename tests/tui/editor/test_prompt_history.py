@@ -1,4 +1,4 @@
-"""The history of prompts: kept across sessions, by several processes at once, and read from its end."""
+"""The prompt history: stored across sessions and processes, and read from its end."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def path(tmp_path: Path) -> Path:
 
 
 def texts(history: PromptHistory) -> list[str]:
-    found: list[str] = []
-    while kept := history.get(len(found)):
-        found.append(kept.text)
-    return found
+    matches: list[str] = []
+    while saved := history.get(len(matches)):
+        matches.append(saved.text)
+    return matches
 
 
 def added(path: Path, *prompts: str) -> PromptHistory:
@@ -39,7 +39,7 @@ def added(path: Path, *prompts: str) -> PromptHistory:
     return history
 
 
-def test_it_lies_in_the_state_folder_and_is_nobody_elses_to_read(
+def test_the_history_file_is_private_and_in_the_state_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OSTLER_HOME", str(tmp_path / "home"))
@@ -49,7 +49,7 @@ def test_it_lies_in_the_state_folder_and_is_nobody_elses_to_read(
     assert stat.S_IMODE(history_file().parent.stat().st_mode) == 0o700
 
 
-def test_the_newest_comes_first_and_a_later_session_finds_it(path: Path) -> None:
+def test_the_newest_prompt_comes_first_also_in_a_later_session(path: Path) -> None:
     first = added(path, "one", "two\nlines")
     assert texts(first) == ["two\nlines", "one"]
     second = added(path, "three")
@@ -58,20 +58,20 @@ def test_the_newest_comes_first_and_a_later_session_finds_it(path: Path) -> None
     assert first.get(2) is None
 
 
-def test_pastes_are_kept_along(path: Path) -> None:
-    kept = SavedChips("see [pasted text #1 +11 lines]", {"[pasted text #1 +11 lines]": "a\n" * 11})
-    PromptHistory(path).add(kept)
-    assert PromptHistory(path).get(0) == kept
+def test_pastes_are_stored_with_their_prompt(path: Path) -> None:
+    saved = SavedChips("see [pasted text #1 +11 lines]", {"[pasted text #1 +11 lines]": "a\n" * 11})
+    PromptHistory(path).add(saved)
+    assert PromptHistory(path).get(0) == saved
 
 
-def test_the_same_twice_in_a_row_is_kept_once(path: Path) -> None:
+def test_a_repeated_prompt_is_stored_once(path: Path) -> None:
     first = added(path, "one", "one", "two", "one", "one")
     assert texts(first) == ["one", "two", "one"]
     assert texts(added(path, "one")) == ["one", "two", "one"]
     assert path.read_bytes().count(b"\n") == 3
 
 
-def test_what_begins_with_a_blank_or_holds_a_key_is_kept_nowhere(
+def test_prompts_that_begin_with_a_space_or_contain_a_key_are_not_stored(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sk-0123456789abcdef")
@@ -81,13 +81,13 @@ def test_what_begins_with_a_blank_or_holds_a_key_is_kept_nowhere(
     assert not path.exists()
 
 
-def test_a_prompt_that_is_too_long_is_known_here_but_not_written(path: Path) -> None:
+def test_a_very_long_prompt_is_remembered_but_not_written(path: Path) -> None:
     history = added(path, "x" * prompt_history.MOST_OF_A_LINE)
     assert len(texts(history)) == 1
     assert not path.exists()
 
 
-def test_damage_costs_only_the_damaged_lines(path: Path) -> None:
+def test_damaged_lines_are_skipped(path: Path) -> None:
     added(path, "one", "two")
     with path.open("ab") as file:
         file.write(b'{"text":"three"}\n\xff\xfe\n[]\n{"text":5}\n\n{"text":"cut of')
@@ -96,13 +96,13 @@ def test_damage_costs_only_the_damaged_lines(path: Path) -> None:
     assert texts(PromptHistory(path)) == ["four", "three", "two", "one"]
 
 
-def test_what_a_later_version_adds_is_no_damage(path: Path) -> None:
+def test_unknown_fields_of_later_versions_are_ignored(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b'{"text":"one","mood":"fine"}\n')
     assert texts(PromptHistory(path)) == ["one"]
 
 
-def test_a_file_that_cannot_be_written_is_named_and_the_prompt_is_known_here(tmp_path: Path) -> None:
+def test_an_unwritable_file_is_reported_and_the_prompt_is_remembered(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file, where a folder should be")
     history = PromptHistory(tmp_path / "state" / "prompts.jsonl")
     with pytest.raises(ConfigurationError, match=r"prompts\.jsonl cannot be written"):
@@ -110,9 +110,7 @@ def test_a_file_that_cannot_be_written_is_named_and_the_prompt_is_known_here(tmp
     assert texts(history) == ["one"]
 
 
-def test_a_lock_that_nobody_gives_back_is_waited_for_only_a_moment(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_that_is_never_released_is_given_up_soon(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompt_history, "_LOCK_SECONDS", 0.02)
     path.parent.mkdir()
     with path.with_suffix(".lock").open("w") as lock:
@@ -122,7 +120,7 @@ def test_a_lock_that_nobody_gives_back_is_waited_for_only_a_moment(
     assert texts(added(path, "one")) == ["one"]
 
 
-def test_two_processes_write_whole_lines_and_lose_none(path: Path) -> None:
+def test_two_processes_append_without_losing_lines(path: Path) -> None:
     code = """if True:
         import sys
         from pathlib import Path
@@ -166,15 +164,15 @@ def test_the_file_is_shortened_to_its_newer_half(path: Path, monkeypatch: pytest
     before = PromptHistory(path)
     before.add(SavedChips("the first"))
     added(path, *(f"prompt {number}" for number in range(200)))
-    found = texts(PromptHistory(path))
+    matches = texts(PromptHistory(path))
     assert path.stat().st_size <= 2000
-    assert found == [f"prompt {number}" for number in range(199, 199 - len(found), -1)]
-    assert 30 < len(found) < 100
+    assert matches == [f"prompt {number}" for number in range(199, 199 - len(matches), -1)]
+    assert 30 < len(matches) < 100
     assert texts(before) == ["the first"]
     assert sorted(one.name for one in path.parent.iterdir()) == ["prompts.jsonl", "prompts.lock"]
 
 
-def test_of_a_huge_file_only_the_end_is_read(path: Path) -> None:
+def test_only_the_end_of_a_huge_file_is_read(path: Path) -> None:
     path.parent.mkdir()
     with path.open("wb") as file:
         file.seek(64 << 30)  # a hole: reading it would take minutes
@@ -187,7 +185,7 @@ def test_of_a_huge_file_only_the_end_is_read(path: Path) -> None:
     assert path.stat().st_size < 1000
 
 
-def test_the_end_is_read_first_and_the_beginning_only_when_it_is_wanted(path: Path) -> None:
+def test_the_file_is_read_lazily_from_its_end(path: Path) -> None:
     added(path, "first", *(f"prompt {number} " + "x" * 500 for number in range(500)))
     history = PromptHistory(path)
     assert history.get(0) is not None
@@ -197,7 +195,7 @@ def test_the_end_is_read_first_and_the_beginning_only_when_it_is_wanted(path: Pa
 
 
 @given(st.lists(st.text(max_size=40), max_size=30), st.integers(1, 50))
-def test_whatever_was_said_comes_back(
+def test_any_prompt_is_read_back_unchanged(
     tmp_path_factory: pytest.TempPathFactory, prompts: list[str], size: int
 ) -> None:
     path = tmp_path_factory.mktemp("history") / "prompts.jsonl"
@@ -215,25 +213,25 @@ def test_whatever_was_said_comes_back(
 # --- searching -------------------------------------------------------------------------------------------
 
 
-def found(history: PromptHistory, query: str) -> list[str]:
+def matches(history: PromptHistory, query: str) -> list[str]:
     return [hit.entry.text for hit in history.search(query)]
 
 
-def test_what_has_the_query_comes_first_newest_first_then_what_has_its_letters(path: Path) -> None:
+def test_exact_matches_come_before_fuzzy_ones_newest_first(path: Path) -> None:
     history = added(path, "fix the test", "format it", "Test it", "the estate", "fix the test", "other")
-    assert found(history, "test") == ["fix the test", "Test it", "the estate"]
-    assert found(history, "Test") == ["Test it"]
-    assert found(history, "test fix") == ["fix the test"]
-    assert found(history, "zzz") == []
-    assert found(history, "") == ["other", "fix the test", "the estate", "Test it", "format it"]
+    assert matches(history, "test") == ["fix the test", "Test it", "the estate"]
+    assert matches(history, "Test") == ["Test it"]
+    assert matches(history, "test fix") == ["fix the test"]
+    assert matches(history, "zzz") == []
+    assert matches(history, "") == ["other", "fix the test", "the estate", "Test it", "format it"]
 
 
-def test_a_hit_tells_the_letters_it_was_found_by(path: Path) -> None:
+def test_a_hit_has_the_positions_of_the_matched_letters(path: Path) -> None:
     history = added(path, "the estate", "run TESTS")
     assert [hit.positions for hit in history.search("test")] == [(4, 5, 6, 7), (0, 4, 5, 6)]
 
 
-def test_searching_reads_no_further_than_it_is_asked_to(path: Path) -> None:
+def test_a_search_reads_no_further_than_needed(path: Path) -> None:
     line = msgspec.json.encode(SavedChips("find me " + "x" * 1000)) + b"\n"
     path.parent.mkdir()
     path.write_bytes(b"".join(line.replace(b"me", str(number).encode()) for number in range(3000)))

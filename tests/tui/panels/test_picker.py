@@ -1,4 +1,4 @@
-"""Lists to choose from, without a terminal: keys in, rows out."""
+"""Pickers without a terminal: keys in, rows out."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def picked_with(one: Picker, *keys: str) -> Picked | None:
     return await asyncio.wait_for(asking, 60)
 
 
-async def test_enter_chooses_the_marked_row_and_the_panel_is_gone() -> None:
+async def test_enter_chooses_the_marked_row_and_closes_the_panel() -> None:
     panels = Panels(lambda: None)
     one = picker(FRUIT)
     asking = asyncio.ensure_future(one.ask(panels))
@@ -65,7 +65,7 @@ async def test_escape_chooses_nothing() -> None:
     assert await picked_with(picker(FRUIT), "esc") is None
 
 
-async def test_typed_letters_narrow_the_list_in_any_column_and_backspace_takes_them_back() -> None:
+async def test_typing_filters_the_list_by_any_column() -> None:
     one = picker(FRUIT)
     press(one, *"yel")
     assert [choice.text for choice in [one.present] if choice] == ["banana"] and len(one) == 1
@@ -75,14 +75,14 @@ async def test_typed_letters_narrow_the_list_in_any_column_and_backspace_takes_t
     assert picked is not None and (picked.choice.value, picked.query) == (3, "chy")
 
 
-async def test_a_key_of_its_own_chooses_too_and_says_which_it_was() -> None:
+async def test_a_picker_key_chooses_and_is_reported() -> None:
     one = picker(FRUIT, keys={"ctrl+d": "deletes"})
     assert any("ctrl+d deletes" in row for row in plain(one.rows(60, 12)))
     picked = await picked_with(one, "ctrl+d")
     assert picked is not None and picked.key == "ctrl+d"
 
 
-def test_the_marked_row_says_what_choosing_it_would_do() -> None:
+def test_the_marked_row_describes_what_choosing_it_does() -> None:
     one = picker(FRUIT)
     press(one, "down")
     rows = plain(one.rows(60, 12))
@@ -90,25 +90,25 @@ def test_the_marked_row_says_what_choosing_it_would_do() -> None:
     assert any("peels it" in row for row in rows)
 
 
-def test_what_holds_now_is_marked_at_first() -> None:
+def test_the_current_choice_is_marked_first() -> None:
     one = picker([*FRUIT, Choice("date", 4, is_present=True)])
     assert one.present is not None and one.present.value == 4
 
 
-def test_moving_is_told_so_that_it_can_be_seen_before_it_is_chosen() -> None:
-    seen: list[object] = []
-    one = picker(FRUIT, moved=lambda choice: seen.append(choice.value))
+def test_moving_the_mark_calls_back_for_a_preview() -> None:
+    moves: list[object] = []
+    one = picker(FRUIT, moved=lambda choice: moves.append(choice.value))
     press(one, "down", "down", "down", "up")
-    assert seen == [2, 3, 1, 3]
+    assert moves == [2, 3, 1, 3]
 
 
-def test_an_empty_list_says_so_and_nothing_can_be_chosen() -> None:
+def test_an_empty_list_shows_a_message_and_offers_no_choice() -> None:
     one = picker([], empty="there is no fruit")
     press(one, "down", "up", "pgdown", "end", "enter")
     assert any("there is no fruit" in row for row in plain(one.rows(60, 12)))
 
 
-def test_pages_go_through_a_long_list_and_only_what_is_seen_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_list_is_paged_and_only_visible_rows_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
     real = picker_module._text
 
@@ -129,7 +129,7 @@ def test_pages_go_through_a_long_list_and_only_what_is_seen_is_drawn(monkeypatch
     assert len(drawn) <= 30
 
 
-async def test_further_rows_are_fetched_when_somebody_comes_near_the_end() -> None:
+async def test_more_rows_are_loaded_near_the_end() -> None:
     fetched: list[int] = []
 
     async def more() -> list[Choice]:
@@ -172,7 +172,7 @@ def test_rows_fit_into_any_terminal(
         assert all(cell_len(row) <= width and "\x1b" not in row and "\n" not in row for row in rows)
 
 
-def test_columns_give_way_where_there_is_no_room() -> None:
+def test_columns_are_dropped_on_narrow_terminals() -> None:
     choice = Choice("a title that says much", cells=("2h", "completed", "of a folder far away"))
     wide = "\n".join(plain(picker([choice]).rows(100, 8)))
     narrow = "\n".join(plain(picker([choice]).rows(40, 8)))
@@ -190,7 +190,7 @@ async def test_a_secret_is_never_drawn() -> None:
     assert await asking == "sk-secret"
 
 
-def test_a_text_to_read_scrolls_and_is_put_away_with_escape() -> None:
+def test_a_reading_panel_scrolls_and_closes_with_escape() -> None:
     closed: list[bool] = []
     panel = ReadingPanel("btw", "why?", lambda: None, lambda: closed.append(True))
     panel.text = "\n\n".join(f"paragraph {number}" for number in range(30))
@@ -206,11 +206,11 @@ def test_a_text_to_read_scrolls_and_is_put_away_with_escape() -> None:
 
 
 class _Index(MemoryStore):
-    """As many sessions as one likes, which were never written."""
+    """Any number of sessions, without a file."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
-        self.asked: list[int | None] = []
+        self.limits: list[int | None] = []
         self._known = [
             SessionSummary(
                 f"ses_{at}", "/w", 0, 10**6 - at, 3, preview=f"prompt {at}", child_of="" if at % 5 else "x"
@@ -221,15 +221,15 @@ class _Index(MemoryStore):
     async def sessions(
         self, *, cwd: str | None = None, limit: int | None = None, prefix: str = ""
     ) -> list[SessionSummary]:
-        self.asked.append(limit)
+        self.limits.append(limit)
         return self._known[:limit]
 
 
-async def test_sessions_are_read_page_by_page_without_those_of_children() -> None:
+async def test_sessions_are_paged_without_child_sessions() -> None:
     store = _Index(1000)
     pages = SessionPages(store, None, "ses_1")
     first = await pages.more()
-    assert store.asked == [PAGE]
+    assert store.limits == [PAGE]
     assert first[0].is_present and first[0].text == "prompt 1" and len(first) == PAGE * 4 // 5
     read = [*first]
     while page := await pages.more():
@@ -237,32 +237,32 @@ async def test_sessions_are_read_page_by_page_without_those_of_children() -> Non
     assert [one.value for one in read] == [f"ses_{at}" for at in range(1000) if at % 5]
 
 
-def test_a_model_that_failed_is_not_offered_and_a_refused_key_keeps_its_provider_away() -> None:
-    found = [
+def test_a_failed_model_and_providers_with_a_refused_key_are_not_offered() -> None:
+    candidates = [
         Candidate("a/one", "a", is_default=True),
         Candidate("a/two", "a"),
         Candidate("b/one", "b"),
         Candidate("b/best", "b", is_default=True),
         Candidate("c/one", "c", to_do="needs a key"),
     ]
-    assert [one.name for one in fallback_candidates(found, "a/one", "overloaded")] == [
+    assert [one.name for one in fallback_candidates(candidates, "a/one", "overloaded")] == [
         "b/best",
         "b/one",
         "a/two",
     ]
-    assert [one.name for one in fallback_candidates(found, "a/one", "authentication_failed")] == [
+    assert [one.name for one in fallback_candidates(candidates, "a/one", "authentication_failed")] == [
         "b/best",
         "b/one",
     ]
 
 
-def test_the_model_that_failed_stands_before_the_others_of_its_vendor() -> None:
+def test_the_failed_model_is_listed_before_others_of_its_provider() -> None:
     others = [Candidate("b/best", "b"), Candidate("a/oldest", "a")]
     offered = [one.text for one in fallback_choices(others, "a/one", "connection_failed")]
     assert offered == ["b/best", "a/one again", "a/oldest"]
 
 
-def test_a_model_without_a_key_says_how_to_give_one() -> None:
+def test_a_model_without_a_key_says_how_to_set_one() -> None:
     choice = model_choice(Candidate("c/one", "c", to_do="needs a key: /key set c"), "")
     assert choice.about == "needs a key: /key set c"
     assert "no key" in choice.cells

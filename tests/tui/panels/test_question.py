@@ -1,4 +1,4 @@
-"""What a person is asked: all that would run, what an answer would allow, forms."""
+"""Question panels: the whole call, the rules of each answer, and forms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ostler.tools import builtin_tool
 from ostler.tools.files import file_digest, remember
 from tests.support.command import Ostler
 from tests.support.fixtures import Open, Serve
-from tests.tui.in_process import Shown, shown
+from tests.tui.in_process import RunningUI, run_ui
 
 FORM = {
     "type": "object",
@@ -45,7 +45,7 @@ FORM = {
 READING = "esc closes · ←→ other messages"
 
 
-def inquiring(*questions: Question) -> Any:
+def asking_tool(*questions: Question) -> Any:
     waiting = iter(questions)
 
     @tool(kind="ask")
@@ -56,20 +56,20 @@ def inquiring(*questions: Question) -> Any:
     return inquire
 
 
-def told(present: Shown) -> str:
-    """The answer as the model was told it."""
+def last_result(present: RunningUI) -> str:
+    """The answer in the last request to the model."""
     model: Any = present.tui.conversation.harness.model
     (message,) = (one for one in model.requests[-1].transcript if one.role == "tool")
     return str(text_of(message.content[0].content))
 
 
-async def begin(present: Shown) -> None:
+async def begin(present: RunningUI) -> None:
     present.press("go", "enter")
     await present.see("╭─ ?")
 
 
 def guarded(cwd: Path, *names: str) -> dict[str, Any]:
-    """A harness that asks before everything."""
+    """A harness that asks for every permission."""
     guard = permission_hook("ask", cwd, scopes=("session", "project", "user"))
     assert guard is not None
     return {"tools": {name: builtin_tool(name) for name in names}, "hooks": Hooks([guard]), "cwd": cwd}
@@ -79,8 +79,8 @@ def rows_of(screen: str) -> set[str]:
     return {line.strip("│ ") for line in screen.splitlines()}
 
 
-def changed(present: Shown, before: str) -> bool:
-    """What is said of the rows that are not seen, and not only the time."""
+def changed(present: RunningUI, before: str) -> bool:
+    """Whether the row that counts hidden rows has changed."""
     return any("more above" in row for row in rows_of(present.screen.text()) - rows_of(before))
 
 
@@ -89,26 +89,26 @@ def changed(present: Shown, before: str) -> bool:
 HIDING = "echo safe \x1b[8m; rm -rf hidden\x1b[0m\r\u202e echo nothing else"
 
 
-async def test_all_of_a_command_can_be_seen_before_it_runs(tmp_path: Path) -> None:
+async def test_a_permission_shows_the_whole_command(tmp_path: Path) -> None:
     lines = "\n".join(f"echo line {number}" for number in range(60))
     right = f"echo {'a' * 300}; rm -rf far-to-the-right"
     calls = [
         Call("bash", {"command": f"{lines}\nrm -rf {right}", "timeout": 7}),
         Call("bash", {"command": HIDING}),
     ]
-    async with shown(answers=[*calls, "ok"], rows=60, **guarded(tmp_path, "bash")) as at:
+    async with run_ui(answers=[*calls, "ok"], rows=60, **guarded(tmp_path, "bash")) as at:
         await begin(at)
         screen = await at.see("May it run this command?", "timeout: 7", "echo line 0", "more below, pgdn")
-        seen = rows_of(screen)
+        visible_rows = rows_of(screen)
         for _ in range(100):
             before = at.screen.text()
             at.press("\x1b[6~")
             await at.until(partial(changed, at, before))
-            seen |= rows_of(screen := at.screen.text())
+            visible_rows |= rows_of(screen := at.screen.text())
             if "more below" not in screen:
                 break
-        assert seen >= {f"echo line {number}" for number in range(60)}
-        assert any("far-to-the-right" in row for row in seen)
+        assert visible_rows >= {f"echo line {number}" for number in range(60)}
+        assert any("far-to-the-right" in row for row in visible_rows)
         assert "❯ 1. yes, this once" in screen
         at.press("\x1b[H")
         await at.see("echo line 0\n")
@@ -118,7 +118,7 @@ async def test_all_of_a_command_can_be_seen_before_it_runs(tmp_path: Path) -> No
         await at.see("ok")
 
 
-async def test_a_change_is_asked_about_as_a_diff_of_the_file(tmp_path: Path) -> None:
+async def test_a_permission_to_edit_shows_a_diff(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_text("".join(f"x{number} = {number}\n" for number in range(60)))
     edits = [{"old_text": "x40 = 40", "new_text": "x40 = 41"}]
@@ -127,7 +127,7 @@ async def test_a_change_is_asked_about_as_a_diff_of_the_file(tmp_path: Path) -> 
         Call("write", {"path": "a.py", "content": "x0 = 0\n"}),
         Call("write", {"path": "new/b.py", "content": "y = 1\n"}),
     ]
-    async with shown(answers=[*calls, "ok"], **guarded(tmp_path, "edit", "write"), rows=40) as at:
+    async with run_ui(answers=[*calls, "ok"], **guarded(tmp_path, "edit", "write"), rows=40) as at:
         remember(at.tui.conversation.session.memory, file, file_digest(file))
         await begin(at)
         await at.see(
@@ -153,14 +153,14 @@ async def test_a_change_is_asked_about_as_a_diff_of_the_file(tmp_path: Path) -> 
         ("search_the_web", "whatever search_the_web does"),
     ],
 )
-def test_what_always_would_allow_is_said_in_words(rule: str, words: str) -> None:
+def test_the_rules_of_an_answer_are_described(rule: str, words: str) -> None:
     assert rule_text(rule) == words
 
 
-async def test_each_scope_says_all_that_it_would_allow(tmp_path: Path) -> None:
+async def test_every_scope_lists_the_rules_it_allows(tmp_path: Path) -> None:
     many = " && ".join(f"git {word} x" for word in ("add", "push", "commit", "tag", "fetch"))
     calls = [Call("bash", {"command": "git push *"}), Call("bash", {"command": many})]
-    async with shown(answers=[*calls, "ok"], **guarded(tmp_path, "bash")) as at:
+    async with run_ui(answers=[*calls, "ok"], **guarded(tmp_path, "bash")) as at:
         await begin(at)
         for place, words in enumerate(("for this session", "for this project", "always"), 3):
             await at.see(f"{place}. yes, and {words}: git push with any arguments")
@@ -172,7 +172,7 @@ async def test_each_scope_says_all_that_it_would_allow(tmp_path: Path) -> None:
         await at.see("ok")
 
 
-async def test_letters_that_were_being_typed_are_no_answer() -> None:
+async def test_keys_typed_when_a_question_appears_do_not_answer_it() -> None:
     question = Question("Which?", kind="choice", choices=("1st", "2nd"))
     release = asyncio.Event()
 
@@ -182,7 +182,7 @@ async def test_letters_that_were_being_typed_are_no_answer() -> None:
         await release.wait()
         return NeedUser(question)
 
-    async with shown(answers=[Call("inquire"), "ok"], tools={"inquire": inquire}) as at:
+    async with run_ui(answers=[Call("inquire"), "ok"], tools={"inquire": inquire}) as at:
         at.press("go", "enter")
         await at.see("running inquire")
         at.press("next ")
@@ -196,9 +196,9 @@ async def test_letters_that_were_being_typed_are_no_answer() -> None:
         await at.see("Which? → 2nd")
 
 
-async def test_a_letter_that_answers_nothing_begins_a_prompt_and_enter_sends_that() -> None:
+async def test_other_letters_start_a_prompt_beside_a_question() -> None:
     question = Question("May it?", kind="choice", choices=("yes", "no"))
-    async with shown(answers=[Call("inquire"), "ok", "ok"], tools={"inquire": inquiring(question)}) as at:
+    async with run_ui(answers=[Call("inquire"), "ok", "ok"], tools={"inquire": asking_tool(question)}) as at:
         await begin(at)
         at.press("try any")
         await at.see("> try any", "May it?")
@@ -209,7 +209,7 @@ async def test_a_letter_that_answers_nothing_begins_a_prompt_and_enter_sends_tha
         await at.see("May it? → yes")
 
 
-async def test_keys_for_a_list_or_for_what_is_read_are_no_answer_and_it_is_there_again_afterwards() -> None:
+async def test_a_question_waits_while_another_panel_is_used() -> None:
     release = asyncio.Event()
     question = Question("May it?", kind="choice", choices=("yes", "no"))
 
@@ -220,7 +220,7 @@ async def test_keys_for_a_list_or_for_what_is_read_are_no_answer_and_it_is_there
         return NeedUser(question)
 
     answers = [Call("inquire"), Call("inquire"), "ok"]
-    async with shown(answers=answers, tools={"inquire": inquire}, rows=30) as at:
+    async with run_ui(answers=answers, tools={"inquire": inquire}, rows=30) as at:
         at.press("go", "enter")
         await at.see("running inquire", "esc stops")
         at.press("/theme", "enter")
@@ -235,7 +235,7 @@ async def test_keys_for_a_list_or_for_what_is_read_are_no_answer_and_it_is_there
         at.press("y")
         await at.see("May it? → yes", "› d▏")
         at.press("esc")
-        await at.miss("› d▏")
+        await at.until_gone("› d▏")
         at.press("ctrl+o")
         await at.see(READING)
         at.press("g")
@@ -249,10 +249,10 @@ async def test_keys_for_a_list_or_for_what_is_read_are_no_answer_and_it_is_there
         await at.see("May it? → no", "ok")
 
 
-async def test_keys_that_are_not_for_a_question_mean_there_what_they_mean_elsewhere() -> None:
+async def test_other_keys_keep_their_meaning_beside_a_question() -> None:
     question = Question("Which?", kind="choice", choices=("1st", "2nd"))
     answers = [Call("inquire"), "ok"]
-    async with shown(answers=answers, tools={"inquire": inquiring(question)}, rows=30) as at:
+    async with run_ui(answers=answers, tools={"inquire": asking_tool(question)}, rows=30) as at:
         await begin(at)
         at.press("\x1by", "ctrl+c")  # with Alt nothing is declined
         await at.see("ctrl+c again to quit", "Which?")
@@ -271,9 +271,11 @@ async def test_keys_that_are_not_for_a_question_mean_there_what_they_mean_elsewh
 # --- what is typed --------------------------------------------------------------------------------------
 
 
-async def test_a_form_has_a_field_of_each_kind_and_says_what_is_wrong() -> None:
+async def test_a_form_has_fields_of_all_kinds_and_reports_problems() -> None:
     question = Question("Where shall it be?", kind="form", form=FORM)
-    async with shown(answers=[Call("inquire"), "ok"], tools={"inquire": inquiring(question)}, rows=40) as at:
+    async with run_ui(
+        answers=[Call("inquire"), "ok"], tools={"inquire": asking_tool(question)}, rows=40
+    ) as at:
         at.press("a draft", "ctrl+a", "ctrl+k")
         await begin(at)
         await at.see("❯ Name*", "of the place", "(•) small")
@@ -300,7 +302,7 @@ async def test_a_form_has_a_field_of_each_kind_and_says_what_is_wrong() -> None:
         await at.see("•••••••")
         at.press("enter")
         await at.see("Where shall it be? →", '"token":"•••"', "completed")
-        assert msgspec.json.decode(told(at)) == {
+        assert msgspec.json.decode(last_result(at)) == {
             "name": "xy",
             "port": 8080,
             "size": "large",
@@ -312,9 +314,9 @@ async def test_a_form_has_a_field_of_each_kind_and_says_what_is_wrong() -> None:
         }
 
 
-async def test_a_secret_is_typed_unseen_and_pasted_whole() -> None:
+async def test_a_secret_is_hidden_while_it_is_typed_or_pasted() -> None:
     question = Question("The password?", secret=True)
-    async with shown(answers=[Call("inquire"), "ok"], tools={"inquire": inquiring(question)}) as at:
+    async with run_ui(answers=[Call("inquire"), "ok"], tools={"inquire": asking_tool(question)}) as at:
         await begin(at)
         at.press("\x1b[200~hunter2\x1b[201~", "3")
         await at.see("••••••••", "it is not shown")
@@ -323,30 +325,30 @@ async def test_a_secret_is_typed_unseen_and_pasted_whole() -> None:
         assert "hunter" not in screen
 
 
-async def test_a_text_is_typed_beside_a_draft_and_may_be_of_several_lines() -> None:
+async def test_a_text_answer_keeps_the_draft_and_may_have_several_lines() -> None:
     question = Question("What was it?")
-    async with shown(answers=[Call("inquire"), "ok"], tools={"inquire": inquiring(question)}) as at:
+    async with run_ui(answers=[Call("inquire"), "ok"], tools={"inquire": asking_tool(question)}) as at:
         await begin(at)
         at.press("\x1b[200~one\ntwo\x1b[201~")
         await at.see("› one⏎two")
         at.press("enter")
         await at.see("ok")
-        assert told(at) == "one\ntwo"
+        assert last_result(at) == "one\ntwo"
 
 
 # --- children, and other processes ----------------------------------------------------------------------
 
 
-def test_children_ask_here_by_name_and_what_is_answered_elsewhere_closes_and_is_said(
+def test_questions_of_children_name_the_child_and_close_when_answered_elsewhere(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
     def by(request: dict[str, Any]) -> Answer:
         last = request["messages"][-1]
-        asked = str(last.get("content"))
+        last_content = str(last.get("content"))
         if last["role"] == "tool":
             return turn("done")
         for task in ("first task", "second task"):
-            if task in asked:
+            if task in last_content:
                 return turn(call("bash", {"command": f"git push {task}"}))
         return turn(
             call("delegate", {"task": "the first task"}), call("delegate", {"task": "the second task"})
@@ -373,7 +375,7 @@ def test_children_ask_here_by_name_and_what_is_answered_elsewhere_closes_and_is_
 
 
 @pytest.mark.parametrize("size", [(40, 20), (44, 14), (80, 12)])
-def test_all_answers_are_seen_where_there_is_little_room_and_the_rest_scrolls(
+def test_on_small_terminals_all_answers_stay_visible_and_the_text_scrolls(
     open_tui: Open, serve: Serve, ostler: Ostler, size: tuple[int, int]
 ) -> None:
     command = "".join(f"echo a rather long line of number {number} of the script\n" for number in range(9))
@@ -391,7 +393,7 @@ def test_all_answers_are_seen_where_there_is_little_room_and_the_rest_scrolls(
     terminal.wait_for_ever("as you wish")
 
 
-def test_nobody_is_asked_about_a_change_that_cannot_be_made(
+def test_an_edit_that_cannot_be_applied_asks_no_permission(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
     (ostler.work / "notes").write_text("one\n")

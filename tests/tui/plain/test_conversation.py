@@ -53,9 +53,9 @@ def test_a_conversation_in_plain_lines(open_tui: Open, serve: Serve, ostler: Ost
     assert "It is **fine**." in screen
     assert "You: hello" not in screen
     _say(terminal, "write it")
-    asked = terminal.wait_for("answer:")
-    assert "calling write: made.txt" in asked
-    assert "1. yes, this once" in asked
+    asked_screen = terminal.wait_for("answer:")
+    assert "calling write: made.txt" in asked_screen
+    assert "1. yes, this once" in asked_screen
     _say(terminal, "maybe")
     terminal.wait_for("error: type a number from 1 to")
     _say(terminal, "y")
@@ -66,9 +66,7 @@ def test_a_conversation_in_plain_lines(open_tui: Open, serve: Serve, ostler: Ost
     assert terminal.wait_for_end() == 0
 
 
-def test_a_run_is_stopped_and_the_session_goes_on_where_it_was(
-    open_tui: Open, serve: Serve, ostler: Ostler
-) -> None:
+def test_a_stopped_session_is_resumed(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     vendor = serve(turn(call("bash", {"command": "sleep 60"})), turn("in its turn"), turn("again"))
     terminal = open_tui(vendor, "--yes", TERM="dumb")
     terminal.wait_for(">")
@@ -104,8 +102,8 @@ def test_an_extension_asks_and_prints_in_plain_lines(open_tui: Open, serve: Serv
     terminal = open_tui(serve(), "--plain", "-e", str(extension))
     terminal.wait_for(">")
     _say(terminal, "/garden")
-    asked = terminal.wait_for("answer:")
-    assert "2. weed, not selected" in asked
+    asked_screen = terminal.wait_for("answer:")
+    assert "2. weed, not selected" in asked_screen
     _say(terminal, "2")
     screen = terminal.wait_for("that is all")
     assert "garden: done: weed" in screen
@@ -118,7 +116,7 @@ def test_an_extension_asks_and_prints_in_plain_lines(open_tui: Open, serve: Serv
 # --- without a terminal -----------------------------------------------------------------------------
 
 
-def test_blocks_are_said_in_words() -> None:
+def test_items_are_printed_as_plain_lines() -> None:
     written = call_item("bash", "failed", {"command": "make"}, "execute", result="\x1b[31mbad\x1b[0m\n" * 30)
     words = item_lines(written)
     assert words[:2] == ["result of bash failed", "bad"]
@@ -164,17 +162,17 @@ def test_blocks_are_said_in_words() -> None:
     ],
 )
 async def test_a_question_is_answered_with_a_line(question: Question, typed: str, answer: object) -> None:
-    said: list[str] = []
-    questions = PlainQuestions(lambda *lines: said.extend(lines))
+    printed: list[str] = []
+    questions = PlainQuestions(lambda *lines: printed.extend(lines))
     asking = asyncio.ensure_future(questions.ask(QuestionAsked("q1", question, asked_by="extension")))
     await asyncio.sleep(0)
-    assert said[0] == "question: ?"
+    assert printed[0] == "question: ?"
     questions.take("99 luftballons" if question.kind != "text" else typed)
     questions.take(typed)
     assert await asking == answer
 
 
-async def test_a_question_is_declined_with_a_word() -> None:
+async def test_cancel_declines_a_question() -> None:
     questions = PlainQuestions(lambda *lines: None)
     asking = asyncio.ensure_future(questions.ask(QuestionAsked("q1", Question("?", "text"), asked_by="tool")))
     await asyncio.sleep(0)
@@ -183,9 +181,9 @@ async def test_a_question_is_declined_with_a_word() -> None:
         await asking
 
 
-async def test_a_permission_says_all_that_would_run_and_what_always_would_allow() -> None:
-    said: list[str] = []
-    questions = PlainQuestions(lambda *lines: said.extend(lines))
+async def test_a_permission_prints_the_whole_call_and_the_rules_of_each_answer() -> None:
+    printed: list[str] = []
+    questions = PlainQuestions(lambda *lines: printed.extend(lines))
     command = "echo " + "a" * 200 + "; rm -rf last"
     details = {
         "tool": "bash",
@@ -195,8 +193,8 @@ async def test_a_permission_says_all_that_would_run_and_what_always_would_allow(
     question = Question("Allow bash […]", "permission", ("yes", "session", "no"), details=details)
     asking = asyncio.ensure_future(questions.ask(QuestionAsked("q1", question)))
     await asyncio.sleep(0)
-    assert f"command: {command}" in said
-    assert "timeout: 5" in said
-    assert "3. yes, and for this session: git push with any arguments" in said
+    assert f"command: {command}" in printed
+    assert "timeout: 5" in printed
+    assert "3. yes, and for this session: git push with any arguments" in printed
     questions.take("3")
     assert await asking == "session"

@@ -34,7 +34,7 @@ def _say(terminal: Terminal, *lines: str) -> None:
         terminal.press("enter")
 
 
-def test_a_choice_has_numbers_and_the_run_can_be_steered_and_stopped(
+def test_choices_are_numbered_and_runs_are_steered_and_stopped(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
     waits = call("bash", {"command": "while [ ! -e go ]; do sleep 0.05; done"})
@@ -65,7 +65,7 @@ def test_a_choice_has_numbers_and_the_run_can_be_steered_and_stopped(
     assert terminal.wait_for_end() == 0
 
 
-def test_without_a_model_the_ways_in_have_numbers(configure: Configure, ostler: Ostler) -> None:
+def test_the_first_run_numbers_the_ways_to_set_up_a_model(configure: Configure, ostler: Ostler) -> None:
     configure("screen_reader = true")
     command = [Path(sys.executable).parent / "ostler"]
     environment = ostler.environment({"LANG": "C.UTF-8"})
@@ -88,26 +88,28 @@ def test_without_a_model_the_ways_in_have_numbers(configure: Configure, ostler: 
 # --- without a terminal -------------------------------------------------------------------------------
 
 
-class _Said(PlainFrontEnd):
+class RecordingFrontEnd(PlainFrontEnd):
     def __init__(self) -> None:
         super().__init__()
-        self.said: list[str] = []
+        self.printed: list[str] = []
         self._news = asyncio.Event()
 
     def say(self, *lines: str) -> None:
-        self.said += lines
+        self.printed += lines
         self._news.set()
 
-    async def hear(self, beginning: str) -> None:
+    async def until_printed(self, beginning: str) -> None:
         async with asyncio.timeout(60):
-            while not any(line.startswith(beginning) for line in self.said):
+            while not any(line.startswith(beginning) for line in self.printed):
                 self._news.clear()
                 await self._news.wait()
 
 
 @asynccontextmanager
-async def _conversation(*answers: Any, cwd: Path) -> AsyncIterator[tuple[PlainConversation, _Said]]:
-    front_end = _Said()
+async def _conversation(
+    *answers: Any, cwd: Path
+) -> AsyncIterator[tuple[PlainConversation, RecordingFrontEnd]]:
+    front_end = RecordingFrontEnd()
     harness = Harness(model=ScriptedModel(list(answers)), asker=front_end.ask, cwd=cwd)
     lines = PlainConversation(await create_session(MemoryStore(), harness), front_end)
     lines.conversation.begin()
@@ -118,12 +120,12 @@ async def _conversation(*answers: Any, cwd: Path) -> AsyncIterator[tuple[PlainCo
 
 
 async def test_every_command_works_in_plain_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The context stands in for the terminal: a command that wants more of it fails here."""
+    """A command that needs more of its context than plain mode has would fail here."""
     monkeypatch.setenv("OSTLER_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("EDITOR", "true")
     async with _conversation("hello", "again", "aside", "more", cwd=tmp_path) as (lines, front_end):
         await lines.submit("say hello")
-        await front_end.hear("completed")
+        await front_end.until_printed("completed")
         names = [one.name for one in lines.commands.own if one.name != "quit"]
         for name in names:
             running = asyncio.ensure_future(lines.submit(f"/{name}"))
@@ -135,8 +137,8 @@ async def test_every_command_works_in_plain_lines(tmp_path: Path, monkeypatch: p
             assert running.exception() is None, name
         for name in ("btw what is it", "edit a.txt", "rename it", "export s.md", "cost model", "jump 99"):
             await asyncio.wait_for(lines.submit(f"/{name}"), 60)
-    assert not [line for line in front_end.said if DRAWN & set(line)]
-    assert not [line for line in front_end.said if "\x1b" in line]
+    assert not [line for line in front_end.printed if DRAWN & set(line)]
+    assert not [line for line in front_end.printed if "\x1b" in line]
 
 
 @pytest.mark.parametrize(
@@ -152,11 +154,11 @@ async def test_every_command_works_in_plain_lines(tmp_path: Path, monkeypatch: p
         (["/cancel"], None, ""),
     ],
 )
-async def test_a_list_is_chosen_from_by_number_or_by_words(
+async def test_a_list_entry_is_chosen_by_number_or_text(
     typed: list[str], chosen: str | None, key: str
 ) -> None:
-    said: list[str] = []
-    panels = PlainPanels(lambda *lines: said.extend(lines))
+    printed: list[str] = []
+    panels = PlainPanels(lambda *lines: printed.extend(lines))
     choices = [
         Choice("one", cells=("a",), about="the first"),
         Choice("two", is_present=True),
@@ -166,43 +168,43 @@ async def test_a_list_is_chosen_from_by_number_or_by_words(
         Picker("number", choices, lambda: None, keys={"tab": "others"}).ask(panels)
     )
     await asyncio.sleep(0)
-    assert said[:4] == ["choose: number", "1. one, a, the first", "2. two, current", "3. three"]
+    assert printed[:4] == ["choose: number", "1. one, a, the first", "2. two, current", "3. three"]
     for line in typed:
         panels.take(line)
     picked = await asking
     assert (picked and (picked.choice.text, picked.key)) == (chosen and (chosen, key))
 
 
-async def test_a_long_list_is_read_out_in_pieces() -> None:
-    said: list[str] = []
-    panels = PlainPanels(lambda *lines: said.extend(lines))
+async def test_a_long_list_is_printed_in_pages() -> None:
+    printed: list[str] = []
+    panels = PlainPanels(lambda *lines: printed.extend(lines))
     choices = [Choice(f"number {at}", at) for at in range(1, 51)]
     asking = asyncio.ensure_future(Picker("many", choices, lambda: None).ask(panels))
     await asyncio.sleep(0)
-    assert "and 30 more: press enter for the next" in said
-    assert len([line for line in said if re.match(r"\d+\. ", line)]) == 20
+    assert "and 30 more: press enter for the next" in printed
+    assert len([line for line in printed if re.match(r"\d+\. ", line)]) == 20
     panels.take("")
-    assert "21. number 21" in said
+    assert "21. number 21" in printed
     panels.take("50")
     picked = await asking
     assert picked is not None
     assert picked.choice.value == 50
 
 
-async def test_a_line_of_its_own_is_typed_and_what_is_secret_is_not_said() -> None:
-    said: list[str] = []
-    panels = PlainPanels(lambda *lines: said.extend(lines))
+async def test_a_secret_line_is_not_echoed() -> None:
+    printed: list[str] = []
+    panels = PlainPanels(lambda *lines: printed.extend(lines))
     asking = asyncio.ensure_future(TextLine("key for it", lambda: None, is_secret=True).ask(panels))
     await asyncio.sleep(0)
     panels.take("s3cret")
     assert await asking == "s3cret"
-    assert said == ["key for it:", "type it, or /cancel"]
+    assert printed == ["key for it:", "type it, or /cancel"]
 
 
-async def test_a_call_and_a_steer_are_said_in_words(tmp_path: Path) -> None:
+async def test_calls_and_steers_are_printed_as_plain_lines(tmp_path: Path) -> None:
     async with _conversation(Call("nothing"), "done", cwd=tmp_path) as (lines, front_end):
         await lines.submit("/steer")
         await lines.submit("begin")
-        await front_end.hear("completed")
-    assert front_end.said[0] == "error: add a text: /steer TEXT"
-    assert "calling nothing:" in " ".join(front_end.said)
+        await front_end.until_printed("completed")
+    assert front_end.printed[0] == "error: add a text: /steer TEXT"
+    assert "calling nothing:" in " ".join(front_end.printed)

@@ -10,7 +10,7 @@ from ostler.tui.render.spans import folded
 from tests.tui.rows import COLORS, assert_drawable, color_of, plain
 
 
-def test_a_call_stands_in_a_frame_with_its_title_in_the_top_edge() -> None:
+def test_a_call_is_framed_with_its_title_in_the_top_edge() -> None:
     rows = framed(["body", ""], 50, None, title="edit", about="src/a.py", note="+1 -2")
     assert plain(rows) == [
         "╭─ edit src/a.py · +1 -2",
@@ -20,7 +20,7 @@ def test_a_call_stands_in_a_frame_with_its_title_in_the_top_edge() -> None:
     ]
 
 
-def test_what_a_frame_is_about_gives_way_to_its_title_and_note() -> None:
+def test_the_subject_of_a_frame_is_cut_before_its_title_and_note() -> None:
     rows = plain(framed(["ok"], 50, None, title="bash", about="a very long\ncommand " * 9, note="1.2 s"))
     assert rows[0] == "╭─ bash a very long command a very lon… · 1.2 s"
     assert_drawable(rows, 50)
@@ -34,25 +34,25 @@ def test_frames_and_bars_have_the_colours_of_the_theme() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 20])
-def test_on_narrow_terminals_there_are_plain_lines(width: int) -> None:
+def test_narrow_terminals_have_no_frames(width: int) -> None:
     assert inside(width) == width
     assert plain(framed(["body"], width, None, title="edit", about="a.py")) == ["edit a.py", "body"]
     assert barred(["body"], width, "1") == ["body"]
     assert plain(user_rows("one\ntwo", width, None)) == ["> one", "  two"]
 
 
-def test_what_a_person_said_stands_behind_a_bar() -> None:
+def test_a_prompt_is_drawn_behind_a_bar() -> None:
     rows = user_rows("hello 日本\n\tthere\x1b[31m\n", 50, None, attachments=["a\nb.png"])
     assert plain(rows) == ["▌ hello 日本", "▌     there\ufffd[31m", "▌ [a b.png]"]
 
 
-def test_notices_can_be_told_apart_without_colours() -> None:
+def test_notice_levels_differ_without_colours() -> None:
     rows = [notice_rows("text", 50, None, level=level)[0] for level in ("info", "warning", "error")]
     assert plain(rows) == ["· text", "! text", "✗ text"]
     assert plain(notice_rows("some more words", 12, None)) == ["· some more", "  words"]
 
 
-def test_an_extensions_block_has_its_colour_and_its_title_below() -> None:
+def test_a_block_of_an_extension_has_a_colour_and_a_title() -> None:
     printed = Printed("said \x1b[32mgreen\x1b[0m\x1b[2J", "block", "ext", "a title", "#ff0000")
     rows = printed_rows(printed, 50, COLORS)
     assert plain(rows) == ["▌ said green", "▌ a title"]
@@ -62,7 +62,7 @@ def test_an_extensions_block_has_its_colour_and_its_title_below() -> None:
     assert plain(printed_rows(Printed("bad", "error"), 50, None)) == ["✗ bad"]
 
 
-def test_rows_that_are_too_many_are_left_out_of_the_middle() -> None:
+def test_folding_drops_rows_in_the_middle() -> None:
     rows = [str(number) for number in range(10)]
     assert folded(rows, 10, 40, None) == rows
     assert plain(folded(rows, 5, 40, None)) == ["0", "1", "… 6 more rows", "8", "9"]
@@ -71,7 +71,7 @@ def test_rows_that_are_too_many_are_left_out_of_the_middle() -> None:
 
 @given(st.text(st.sampled_from("ab 日\n\x1b\x9b\u202e👩\u200d🚀"), max_size=90), st.integers(4, 70))
 @example(" \u200d\u200daa", 4)
-def test_any_text_is_drawn_within_the_width_and_harmless(text: str, width: int) -> None:
+def test_any_text_fits_the_width_and_has_no_control_characters(text: str, width: int) -> None:
     assert_drawable(user_rows(text, width, COLORS, attachments=[text]), width)
     assert_drawable(notice_rows(text, width, COLORS, level="error"), width)
     assert_drawable(framed([], width, COLORS, title=text, about=text, note=text), width)

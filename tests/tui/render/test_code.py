@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ostler.tui.render import code as code_module
 from ostler.tui.render.code import (
-    LINES_KEPT,
-    UNSETTLED,
+    MOST_LINES,
+    OPEN_LINES,
     CodeStream,
     code_rows,
     highlighted_lines,
@@ -40,7 +40,7 @@ SHELL = "cat > a <<'EOF'\nif then\nwhile\nfor\ndo\ndone\nEOF\nif a; then ls b/*;
 PLAIN_C = "int main(void)\n{\n  /* return\n   if\n   for\n   while */\n  return 1;\n}\n\n\n\n"
 
 
-def test_words_have_the_colours_of_the_theme() -> None:
+def test_code_is_highlighted_in_the_colours_of_the_theme() -> None:
     (row,) = code_rows('def total(): return "a" + 1  # why', 80, COLORS, language="python")
     assert color_of(row, "def") == "md_keyword"
     assert color_of(row, '"a"') == "md_string"
@@ -49,14 +49,14 @@ def test_words_have_the_colours_of_the_theme() -> None:
     assert color_of(row, "total") == "info"
 
 
-def test_the_language_is_found_by_the_name_of_the_file() -> None:
+def test_the_language_is_detected_by_the_file_name() -> None:
     (row,) = code_rows("fn main() {}", 80, COLORS, path="src/main.rs")
     assert color_of(row, "fn") == "md_keyword"
     assert code_rows("fn main() {}", 80, COLORS, path="no.such") == ["fn main() {}"]
     assert code_rows("fn main() {}", 80, COLORS, language="no such") == ["fn main() {}"]
 
 
-def test_the_gutter_has_line_numbers_and_long_lines_go_on_beside_it() -> None:
+def test_line_numbers_are_in_a_gutter_and_long_lines_wrap_beside_it() -> None:
     rows = code_rows("short\n\tand this is a long one\n", 20, None, first_line=99)
     assert plain(rows) == [" 99 short", "100     and this is", "    a long one"]
 
@@ -71,9 +71,9 @@ def test_a_tail_shows_the_last_rows_with_their_numbers() -> None:
     assert plain(growing.tail(9, 40, None))[-3].startswith("1001 y = 'long")
 
 
-def test_a_file_that_was_not_drawn_while_it_grew_is_drawn_from_its_end() -> None:
+def test_a_file_first_drawn_late_shows_its_end() -> None:
     growing = CodeStream(path="a.py")
-    growing.feed("text = '''\n" + "if\n" * 2 * LINES_KEPT + "'''\r")
+    growing.feed("text = '''\n" + "if\n" * 2 * MOST_LINES + "'''\r")
     growing.feed("\nreturn 1\n")
     rows = growing.tail(3, 40, COLORS)
     assert plain(rows) == ["401 if", "402 '''", "403 return 1"]
@@ -91,13 +91,13 @@ def test_a_file_that_was_not_drawn_while_it_grew_is_drawn_from_its_end() -> None
         ("a.json", '{"a":\n[1,\ntrue,\n"b"\n]\n}\n'),
     ],
 )
-def test_a_growing_file_is_coloured_as_the_whole_one(path: str, text: str) -> None:
+def test_a_growing_file_is_highlighted_like_the_complete_one(path: str, text: str) -> None:
     growing = CodeStream(path=path)
     for line in text.splitlines(keepends=True):
         growing.feed(line)
         growing.tail(10, 120, COLORS)
     whole = code_rows(text, 120, COLORS, path=path)
-    assert growing.tail(LINES_KEPT, 120, COLORS, gutter=False) == whole[-LINES_KEPT:]
+    assert growing.tail(MOST_LINES, 120, COLORS, gutter=False) == whole[-MOST_LINES:]
 
 
 @settings(max_examples=60)
@@ -108,7 +108,7 @@ def test_a_growing_file_is_coloured_as_the_whole_one(path: str, text: str) -> No
         )
     )
 )
-def test_lines_that_are_settled_can_be_continued(lines: list[str]) -> None:
+def test_highlighting_continues_after_final_lines(lines: list[str]) -> None:
     code = "".join(f"{line}\n" for line in lines)
     for path in ("a.py", "a.js", "a.json", "a.sh", "a.md", "a.yaml", "a.html"):
         lexer = lexer_of("", path)
@@ -133,11 +133,11 @@ def test_only_the_end_of_a_growing_file_is_read_again(monkeypatch: pytest.Monkey
     for _ in range(500):
         growing.feed(line)
         growing.tail(10, 80, None)
-    assert read <= 500 * len(line) * (2 * UNSETTLED + 4)
+    assert read <= 500 * len(line) * (2 * OPEN_LINES + 4)
 
 
 @given(st.text(max_size=60), st.integers(2, 40))
-def test_any_code_is_drawn_within_the_width_and_harmless(text: str, width: int) -> None:
+def test_any_code_fits_the_width_and_has_no_control_characters(text: str, width: int) -> None:
     text = "".join(
         character for character in text if character.isprintable() or character in "\n\t\r\x1b\x9b"
     )

@@ -24,7 +24,7 @@ def details(old: str, new: str, **more: object) -> dict[str, object]:
     return {"path": "a.py", "diff": diff.text, "diff_truncated": diff.truncated, **more}
 
 
-def test_a_diff_has_the_numbers_of_the_lines() -> None:
+def test_a_diff_has_line_numbers() -> None:
     new = OLD.replace("line 7\n", "line seven\n").replace("line 30\n", "")
     rows = plain(change_rows(details(OLD, new), 60, None))
     assert rows == [
@@ -47,7 +47,7 @@ def test_a_diff_has_the_numbers_of_the_lines() -> None:
     ]
 
 
-def test_added_and_removed_lines_have_colours_and_changed_words_stand_out() -> None:
+def test_changed_lines_are_coloured_and_changed_words_are_highlighted() -> None:
     rows = change_rows(details("a = old(1)\n", "a = new(1)\n"), 60, COLORS)
     assert color_of(rows[0], "a = ") == "error" and color_of(rows[1], "a = ") == "success"
     assert "\x1b[38;2;0;0;7;48;2;0;0;9mold\x1b[0m" in rows[0]
@@ -55,12 +55,12 @@ def test_added_and_removed_lines_have_colours_and_changed_words_stand_out() -> N
     assert "\x1b[4mold\x1b[0m" in without[0] and "\x1b[4mnew\x1b[0m" in without[1]
 
 
-def test_lines_that_have_little_in_common_are_not_compared_by_words() -> None:
+def test_dissimilar_lines_are_not_compared_by_words() -> None:
     rows = change_rows(details("completely different\n", "x = 1\n"), 60, None)
     assert not any("\x1b[4m" in row for row in rows)
 
 
-def test_a_missing_newline_is_told() -> None:
+def test_a_missing_final_newline_is_marked() -> None:
     assert plain(change_rows(details("a\n", "a"), 40, None)) == [
         "1 - a",
         "1 + a",
@@ -68,7 +68,7 @@ def test_a_missing_newline_is_told() -> None:
     ]
 
 
-def test_a_line_that_looks_like_a_header_is_a_line() -> None:
+def test_a_line_that_looks_like_a_diff_header_is_content() -> None:
     lines = diff_lines("--- a\n+++ a\n@@ -1,2 +1 @@\n--- old\n-@@ x\n+++ new\n")
     assert [(line.sign, line.number, line.text) for line in lines] == [
         ("-", 1, "-- old"),
@@ -89,18 +89,18 @@ def test_a_long_change_is_folded_in_the_middle() -> None:
     ]
 
 
-def test_a_change_that_the_log_has_only_in_part_says_so() -> None:
+def test_a_truncated_diff_says_so() -> None:
     rows = plain(change_rows({**details("a\n", "b\n"), "diff_truncated": True}, 60, None))
     assert rows[-1] == "the rest of the change is not shown"
 
 
-def test_a_new_file_is_shown_as_code() -> None:
+def test_a_new_file_is_drawn_as_code() -> None:
     rows = change_rows(details("", "def f():\n    return 1\n", created=True), 60, COLORS)
     assert plain(rows) == ["1 def f():", "2     return 1"]
     assert color_of(rows[1], "return") == "md_keyword"
 
 
-def test_a_narrow_diff_has_no_numbers() -> None:
+def test_a_narrow_diff_has_no_line_numbers() -> None:
     assert plain(change_rows(details("a\n", "b\n"), 12, None)) == ["- a", "+ b"]
 
 
@@ -116,7 +116,7 @@ ARGUMENTS = json.dumps(
 
 
 @pytest.mark.parametrize("size", [1, 7, len(ARGUMENTS)])
-def test_an_edit_is_followed_while_it_is_written(size: int) -> None:
+def test_a_streaming_edit_is_drawn_as_a_diff(size: int) -> None:
     edit = EditStream()
     for start in range(0, len(ARGUMENTS), size):
         edit.feed(ARGUMENTS[start : start + size])
@@ -126,7 +126,7 @@ def test_an_edit_is_followed_while_it_is_written(size: int) -> None:
     assert plain(edit.tail(3, 60, None)) == rows[-3:]
 
 
-def test_an_edit_shows_what_there_is_at_every_moment() -> None:
+def test_a_streaming_edit_is_drawable_after_every_fragment() -> None:
     edit = EditStream()
     edit.feed('{"path": "a.py", "edits": [{"old_text": "one\\ntw')
     assert plain(edit.tail(5, 60, None)) == ["- one", "- tw"]
@@ -134,7 +134,7 @@ def test_an_edit_shows_what_there_is_at_every_moment() -> None:
     assert plain(edit.tail(5, 60, None)) == ["- one", "- two", "+ th"]
 
 
-def test_a_file_is_followed_while_it_is_written() -> None:
+def test_a_streaming_file_is_drawn_as_code() -> None:
     write = WriteStream()
     content = "".join(f"import m{number}\n" for number in range(1, 31))
     document = json.dumps({"path": "a.py", "content": content})
@@ -151,7 +151,7 @@ def test_a_file_is_followed_while_it_is_written() -> None:
     st.lists(st.text(st.sampled_from("ab日\t\x1b 1"), max_size=40), max_size=8),
     st.integers(4, 40),
 )
-def test_any_change_is_drawn_within_the_width_and_harmless(
+def test_any_diff_fits_the_width_and_has_no_control_characters(
     old: list[str], new: list[str], width: int
 ) -> None:
     diff = diff_of_texts("\n".join(old), "\n".join(new), "a", "a")
@@ -159,7 +159,7 @@ def test_any_change_is_drawn_within_the_width_and_harmless(
     assert_drawable(rows, width)
 
 
-async def test_what_the_tools_tell_of_their_work_is_drawn(tmp_path: Path) -> None:
+async def test_the_details_of_edit_and_write_are_drawn(tmp_path: Path) -> None:
     context = FakeToolContext(tmp_path)
     written = await run_tool(write, {"path": "a.py", "content": "one = 1\ntwo = 2\n"}, context)
     assert isinstance(written, Ok) and written.details

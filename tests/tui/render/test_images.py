@@ -1,4 +1,4 @@
-"""Pictures in a terminal: drawn where it can, said in a line everywhere."""
+"""Pictures in a terminal: drawn where possible, described in a line everywhere."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def picture(width: int, height: int, kind: str = "PNG") -> Image:
         ("off", {"TERM": "xterm-kitty"}, ""),
     ],
 )
-def test_a_terminal_gets_what_it_says_it_can_draw_unless_a_way_is_named(
+def test_the_image_protocol_follows_the_terminal_unless_it_is_set(
     wanted: Images, environment: dict[str, str], way: Way
 ) -> None:
     assert way_to_draw(wanted, environment) == way
 
 
-def test_a_picture_is_said_in_a_line() -> None:
+def test_a_picture_is_described_in_a_line() -> None:
     assert re.fullmatch(r"image · image/png · 640×480 · [\d.]+ KiB", image_text(picture(640, 480)))
     assert image_text(Image("image/png", url="https://x.test/a.png")) == (
         "image · image/png · https://x.test/a.png"
@@ -77,7 +77,7 @@ def test_kitty_is_sent_a_small_png_in_pieces(kind: str) -> None:
     assert (png.format, png.size) == ("PNG", (640, 320))
 
 
-def test_iterm2_is_told_how_many_cells_there_are() -> None:
+def test_iterm2_gets_the_size_in_cells() -> None:
     rows = picture_rows(picture(160, 160), "iterm2", 80)
     assert len(rows) == 10
     assert rows[-1].startswith("\x1b[9A\r\x1b7\x1b]1337;File=inline=1;size=")
@@ -85,28 +85,26 @@ def test_iterm2_is_told_how_many_cells_there_are() -> None:
     assert rows[-1].endswith("\x07\x1b8\x1b[9B")
 
 
-def test_blocks_have_two_pixels_in_a_cell() -> None:
+def test_half_blocks_draw_two_pixels_per_cell() -> None:
     rows = picture_rows(picture(64, 48), "blocks", 80)
     assert plain(rows) == ["▀" * 8] * 3
     assert "38;2;200;30;30;48;2;200;30;30" in rows[0]
 
 
-def test_what_is_no_picture_is_not_drawn() -> None:
+def test_invalid_pictures_are_not_drawn() -> None:
     for broken in (Image("image/png", "AAAA"), Image("image/png", ""), Image("image/svg+xml", "PHN2Zy8+")):
         assert picture_rows(broken, "kitty", 80) == []
         assert picture_rows(broken, "blocks", 80) == []
 
 
-def test_a_result_with_a_picture_says_so_also_to_a_screen_reader() -> None:
+def test_a_result_with_a_picture_describes_it_also_in_plain_mode() -> None:
     block = call_item("read", "done", {"path": "a.png"}, "read", images=(picture(10, 10),))
     row = image_text(picture(10, 10))
     assert f"│ {row}" in plain(ItemRenderer().closed(block, 60))
     assert row in item_lines(block)
 
 
-def test_a_picture_that_was_read_is_drawn_below_its_call(
-    open_tui: Open, serve: Serve, ostler: Ostler
-) -> None:
+def test_a_picture_in_a_result_is_drawn_below_its_call(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     (ostler.work / "red.png").write_bytes(b64decode(picture(80, 64).data))
     vendor = serve(turn(call("read", {"path": "red.png"})), turn("It is red."))
     terminal = open_tui(vendor, "--yes", "Look.", OSTLER_IMAGES="blocks")

@@ -22,7 +22,7 @@ def expected(text: str) -> str:
     return dedent(text).strip("\n")
 
 
-def test_blocks_stand_one_blank_row_apart() -> None:
+def test_markdown_blocks_are_separated_by_one_blank_row() -> None:
     assert drawn("# Title\nText\n\n\n\nMore\n***\n> quoted\n> - item\n") == expected(
         """
         Title
@@ -39,7 +39,7 @@ def test_blocks_stand_one_blank_row_apart() -> None:
     )
 
 
-def test_lists_are_nested_and_numbered_as_they_were_begun() -> None:
+def test_lists_are_nested_and_keep_their_first_number() -> None:
     text = """
         9. nine, which is long enough to be wrapped to the next row
         1. ten
@@ -58,11 +58,11 @@ def test_lists_are_nested_and_numbered_as_they_were_begun() -> None:
     )
 
 
-def test_tasks_have_boxes_in_place_of_marks() -> None:
+def test_task_items_have_check_boxes() -> None:
     assert drawn("- [ ] open\n- [x] done\n- [link](x)") == "☐ open\n☑ done\n• link (x)"
 
 
-def test_items_of_several_blocks_are_set_apart() -> None:
+def test_items_of_several_blocks_are_separated_by_blank_rows() -> None:
     assert drawn("- one\n\n  more\n- two\n\n- three") == "• one\n\n  more\n\n• two\n• three"
 
 
@@ -100,17 +100,17 @@ def test_a_table_with_too_many_columns_has_a_line_for_each_cell() -> None:
     assert drawn(text, 18) == "aaaaaa: one\nbbbbbb: two\ncccccc: three\n\naaaaaa: 1\nbbbbbb: 2\ncccccc: 3"
 
 
-def test_links_have_their_address_behind_them_or_in_the_terminal() -> None:
+def test_links_are_followed_by_their_address_or_clickable() -> None:
     text = "[a text](https://example.com/x) <https://example.com> [evil](https://a.b/\x1b]8) [rel](src/a.py)"
     without = plain(markdown_rows(text, 200, None))
     assert without[0].startswith("a text (https://example.com/x) https://example.com ")
-    (told,) = markdown_rows(text, 200, None, hyperlinks=True)
-    assert "\x1b]8;;https://example.com/x\x1b\\\x1b[4ma text\x1b[0m\x1b]8;;\x1b\\" in told
-    assert "rel" in told and "(src/a.py)" in told
-    assert_drawable([told], 200)
+    (linked,) = markdown_rows(text, 200, None, hyperlinks=True)
+    assert "\x1b]8;;https://example.com/x\x1b\\\x1b[4ma text\x1b[0m\x1b]8;;\x1b\\" in linked
+    assert "rel" in linked and "(src/a.py)" in linked
+    assert_drawable([linked], 200)
 
 
-def test_words_have_the_colours_of_the_theme_and_none_without() -> None:
+def test_markdown_uses_the_colours_of_the_theme() -> None:
     text = "# Head\n\n[link](x) `code`\n\n```python\nimport os  # why\n```\n"
     rows = markdown_rows(text, 60, COLORS)
     assert color_of(rows[0], "Head") == "md_heading"
@@ -121,15 +121,15 @@ def test_words_have_the_colours_of_the_theme_and_none_without() -> None:
     assert "38;2" not in "".join(markdown_rows(text, 60, None))
 
 
-def test_tags_are_shown_and_breaks_are_kept() -> None:
+def test_html_tags_are_printed_and_line_breaks_stay() -> None:
     assert drawn("<b>bold</b> a<br>b\nnext  \nlast") == "<b>bold</b> a\nb\nnext\nlast"
 
 
-def test_what_only_defines_addresses_is_shown() -> None:
+def test_link_definitions_alone_are_printed() -> None:
     assert drawn("see [1]\n\n[1]: https://example.com") == "see [1]\n\n[1]: https://example.com"
 
 
-def test_long_code_in_portions_is_coloured_as_in_one_piece() -> None:
+def test_long_code_in_portions_is_highlighted_like_one_piece() -> None:
     lines = ["def f():", '    """A text', *["    if that is no code"] * 60, '    """', "    return 1"]
     text = "```python\n" + "\n".join(lines) + "\n```\n"
     growing = MarkdownStream()
@@ -141,12 +141,12 @@ def test_long_code_in_portions_is_coloured_as_in_one_piece() -> None:
     assert color_of(rows[-1], "return") == "md_keyword"
 
 
-def test_a_long_list_in_portions_counts_on() -> None:
+def test_a_long_list_in_portions_continues_its_numbers() -> None:
     text = "1. item\n" * (PORTION * 2 + 5)
     assert drawn(text).split("\n")[-1] == f"{PORTION * 2 + 5}. item"
 
 
-def test_what_is_closed_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_parts_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     parser, parsed = markdown._parser(), 0
 
     class Counting:
@@ -165,7 +165,7 @@ def test_what_is_closed_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> 
     assert parsed <= 100 * len(paragraph) ** 2
 
 
-def test_marks_that_the_next_characters_decide_are_not_drawn_yet() -> None:
+def test_ambiguous_marks_at_the_end_are_not_drawn_yet() -> None:
     growing = MarkdownStream()
     growing.feed("A paragraph\n-")
     part = growing.open_part()
@@ -183,7 +183,7 @@ TEXTS = st.text(
 
 
 @given(TEXTS, st.integers(2, 60))
-def test_any_text_is_drawn_within_the_width_and_harmless(text: str, width: int) -> None:
+def test_any_markdown_fits_the_width_and_has_no_control_characters(text: str, width: int) -> None:
     assert_drawable(markdown_rows(text, width, COLORS), width)
     assert_drawable(
         markdown_rows(f"```py\n{text}\n```\n| a | b |\n|--|--|\n| {text} | c |", width, None), width
@@ -191,16 +191,16 @@ def test_any_text_is_drawn_within_the_width_and_harmless(text: str, width: int) 
 
 
 @given(st.text(alphabet="ab1 .,:;!?'\"()-+=#/\\`*_~[]<>&|é漢\n\t", max_size=60), st.integers(1, 30))
-def test_plain_words_are_drawn_as_the_parser_would_have_it(text: str, width: int) -> None:
+def test_plain_lines_are_drawn_as_the_parser_draws_them(text: str, width: int) -> None:
     rows = markdown_rows(text, width, COLORS)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(markdown, "_plain", lambda text: "")
         assert markdown_rows(text, width, COLORS) == rows
 
 
-def test_plain_words_do_not_wait_for_the_parser(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody() -> None:
+def test_plain_lines_do_not_load_the_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
         raise AssertionError("a parser was asked")
 
-    monkeypatch.setattr(markdown, "_parser", nobody)
+    monkeypatch.setattr(markdown, "_parser", fail)
     assert drawn("Plain words: nothing to parse here, or is there?") != ""

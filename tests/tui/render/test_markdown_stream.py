@@ -31,7 +31,7 @@ def cut(text: str, places: list[int]) -> list[str]:
 
 
 @given(ANYTHING, st.lists(st.integers(0, 10_000), max_size=12))
-def test_parts_and_rest_are_the_text_however_it_is_cut(text: str, places: list[int]) -> None:
+def test_parts_and_remainder_are_the_text_for_any_deltas(text: str, places: list[int]) -> None:
     growing = MarkdownStream()
     closed: list[Part] = []
     fed = ""
@@ -55,7 +55,7 @@ def shapes(parser: MarkdownIt, text: str) -> Iterator[tuple[str, str, str]]:
 @example("> quote\n2. two")
 @example("- item\n\n one")
 @example("\n===\ntext")
-def test_parts_read_one_by_one_say_what_the_whole_text_says(text: str) -> None:
+def test_parts_parsed_one_by_one_equal_the_whole_text(text: str) -> None:
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     one_by_one = [shape for part in parts_of(text) for shape in shapes(parser, part.text)]
     assert one_by_one == list(shapes(parser, text))
@@ -77,7 +77,7 @@ def test_each_kind_of_block_is_a_part() -> None:
     assert texts("".join(blocks)) == blocks
 
 
-def test_a_block_is_closed_as_soon_as_nothing_can_change_it() -> None:
+def test_a_block_is_closed_once_no_later_text_can_change_it() -> None:
     growing = MarkdownStream()
     assert [part.text for part in growing.feed("# Head\nText")] == ["# Head\n"]
     assert growing.feed("\n- item\n\n") == [Part("Text\n", begins=False)]
@@ -93,7 +93,7 @@ def test_code_in_an_item_ends_where_the_item_ends() -> None:
     ]
 
 
-def test_a_fence_says_where_its_code_is_and_in_which_language() -> None:
+def test_a_fence_has_the_span_and_language_of_its_code() -> None:
     (part,) = parts_of("\n  ~~~ python title\n  x = 1\n  ```\n  ~~~~\n")
     assert part.fence is not None
     assert (part.fence.language, part.fence.indent) == ("python", 2)
@@ -101,7 +101,7 @@ def test_a_fence_says_where_its_code_is_and_in_which_language() -> None:
 
 
 @pytest.mark.parametrize("language", ["", "nonsense", "python", "json", "c"])
-def test_the_open_rest_of_long_code_stays_small(language: str) -> None:
+def test_the_open_part_of_long_code_stays_small(language: str) -> None:
     growing = MarkdownStream()
     growing.feed(f"```{language}\n")
     for number in range(20 * PORTION):
@@ -109,27 +109,27 @@ def test_the_open_rest_of_long_code_stays_small(language: str) -> None:
         assert growing.remainder.count("\n") <= PORTION + 1
 
 
-def test_code_is_not_cut_in_a_comment_that_is_not_closed_yet() -> None:
+def test_code_is_not_split_inside_an_open_comment() -> None:
     comment = "/*\n" + " * return if\n" * (PORTION + 10) + " */\n"
     parts = parts_of("```js\nlet x = 1\n" + comment + "let y = 2\n" * PORTION + "```\n")
     assert len(parts) > 1
     assert not any(part.text.startswith(" *") for part in parts)
 
 
-def test_items_of_a_long_list_are_closed_in_portions_that_know_their_number() -> None:
+def test_portions_of_a_long_list_keep_their_numbers() -> None:
     parts = parts_of("5. item\n   - 1. inside\n" * PORTION)
     assert [part.continues for part in parts] == [False, True]
     assert parts[1].number == 5 + PORTION // 2
 
 
-def test_the_cost_does_not_depend_on_how_finely_the_text_is_cut() -> None:
+def test_the_cost_does_not_depend_on_the_size_of_deltas() -> None:
     text = "A paragraph.\n\n- item\n" * 100
     assert steps(text, 1) < 3 * steps(text, len(text)) + 30 * len(text)
     assert steps(text * 4, 1) < 5 * steps(text, 1)
 
 
 def steps(text: str, size: int) -> int:
-    """How many lines of the module are run."""
+    """The number of executed lines of the module."""
     count = 0
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:

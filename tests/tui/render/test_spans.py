@@ -1,4 +1,4 @@
-"""A path or a URL that is printed is never broken: whoever copies or clicks it gets all of it.
+"""Printed paths and URLs are never broken, so that they can be copied and clicked.
 
 Where it is wider than the terminal, the terminal wraps it: `Emulator.contents` and `tmux capture-pane -J`
 join such rows again, as a copy does.
@@ -32,7 +32,7 @@ from tests.server.serve_process import serve_process
 from tests.support.attach import attaching
 from tests.support.command import Ostler, use, wait_until
 from tests.support.fixtures import Open, Serve
-from tests.tui.in_process import shown
+from tests.tui.in_process import run_ui
 from tests.tui.rows import COLORS, call_item, plain
 from tests.tui.terminal import Terminal
 from tests.tui.test_terminal_ui_screens import Tmux
@@ -60,7 +60,7 @@ def paths(draw: st.DrawFn) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("see /tmp/a/b.txt for more", ["/tmp/a/b.txt"]),
         ("(https://example.org/a?b=c,d)", ["https://example.org/a?b=c,d)"]),
@@ -75,11 +75,11 @@ def paths(draw: st.DrawFn) -> str:
         ("just words", []),
     ],
 )
-def test_paths_and_urls_are_found_in_a_text(text: str, found: list[str]) -> None:
-    assert [text[start:end] for start, end in path_spans(text)] == found
+def test_paths_and_urls_are_detected_in_a_text(text: str, expected: list[str]) -> None:
+    assert [text[start:end] for start, end in path_spans(text)] == expected
 
 
-def test_a_path_with_blanks_is_quoted_so_that_a_shell_takes_it() -> None:
+def test_a_path_with_spaces_is_quoted_for_the_shell() -> None:
     assert quoted(Path("/tmp/plain")) == "/tmp/plain"
     assert shlex.split(quoted("/tmp/it's my folder/x")) == ["/tmp/it's my folder/x"]
     assert is_path("/tmp/my folder/x") and is_path("~/a b") and not is_path("words and/or others")
@@ -123,7 +123,7 @@ DRAWN = {
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("what", DRAWN)
-def test_a_path_is_in_one_row_wherever_its_break_would_be(what: str, width: int) -> None:
+def test_a_path_is_never_broken_across_rows(what: str, width: int) -> None:
     for length in range(4, 2 * width + 4):
         path = path_of(length)
         rows = plain(DRAWN[what](path, width))
@@ -136,7 +136,7 @@ def test_a_path_is_in_one_row_wherever_its_break_would_be(what: str, width: int)
     after=st.text("abc ", max_size=50),
     width=st.integers(1, 60),
 )
-def test_any_path_is_in_one_row_of_words_code_and_output(
+def test_any_path_stays_in_one_row_of_text_code_and_output(
     path: str, before: str, after: str, width: int
 ) -> None:
     text = f"{before} {path} {after}"
@@ -149,28 +149,28 @@ def test_any_path_is_in_one_row_of_words_code_and_output(
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_quoted_path_and_one_in_a_code_span_keep_their_blanks(width: int) -> None:
+def test_quoted_paths_and_code_spans_keep_their_spaces(width: int) -> None:
     path = "/a folder/with many/blanks in/its long name/and a file.txt"
-    said = plain(notice_rows(f"written to {quoted(path)}", width, None))
-    assert any(quoted(path) in row for row in said)
+    notice_lines = plain(notice_rows(f"written to {quoted(path)}", width, None))
+    assert any(quoted(path) in row for row in notice_lines)
     answer = plain(markdown_rows(f"It is in `{path}` now.", width, None))
     assert any(path in row for row in answer)
 
 
-def test_what_is_no_path_is_broken_as_ever_and_so_is_what_is_too_long_for_one() -> None:
+def test_other_words_and_overlong_paths_are_broken() -> None:
     assert plain(notice_rows("x" * 50, 22, None)) == [f"· {'x' * 20}", f"  {'x' * 20}", f"  {'x' * 10}"]
     endless = "/" + "a" * 5000
     assert max(map(len, terminal_rows(endless, 40, None))) == 40
 
 
-def test_rows_that_are_too_wide_are_counted_as_what_they_take() -> None:
+def test_the_height_of_a_wide_row_counts_its_wrapped_rows() -> None:
     path = path_of(100)
     assert height(path, 40) == 3 and height(f"\x1b[1m{path}\x1b[0m", 100) == 1
     assert folded([path, "end"], 4, 40, None) == [path, "end"]
     assert plain(folded(["begin", path, "end"], 4, 40, None)) == ["begin", "… 3 more rows", "end"]
 
 
-def test_what_is_drawn_anew_is_broken_with_its_styles_and_links() -> None:
+def test_redrawn_rows_keep_styles_and_links_across_breaks() -> None:
     row = f"\x1b]8;;https://x.org\x1b\\\x1b[1;4m{'a' * 12}\x1b[0m\x1b]8;;\x1b\\b"
     assert fitted([row, "short"], 10) == [
         f"\x1b]8;;https://x.org\x1b\\\x1b[1;4m{'a' * 10}\x1b[0m\x1b]8;;\x1b\\",
@@ -183,8 +183,8 @@ def test_what_is_drawn_anew_is_broken_with_its_styles_and_links() -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-async def test_a_path_of_any_length_is_copied_whole_from_what_is_printed(width: int) -> None:
-    async with shown(columns=width, rows=24) as terminal:
+async def test_a_printed_path_of_any_length_is_copied_whole(width: int) -> None:
+    async with run_ui(columns=width, rows=24) as terminal:
         lengths = range(3, 2 * width + 3)
         for length in lengths:
             terminal.tui.say(f"written to {path_of(length)}")
@@ -194,8 +194,8 @@ async def test_a_path_of_any_length_is_copied_whole_from_what_is_printed(width: 
             assert any(re.fullmatch(rf"(· written to)? +{path_of(length)}", line) for line in lines), length
 
 
-async def test_a_question_shows_all_of_a_path_and_all_of_its_answers() -> None:
-    """It is drawn anew with each frame, so it is broken there, and nothing of it is cut off."""
+async def test_a_question_shows_a_long_path_and_all_answers() -> None:
+    """A question is drawn with each frame, so its rows are broken, and nothing is cut off."""
 
     def setup(ostler: ExtensionApi) -> None:
         @ostler.command("ask")
@@ -203,7 +203,7 @@ async def test_a_question_shows_all_of_a_path_and_all_of_its_answers() -> None:
             chosen = await context.ui.select(f"Where? {path_of(150)}", ["first", "second"])
             return f"chosen {chosen}"
 
-    async with shown(setup, columns=60, rows=24) as terminal:
+    async with run_ui(setup, columns=60, rows=24) as terminal:
         terminal.press("/ask", "enter")
         screen = await terminal.see("first", "second")
         assert path_of(150) in re.sub(r"\n[│ ]*", "", screen)
@@ -222,7 +222,7 @@ ANSWER = (
 
 
 @pytest.mark.parametrize("columns", [33, 80])
-def test_an_answer_and_what_a_command_prints_are_copied_whole(
+def test_paths_in_answers_and_command_output_are_copied_whole(
     open_tui: Open, serve: Serve, columns: int
 ) -> None:
     printed = f"printed by it: {path_of(133)}"
@@ -236,7 +236,7 @@ def test_an_answer_and_what_a_command_prints_are_copied_whole(
         assert re.search(rf"(?<!\S){re.escape(path)}(?!\S)", everything), path
 
 
-def test_what_was_printed_is_whole_after_the_width_has_changed(open_tui: Open, serve: Serve) -> None:
+def test_printed_paths_stay_whole_after_a_resize(open_tui: Open, serve: Serve) -> None:
     terminal = open_tui(serve(turn(ANSWER)), "go", columns=70, rows=30)
     terminal.wait_for_ever("completed")
     for columns in (41, 100, 26):
@@ -251,18 +251,18 @@ def test_what_was_printed_is_whole_after_the_width_has_changed(open_tui: Open, s
 
 @pytest.fixture
 def exported(ostler: Ostler) -> Iterator[list[Path]]:
-    """Files whose paths end before, at and behind the edge of a terminal of 60 columns."""
+    """Files whose paths end before, at and after the edge of a terminal of 60 columns."""
     shortest = max(55, len(str(ostler.work / "x.jsonl")))
     files = [ostler.work / f"{'x' * more}.jsonl" for more in range(1, 60)]
     yield [file for file in files if shortest <= len(str(file)) < shortest + 8]
 
 
-def _is_told(tmux: Tmux, file: Path) -> bool:
-    told = re.compile(rf"^(· written to)? +{re.escape(quoted(file))} *$", re.MULTILINE)
-    return told.search(tmux.joined()) is not None
+def _is_printed(tmux: Tmux, file: Path) -> bool:
+    pattern = re.compile(rf"^(· written to)? +{re.escape(quoted(file))} *$", re.MULTILINE)
+    return pattern.search(tmux.joined()) is not None
 
 
-def test_tmux_copies_every_path_that_is_written_to_whole(
+def test_tmux_copies_printed_paths_whole(
     tmux: Tmux, serve: Serve, ostler: Ostler, exported: list[Path]
 ) -> None:
     command = shlex.join([str(Path(sys.executable).parent / "ostler"), *use(serve(turn(ANSWER)))])
@@ -273,7 +273,7 @@ def test_tmux_copies_every_path_that_is_written_to_whole(
     for file in [*exported, spaced]:
         tmux.run("send-keys", "-l", f"/export {file.relative_to(ostler.work)}")
         tmux.run("send-keys", "Enter")
-        wait_until(partial(_is_told, tmux, file))
+        wait_until(partial(_is_printed, tmux, file))
     copied = tmux.joined().splitlines()
     for file in [*exported, spaced]:
         assert any(re.fullmatch(rf"(· written to)? +{re.escape(quoted(file))} *", line) for line in copied), (
@@ -283,7 +283,9 @@ def test_tmux_copies_every_path_that_is_written_to_whole(
         assert path in "\n".join(copied)
 
 
-def test_plain_lines_and_the_way_back_are_not_broken(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
+def test_paths_in_plain_lines_and_the_resume_hint_are_not_broken(
+    open_tui: Open, serve: Serve, ostler: Ostler
+) -> None:
     terminal = open_tui(serve(turn(ANSWER)), "--plain", columns=50, rows=30)
     terminal.wait_for(">")
     terminal.type("go\n")
@@ -298,7 +300,7 @@ def test_plain_lines_and_the_way_back_are_not_broken(open_tui: Open, serve: Serv
     assert re.search(r"to resume this session: ostler --session \S+$", everything)
 
 
-def test_over_attach_a_path_is_not_broken_either(serve: Serve, ostler: Ostler) -> None:
+def test_paths_are_not_broken_over_attach(serve: Serve, ostler: Ostler) -> None:
     with serve_process(ostler, *use(serve(turn(ANSWER)))) as server, attaching(ostler) as attach:
         terminal: Terminal = attach(server.base_url, columns=47, OSTLER_TOKEN=server.token)
         terminal.wait_for("a run there continues")

@@ -11,7 +11,7 @@ from tests.tui.rows import COLORS, assert_drawable
 
 
 @pytest.mark.parametrize(
-    ("printed", "seen"),
+    ("printed", "expected"),
     [
         ("a\r\nb\r\n", ["a", "b"]),
         ("abc\rx", ["xbc"]),
@@ -33,8 +33,8 @@ from tests.tui.rows import COLORS, assert_drawable
         ("\x1b", []),
     ],
 )
-def test_what_a_terminal_obeys_is_applied_or_removed(printed: str, seen: list[str]) -> None:
-    assert terminal_rows(printed, 40, None) == seen
+def test_control_sequences_are_applied_or_removed(printed: str, expected: list[str]) -> None:
+    assert terminal_rows(printed, 40, None) == expected
 
 
 def test_colours_and_attributes_are_kept() -> None:
@@ -55,7 +55,7 @@ def test_a_style_lasts_over_lines_until_it_is_ended() -> None:
     ]
 
 
-def test_without_colours_attributes_are_left() -> None:
+def test_without_colours_attributes_stay() -> None:
     assert terminal_rows("\x1b[1;31;44mred\x1b[0m", 40, None) == ["\x1b[1mred\x1b[0m"]
 
 
@@ -65,13 +65,13 @@ def test_text_cannot_be_hidden_or_made_to_blink() -> None:
     ]
 
 
-def test_wide_lines_go_on_in_the_next_row_and_the_last_rows_are_shown() -> None:
+def test_wide_lines_wrap_and_only_the_last_rows_are_drawn() -> None:
     text = "first\n" + "0123456789" * 3 + "\nlast\n"
     assert terminal_rows(text, 12, None) == ["first", "012345678901", "234567890123", "456789", "last"]
     assert terminal_rows(text, 12, None, last=3) == ["234567890123", "456789", "last"]
 
 
-def test_a_growing_output_counts_its_lines_and_keeps_the_last_ones() -> None:
+def test_growing_output_counts_its_lines_and_keeps_the_last_ones() -> None:
     output = TerminalText()
     for number in range(5000):
         output.feed(f"line {number}\n")
@@ -88,7 +88,7 @@ PRINTED = st.text(
 
 
 @given(PRINTED, st.lists(st.integers(0, 60), max_size=6), st.integers(2, 30))
-def test_however_an_output_is_cut_it_looks_the_same(text: str, places: list[int], width: int) -> None:
+def test_output_looks_the_same_for_any_pieces(text: str, places: list[int], width: int) -> None:
     output = TerminalText()
     for start, end in pairwise([0, *sorted(place % (len(text) + 1) for place in places), len(text)]):
         output.feed(text[start:end])
@@ -97,5 +97,5 @@ def test_however_an_output_is_cut_it_looks_the_same(text: str, places: list[int]
 
 
 @given(PRINTED, st.integers(2, 30))
-def test_any_output_is_drawn_within_the_width_and_harmless(text: str, width: int) -> None:
+def test_any_output_fits_the_width_and_has_no_control_characters(text: str, width: int) -> None:
     assert_drawable(terminal_rows(text, width, COLORS), width)

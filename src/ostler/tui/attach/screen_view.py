@@ -18,7 +18,7 @@ from ostler.remote.client import ServerUnreachable
 from ostler.remote.live_screen import LONGEST_MESSAGE, AgentStatus, Ended, LiveScreen, Shown, Size
 from ostler.schema.errors import OstlerError, UsageError
 from ostler.schema.text import cut
-from ostler.tui.attach.viewport import Keyboard, Painter, Part, Wish, part_of
+from ostler.tui.attach.viewport import Keyboard, Painter, Part, ViewCommand, part_of
 
 _ENTER = b"\x1b[?1049h\x1b[H\x1b[2J\x1b[?25l"
 _LEAVE = b"\x1b[?2026l\x1b[?2004l\x1b[?1l\x1b[0m\x1b[?25h\x1b[?1049l"
@@ -140,9 +140,9 @@ class ScreenView:
         if not task.cancelled() and (error := task.exception()) is not None and not self._over.done():
             self._over.set_exception(error)
 
-    def _end(self, words: str, exit_code: int = 0) -> None:
+    def _end(self, message: str, exit_code: int = 0) -> None:
         if not self._over.done():
-            self._over.set_result(ViewEnd(words, exit_code))
+            self._over.set_result(ViewEnd(message, exit_code))
 
     @asynccontextmanager
     async def _listening(self) -> AsyncIterator[None]:
@@ -214,10 +214,10 @@ class ScreenView:
         if self._screen is not None:
             self._part = part_of(self._screen, columns, rows - 1, self._top)
         self._terminal.write(
-            self._painter.painted(self._screen, self._part, rows, cut(self._words(), columns))
+            self._painter.painted(self._screen, self._part, rows, cut(self._status_text(), columns))
         )
 
-    def _words(self) -> str:
+    def _status_text(self) -> str:
         about = " ".join(filter(None, [self._status.agent_type, self._status.status]))
         back = "scrolled back, shift+PgDn scrolls down" if self._top is not None else ""
         parts = [about, self._problem or self._notice or back, f"{self._named} detaches"]
@@ -245,30 +245,29 @@ class ScreenView:
     # --- what is typed ----------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        try:
+        data = b""
+        with suppress(OSError):
             data = self._terminal.read()
-        except OSError:
-            data = b""
         if not data:  # the terminal is gone
             self._end("", 129)
             return
         if self._held is not None:
             self._held.cancel()
             self._held = None
-        for wish, keys in self._keyboard.feed(data):
-            if wish:
-                self._obey(wish)
+        for command, keys in self._keyboard.feed(data):
+            if command:
+                self._run_command(command)
             else:
                 self._type(keys)
-        if self._keyboard.is_holding:
+        if self._keyboard.held:
             self._held = self._loop.call_later(HELD, self._release)
 
     def _release(self) -> None:
         self._held = None
         self._type(self._keyboard.flush())
 
-    def _obey(self, wish: Wish) -> None:
-        if wish == "detach":
+    def _run_command(self, command: ViewCommand) -> None:
+        if command == "detach":
             self._end("detached; the agent continues")
             return
         if self._screen is None:
@@ -276,7 +275,7 @@ class ScreenView:
         rows = max(2, self._terminal.size[1]) - 1
         page = max(1, rows - 1)
         following = part_of(self._screen, self._part.columns, rows).top
-        if wish == "back":
+        if command == "back":
             top = following if self._top is None else min(self._top, following)
             self._top = max(-len(self._screen.scrolled_off()), top - page)
         elif self._top is not None:

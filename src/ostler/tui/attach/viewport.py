@@ -25,8 +25,7 @@ _PARTS = re.compile(rf"{_STYLE}|{_OBEYED}|([^\x00-\x1f\x7f-\x9f]+)")
 
 
 class Part(msgspec.Struct, frozen=True):
-    """The visible rows of a screen by number, from 0; rows of the scrollback are below 0. A row without a
-    number stands for many empty ones."""
+    """The visible rows of a screen, from 0; the scrollback is below 0, and None stands for empty rows."""
 
     rows: tuple[int | None, ...]
     left: int
@@ -154,10 +153,10 @@ class Painter:
         return [f"\x1b[?{mode}{'h' if on else 'l'}" for mode, on in zip((2004, 1), wanted, strict=True)]
 
 
-Wish = Literal["detach", "back", "forth"]
+ViewCommand = Literal["detach", "back", "forth"]
 _PASTE, _PASTED = b"\x1b[200~", b"\x1b[201~"
 
-_SCROLLING: dict[bytes, Wish] = {
+_SCROLLING: dict[bytes, ViewCommand] = {
     b"\x1b[5;2~": "back",  # shift+PgUp, which some terminals keep for themselves; then alt+PgUp
     b"\x1b[5;3~": "back",
     b"\x1b[6;2~": "forth",
@@ -166,55 +165,47 @@ _SCROLLING: dict[bytes, Wish] = {
 
 
 class Keyboard:
-    """Splits input into keys for the agent and wishes for the view. A paste has no wishes. What may begin a
-    wish is held back until `flush`."""
+    """Splits input into keys for the agent and commands of the view, except in pastes. What may begin a
+    command is held back until `flush`."""
 
     def __init__(self, detach: bytes) -> None:
-        self._wishes: dict[bytes, Wish] = {detach: "detach", **_SCROLLING}
-        self._sought = re.compile(b"|".join(map(re.escape, (*self._wishes, _PASTE))))
+        self._commands: dict[bytes, ViewCommand] = {detach: "detach", **_SCROLLING}
+        self._sequences = re.compile(b"|".join(map(re.escape, (*self._commands, _PASTE))))
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._held = b""
+        self.held = b""
         self._is_paste = False
 
-    @property
-    def is_holding(self) -> bool:
-        return bool(self._held)
-
-    def feed(self, data: bytes) -> list[tuple[Wish | None, str]]:
-        """Wishes, and keys for the agent."""
-        data, self._held = self._held + data, b""
-        parts: list[tuple[Wish | None, str]] = []
+    def feed(self, data: bytes) -> list[tuple[ViewCommand | None, str]]:
+        """ViewCommandes, and keys for the agent."""
+        data, self.held = self.held + data, b""
+        parts: list[tuple[ViewCommand | None, str]] = []
         while data:
-            end = self._end_of_paste(data) if self._is_paste else self._sought.search(data)
+            end = re.search(re.escape(_PASTED), data) if self._is_paste else self._sequences.search(data)
             if end is None:
-                rest = self._unfinished(data)
-                parts.append((None, self._decode(data[: len(data) - rest])))
-                self._held = data[len(data) - rest :]
+                size = len(data) - self._unfinished(data)
+                parts.append((None, self._decode(data[:size])))
+                self.held = data[size:]
                 break
-            wish = self._wishes.get(end[0]) if not self._is_paste else None
-            if wish:
-                parts += [(None, self._decode(data[: end.start()])), (wish, "")]
+            command = self._commands.get(end[0]) if not self._is_paste else None
+            if command:
+                parts += [(None, self._decode(data[: end.start()])), (command, "")]
             else:
                 self._is_paste = end[0] == _PASTE
                 parts.append((None, self._decode(data[: end.end()])))
             data = data[end.end() :]
-        return [(wish, keys) for wish, keys in parts if wish or keys]
+        return [(command, keys) for command, keys in parts if command or keys]
 
     def flush(self) -> str:
-        held, self._held = self._held, b""
+        held, self.held = self.held, b""
         return self._decode(held)
-
-    def _end_of_paste(self, data: bytes) -> re.Match[bytes] | None:
-        return re.search(re.escape(_PASTED), data)
 
     def _unfinished(self, data: bytes) -> int:
         """How many bytes at the end may begin one of the sequences."""
-        sought = (_PASTED,) if self._is_paste else (*self._wishes, _PASTE)
-        longest = max(map(len, sought)) - 1
-        for size in range(min(longest, len(data)), 0, -1):
-            if any(one.startswith(data[-size:]) for one in sought if len(one) > size):
-                return size
-        return 0
+        sequences = (_PASTED,) if self._is_paste else (*self._commands, _PASTE)
+        sizes = range(min(max(map(len, sequences)) - 1, len(data)), 0, -1)
+        return next(
+            (size for size in sizes if any(one[:-1].startswith(data[-size:]) for one in sequences)), 0
+        )
 
 
 def control_key(named: str) -> bytes:

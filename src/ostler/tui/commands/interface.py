@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ostler.app.console import aligned
@@ -86,12 +85,13 @@ class _Interface:
                 raise UsageError(f"there is no theme {arguments!r:.60}; /theme lists the themes")
             self._use(arguments)
             return
+
+        def preview(choice: Choice) -> None:
+            context.front_end.set_theme(choice.value)
+
         names = sorted(context.front_end.themes.names(), key=lambda name: (name != DEFAULT, name))
         choices = [Choice(name, name, is_present=name == before) for name in names]
-        picker = Picker(
-            "theme", choices, context.colors, moved=lambda choice: context.front_end.set_theme(choice.value)
-        )
-        picked = await picker.ask(context.panels)
+        picked = await Picker("theme", choices, context.colors, moved=preview).ask(context.panels)
         if picked is None:
             context.front_end.set_theme(before)
         else:
@@ -103,35 +103,25 @@ class _Interface:
 
     async def copy(self, arguments: str) -> None:
         facts = await self._context.conversation.session.journal.history()
-        path = path_of(facts)
-        answers = [
-            text
-            for fact in facts
-            if fact.seq in path
-            and isinstance(fact.event, AssistantMessage)
-            and not fact.event.suppressed
-            and (
-                text := text_of(fact.event.content if fact.event.shown is None else fact.event.shown)
-            ).strip()
-        ]
-        if not answers:
+        path, answer = path_of(facts), ""
+        for fact in facts:
+            match fact.event:
+                case AssistantMessage(suppressed=False, content=content, shown=shown) if fact.seq in path:
+                    text = text_of(content if shown is None else shown)
+                    answer = text if text.strip() else answer
+        if not answer:
             raise UsageError("there is no answer to copy yet")
-        self._context.say(await copy(self._context, answers[-1]))
+        self._context.say(await copy(self._context, answer))
 
     async def edit(self, arguments: str) -> None:
         if not arguments:
             raise UsageError("name a file: /edit FILE")
         command, cwd = editor_command(), self._context.conversation.harness.cwd
-        file = _file_named(arguments, cwd)
+        file = cwd / expand_home(arguments)
+        if file.is_dir():
+            raise UsageError(f"{quoted(file)} is a folder; name a file: /edit FILE")
         async with self._context.front_end.suspended():
             with interrupts_for_editor():
                 ended = await asyncio.to_thread(subprocess.run, [*command, str(file)], cwd=cwd, check=False)
         if ended.returncode:
             self._context.say(f"{command[0]} exited with {ended.returncode}", "warning")
-
-
-def _file_named(name: str, cwd: Path) -> Path:
-    file = cwd / expand_home(name)
-    if file.is_dir():
-        raise UsageError(f"{quoted(file)} is a folder; name a file: /edit FILE")
-    return file

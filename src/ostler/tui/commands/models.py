@@ -35,22 +35,16 @@ def candidates(cwd: Path) -> list[Candidate]:
 
 def model_choice(one: Candidate, present: str) -> Choice:
     if one.info is None or not one.info.known:
-        cells, known = ("", ""), "its context window and price are unknown"
+        window, prices, details = "", "", "its context window and price are unknown"
     else:
         window, given, answered = window_and_prices(one.info)
         has_price = UNKNOWN not in (given, answered)
-        cells = (window, f"${given} → ${answered}" if has_price else "")
+        prices = f"${given} → ${answered}" if has_price else ""
         price = f"${given} in and ${answered} out per million tokens" if has_price else "its price is unknown"
-        known = f"{window} tokens of context; {price}"
-    about = one.to_do or f"used from the next step on; {known}"
-    return Choice(
-        one.name,
-        one,
-        (*cells, "" if not one.to_do else "no key"),
-        " ".join(one.aliases),
-        about,
-        one.name == present,
-    )
+        details = f"{window} tokens of context; {price}"
+    about = one.to_do or f"used from the next step on; {details}"
+    cells = (window, prices, "no key" if one.to_do else "")
+    return Choice(one.name, one, cells, " ".join(one.aliases), about, one.name == present)
 
 
 LEVELS: tuple[str, ...] = get_args(ReasoningLevel)
@@ -58,33 +52,18 @@ LEVELS: tuple[str, ...] = get_args(ReasoningLevel)
 
 def model_commands(context: CommandContext) -> list[Command]:
     group = _Models(context)
+    about_key, key_arguments = "list API keys; store or remove one", "[set|remove provider]"
     return [
-        Command("model", "choose the model", group.model, ("m",), "[name]", complete=group.names),
-        Command(
-            "thinking", "set the thinking level", group.thinking, ("think",), "[level]", complete=_levels
-        ),
-        Command(
-            "key",
-            "list API keys; store or remove one",
-            group.key,
-            (),
-            "[set|remove provider]",
-            complete=group.providers,
-        ),
-        Command(
-            "login", "store a provider's API key", group.login, (), "[provider]", complete=group.all_providers
-        ),
-        Command("logout", "remove a stored API key", group.logout, (), "[provider]", complete=_stored_keys),
+        Command("model", "choose the model", group.model, ("m",), "[name]", group.names),
+        Command("thinking", "set the thinking level", group.thinking, ("think",), "[level]", _levels),
+        Command("key", about_key, group.key, (), key_arguments, group.providers),
+        Command("login", "store a provider's API key", group.login, (), "[provider]", group.all_providers),
+        Command("logout", "remove a stored API key", group.logout, (), "[provider]", _stored_keys),
     ]
 
 
 async def _levels(typed: str) -> list[str]:
     return list(LEVELS)
-
-
-def _about_level(level: str) -> str:
-    effort = "no thinking" if level == "off" else f"effort {level}"
-    return f"{effort} from the next step on; a model without this level uses the nearest"
 
 
 async def _stored_keys(typed: str) -> list[str]:
@@ -94,16 +73,15 @@ async def _stored_keys(typed: str) -> list[str]:
 class _Models:
     def __init__(self, context: CommandContext) -> None:
         self._context = context
-        self._ready: asyncio.Future[list[Candidate]] | None = None
+        self._search: asyncio.Future[list[Candidate]] | None = None
 
     async def names(self, typed: str) -> list[str]:
         """Searches once for each argument, since it takes a moment."""
-        if self._ready is None or not typed:
+        if self._search is None or not typed:
             conversation = self._context.conversation
-            self._ready = asyncio.ensure_future(
-                model_candidates(conversation.store, conversation.harness.cwd)
-            )
-        return [one.name for one in await asyncio.shield(self._ready) if not one.to_do]
+            search = model_candidates(conversation.store, conversation.harness.cwd)
+            self._search = asyncio.ensure_future(search)
+        return [one.name for one in await asyncio.shield(self._search) if not one.to_do]
 
     async def model(self, arguments: str) -> None:
         if arguments:
@@ -126,10 +104,11 @@ class _Models:
         harness = self._context.conversation.harness
         level = arguments
         if not level:
-            choices = [
-                Choice(one, one, about=_about_level(one), is_present=one == harness.reasoning)
-                for one in LEVELS
-            ]
+            choices = []
+            for one in LEVELS:
+                effort = "no thinking" if one == "off" else f"effort {one}"
+                about = f"{effort} from the next step on; a model without this level uses the nearest"
+                choices.append(Choice(one, one, about=about, is_present=one == harness.reasoning))
             picked = await Picker("thinking", choices, self._context.colors).ask(self._context.panels)
             if picked is None:
                 return
@@ -139,9 +118,8 @@ class _Models:
         await set_model(self._context, harness.model.name, level)
 
     async def all_providers(self, typed: str) -> list[str]:
-        configured = self._settings().providers
-        known = configured_providers(configured)
-        return [name for name, one in known.items() if one.key_variables or name in configured]
+        own = self._settings().providers
+        return [name for name, one in configured_providers(own).items() if one.key_variables or name in own]
 
     async def providers(self, typed: str) -> list[str]:
         words = typed.split(" ")
@@ -200,19 +178,16 @@ async def set_model(context: CommandContext, name: str, level: str = "") -> bool
 
 async def ask_for_key(context: CommandContext, provider: str) -> bool:
     """Asks for a provider's key in a hidden line and stores it; False if the person cancels."""
-    known = provider_named(provider, load_settings(context.conversation.harness.cwd, {}).settings)
+    entry = provider_named(provider, load_settings(context.conversation.harness.cwd, {}).settings)
     hint = "enter stores it, esc cancels; the key stays hidden"
     line = TextLine(f"key for {provider}", context.colors, is_secret=True, hint=hint)
-    given = await line.ask(context.panels)
-    if not given:
-        return False
-    context.say(f"the key for {provider} is stored in {quoted(store_provider_key(known, given))}")
-    return True
+    if key := await line.ask(context.panels):
+        context.say(f"the key for {provider} is stored in {quoted(store_provider_key(entry, key))}")
+    return bool(key)
 
 
 async def model_candidates(store: Store, cwd: Path) -> list[Candidate]:
     """All models to choose from, usable ones first."""
     if isinstance(store, RemoteSessions):
         return await store.candidates()
-
     return await asyncio.to_thread(candidates, cwd)

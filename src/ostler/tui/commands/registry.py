@@ -84,18 +84,16 @@ class Commands:
     async def _run(self, command: Command, arguments: str, text: str) -> None:
         if reason := refusal(self._context.conversation.store, command.name):
             self._context.say(reason, "warning")
-        elif command.at_rest and (self._context.composer.shell or await self._context.conversation.is_busy()):
+        elif command.only_idle and (
+            self._context.composer.shell or await self._context.conversation.is_busy()
+        ):
             self._context.say(f"/{command.name} must wait: {BUSY}", "warning")
-            self._put_back(text)
+            put_into_line(self._context, text)
         elif arguments and not command.arguments:
             self._context.say(f"/{command.name} takes no arguments; /{text} sends it to the model", "warning")
-            self._put_back(text)
+            put_into_line(self._context, text)
         else:
             await command.run(arguments)
-
-    def _put_back(self, text: str) -> None:
-        if not self._context.front_end.editor_text():
-            self._context.front_end.set_editor_text(text)
 
     async def _run_of_extension(self, name: str, arguments: str) -> bool:
         conversation = self._context.conversation
@@ -123,9 +121,15 @@ class Command(msgspec.Struct, frozen=True):
     aliases: tuple[str, ...] = ()
     arguments: str = ""
     """A hint such as `[name]`."""
-    at_rest: bool = False
-    """Refused while a run is in progress."""
     complete: Complete | None = None
+    only_idle: bool = False
+    """Refused while a run is in progress."""
+
+
+def put_into_line(context: CommandContext, text: str) -> None:
+    """Puts a text into the input line, unless something is typed there."""
+    if not context.front_end.editor_text():
+        context.front_end.set_editor_text(text)
 
 
 _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
@@ -149,11 +153,9 @@ def _rows(line: str, style: str, width: int) -> list[Row]:
     if cells(line) <= width:
         return [[Piece(line, style)]]
     indent = max((gap.end() for gap in _GAP.finditer(line)), default=0)
-    if 0 < indent <= width // 2:
-        lead, rest = line[:indent], line[indent:]
-    else:
+    if not 0 < indent <= width // 2:
         line = _GAP.sub("  ", line)
         indent = len(line) - len(line.lstrip(" ")) + 2
-        lead, rest = line[:indent], line[indent:]
-    pieces = [Piece(cell, style, whole=is_path(cell)) for cell in _CELLS.findall(rest)]
-    return after([Piece(lead, style)], wrapped(pieces, max(1, width - indent)), [Piece(" " * indent)])
+    pieces = [Piece(cell, style, whole=is_path(cell)) for cell in _CELLS.findall(line[indent:])]
+    rows = wrapped(pieces, max(1, width - indent))
+    return after([Piece(line[:indent], style)], rows, [Piece(" " * indent)])

@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from ostler.app import remembered_rules
+from ostler.app import remembered_rules, reports
 from ostler.app.console import aligned
-from ostler.app.reports import (
-    AGENT_HEADINGS,
-    SKILL_HEADINGS,
-    agent_notices,
-    agent_rows,
-    lines_of,
-    skill_notices,
-    skill_rows,
-    step_lines,
-)
 from ostler.app.settings import find_project_file, load_settings
 from ostler.context.instructions import skills_in
 from ostler.core.lazy import lazy_module
@@ -48,7 +38,7 @@ _SECRETS = ("api_key", "key_command")
 def report_commands(context: CommandContext) -> list[Command]:
     group = _Reports(context)
     return [
-        Command("cost", "show token usage and cost", group.cost, ("usage", "u"), "[by]", complete=_groups),
+        Command("cost", "show token usage and cost", group.cost, ("usage", "u"), "[by]", _groups),
         Command("context", "show the context of the last step", group.context),
         Command("compact", "summarise older messages", group.compact, ("co",), "[instructions]"),
         Command("tools", "list the tools of the model", group.tools, ("t",)),
@@ -76,12 +66,12 @@ class _Reports:
             raise UsageError(f"use /cost, or for all sessions /cost {'|'.join(get_args(By))}")
         conversation = self._context.conversation
         session = "" if by else conversation.session.id
-        groups, known = await cost_records(conversation.store, (by or "model",), session=session)
+        groups, names = await cost_records(conversation.store, (by or "model",), session=session)
         if not groups:
             self._context.say("no model has been called yet")
             return
-        width = self._context.app.size.columns
-        print_lines(self._context, list(lines_of(groups, (by or "model",), known, width)), has_heading=True)
+        lines = reports.lines_of(groups, (by or "model",), names, self._context.app.size.columns)
+        print_lines(self._context, list(lines), has_heading=True)
 
     async def context(self, arguments: str) -> None:
         facts = await self._context.conversation.session.journal.history()
@@ -89,7 +79,7 @@ class _Reports:
         if not steps:
             self._context.say("no model has been called in this session yet")
             return
-        print_lines(self._context, list(step_lines(with_compactions(steps[-1], facts), len(steps))))
+        print_lines(self._context, list(reports.step_lines(with_compactions(steps[-1], facts), len(steps))))
 
     async def compact(self, arguments: str) -> None:
         conversation = self._context.conversation
@@ -108,12 +98,12 @@ class _Reports:
     async def agents(self, arguments: str) -> None:
         cwd = self._context.conversation.harness.cwd
         agents = find_agents(cwd)
-        self._list(AGENT_HEADINGS, agent_rows(agents, cwd), agent_notices(agents))
+        self._list(reports.AGENT_HEADINGS, reports.agent_rows(agents, cwd), reports.agent_notices(agents))
 
     async def skills(self, arguments: str) -> None:
         cwd = self._context.conversation.harness.cwd
         skills = skills_in(cwd)
-        self._list(SKILL_HEADINGS, skill_rows(skills, cwd), skill_notices(skills))
+        self._list(reports.SKILL_HEADINGS, reports.skill_rows(skills, cwd), reports.skill_notices(skills))
 
     def _list(self, headings: Sequence[str], rows: Sequence[Sequence[str]], notices: Sequence[str]) -> None:
         if rows:
@@ -144,11 +134,11 @@ class _Reports:
         cwd = self._context.conversation.harness.cwd
         loaded = load_settings(cwd, {})
         project = find_project_file(cwd)
-        places = [str(configuration_file()), *([str(project)] if project else [])]
+        files = " and ".join(str(one) for one in (configuration_file(), project) if one)
         values = msgspec.to_builtins(loaded.settings)
         rows = [(name, _masked(name, value)) for name, value in sorted(values.items())]
         lines = list(aligned(rows)) if rows else ["nothing is set: all defaults apply"]
-        print_lines(self._context, [f"from {' and '.join(places)}", *lines], has_heading=True)
+        print_lines(self._context, [f"from {files}", *lines], has_heading=True)
         for notice in loaded.notices:
             self._context.say(notice, "warning")
 
@@ -170,8 +160,8 @@ def _masked(name: str, value: Any) -> str:
     if name in _SECRETS:
         return "(set)"
     if isinstance(value, dict):
-        there = [(key, one) for key, one in value.items() if one not in (None, "", {})]
-        return "; ".join(f"{key}: {_masked(key, one)}" for key, one in there)
+        set_values = [(key, one) for key, one in value.items() if one not in (None, "", {})]
+        return "; ".join(f"{key}: {_masked(key, one)}" for key, one in set_values)
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value))
     return str(value)
@@ -179,15 +169,9 @@ def _masked(name: str, value: Any) -> str:
 
 def permission_commands(context: CommandContext) -> list[Command]:
     group = _Permissions(context)
+    about, arguments = "show or set what runs without asking", "[profile|revoke number]"
     return [
-        Command(
-            "permissions",
-            "show or set what runs without asking",
-            group.permissions,
-            (),
-            "[profile|revoke number]",
-            complete=_words,
-        ),
+        Command("permissions", about, group.permissions, (), arguments, _words),
         Command("yolo", "run everything without asking, or undo that", group.everything),
     ]
 
@@ -208,22 +192,21 @@ class _Permissions:
         if profile is not None:
             await self._use(profile)
             return
-        known = await asyncio.to_thread(lambda: list(remembered_rules.stored_rules(harness.cwd, "")))
+        rules = await asyncio.to_thread(lambda: list(remembered_rules.stored_rules(harness.cwd, "")))
         verb, _, number = arguments.partition(" ")
         if verb == "revoke":
-            chosen = [one for one in known if number.strip() in (str(one.number), one.rule)]
-            if len(chosen) != 1:
+            matches = [one for one in rules if number.strip() in (str(one.number), one.rule)]
+            if len(matches) != 1:
                 raise UsageError("name a rule by its number: /permissions revoke NUMBER")
-            await asyncio.to_thread(remembered_rules.revoke_rule, chosen[0])
-            self._context.say(f"revoked {chosen[0].effect} {chosen[0].rule}")
+            await asyncio.to_thread(remembered_rules.revoke_rule, matches[0])
+            self._context.say(f"revoked {matches[0].effect} {matches[0].rule}")
             return
+        profiles = "|".join(PROFILES)
         if arguments:
-            raise UsageError(
-                f"use /permissions, /permissions {'|'.join(PROFILES)}, or /permissions revoke NUMBER"
-            )
-        heading = f"the profile is {harness.permission_profile}; /permissions {'|'.join(PROFILES)} changes it"
-        rules = remembered_rules.lines_of(known) or ["there are no rules: only the profile applies"]
-        print_lines(self._context, [heading, *rules], has_heading=True)
+            raise UsageError(f"use /permissions, /permissions {profiles}, or /permissions revoke NUMBER")
+        heading = f"the profile is {harness.permission_profile}; /permissions {profiles} changes it"
+        lines = remembered_rules.lines_of(rules) or ["there are no rules: only the profile applies"]
+        print_lines(self._context, [heading, *lines], has_heading=True)
 
     async def everything(self, arguments: str) -> None:
         if self._context.conversation.harness.permission_profile != "full":
@@ -231,9 +214,8 @@ class _Permissions:
         elif self._before is not None:
             await self._use(self._before)
         else:
-            raise UsageError(
-                f"the terminal started like this; choose a profile: /permissions {'|'.join(PROFILES[:-1])}"
-            )
+            profiles = "|".join(PROFILES[:-1])
+            raise UsageError(f"the terminal started like this; choose a profile: /permissions {profiles}")
 
     async def _use(self, profile: Profile) -> None:
         """Sets the profile between two runs: a run records its profile when it starts."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,31 +53,25 @@ class SessionPages:
             summaries = await self._store.sessions(cwd=self._cwd, limit=self._limit)
             new = [one for one in summaries[self._read :] if one.id not in self._seen]
             self._seen.update((one.id, one) for one in new)
-            page = [one for one in new if self._is_meant(one)]
+            page = [one for one in new if self._is_listed(one)]
             self._read = len(summaries)
             self._limit = self._limit * 4 if len(summaries) == self._limit else 0
         return [await self._choice(one) for one in page]
 
     async def saying(self, query: str) -> list[Choice]:
-        """Sessions with all words of a query in their messages. Words of one or two letters match almost
-        everywhere, so they are skipped."""
+        """Sessions with all words of a query in their messages; very short words would match everywhere."""
         words = [word for word in query.split() if len(word) > 2 or not word.isascii()]
         choices: dict[str, Choice] = {}
         for hit in await self._store.search(" ".join(words), limit=MOST_HITS) if words else ():
             if hit.session in choices:
                 continue
-            summary = self._seen.get(hit.session) or await self._summary(hit.session)
-            if summary and self._is_meant(summary) and self._cwd in (None, summary.cwd):
-                choices[hit.session] = await self._choice(summary, f"#{hit.seq} says: {hit.snippet}")
+            with suppress(NotFound):  # deleted since the search
+                summary = self._seen.get(hit.session) or await self._store.summary(hit.session)
+                if self._is_listed(summary) and self._cwd in (None, summary.cwd):
+                    choices[hit.session] = await self._choice(summary, f"#{hit.seq} says: {hit.snippet}")
         return list(choices.values())
 
-    async def _summary(self, session: str) -> SessionSummary | None:
-        try:
-            return await self._store.summary(session)
-        except NotFound:  # deleted since it was found
-            return None
-
-    def _is_meant(self, one: SessionSummary) -> bool:
+    def _is_listed(self, one: SessionSummary) -> bool:
         text = one.title if self._is_titled else one.preview or one.title or one.status
         return bool(text) and not one.child_of
 
@@ -91,30 +86,23 @@ class SessionPages:
         return Choice(text, one.id, tuple(cells), f"{one.id} {one.cwd}", about, is_present)
 
 
-_SHOWN = 40
+_LONGEST_TITLE = 40
 
 
 def session_commands(context: CommandContext) -> list[Command]:
     group = _Sessions(context)
+    about_clear = "start a new session with an empty context"
+    about_sessions = "list all sessions, to open or delete one"
     return [
-        Command("new", "start a new session", group.new, ("n",), "[prompt]", at_rest=True),
-        Command(
-            "clear", "start a new session with an empty context", group.clear, ("c", "cls"), at_rest=True
-        ),
-        Command("resume", "open another session", group.resume, ("r",), "[id]", at_rest=True),
-        Command(
-            "sessions",
-            "list all sessions, to open or delete one",
-            group.sessions,
-            (),
-            "[words]",
-            at_rest=True,
-        ),
+        Command("new", "start a new session", group.new, ("n",), "[prompt]", only_idle=True),
+        Command("clear", about_clear, group.clear, ("c", "cls"), only_idle=True),
+        Command("resume", "open another session", group.resume, ("r",), "[id]", only_idle=True),
+        Command("sessions", about_sessions, group.sessions, (), "[words]", only_idle=True),
         Command("session", "show details of this session", group.session, (), "[export|import|fork|tree]"),
         Command("rename", "rename this session", group.rename, ("name",), "title"),
         Command("export", "export this session to a file", group.export, (), "[file.jsonl|.md|.html]"),
         Command("share", "export this session as an HTML page", group.share, (), "[file]"),
-        Command("import", "import a session from a file", group.import_, (), "file", at_rest=True),
+        Command("import", "import a session from a file", group.import_, (), "file", only_idle=True),
     ]
 
 
@@ -148,16 +136,17 @@ class _Sessions:
             conversation = context.conversation
             cwd = str(conversation.harness.cwd) if only_here else None
             pages = SessionPages(conversation.store, cwd, conversation.session.id, is_titled=is_titled)
+            keys = {
+                "tab": "sessions of all folders" if only_here else "sessions of this folder",
+                "ctrl+t": "also those without a title" if is_titled else "only those with a title",
+                "ctrl+d": "deletes",
+            }
             picker = Picker(
                 "sessions here" if only_here else "sessions",
                 await pages.more(),
                 context.colors,
                 query=query,
-                keys={
-                    "tab": "sessions of all folders" if only_here else "sessions of this folder",
-                    "ctrl+t": "also those without a title" if is_titled else "only those with a title",
-                    "ctrl+d": "deletes",
-                },
+                keys=keys,
                 more=pages.more,
                 elsewhere=pages.saying,
                 place=place,
@@ -183,20 +172,19 @@ class _Sessions:
         if chosen.value == conversation.session.id:
             self._context.say("this session is open here: open another one before you delete it", "error")
             return
-        title = one_line(chosen.text)[:_SHOWN]
-        sure = [
+        title = one_line(chosen.text)[:_LONGEST_TITLE]
+        answers = [
             Choice("no, keep it", about="keeps the session"),
             Choice("yes, delete it", "yes", about="deletes it permanently, with its whole history"),
         ]
-        picked = await Picker(f"delete {title!r}?", sure, self._context.colors).ask(self._context.panels)
+        picked = await Picker(f"delete {title!r}?", answers, self._context.colors).ask(self._context.panels)
         if picked is None or not picked.choice.value:
             return
         try:
             await delete_session(conversation.store, chosen.value)
+            self._context.say(f"{title!r} is deleted")
         except OstlerError as error:
             self._context.say(error.message, "error")
-        else:
-            self._context.say(f"{title!r} is deleted")
 
     async def session(self, arguments: str) -> None:
         if arguments:

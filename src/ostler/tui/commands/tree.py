@@ -16,7 +16,7 @@ from ostler.schema.facts import Fact
 from ostler.schema.messages import text_of
 from ostler.schema.requests import Fork, Label, Navigate
 from ostler.schema.text import cut, one_line
-from ostler.tui.commands.registry import Command
+from ostler.tui.commands.registry import Command, put_into_line
 from ostler.tui.panels.panel import TextLine
 from ostler.tui.panels.picker import NOTHING, Choice, Picker
 
@@ -48,18 +48,18 @@ FILTERS: dict[str, Callable[[Node, Fact], bool] | None] = {
 
 def tree_choices(facts: Sequence[Fact], filter_name: str) -> list[Choice]:
     """The entries with their numbers. The leaf is marked, or the nearest entry before it."""
-    nodes = SessionTree(facts).nodes
-    is_wanted = FILTERS[filter_name]
-    rows = list(
-        placed(nodes) if is_wanted is None else placed(_filtered(nodes, facts, is_wanted), is_whole=True)
-    )
+    nodes, is_wanted = SessionTree(facts).nodes, FILTERS[filter_name]
+    if is_wanted is not None:
+        nodes = _filtered(nodes, facts, is_wanted)
+    rows = list(placed(nodes, is_whole=is_wanted is not None))
     present = max((node.seq for node, _ in rows if node.on_path), default=0)
-    return [
-        Choice(
-            row, node.seq, about=aim(node.seq, node.type == "user_message"), is_present=node.seq == present
-        )
-        for node, row in rows
-    ]
+    choices = []
+    for node, row in rows:
+        about = f"goes to #{node.seq}: your next prompt follows it"
+        if node.type == "user_message":
+            about = _about_prompt(node.seq)
+        choices.append(Choice(row, node.seq, about=about, is_present=node.seq == present))
+    return choices
 
 
 def _filtered(
@@ -69,36 +69,31 @@ def _filtered(
     by_number = {fact.seq: fact for fact in facts}
     above = {0: 0}
     """For each entry the nearest one that stays, itself included."""
-    nodes_left = []
+    matches = []
     for node in nodes:
         parent = above[node.parent]
         if is_wanted(node, by_number[node.seq]):
-            nodes_left.append(msgspec.structs.replace(node, parent=parent))
+            matches.append(msgspec.structs.replace(node, parent=parent))
             parent = node.seq
         above[node.seq] = parent
-    return nodes_left
+    return matches
 
 
-def aim(entry: int, is_prompt: bool) -> str:
-    """What choosing an entry does."""
-    if is_prompt:
-        return f"goes back to before #{entry}, with its text in the line"
-    return f"goes to #{entry}: your next prompt follows it"
+def _about_prompt(entry: int) -> str:
+    return f"goes back to before #{entry}, with its text in the line"
 
 
-_SHOWN = 60
+_LONGEST_TEXT = 60
 
 
 def tree_commands(context: CommandContext) -> list[Command]:
-    group = _Trees(context)
+    group, about_jump = _Trees(context), "go back to before one of your prompts"
     return [
-        Command("tree", "browse the branches of this session", group.tree, at_rest=True),
-        Command(
-            "jump", "go back to before one of your prompts", group.jump, (), "[entry|words]", at_rest=True
-        ),
-        Command("undo", "undo your last prompt; files do not change", group.undo, ("un",), at_rest=True),
-        Command("retry", "continue after a failure, or answer again", group.retry, ("rt",), at_rest=True),
-        Command("fork", "copy this session into a new one", group.fork, (), "[entry]", at_rest=True),
+        Command("tree", "browse the branches of this session", group.tree, only_idle=True),
+        Command("jump", about_jump, group.jump, (), "[entry|words]", only_idle=True),
+        Command("undo", "undo your last prompt; files do not change", group.undo, ("un",), only_idle=True),
+        Command("retry", "continue after a failure, or answer again", group.retry, ("rt",), only_idle=True),
+        Command("fork", "copy this session into a new one", group.fork, (), "[entry]", only_idle=True),
     ]
 
 
@@ -110,7 +105,8 @@ class _Trees:
         context, filter_name, query, place = self._context, next(iter(FILTERS)), "", None
         while True:
             facts = await self._facts()
-            after = _after(filter_name)
+            names = [*FILTERS, *FILTERS]
+            after = names[names.index(filter_name) + 1]
             picker = Picker(
                 f"tree, {filter_name}",
                 tree_choices(facts, filter_name),
@@ -135,12 +131,11 @@ class _Trees:
 
     async def _label(self, entry: int) -> None:
         context = self._context
-        known = context.conversation.session.state.labels.get(entry, "")
+        present = context.conversation.session.state.labels.get(entry, "")
         hint = "enter saves it, an empty label is removed, esc cancels"
-        label = await TextLine(f"label of #{entry}", context.colors, typed=known, hint=hint).ask(
-            context.panels
-        )
-        if label is not None and label != known:
+        line = TextLine(f"label of #{entry}", context.colors, typed=present, hint=hint)
+        label = await line.ask(context.panels)
+        if label is not None and label != present:
             await context.conversation.ask(lambda id: Label(id=id, by="tui", entry=entry, label=label))
 
     async def jump(self, arguments: str) -> None:
@@ -148,10 +143,16 @@ class _Trees:
         if arguments.removeprefix("#").isdecimal():
             await self._go(_number(arguments), facts)
             return
-        having = [one for one in _prompts(facts) if arguments and arguments.lower() in _text(one).lower()]
-        prompt = having[0] if len(having) == 1 else await self._choose_prompt(facts, arguments)
-        if prompt is not None:
-            await self._go(prompt.seq, facts)
+        prompts = _prompts(facts)
+        matches = [one for one in prompts if arguments and arguments.lower() in _text(one).lower()]
+        if len(matches) == 1:
+            await self._go(matches[0].seq, facts)
+            return
+        choices = [_choice(one, _about_prompt(one.seq)) for one in reversed(prompts)]
+        empty = "no prompt matches" if prompts else "this session has no prompts yet"
+        picker = Picker("go back to before", choices, self._context.colors, query=arguments, empty=empty)
+        if (picked := await picker.ask(self._context.panels)) is not None:
+            await self._go(picked.choice.value.seq, facts)
 
     async def undo(self, arguments: str) -> None:
         facts = await self._facts()
@@ -191,7 +192,7 @@ class _Trees:
             return
         prompt: Fact = picked.choice.value
         await self._fork(prompt.parent or 0)
-        self._type(_text(prompt))
+        put_into_line(self._context, _text(prompt))
 
     async def _fork(self, entry: int) -> None:
         context = self._context
@@ -204,30 +205,18 @@ class _Trees:
 
     async def _go(self, entry: int, facts: Sequence[Fact]) -> None:
         """Goes to an entry; for a prompt to the one before it, with the prompt in the line."""
-        chosen = next((fact for fact in facts if fact.seq == entry and fact.parent is not None), None)
-        is_prompt = chosen is not None and isinstance(chosen.event, UserMessage)
-        to = (chosen.parent or 0) if chosen is not None and is_prompt else entry
+        entries = (one for one in facts if one.seq == entry and one.parent is not None)
+        prompt = next((one for one in entries if isinstance(one.event, UserMessage)), None)
+        to = (prompt.parent or 0) if prompt is not None else entry
         outcome = await self._context.conversation.ask(lambda id: Navigate(id=id, by="tui", entry=to))
         if isinstance(outcome, RequestRefused):
             return
         self._context.say(f"your next prompt {_place(to, facts)}; files do not change")
-        if chosen is not None and is_prompt:
-            self._type(_text(chosen))
-
-    async def _choose_prompt(self, facts: Sequence[Fact], query: str) -> Fact | None:
-        prompts = _prompts(facts)
-        choices = [_choice(one, aim(one.seq, is_prompt=True)) for one in reversed(prompts)]
-        empty = "no prompt matches" if prompts else "this session has no prompts yet"
-        picker = Picker("go back to before", choices, self._context.colors, query=query, empty=empty)
-        picked = await picker.ask(self._context.panels)
-        return picked.choice.value if picked is not None else None
+        if prompt is not None:
+            put_into_line(self._context, _text(prompt))
 
     async def _facts(self) -> list[Fact]:
         return await self._context.conversation.session.journal.history()
-
-    def _type(self, text: str) -> None:
-        if not self._context.front_end.editor_text():
-            self._context.front_end.set_editor_text(text)
 
 
 def _prompts(facts: Sequence[Fact]) -> list[Fact]:
@@ -244,9 +233,8 @@ def _prompts(facts: Sequence[Fact]) -> list[Fact]:
 
 
 def _choice(prompt: Fact, about: str) -> Choice:
-    return Choice(
-        one_line(_text(prompt)[: _SHOWN * 4]) or "(no text)", prompt, (f"#{prompt.seq}",), about=about
-    )
+    text = one_line(_text(prompt)[: _LONGEST_TEXT * 4]) or "(no text)"
+    return Choice(text, prompt, (f"#{prompt.seq}",), about=about)
 
 
 def _text(prompt: Fact) -> str:
@@ -257,12 +245,7 @@ def _place(entry: int, facts: Sequence[Fact]) -> str:
     if not entry:
         return "starts from the beginning"
     text = next((node.text for node in SessionTree(facts).nodes if node.seq == entry), "")
-    return f"follows #{entry}{', ' if text else ''}{cut(text, _SHOWN)}"
-
-
-def _after(filter_name: str) -> str:
-    names = list(FILTERS)
-    return names[(names.index(filter_name) + 1) % len(names)]
+    return f"follows #{entry}{', ' if text else ''}{cut(text, _LONGEST_TEXT)}"
 
 
 def _number(text: str) -> int:

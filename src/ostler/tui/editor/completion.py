@@ -18,7 +18,7 @@ from ostler.schema.text import cells, cut, one_line
 from ostler.tui.editor.input_line import InputLine
 from ostler.tui.panels.panel import Panels
 from ostler.tui.render.items import ItemRenderer
-from ostler.tui.render.spans import BOLD, DIM, Piece, drawn, sgr
+from ostler.tui.render.spans import BOLD, DIM, Piece, drawn, muted_row, sgr
 from ostler.tui.shell import shell_line
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ _MOVES = {"up": -1, "ctrl+p": -1, "shift+tab": -1, "down": 1, "ctrl+n": 1}
 
 
 class CompletionPopup:
-    """Updates on every key. `tab` completes; so does `enter`, which also sends a command without arguments. A
-    complete word is left to the line."""
+    """Updates on every key. `tab` and `enter` complete; `enter` also sends a command without arguments."""
 
     takes_text = False
 
@@ -83,11 +82,9 @@ class CompletionPopup:
             self._looking = asyncio.ensure_future(self._look())
 
     async def _look(self) -> None:
-
         text, cursor = self._present()
-        if text.lstrip().startswith("/") and (
-            self._completions is None or self._completions.wanted.kind != "command"
-        ):
+        has_commands = self._completions is not None and self._completions.wanted.kind == "command"
+        if text.lstrip().startswith("/") and not has_commands:
             self._entries = await asyncio.to_thread(self._commands)
         completions = await completions_at(
             text, cursor, self._entries, self._complete_arguments, self._search_files
@@ -115,10 +112,7 @@ class CompletionPopup:
 
     def _wanted(self) -> Wanted | None:
         text, cursor = self._present()
-        if "/" not in text and "@" not in text:
-            return None
-
-        return wanted_at(text, cursor)
+        return wanted_at(text, cursor) if "/" in text or "@" in text else None
 
     async def _search_files(self, query: str) -> Sequence[FileMatch]:
         if self._files is None:
@@ -162,11 +156,10 @@ class CompletionPopup:
         """Enter would change nothing, or replace a command that is typed in full."""
         assert self._completions is not None
         wanted = self._completions.wanted
-        if wanted.kind == "command" and self._line.text[wanted.begin + 1 : wanted.end] in {
-            name for one in self._entries for name in (one.name, *one.aliases)
-        }:
-            return True
         typed = self._line.text[wanted.begin : wanted.end]
+        names = (f"/{name}" for one in self._entries for name in (one.name, *one.aliases))
+        if wanted.kind == "command" and typed in names:
+            return True
         return self._completions.items[self._marked].text.rstrip() == typed
 
     def key(self, key: str) -> None:
@@ -208,11 +201,10 @@ class CompletionPopup:
             self._row(item, place == self._marked, width, column)
             for place, item in enumerate(items[first : first + room], first)
         ]
-        return [*rows, self._note_of_more(first, len(items) - first - room)] if has_more else rows
-
-    def _note_of_more(self, above: int, below: int) -> str:
-        ways = "↑" * bool(above) + "↓" * bool(below)
-        return drawn([Piece(f"  {ways} more", sgr(self._draw.colors, "muted") or DIM)])
+        if has_more:
+            arrows = "↑" * (first > 0) + "↓" * (first + room < len(items))
+            rows.append(muted_row(f"  {arrows} more", width, self._draw.colors))
+        return rows
 
     def _row(self, item: Completion, is_marked: bool, width: int, column: int) -> str:
         """Descriptions are aligned in one column, unless a name is too long."""
@@ -323,12 +315,9 @@ def _command_at(text: str, cursor: int) -> Wanted | None:
     if cursor <= end:
         is_whole = text[end : end + 1] in ("", " ", "\n", "\t")
         return Wanted("command", text[begin + 1 : cursor], begin, end) if is_whole else None
-    if not text[end].isspace():
+    if not text[end].isspace() or "\n" in text[end:cursor]:
         return None
-    typed = text[end:cursor]
-    query = typed.lstrip(" \t")
-    if "\n" in typed:
-        return None
+    query = text[end:cursor].lstrip(" \t")
     return Wanted("argument", query, cursor - len(query), cursor, command[2])
 
 
@@ -352,13 +341,12 @@ def _in_order(query: str, names: Sequence[str]) -> Sequence[completion.Ranked]:
 
 
 def _command(command: CommandEntry, name: str, positions: tuple[int, ...], following: str) -> Completion:
-    is_alias = name != command.name
-    word = f"/{command.name}"
+    word, shift = f"/{command.name}", 1
     text, cursor = _with_blank(word, following) if command.arguments else (word, len(word))
     label = f"{word} {command.arguments}".rstrip()
-    if is_alias:
+    if name != command.name:
         label += f" (/{name})"
-    shift = len(label) - len(name) - 1 if is_alias else 1
+        shift = len(label) - len(name) - 1
     return Completion(text, label, tuple(place + shift for place in positions), command.description, cursor)
 
 

@@ -34,8 +34,7 @@ else:
 
 
 class InputLine:
-    """The input line, of any number of rows. `on_typed` is called when a person changes or sends it, not when
-    a program does."""
+    """The input line, of any number of rows. `on_typed` is called when a person changes or sends it."""
 
     def __init__(self, history: PromptHistory) -> None:
         self.buffer = Buffer(multiline=True)
@@ -105,8 +104,7 @@ class InputLine:
             self.insert(self.chips.paste(pasted))
 
     async def _drop(self, pasted: str, at: int, before: asyncio.Future[int] | None, cwd: Path) -> int:
-        """Inserts a drop or paste before keys that are typed meanwhile. Returns how many letters it and
-        earlier pastes added."""
+        """Inserts a drop or paste before later keys. Returns how many letters it and earlier pastes added."""
         chips = self.chips
         added = await before if before is not None else 0
         at = min(at + added, len(self.text))
@@ -121,28 +119,22 @@ class InputLine:
 
     def older(self) -> None:
         """Shows the previous prompt of the history."""
-        entry = self.history.get(self._number + 1)
-        if entry is None:
-            return
-        if self._number < 0:
+        if self._number < 0 and self.history.get(0) is not None:
             self._draft = PromptDraft(self.text, self.chips)
-        number = self._number + 1
-        self.chips = Chips()
-        self._show(self.chips.restored(entry))
-        self._number = number
+        self._show_entry(self._number + 1)
 
     def newer(self) -> None:
         """Shows the next prompt; after the newest, the draft."""
-        number = self._number - 1
-        if number < -1:
-            return
-        entry = self.history.get(number) if number >= 0 else None
-        if entry is None:
+        if self._number > 0:
+            self._show_entry(self._number - 1)
+        elif self._number == 0:
             self.put(self._draft)
-            return
-        self.chips = Chips()
-        self._show(self.chips.restored(entry))
-        self._number = number
+
+    def _show_entry(self, number: int) -> None:
+        if (entry := self.history.get(number)) is not None:
+            self.chips = Chips()
+            self._show(self.chips.restored(entry))
+            self._number = number
 
     async def add_to_history(self, draft: PromptDraft) -> None:
         """Raises `ConfigurationError` if the history cannot be written."""
@@ -226,7 +218,11 @@ class ChipStyle(Processor):
         return Transformation(fragments)
 
 
-HINT = ("type a prompt", ", / for commands", ", @ for files")
+HINTS = (
+    "type a prompt, / for commands, @ for files",
+    "type a prompt, / for commands",
+    "type a prompt",
+)
 _PROMPT = 3
 """Columns of the prompt and the cursor."""
 
@@ -241,9 +237,6 @@ class EmptyHint(Processor):
         fragments = transformation_input.fragments
         if transformation_input.document.text or not self._is_due():
             return Transformation(fragments)
-        hint, room = "", transformation_input.width - _PROMPT
-        for more in HINT:
-            if len(hint + more) > room:
-                break
-            hint += more
+        room = transformation_input.width - _PROMPT
+        hint = next((one for one in HINTS if len(one) <= room), "")
         return Transformation([*fragments, ("dim", hint)])

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import subprocess
 import sys
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
 
 from ostler.app.completion import can_be_mentioned, mention_of, name_below
 from ostler.context.tokenizers import picture_size
@@ -27,24 +30,18 @@ if TYPE_CHECKING:
 
 
 def picture_in(path: Path) -> Picture | None:
-    """The picture in a file, judged by its bytes; None if models cannot read it. Slow: not for the event
-    loop."""
-    try:
-        if not path.is_file():  # opening a pipe or a device might block
-            return None
-        with path.open("rb") as file:
-            head = file.read(SNIFFED)
-            if not image_type(head):
-                return None
-            content = head + file.read(MAX_SCALED_IMAGE)
-        return picture_from(content)
-    except (OSError, UsageError):
-        return None
+    """The picture in a file, by its bytes; None if models cannot read it. Slow: not for the event loop."""
+    with suppress(OSError, UsageError):
+        if path.is_file():  # opening a pipe or a device might block
+            with path.open("rb") as file:
+                head = file.read(SNIFFED)
+                if image_type(head):
+                    return picture_from(head + file.read(MAX_SCALED_IMAGE))
+    return None
 
 
 def picture_from(content: bytes) -> Picture:
-    """A picture, scaled down if needed. Raises `UsageError` if models cannot read it. Slow: not for the event
-    loop."""
+    """A picture, scaled down if needed. Raises `UsageError` if models cannot read it. Slow, too."""
     media_type = image_type(content)
     if media_type is None:
         raise UsageError("models cannot read this image: use PNG, JPEG, GIF or WebP")
@@ -58,10 +55,8 @@ def picture_from(content: bytes) -> Picture:
     if scaled:
         media_type, content = scaled.media_type, scaled.content
     if len(content) > MAX_IMAGE:
-        raise UsageError(
-            f"the image has {size_text(len(content))}, and providers accept at most {size_text(MAX_IMAGE)}: "
-            "make a smaller copy"
-        )
+        limit = f"providers accept at most {size_text(MAX_IMAGE)}"
+        raise UsageError(f"the image has {size_text(len(content))}, and {limit}: make a smaller copy")
     return Picture(Image(media_type, data=b64encode(content).decode()), about)
 
 
@@ -75,10 +70,8 @@ def clipboard() -> Picture | str:
     read it. Starts programs: not for the event loop."""
     readers = _readers()
     if not readers:
-        raise UsageError(
-            "no program can read the clipboard: install wl-clipboard or xclip, "
-            "or use the terminal's own paste"
-        )
+        advice = "install wl-clipboard or xclip, or use the terminal's own paste"
+        raise UsageError(f"no program can read the clipboard: {advice}")
     for read_picture, read_text in readers:
         if picture := _picture(read_picture):
             return picture_from(picture)
@@ -89,20 +82,15 @@ def clipboard() -> Picture | str:
 
 def _readers() -> list[tuple[Sequence[str], Sequence[str]]]:
     """Commands that print a picture and a text."""
-    known: list[tuple[bool, Sequence[str], Sequence[str]]] = [
-        (
-            "WAYLAND_DISPLAY" in os.environ,
-            ("wl-paste", "--type", "image/png"),
-            ("wl-paste", "--no-newline", "--type", "text"),
-        ),
-        ("DISPLAY" in os.environ, (*_X_SELECTION, "-t", "image/png"), _X_SELECTION),
-        (sys.platform == "darwin", ("osascript", "-e", "the clipboard as «class PNGf»"), ("pbpaste",)),
-    ]
-    return [
-        (picture, text)
-        for is_here, picture, text in known
-        if is_here and all(map(find_program, (picture[0], text[0])))
-    ]
+    readers: list[tuple[Sequence[str], Sequence[str]]] = []
+    if "WAYLAND_DISPLAY" in os.environ:
+        text_command = ("wl-paste", "--no-newline", "--type", "text")
+        readers.append((("wl-paste", "--type", "image/png"), text_command))
+    if "DISPLAY" in os.environ:
+        readers.append(((*_X_SELECTION, "-t", "image/png"), _X_SELECTION))
+    if sys.platform == "darwin":
+        readers.append((("osascript", "-e", "the clipboard as «class PNGf»"), ("pbpaste",)))
+    return [one for one in readers if all(find_program(command[0]) for command in one)]
 
 
 def _picture(command: Sequence[str]) -> bytes:
@@ -157,7 +145,9 @@ def dropped_paths(pasted: str) -> tuple[Path, ...]:
     # The whole text first: some terminals quote nothing, not even spaces.
     if not _MEANS_SOMETHING.search(text) and (path := _existing(text)):
         return (path,)
-    words = _file_addresses(text) or _words(text)
+    words = text.split()
+    if not all(word.startswith("file://") for word in words):  # of a file manager
+        words = _words(text)
     paths = [path for word in words if (path := _existing(word))]
     return tuple(paths) if words and len(paths) == len(words) else ()
 
@@ -183,13 +173,10 @@ def insertion(pasted: str, before: str, cwd: Path) -> tuple[str | Picture, ...]:
 def _as_path(path: Path, before: str) -> str:
     match before.lstrip()[:1]:
         case "!":
-            from shlex import quote
-
-            return quote(str(path))
+            return shlex.quote(str(path))
         case "/":
             return re.sub(r"([\s\"'\\])", r"\\\1", str(path))
-        case _:
-            return ""
+    return ""
 
 
 def _as_content(path: Path, cwd: Path) -> str | Picture:
@@ -204,7 +191,8 @@ def _as_content(path: Path, cwd: Path) -> str | Picture:
 
 def _existing(word: str) -> Path | None:
     if word.startswith("file://"):
-        word = _path_of_address(word)
+        host, slash, path_bytes = word.removeprefix("file://").partition("/")
+        word = os.fsdecode(unquote_to_bytes(slash + path_bytes)) if host in ("", "localhost") else ""
     if not word.startswith(("/", "~")) or word.rstrip("/") in ("", "~"):
         return None
     try:
@@ -214,52 +202,23 @@ def _existing(word: str) -> Path | None:
         return None
 
 
-def _file_addresses(text: str) -> list[str]:
-    """The `file://` lines of a file manager; empty if a line is anything else."""
-    lines = text.split()
-    return lines if all(line.startswith("file://") for line in lines) else []
-
-
-def _path_of_address(address: str) -> str:
-    from os import fsdecode
-    from urllib.parse import unquote_to_bytes
-
-    host, slash, path = address.removeprefix("file://").partition("/")
-    return fsdecode(unquote_to_bytes(slash + path)) if host in ("", "localhost") else ""
-
-
 def _words(text: str) -> list[str]:
     """The words of a shell line; empty if one has a special meaning."""
-    if "\n" in text:
-        return []
-    words = []
+    words = [] if "\n" in text else [""]
     at = 0
-    while at < len(text):
+    while words and at < len(text):
         if text[at].isspace():
+            words.append("")
             at += 1
-            continue
-        word, at = _word(text, at)
-        if not word:
+        elif piece := _PIECE.match(text, at):
+            single, double, escaped, plain = piece.groups()
+            if double is not None:
+                double = _ESCAPED_IN_QUOTES.sub(r"\1", double)
+            words[-1] += next(one for one in (single, double, escaped, plain) if one is not None)
+            at = piece.end()
+        else:
             return []
-        words.append(word)
-    return words
-
-
-def _word(text: str, at: int) -> tuple[str, int]:
-    pieces = []
-    for piece in _pieces(text, at):
-        single, double, escaped, plain = piece.groups()
-        if double is not None:
-            double = _ESCAPED_IN_QUOTES.sub(r"\1", double)
-        pieces.append(next(one for one in (single, double, escaped, plain) if one is not None))
-        at = piece.end()
-    return ("".join(pieces), at) if at == len(text) or text[at].isspace() else ("", at)
-
-
-def _pieces(text: str, at: int) -> Iterator[re.Match[str]]:
-    while piece := _PIECE.match(text, at):
-        yield piece
-        at = piece.end()
+    return [word for word in words if word]
 
 
 async def copy(context: CommandContext, text: str) -> str:

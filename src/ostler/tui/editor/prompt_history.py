@@ -11,7 +11,7 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -26,7 +26,7 @@ from ostler.schema.errors import ConfigurationError
 from ostler.schema.text import cells, cut, printable
 from ostler.store.paths import state_folder
 from ostler.tui.editor.chips import Chips, PromptDraft, SavedChips
-from ostler.tui.panels.panel import Panels
+from ostler.tui.panels.panel import Panels, edited
 from ostler.tui.render.items import ItemRenderer
 from ostler.tui.render.spans import BOLD, DIM, Piece, drawn, sgr
 
@@ -100,22 +100,24 @@ class PromptHistory:
         return self._read[number]
 
     def search(self, query: str) -> Iterator[Hit]:
-        """Distinct prompts that contain the query, newest first; then fuzzy matches, best first. Reads
-        lazily."""
-        seen: set[str] = set()
+        """Distinct prompts that contain the query, newest first, read lazily; then fuzzy matches."""
+        hits: set[str] = set()
         folds = query == query.lower()
         for entry in self._all():
-            if entry.text in seen:
+            if entry.text in hits:
                 continue
             at = (completion.folded(entry.text) if folds else entry.text).find(query)
             if at >= 0:
-                seen.add(entry.text)
+                hits.add(entry.text)
                 yield Hit(entry, tuple(range(at, at + len(query))))
-        rest: dict[str, SavedChips] = {}
+        others: dict[str, SavedChips] = {}
         for entry in self._all():
-            if entry.text not in seen:
-                rest.setdefault(entry.text, entry)
-        yield from _with_letters(query, list(rest.values()))
+            if entry.text not in hits:
+                others.setdefault(entry.text, entry)
+        entries = list(others.values())
+        texts = [entry.text[:_SEARCHED_LETTERS] for entry in entries]
+        for hit in completion.best(query, texts, _MOST_BY_LETTERS):
+            yield Hit(entries[hit.place], hit.match.positions)
 
     def _all(self) -> Iterator[SavedChips]:
         number = 0
@@ -135,12 +137,6 @@ class PromptHistory:
         return False
 
 
-def _with_letters(query: str, older: Sequence[SavedChips]) -> Iterator[Hit]:
-    texts = [entry.text[:_SEARCHED_LETTERS] for entry in older]
-    for hit in completion.best(query, texts, _MOST_BY_LETTERS):
-        yield Hit(older[hit.place], hit.match.positions)
-
-
 def _has_key(entry: SavedChips) -> bool:
     return any(credentials.redact_keys(text) != text for text in (entry.text, *entry.pasted.values()))
 
@@ -154,16 +150,15 @@ def _lines_from_end(path: Path) -> Iterator[bytes]:
     with file:
         at = file.seek(0, os.SEEK_END)
         least = max(0, at - MOST_BYTES)
-        rest = b""
-        while at > least and len(rest) <= MOST_OF_A_LINE:
+        first = b""
+        while at > least and len(first) <= MOST_OF_A_LINE:
             size = min(_READ_AT_ONCE, at - least)
             at -= size
             file.seek(at)
-            first, *lines = (file.read(size) + rest).split(b"\n")
+            first, *lines = (file.read(size) + first).split(b"\n")
             yield from (line for line in reversed(lines) if line)
-            rest = first
-        if at == 0 and rest:
-            yield rest
+        if at == 0 and first:
+            yield first
 
 
 @contextmanager
@@ -194,14 +189,14 @@ def _append(path: Path, line: bytes) -> None:
 
 
 def _shorten(path: Path) -> None:
-    entry: list[bytes] = []
+    lines: list[bytes] = []
     size = 0
     for line in _lines_from_end(path):
         size += len(line) + 1
         if size > MOST_BYTES // 2:
             break
-        entry.append(line + b"\n")
-    write_atomically(path, b"".join(reversed(entry)), private=True)
+        lines.append(line + b"\n")
+    write_atomically(path, b"".join(reversed(lines)), private=True)
 
 
 MOST_ROWS = 8
@@ -252,7 +247,7 @@ class HistorySearch:
         elif key == "esc":
             self._close()
         else:
-            self._query = _edited(self._query, key)
+            self._query = edited(self._query, key)
             self._look()
 
     def _choose(self) -> None:
@@ -293,13 +288,3 @@ class HistorySearch:
             for place, letter in enumerate(visible, begin)
         ]
         return drawn(pieces)
-
-
-def _edited(query: str, key: str) -> str:
-    match key:
-        case "backspace":
-            return query[:-1]
-        case "ctrl+u":
-            return ""
-        case _:
-            return query + key if key.isprintable() else query

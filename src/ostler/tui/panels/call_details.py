@@ -15,12 +15,12 @@ from ostler.tools.edit import Replacement, plan
 from ostler.tools.files import resolve
 from ostler.tui.render.code import code_rows
 from ostler.tui.render.diff import DiffLine, diff_lines, diff_rows
-from ostler.tui.render.spans import BOLD, DIM, Piece, drawn, sgr, wrapped
+from ostler.tui.render.spans import BOLD, DIM, Piece, drawn, muted_row, sgr, wrapped
 
 MOST_COMPARED = 2 * 1024 * 1024
 """Largest file in bytes that a diff is made of."""
 
-_TELLING = {"bash": "command", "write": "content", "edit": "edits"}
+_MAIN_ARGUMENT = {"bash": "command", "write": "content", "edit": "edits"}
 """The argument that is drawn on its own; the others stand above it, and a path in the question."""
 
 
@@ -33,7 +33,7 @@ class CallDetails:
         self._tool = str(details.get("tool", ""))
         self._arguments: dict[str, Any] = arguments if isinstance(arguments, dict) else {}
         self._diff = str(details.get("diff", "")) or _diff(self._tool, self._arguments, cwd)
-        self._replaces = self._tool == "write" and not self._diff and _is_there(self._arguments, cwd)
+        self._replaces = self._tool == "write" and not self._diff and _exists(self._arguments, cwd)
 
     @property
     def path(self) -> str:
@@ -41,15 +41,18 @@ class CallDetails:
         return str(self._arguments.get("path", "")) if self._tool in ("write", "edit") else ""
 
     def rows(self, width: int, colors: ThemeColors | None) -> list[str]:
+        if not self._tool and not self._diff:  # a hook or an extension asks, perhaps with a command
+            command = self._details.get("command")
+            return code_rows(str(command), width, colors, language="bash") if command else []
         if not self._tool:
-            return self._by_hook(width, colors)
-        telling = _TELLING.get(self._tool, "")
-        hidden = (telling, "path") if self.path else (telling,)
-        beside = {name: value for name, value in self._arguments.items() if name not in hidden}
-        rows = _named(beside, width, colors)
+            return diff_rows(diff_lines(self._diff), width, colors)
+        main = _MAIN_ARGUMENT.get(self._tool, "")
+        hidden = (main, "path") if self.path else (main,)
+        others = {name: value for name, value in self._arguments.items() if name not in hidden}
+        rows = _argument_rows(others, width, colors)
         if self._replaces:
             rows.append(drawn([Piece(cut("replaces the whole existing file with", width), BOLD)]))
-        match self._tool, self._arguments.get(telling):
+        match self._tool, self._arguments.get(main):
             case "bash", str() as command:
                 return [*rows, *code_rows(command, width, colors, language="bash")]
             case "write" | "edit", _ if self._diff:
@@ -60,19 +63,11 @@ class CallDetails:
                 return [*rows, *_replacements(edits, width, colors)]
             case _, None:
                 return rows
-            case _, odd:
-                return [*rows, *_named({telling: odd}, width, colors)]
-
-    def _by_hook(self, width: int, colors: ThemeColors | None) -> list[str]:
-        """A diff or command that a hook or an extension provides."""
-        if self._diff:
-            return diff_rows(diff_lines(self._diff), width, colors)
-        if command := self._details.get("command"):
-            return code_rows(str(command), width, colors, language="bash")
-        return []
+            case _, invalid:
+                return [*rows, *_argument_rows({main: invalid}, width, colors)]
 
 
-def _named(values: dict[str, Any], width: int, colors: ThemeColors | None) -> list[str]:
+def _argument_rows(values: dict[str, Any], width: int, colors: ThemeColors | None) -> list[str]:
     """Each argument with its name: `path: notes.txt`."""
     style = sgr(colors, "muted") or DIM
     rows = []
@@ -88,9 +83,9 @@ def _replacements(edits: list[Any], width: int, colors: ThemeColors | None) -> l
     rows = []
     for number, edit in enumerate(edits, 1):
         if not isinstance(edit, dict):
-            return _named({"edits": edits}, width, colors)
+            return _argument_rows({"edits": edits}, width, colors)
         every = ", everywhere" if edit.get("replace_all") else ""
-        rows.append(drawn([Piece(cut(f"edit {number}{every}", width), sgr(colors, "muted") or DIM)]))
+        rows.append(muted_row(f"edit {number}{every}", width, colors))
         lines = [DiffLine("-", line) for line in str(edit.get("old_text", "")).split("\n")]
         lines += [DiffLine("+", line) for line in str(edit.get("new_text", "")).split("\n")]
         rows += diff_rows(lines, width, colors)
@@ -108,16 +103,16 @@ def _diff(tool: str, arguments: dict[str, Any], cwd: Path) -> str:
             return ""
         before = file.read_bytes().decode("utf-8")
         if tool == "write":
-            made = diff_of_texts(before, arguments["content"], path, path)
+            diff = diff_of_texts(before, arguments["content"], path, path)
         else:
             edits = msgspec.convert(arguments["edits"], list[Replacement])
-            made = diff_of_splices(before, plan(before, edits).splices, path)
+            diff = diff_of_splices(before, plan(before, edits).splices, path)
     except (OSError, OstlerError, ValueError, TypeError, KeyError, AttributeError):
         return ""
-    return "" if made.truncated else made.text
+    return "" if diff.truncated else diff.text
 
 
-def _is_there(arguments: dict[str, Any], cwd: Path) -> bool:
+def _exists(arguments: dict[str, Any], cwd: Path) -> bool:
     try:
         return (cwd / Path(str(arguments.get("path"))).expanduser()).exists()
     except (OSError, RuntimeError, ValueError):

@@ -12,7 +12,7 @@ from ostler.extensions.ui.types import Anchor
 from ostler.schema.text import cut, one_line
 from ostler.tui.render.boxes import framed, inside
 from ostler.tui.render.markdown import markdown_rows
-from ostler.tui.render.spans import DIM, Piece, drawn, fitted, sgr
+from ostler.tui.render.spans import fitted, muted_row
 
 TYPING_SECONDS = 0.8
 """A person counts as typing for so many seconds after the last key."""
@@ -184,10 +184,7 @@ class TextLine(ModalPanel[str | None]):
     def rows(self, width: int, most: int) -> list[str]:
         room, colors = inside(width), self._colors()
         visible = "•" * len(self._typed) if self.is_secret else one_line(self._typed)
-        rows = [
-            drawn([Piece(f"› {cut(visible, room - 4)}▏")]),
-            drawn([Piece(cut(self._hint, room), sgr(colors, "muted") or DIM)]),
-        ]
+        rows = [f"› {cut(visible, room - 4)}▏", muted_row(self._hint, room, colors)]
         slot = "warning" if self.is_secret else "accent"
         return framed(rows, width, colors, title=self.title, slot=slot)[:most]
 
@@ -233,19 +230,15 @@ class ReadingPanel:
 
     def rows(self, width: int, most: int) -> list[str]:
         room, colors = inside(width), self._colors()
-        rows = self._rows(room, colors)
+        state = (len(self.text), room, colors)
+        if self._drawn[0] != state:
+            self._drawn = (state, fitted(markdown_rows(self.text, room, colors), room))
+        rows = self._drawn[1]
         self._page = max(1, most - 3)
         self._top = max(0, min(self._top, len(rows) - self._page))
         visible = rows[self._top : self._top + self._page]
         below = len(rows) - self._top - len(visible)
         hint = f"esc closes · {below} more rows, ↓" if below else "esc closes"
-        last = drawn([Piece(cut(hint, room), sgr(colors, "muted") or DIM)])
-        return framed(
-            [*visible, last], width, colors, title=self._title, about=self._about, note=self.note, slot="info"
-        )[:most]
-
-    def _rows(self, width: int, colors: ThemeColors | None) -> list[str]:
-        state = (len(self.text), width, colors)
-        if self._drawn[0] != state:
-            self._drawn = (state, fitted(markdown_rows(self.text, width, colors), width))
-        return self._drawn[1]
+        rows = [*visible, muted_row(hint, room, colors)]
+        title, about = self._title, self._about
+        return framed(rows, width, colors, title=title, about=about, note=self.note, slot="info")[:most]

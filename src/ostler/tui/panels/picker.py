@@ -16,7 +16,7 @@ from ostler.extensions.ui.themes import ThemeColors
 from ostler.schema.text import cells, cut, one_line, printable
 from ostler.tui.panels.panel import ModalPanel, Panels, edited
 from ostler.tui.render.boxes import framed, inside
-from ostler.tui.render.spans import BOLD, DIM, UNDERLINE, Piece, Row, cells_of, drawn, sgr
+from ostler.tui.render.spans import BOLD, DIM, UNDERLINE, Piece, Row, cells_of, drawn, muted_row, sgr
 
 MOST_MATCHES = 200
 NARROWEST_TEXT = 16
@@ -247,8 +247,9 @@ class Picker(ModalPanel[Picked | None]):
 
     def rows(self, width: int, most: int) -> list[str]:
         room, colors = inside(width), self._colors()
-        muted = sgr(colors, "muted") or DIM
-        below = [drawn([Piece(cut(text, room), muted)]) for text in self._below()]
+        about = self.present.about if self.present else ""
+        keys = " · ".join(f"{key} {word}" for key, word in self.keys.items())
+        below = [muted_row(one_line(text), room, colors) for text in (about, keys) if text]
         frame = 2 if room < width else 1
         self._page = max(1, most - frame - 1 - len(below))
         self._top = max(0, min(self._top, self.place, len(self) - self._page))
@@ -256,16 +257,11 @@ class Picker(ModalPanel[Picked | None]):
         visible = [self._at(at) for at in range(self._top, min(len(self), self._top + self._page))]
         query = Piece(cut(_flat(self.query), room - 3))
         typed = drawn([Piece("› ", sgr(colors, "accent", BOLD)), query, Piece("▏")])
-        rows = self._table(visible, room, colors) or [drawn([Piece(cut(self._empty, room), muted)])]
+        rows = self._table(visible, room, colors) or [muted_row(self._empty, room, colors)]
         more = "+" if self._more is not None else ""
         notes = (f"{self.place + 1} of {len(self)}{more}" if len(self) else "", "…" if self._looking else "")
         note, rows = " ".join(filter(None, notes)), [typed, *rows, *below]
         return framed(rows, width, colors, title=self.title, note=note, slot="accent")[:most]
-
-    def _below(self) -> list[str]:
-        about = self.present.about if self.present else ""
-        keys = " · ".join(f"{key} {word}" for key, word in self.keys.items())
-        return [one_line(text) for text in (about, keys) if text]
 
     def _table(self, visible: Sequence[Match], room: int, colors: ThemeColors | None) -> list[str]:
         if not visible:

@@ -7,18 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ostler.app.question_queue import DECLINED, AnswerOption, answer_options, rules_text
-from ostler.extensions.ui.types import (
-    Anchor,
-    ConfirmDialog,
-    Dialog,
-    InputDialog,
-    MultiSelectDialog,
-    OverlayDialog,
-    Rendering,
-    SelectDialog,
-    dialog_of,
-    overlay_extent,
-)
+from ostler.extensions.ui import types as ui
 from ostler.schema.events import QuestionAsked
 from ostler.schema.outcomes import Question
 from ostler.schema.text import cells, cut, one_line, printable
@@ -45,7 +34,7 @@ from ostler.tui.render.spans import (
 if TYPE_CHECKING:
     from ostler.tui.terminal_ui import TerminalUI
 
-ContentRows = Callable[[str, str, Rendering | None, int], list[str]]
+ContentRows = Callable[[str, str, ui.Rendering | None, int], list[str]]
 MOVES = {"up": -1, "shift+tab": -1, "down": 1, "tab": 1}
 DIALOG_MOVES = {**MOVES, "left": -1, "k": -1, "right": 1, "j": 1}
 """An extension's dialog takes every key, so letters may move there."""
@@ -84,15 +73,22 @@ class QuestionPanel:
         return self._body
 
     def _new_body(self, question: Question) -> QuestionBody:
-        dialog, draw, cwd = dialog_of(question.details), self._tui.rows, self._tui.conversation.harness.cwd
-        if isinstance(dialog, OverlayDialog):
-            return OverlayBody(question, dialog, draw, cwd, self._tui.extensions.content_rows)
-        return _body_class(question, dialog)(question, dialog, draw, cwd)
+        dialog, cwd = ui.dialog_of(question.details), self._tui.conversation.harness.cwd
+        if isinstance(dialog, ui.OverlayDialog):
+            return OverlayBody(question, dialog, self._tui.rows, cwd, self._tui.extensions.content_rows)
+        body: type[QuestionBody] = FormBody if question.kind == "form" else TextBody
+        if isinstance(dialog, ui.MultiSelectDialog):
+            body = ManyBody
+        elif isinstance(dialog, ui.InputDialog):
+            body = TextBody
+        elif dialog or question.kind == "permission" or question.choices:
+            body = ChoiceBody
+        return body(question, dialog, self._tui.rows, cwd)
 
     # --- drawing ----------------------------------------------------------------------------------------
 
     @property
-    def anchor(self) -> Anchor:
+    def anchor(self) -> ui.Anchor:
         return body.anchor if isinstance(body := self._present, OverlayBody) else "center"
 
     def rows(self, width: int, most: int) -> list[str]:
@@ -102,19 +98,12 @@ class QuestionPanel:
         if isinstance(body, OverlayBody):
             return body.window(width, most)
         height = max(2, most - (1 if width <= NARROW else 2))
-        who = (asked.asked_by, self._queue.asking_child(asked.id))
-        if body.dialog:
-            who = ((body.question.details or {}).get("extension", ""), "")
-        behind = self._queue.behind
-        return framed(
-            body.rows(inside(width), height),
-            width,
-            body.colors,
-            title="?",
-            about=" · ".join(filter(None, who)),
-            note=f"{behind} more" if behind else "",
-            slot="accent" if body.dialog else "warning",
-        )[:most]
+        rows, about = body.rows(inside(width), height), (body.question.details or {}).get("extension", "")
+        if not body.dialog:
+            about = " · ".join(filter(None, (asked.asked_by, self._queue.asking_child(asked.id))))
+        note = f"{self._queue.behind} more" if self._queue.behind else ""
+        slot = "accent" if body.dialog else "warning"
+        return framed(rows, width, body.colors, title="?", about=about, note=note, slot=slot)[:most]
 
     # --- keys -------------------------------------------------------------------------------------------
 
@@ -162,27 +151,14 @@ class QuestionPanel:
             self._queue.answer(answer)
 
 
-def _body_class(question: Question, dialog: Dialog | None) -> type[QuestionBody]:
-    match dialog:
-        case SelectDialog() | ConfirmDialog():
-            return ChoiceBody
-        case InputDialog():
-            return TextBody
-        case MultiSelectDialog():
-            return ManyBody
-    if question.kind == "permission" or question.choices:
-        return ChoiceBody
-    return FormBody if question.kind == "form" else TextBody
-
-
 class ChoiceBody(QuestionBody):
     """One of several answers. What the question is about scrolls; the answers always stay in sight."""
 
-    def __init__(self, question: Question, dialog: Dialog | None, draw: ItemRenderer, cwd: Path) -> None:
+    def __init__(self, question: Question, dialog: ui.Dialog | None, draw: ItemRenderer, cwd: Path) -> None:
         super().__init__(question, dialog, draw, cwd)
         self._options = answer_options(question)
         self._moves = DIALOG_MOVES if dialog else MOVES
-        self._marked = 1 if isinstance(dialog, ConfirmDialog) and not dialog.default else 0
+        self._marked = 1 if isinstance(dialog, ui.ConfirmDialog) and not dialog.default else 0
         self._top = 0
         self._page = 1
         self._about: tuple[object, list[str]] = (None, [])
@@ -219,7 +195,8 @@ class ChoiceBody(QuestionBody):
         legend = [self.dim(self.legend, room)] if self.dialog else []
         most = max(2, most - len(legend))
         heading = self._heading(room)
-        for answer_room, title in ((_two_rows(room), heading[:2]), (room - _LEAD, heading[:1])):
+        # An answer may take two rows, less what a break at a space may cost.
+        for answer_room, title in ((max(1, room - _LEAD) * 3 // 2, heading[:2]), (room - _LEAD, heading[:1])):
             options, marked = self._option_rows(room, answer_room)
             about = [*heading[len(title) :], *self._about_rows(room, answer_room)]
             left = most - len(title) - len(options)
@@ -240,20 +217,16 @@ class ChoiceBody(QuestionBody):
         return fitted(map(drawn, wrapped([Piece(one_line(text), BOLD)], room)), room)
 
     def _about_rows(self, room: int, answer_room: int) -> list[str]:
+        """What would run, why a person decides, and the rules that do not fit into the answers."""
         state = (room, answer_room, self.colors)
         if self._about[0] != state:
-            self._about = (state, self._draw_about(room, answer_room))
+            rows = list(self.call.rows(room, self.colors))
+            lines = [] if _USUAL_REASON in self.question.reason else [self.question.reason]
+            style = sgr(self.colors, "muted") or DIM
+            for line in filter(None, (*lines, *rules_text(self._options, answer_room))):
+                rows += [drawn(row) for row in wrapped([Piece(printable(line), style)], room)]
+            self._about = (state, fitted(rows, room))
         return self._about[1]
-
-    def _draw_about(self, room: int, answer_room: int) -> list[str]:
-        """What would run, why a person decides, and the rules that do not fit into the answers."""
-        rows = list(self.call.rows(room, self.colors))
-        lines = [] if _USUAL_REASON in self.question.reason else [self.question.reason]
-        lines += rules_text(self._options, answer_room)
-        style = sgr(self.colors, "muted") or DIM
-        for line in filter(None, lines):
-            rows += [drawn(row) for row in wrapped([Piece(printable(line), style)], room)]
-        return fitted(rows, room)
 
     def _window(self, rows: list[str], most: int, room: int) -> list[str]:
         """The rows that fit; the last row counts those out of sight."""
@@ -287,17 +260,12 @@ class ChoiceBody(QuestionBody):
         return rows, marked
 
 
-def _two_rows(room: int) -> int:
-    """Cells of an answer that takes two rows, less what a break at a space may cost."""
-    return max(1, room - _LEAD) * 3 // 2
-
-
 class ManyBody(QuestionBody):
     """Some of several."""
 
-    def __init__(self, question: Question, dialog: Dialog | None, draw: ItemRenderer, cwd: Path) -> None:
+    def __init__(self, question: Question, dialog: ui.Dialog | None, draw: ItemRenderer, cwd: Path) -> None:
         super().__init__(question, dialog, draw, cwd)
-        assert isinstance(dialog, MultiSelectDialog)
+        assert isinstance(dialog, ui.MultiSelectDialog)
         self._options = dialog.options
         self._selected = set(dialog.selected)
         self._marked = 0
@@ -335,10 +303,15 @@ class ManyBody(QuestionBody):
 class OverlayBody(QuestionBody):
     """An extension's window with actions: above all that still changes, above the input line, or below it."""
 
-    dialog: OverlayDialog
+    dialog: ui.OverlayDialog
 
     def __init__(
-        self, question: Question, dialog: OverlayDialog, draw: ItemRenderer, cwd: Path, content: ContentRows
+        self,
+        question: Question,
+        dialog: ui.OverlayDialog,
+        draw: ItemRenderer,
+        cwd: Path,
+        content: ContentRows,
     ) -> None:
         super().__init__(question, dialog, draw, cwd)
         self._options = answer_options(question)
@@ -348,13 +321,13 @@ class OverlayBody(QuestionBody):
         self._page = 1
 
     @property
-    def anchor(self) -> Anchor:
+    def anchor(self) -> ui.Anchor:
         return self.dialog.anchor
 
     def window(self, width: int, most: int) -> list[str]:
         """The whole window: it has a frame of its own."""
         dialog, colors = self.dialog, self.colors
-        columns, height = overlay_extent(dialog, width, most)
+        columns, height = ui.overlay_extent(dialog, width, most)
         is_bare = width <= NARROW
         inner = columns if is_bare else columns - 2
         rows = self._content(dialog.text, dialog.markdown, dialog.render, inner)
@@ -363,15 +336,18 @@ class OverlayBody(QuestionBody):
         self._page = room = max(1, height - edges - len(actions))
         self._top = max(0, min(self._top, len(rows) - room))
         more = len(rows) - self._top - room
+        note = f"{more} more rows" if more > 0 else ""
+        rows = [*rows[self._top : self._top + room], *actions]
         has_colors = bool(colors and colors.name)
+        edge = styled(dialog.style.border) if has_colors else ""
         window = framed(
-            [*rows[self._top : self._top + room], *actions],
+            rows,
             columns,
             colors,
             title=dialog.title,
-            note=f"{more} more rows" if more > 0 else "",
+            note=note,
             slot="accent",
-            edge_style=styled(dialog.style.border) if has_colors else "",
+            edge_style=edge,
             is_bare=is_bare,
         )
         if has_colors and (background := tint(dialog.style.background, dialog.style.background, 1.0)):

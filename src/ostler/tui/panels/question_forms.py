@@ -17,7 +17,7 @@ from ostler.schema.text import cells, cut, one_line, printable
 from ostler.tui.panels.call_details import CallDetails
 from ostler.tui.render.items import ItemRenderer
 from ostler.tui.render.markdown import markdown_rows
-from ostler.tui.render.spans import BOLD, DIM, REVERSE, Piece, Row, drawn, fitted, folded, sgr
+from ostler.tui.render.spans import BOLD, DIM, REVERSE, Piece, Row, drawn, fitted, folded, muted_row, sgr
 
 PENDING = object()
 """What `QuestionBody.key` returns for a key that does not answer."""
@@ -27,10 +27,7 @@ _DIALOG_TEXT = 8
 
 
 class QuestionBody:
-    """Inside of a question's panel, one class for each kind of answer: its rows and its keys.
-
-    The panel draws the frame, and declines when somebody presses Escape.
-    """
+    """The rows and keys inside a question's panel, a class for each kind of answer. Escape declines."""
 
     takes_pastes = False
     """Whether a pasted text goes into the panel."""
@@ -81,7 +78,7 @@ class QuestionBody:
         raise NotImplementedError
 
     def dim(self, text: str, room: int) -> str:
-        return drawn([Piece(cut(one_line(text), room), sgr(self.colors, "muted") or DIM)])
+        return muted_row(one_line(text), room, self.colors)
 
 
 _VISIBLE = str.maketrans({"\n": "⏎", "\t": " "})
@@ -102,8 +99,9 @@ class TextField:
     def row(self, width: int, colors: ThemeColors | None, *, is_active: bool = True) -> Row:
         """The part around the cursor that fits."""
         if not self.text and self._placeholder:
-            rest = Piece(cut(self._placeholder[1:], width - 1), sgr(colors, "very_muted") or DIM)
-            return [Piece(self._placeholder[0], REVERSE if is_active else rest.style), rest]
+            style = sgr(colors, "very_muted") or DIM
+            first = Piece(self._placeholder[0], REVERSE if is_active else style)
+            return [first, Piece(cut(self._placeholder[1:], width - 1), style)]
         before, after = self._visible(self._before), self._visible(self._after)
         if not is_active:
             return [Piece(cut(before + after, width))]
@@ -111,11 +109,8 @@ class TextField:
         while cells(before) > max(0, width - 2):
             before = before[1:]
         under = after[:1] or " "
-        return [
-            Piece(before),
-            Piece(under, REVERSE),
-            Piece(cut(after[1:], width - cells(before) - cells(under))),
-        ]
+        room = width - cells(before) - cells(under)
+        return [Piece(before), Piece(under, REVERSE), Piece(cut(after[1:], room))]
 
     def _visible(self, text: str) -> str:
         return "•" * len(text) if self._is_secret else printable(text.translate(_VISIBLE))
@@ -199,27 +194,25 @@ class Field:
         return value
 
     def _read(self, text: str) -> Any:
-        takes_none = (
-            self.kind == "text" and self.is_needed and not schema_error("", self._schema, self._whole)
-        )
-        if not text.strip() and not takes_none:
+        takes_empty = self.kind == "text" and self.is_needed
+        if not text.strip() and (not takes_empty or schema_error("", self._schema, self._whole)):
             return msgspec.UNSET
-        match self.kind:
-            case "text":
-                return text
-            case "words":
-                return [word.strip() for word in text.split(",") if word.strip()]
-            case "integer" | "number":
-                try:
-                    return int(text) if self.kind == "integer" else float(text)
-                except ValueError:
-                    raise FieldError(
-                        f"it is not a{'n' if self.kind == 'integer' else ''} {self.kind}"
-                    ) from None
         try:
-            return msgspec.json.decode(text)
+            match self.kind:
+                case "text":
+                    return text
+                case "words":
+                    return [word.strip() for word in text.split(",") if word.strip()]
+                case "integer":
+                    return int(text)
+                case "number":
+                    return float(text)
+                case _:
+                    return msgspec.json.decode(text)
         except msgspec.DecodeError as error:
             raise FieldError(f"it is not JSON: {error}") from None
+        except ValueError:
+            raise FieldError(f"it is not {'an integer' if self.kind == 'integer' else 'a number'}") from None
 
     def key(self, key: str) -> None:
         if self.kind == "choice" and key in ("left", "right", " "):
@@ -335,10 +328,8 @@ class TextBody(QuestionBody):
 
     def __init__(self, question: Question, dialog: Dialog | None, draw: ItemRenderer, cwd: Path) -> None:
         super().__init__(question, dialog, draw, cwd)
-        default, placeholder = "", ""
-        if isinstance(dialog, InputDialog):
-            default, placeholder = dialog.default, dialog.placeholder
-        self._field = TextField(default, placeholder=placeholder, is_secret=question.secret)
+        dialog = dialog if isinstance(dialog, InputDialog) else InputDialog()
+        self._field = TextField(dialog.default, placeholder=dialog.placeholder, is_secret=question.secret)
 
     @property
     def legend(self) -> str:
@@ -396,7 +387,7 @@ class FormBody(QuestionBody):
         if key == "ctrl+s" or (key == "enter" and self._at == len(self._fields) - 1):
             return self._value()
         if key == "enter":
-            self._problem = self._problem_of(self._at)
+            self._problem = self._problem_of(self._fields[self._at])
             self._at += not self._problem
         elif key in _FIELD_MOVES:
             self._problem = ""
@@ -406,17 +397,17 @@ class FormBody(QuestionBody):
             self._fields[self._at].key(key)
         return PENDING
 
-    def _problem_of(self, place: int) -> str:
+    def _problem_of(self, field: Field) -> str:
         try:
-            self._fields[place].value()
+            field.value()
         except FieldError as error:
-            return f"{self._fields[place].title}: {error}"
+            return f"{field.title}: {error}"
         return ""
 
     def _value(self) -> Any:
         """The whole form, if it fits; else the first problem is shown."""
-        for place in range(len(self._fields)):
-            if problem := self._problem_of(place):
+        for place, field in enumerate(self._fields):
+            if problem := self._problem_of(field):
                 self._at, self._problem = place, problem
                 return PENDING
         values = {field.name: field.value() for field in self._fields}

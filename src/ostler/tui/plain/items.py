@@ -5,20 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ostler.history import items
 from ostler.history.costs import dollars
-from ostler.history.items import (
-    CallItem,
-    CallResult,
-    ChildItem,
-    NoticeItem,
-    PrintedItem,
-    ReasoningItem,
-    RunEndItem,
-    UserItem,
-    image_text,
-)
+from ostler.history.items import CallItem, CallResult, ChildItem, image_text
 from ostler.permissions.rules import preview
-from ostler.schema.text import one_line, printable
+from ostler.schema.text import one_line, plural, printable
 from ostler.schema.usage import Totals
 from ostler.tui.status import elapsed, short
 
@@ -36,22 +27,23 @@ _LEVELS = {"info": "note", "warning": "warning", "error": "error"}
 def item_lines(item: PrintableItem) -> list[str]:
     """The lines of an item. Reasoning has none."""
     match item:
-        case UserItem():
+        case items.UserItem():
             attached = [f"attached: {one_line(name)}" for name in item.attachments]
             return [f"You: {plain(item.text)}", *attached]
-        case ReasoningItem():
+        case items.ReasoningItem():
             return []
         case CallItem():
             return _call(item)
-        case NoticeItem(text=text, level=level):
+        case items.NoticeItem(text=text, level=level):
             return [f"{_LEVELS[level]}: {plain(text)}"]
-        case PrintedItem(printed=printed):
+        case items.PrintedItem(printed=printed):
             who = f"{printed.extension}: " if printed.extension else ""
             title = f"{one_line(printed.title)}: " if printed.title else ""
             mark = "error: " if printed.level == "error" else ""
             return f"{who}{mark}{title}{plain(printed.text)}".split("\n")
-        case RunEndItem():
-            return [_run_end(item)]
+        case items.RunEndItem():
+            reason = one_line(item.reason) if item.reason != item.status else ""
+            return [", ".join(filter(None, [item.status, reason, *run_totals(item)]))]
         case _:
             return plain(item.part.text).strip("\n").split("\n")
 
@@ -71,10 +63,10 @@ def _call(call: CallItem) -> list[str]:
         return first
     text = result.diff if result.diff and is_done else result.text
     lines = plain(text).strip("\n").split("\n")
-    rest = [line for line in lines if line and line != result.summary][:RESULT_LINES]
-    if len(lines) > len(rest) == RESULT_LINES:
-        rest.append(f"and {len(lines) - RESULT_LINES} more lines")
-    return [*first, *rest]
+    visible = [line for line in lines if line and line != result.summary][:RESULT_LINES]
+    if len(lines) > len(visible) == RESULT_LINES:
+        visible.append(f"and {len(lines) - RESULT_LINES} more lines")
+    return [*first, *visible]
 
 
 def stage_text(call: CallItem) -> str:
@@ -86,24 +78,17 @@ def child_line(child: ChildItem) -> str:
     if child.status == "running":
         return child.activity or " ".join(child.task.split())[:200]
     totals = (child.totals or Totals()) + child.children
-    calls = f"{totals.tool_calls} call{'' if totals.tool_calls == 1 else 's'}" if totals.tool_calls else ""
+    calls = plural(totals.tool_calls, "call") if totals.tool_calls else ""
     cost = dollars(totals.least_cost) if totals.least_cost else ""
     status = child.reason if child.status != "completed" and child.reason else child.status
     return " · ".join(part for part in (status, calls, cost) if part)
 
 
-def _run_end(item: RunEndItem) -> str:
-    parts: list[str] = [item.status]
-    if item.reason and item.reason != item.status:
-        parts.append(one_line(item.reason))
-    return ", ".join([*parts, *run_totals(item)])
-
-
-def run_totals(item: RunEndItem) -> list[str]:
+def run_totals(item: items.RunEndItem) -> list[str]:
     """The calls, tokens, cost and time of a run."""
     totals = item.own + item.children
     usage, seconds = totals.usage, item.own.duration_ms / 1000
-    parts = [f"{totals.tool_calls} call{'' if totals.tool_calls == 1 else 's'}"] if totals.tool_calls else []
+    parts = [plural(totals.tool_calls, "call")] if totals.tool_calls else []
     if usage.total_tokens:
         parts.append(f"{short(usage.total_tokens)} tokens")
     elif item.status == "completed" and usage.cost is None:
@@ -127,14 +112,12 @@ _COLUMNS = 80
 async def printed_text(host: ExtensionHost | None, session: str) -> list[str]:
     """What extensions show, in the order of the terminal."""
     values = host.ui.live_values(session) if host else {}
-    said: list[str] = []
+    printed: list[str] = []
     for kind in _NAMES:
         for name, value in values.items():
-            if host is not None and name.startswith(kind):
-                first, *rest = (await _text(host, session, value)).splitlines() or [""]
-                if first or rest:
-                    said += [f"{value['extension']}, {kind.rstrip(':')}: {first}", *rest]
-    return said or ["nothing is shown by extensions"]
+            if host is not None and name.startswith(kind) and (text := await _text(host, session, value)):
+                printed += f"{value['extension']}, {kind.rstrip(':')}: {text}".splitlines()
+    return printed or ["extensions show nothing"]
 
 
 async def _text(host: ExtensionHost, session: str, value: dict[str, Any]) -> str:

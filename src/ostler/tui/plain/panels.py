@@ -57,33 +57,33 @@ class PlainQuestions:
         if asked is None:
             return
         try:
-            self._open.answer(DECLINED if line == "/cancel" else _answer_in(asked.question, line))
+            self._open.answer(DECLINED if line == "/cancel" else _parsed(asked.question, line))
         except UsageError as error:
             self._say(f"error: {error.message}", "answer:")
 
 
-def _answer_in(question: Question, line: str) -> Any:
+def _parsed(question: Question, line: str) -> Any:
     match dialog_of(question.details):
         case MultiSelectDialog() as dialog:
-            return _selected_in(dialog, line)
+            return _selection(dialog, line)
         case InputDialog(default=default):
             return line or default
     return parse_answer(question, line, numbered=True)
 
 
-def _selected_in(dialog: MultiSelectDialog, line: str) -> list[str]:
+def _selection(dialog: MultiSelectDialog, line: str) -> list[str]:
     places = range(len(dialog.options))
-    words = line.replace(",", " ").split()
-    if words == ["all"]:
-        selected = set(places)
-    elif words == ["none"]:
-        selected = set()
-    elif not words:
-        selected = set(dialog.selected)
-    elif all(word.isdecimal() and 0 < int(word) <= len(places) for word in words):
-        selected = {int(word) - 1 for word in words}
-    else:
-        raise UsageError(f"type numbers from 1 to {len(places)}, all or none")
+    match line.replace(",", " ").split():
+        case ["all"]:
+            selected = set(places)
+        case ["none"]:
+            selected = set()
+        case []:
+            selected = set(dialog.selected)
+        case words if all(word.isdecimal() and 0 < int(word) <= len(places) for word in words):
+            selected = {int(word) - 1 for word in words}
+        case _:
+            raise UsageError(f"type numbers from 1 to {len(places)}, all or none")
     return list(dict.fromkeys(text for place, text in enumerate(dialog.options) if place in selected))
 
 
@@ -143,7 +143,9 @@ class PlainPanels(Panels):
     def _look(self) -> None:
         panel = self.present
         if isinstance(panel, ReadingPanel) and panel.note != "…":
-            self._read_out(panel)
+            self._say(*plain(panel.text).splitlines(), f"({plain(panel.note)})")
+            panel.note = "…"  # printed
+            asyncio.get_running_loop().call_soon(panel.key, "esc")
         if panel is self._printed:
             return
         self._printed = panel
@@ -154,11 +156,6 @@ class PlainPanels(Panels):
                 self._list(panel)
             case TextLine():
                 self._say(f"{plain(panel.title)}:", "type it, or /cancel")
-
-    def _read_out(self, panel: ReadingPanel) -> None:
-        self._say(*plain(panel.text).splitlines(), f"({plain(panel.note)})")
-        panel.note = "…"  # printed
-        asyncio.get_running_loop().call_soon(panel.key, "esc")
 
     def take(self, line: str) -> None:
         """Handles a line that is typed while a panel is open."""
@@ -188,22 +185,18 @@ class PlainPanels(Panels):
             self._list(picker)
         elif named:
             self._pick(picker, named[0], "enter")
-        else:
-            self._narrow(picker, line)
+        else:  # narrows the list
+            for key in ("ctrl+u", *line):
+                picker.key(key)
+            if not len(picker):
+                self._say(f"error: nothing matches {line!r:.60}")
+                picker.key("ctrl+u")
+            self._first = 0
+            self._list(picker)
 
     def _pick(self, picker: Picker, place: int, key: str) -> None:
         picker.place = place
         self.key(key)
-
-    def _narrow(self, picker: Picker, wanted: str) -> None:
-        picker.key("ctrl+u")
-        for letter in wanted:
-            picker.key(letter)
-        if not len(picker):
-            self._say(f"error: nothing matches {wanted!r:.60}")
-            picker.key("ctrl+u")
-        self._first = 0
-        self._list(picker)
 
     def _list(self, picker: Picker) -> None:
         choices = _choices(picker)

@@ -17,6 +17,7 @@ from ostler.tui.render.spans import (
     after,
     cells_of,
     drawn,
+    muted_row,
     path_spans,
     sgr,
     styled,
@@ -55,12 +56,8 @@ def framed(
     edge_style: str = "",
     is_bare: bool | None = None,
 ) -> list[str]:
-    """Rows in a frame that is open to the right, so that copies have no edge and a narrower terminal breaks
-    no rows.
-
-    The top edge has the title, a subject and a note. The edge has the colour of a slot, or a style of its
-    own. There is no frame on narrow terminals, with `is_bare`, or around nothing.
-    """
+    """Rows in a frame with a title, a subject and a note. It is open to the right, so that copies have no
+    edge and a narrower terminal breaks no rows. Narrow terminals have no frame, and so has `is_bare`."""
     if width <= NARROW if is_bare is None else is_bare:
         return [drawn(_heading(title, about, note, width, colors)), *rows]
     style = edge_style or sgr(colors, slot)
@@ -109,9 +106,9 @@ def notice_rows(text: str, width: int, colors: ThemeColors | None, *, level: str
     mark, slot = _MARKS[level]
     style = sgr(colors, slot) or ("" if level == "info" else BOLD)
     if "\x1b" in text:  # with its own colours
-        rows_of_others = terminal_rows(text.strip("\n"), max(1, width - 2), colors)
-        marks = [drawn([Piece(f"{mark} ", style)]), *["  "] * len(rows_of_others)]
-        return [f"{before}{row}" for before, row in zip(marks, rows_of_others, strict=False)]
+        first = drawn([Piece(f"{mark} ", style)])
+        colored = terminal_rows(text.strip("\n"), max(1, width - 2), colors)
+        return [f"{'  ' if number else first}{row}" for number, row in enumerate(colored)]
     rows = wrapped([Piece(printable(text).strip("\n"), style if level == "error" else "")], max(1, width - 2))
     return [drawn(row) for row in after([Piece(f"{mark} ", style)], rows, [Piece("  ")])]
 
@@ -124,8 +121,7 @@ def printed_rows(printed: Printed, width: int, colors: ThemeColors | None) -> li
         case "block":
             rows = terminal_rows(printed.text, inside(width), colors)
             if printed.title:
-                title = cut(one_line(printed.title), inside(width))
-                rows.append(drawn([Piece(title, sgr(colors, "muted") or DIM)]))
+                rows.append(muted_row(one_line(printed.title), inside(width), colors))
             color = printed.color if colors else ""
             return barred(rows, width, styled(color) or sgr(colors, "border"))
         case _:
@@ -141,16 +137,21 @@ class Cell(msgspec.Struct, frozen=True):
     pieces: Row
     align: str = ""
 
+    @property
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
+
 
 def table_rows(table: Sequence[Sequence[Cell]], width: int, border: str) -> list[Row]:
     """The rows of a table; the first line has headings."""
     head, *body = table
     room = width - len(_BETWEEN) * (len(head) - 1)
     columns = list(zip(*table, strict=True))
-    natural = [max(_width_of(cell) for cell in column) for column in columns]
+    natural = [max(cells(line) for cell in column for line in cell.text.split("\n")) for column in columns]
     if sum(natural) > room and room < _NARROWEST * len(head):
         return _records(head, body, width)
-    widths = _shared(natural, [_widest_word(column) for column in columns], room)
+    words = [[cells(word) for cell in column for word in cell.text.split()] for column in columns]
+    widths = _shared(natural, [max(one, default=1) for one in words], room)
     if any(_widest_path(column) > one for column, one in zip(columns, widths, strict=True)):
         return _records(head, body, width)
     lines = [_line(cells_in_line, widths, border) for cells_in_line in table]
@@ -162,18 +163,9 @@ def table_rows(table: Sequence[Sequence[Cell]], width: int, border: str) -> list
     return rows
 
 
-def _width_of(cell: Cell) -> int:
-    return max(cells(line) for line in "".join(piece.text for piece in cell.pieces).split("\n"))
-
-
-def _widest_word(column: Sequence[Cell]) -> int:
-    texts = ("".join(piece.text for piece in cell.pieces) for cell in column)
-    return max((cells(word) for text in texts for word in text.split()), default=1)
-
-
 def _widest_path(column: Sequence[Cell]) -> int:
     """The width of the longest word; a word with a path is not broken."""
-    texts = ["".join(piece.text for piece in cell.pieces) for cell in column]
+    texts = [cell.text for cell in column]
     words = (word for text in texts for word in text.split() if any(path_spans(word)))
     paths = (text[start:end] for text in texts for start, end in path_spans(text))
     whole = (piece.text for cell in column for piece in cell.pieces if piece.whole)
@@ -191,11 +183,11 @@ def _shared(natural: Sequence[int], words: Sequence[int], room: int) -> list[int
 
 def _levelled(wanted: Sequence[int], room: int) -> list[int]:
     """Divides the room evenly among those that want more."""
-    given = [0] * len(wanted)
+    shares = [0] * len(wanted)
     for count, place in enumerate(sorted(range(len(wanted)), key=lambda place: wanted[place])):
-        given[place] = max(0, min(wanted[place], room // (len(wanted) - count)))
-        room -= given[place]
-    return given
+        shares[place] = max(0, min(wanted[place], room // (len(wanted) - count)))
+        room -= shares[place]
+    return shares
 
 
 def _line(line: Sequence[Cell], widths: Sequence[int], border: str) -> list[Row]:

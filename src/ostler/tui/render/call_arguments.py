@@ -11,7 +11,7 @@ from ostler.extensions.ui.themes import ThemeColors
 from ostler.history.partial_json import EACH, StreamingString
 from ostler.schema.text import plural
 from ostler.tui.render.code import CodeStream
-from ostler.tui.render.diff import DiffLine, diff_rows
+from ostler.tui.render.diff import DiffLine, Sign, diff_rows
 
 _LARGEST = 1_000_000
 """Largest file in bytes that is read for a frame."""
@@ -76,30 +76,19 @@ def lines_of(replacement: Replacement, earlier: Sequence[Replacement], before: s
     if before is None or place < 0:
         return [*_signed("-", old, None), *_signed("+", new, None)]
     begin = before.rfind("\n", 0, place) + 1
-    end = place + len(old)
     is_whole = old.endswith("\n") and (not replacement.is_done or not new or new.endswith("\n"))
-    rest = "" if is_whole else before[end : _end_of_line(before, end)]
+    line_end = "" if is_whole else before[place + len(old) :].partition("\n")[0]
     number = before.count("\n", 0, begin) + 1
     shift = sum(one.added for one in earlier if 0 <= one.place_in(before) < place)
     lead = before[begin:place]
-    going = _signed("-", lead + old + rest, number)
-    comes = lead + new + rest if replacement.is_done else lead + new if new else ""
-    return [*going, *_signed("+", comes, number + shift)]
+    removed = _signed("-", lead + old + line_end, number)
+    added = lead + new + line_end if replacement.is_done else lead + new if new else ""
+    return [*removed, *_signed("+", added, number + shift)]
 
 
-def _end_of_line(text: str, start: int) -> int:
-    end = text.find("\n", start)
-    return len(text) if end < 0 else end
-
-
-def _signed(sign: str, text: str, first: int | None) -> list[DiffLine]:
-    if not text:
-        return []
-    lines = text.removesuffix("\n").split("\n")
-    return [
-        DiffLine("+" if sign == "+" else "-", line, None if first is None else first + at)
-        for at, line in enumerate(lines)
-    ]
+def _signed(sign: Sign, text: str, first: int | None) -> list[DiffLine]:
+    lines = text.removesuffix("\n").split("\n") if text else []
+    return [DiffLine(sign, line, None if first is None else first + at) for at, line in enumerate(lines)]
 
 
 _UP_TO_QUOTES = re.compile(r'[^"]*"|[^"]+')
@@ -116,15 +105,12 @@ class ArgumentsStream(Protocol):
     @property
     def path(self) -> str:
         """The subject of the call, as far as it is written."""
-        ...
 
     @property
     def note(self) -> str:
         """How much is written."""
-        ...
 
     def feed(self, fragment: str) -> None: ...
-
     def tail(self, rows: int, width: int, colors: ThemeColors | None) -> list[str]: ...
 
 
@@ -161,13 +147,10 @@ class WriteStream:
 
     def feed(self, fragment: str) -> None:
         self._path.feed(fragment)
-        content = self._content.feed(fragment)
-        if content:
+        if content := self._content.feed(fragment):
             self._lines += content.count("\n")
             self._is_in_line = not content.endswith("\n")
-        if content and self._code is None:
-            self._code = CodeStream(path=self.path)
-        if content and self._code is not None:
+            self._code = self._code or CodeStream(path=self.path)
             self._code.feed(content)
 
     def tail(self, rows: int, width: int, colors: ThemeColors | None) -> list[str]:
@@ -202,9 +185,8 @@ class EditStream:
                 while growing.index > len(self._replacements):
                     self._replacements.append(Replacement())
                 if growing.index:
-                    self._replacements[growing.index - 1].grow(
-                        text, is_new=growing is self._new, is_done=growing.done
-                    )
+                    replacement = self._replacements[growing.index - 1]
+                    replacement.grow(text, is_new=growing is self._new, is_done=growing.done)
 
     def tail(self, rows: int, width: int, colors: ThemeColors | None) -> list[str]:
         if self._path.done and not self._has_looked:
@@ -238,13 +220,11 @@ class CommandStream:
         return plural(self._lines + 1, "line") if self._lines else "…"
 
     def feed(self, fragment: str) -> None:
-        text = self._command.feed(fragment)
-        if not text:
-            return
-        if not self._lines:
-            self._first += text.partition("\n")[0]
-        self._lines += text.count("\n")
-        self._code.feed(text)
+        if text := self._command.feed(fragment):
+            if not self._lines:
+                self._first += text.partition("\n")[0]
+            self._lines += text.count("\n")
+            self._code.feed(text)
 
     def tail(self, rows: int, width: int, colors: ThemeColors | None) -> list[str]:
         return self._code.tail(rows, width, colors) if self._lines else []

@@ -15,7 +15,7 @@ from ostler.tui.render.spans import BOLD, DIM, ITALIC, Piece, Row, after, broken
 if TYPE_CHECKING:
     from pygments.lexer import Lexer  # type: ignore[import-untyped]
 
-UNSETTLED = 3
+OPEN_LINES = 3
 """Lines at the end whose tokens the next lines may still change."""
 
 _LONGEST_LINE = 5000
@@ -91,7 +91,7 @@ def highlighted_lines(
     if lexer is None or not _is_readable(code):
         return lines, ()
     end = len(code)
-    for _ in range(UNSETTLED + 1):
+    for _ in range(OPEN_LINES + 1):
         end = code.rfind("\n", 0, end)
         if end < 0:
             return 0, state
@@ -128,7 +128,7 @@ def _words(
 def _lexed(lexer: Lexer, code: str, state: tuple[str, ...]) -> Iterator[tuple[int, Any, str, _Border | None]]:
     """Tokens, and the state before each that begins a line. pygments does not return its stack of states, so
     this reads it from the generator; a lexer without one restarts after each line outside of strings."""
-    tokens = lexer.get_tokens_unprocessed(code, state) if state else lexer.get_tokens_unprocessed(code)
+    tokens = lexer.get_tokens_unprocessed(code, *([state] if state else []))
     cut, is_inside, stack_before = 0, False, None
     for at, kind, text in tokens:
         border = None
@@ -148,10 +148,10 @@ def _lexed(lexer: Lexer, code: str, state: tuple[str, ...]) -> Iterator[tuple[in
 
 def _stack(tokens: Any, at: int) -> tuple[str, ...] | None:
     """The states of the lexer at this place; empty inside a match."""
-    known = tokens.gi_frame.f_locals if getattr(tokens, "gi_frame", None) else {}
-    if "statestack" not in known:
+    names = tokens.gi_frame.f_locals if getattr(tokens, "gi_frame", None) else {}
+    if "statestack" not in names:
         return None
-    return tuple(known["statestack"]) if known.get("pos") == at else ()
+    return tuple(names["statestack"]) if names.get("pos") == at else ()
 
 
 @lru_cache(256)
@@ -176,8 +176,8 @@ def _opens(openings: Sequence[re.Pattern[str]], at: int, text: str, code: str) -
     return any(one is not None and one.start() < end for one in matches)
 
 
-LINES_KEPT = 200
-"""Lines kept of a growing file: more than a tail shows, and enough for the end of a comment."""
+MOST_LINES = 200
+"""Lines of a growing file in memory: more than a tail shows, and enough for the end of a comment."""
 
 _NARROWEST_CODE = 12
 """The narrowest width with line numbers."""
@@ -206,8 +206,7 @@ def code_rows(
     first_line: int | None = None,
 ) -> list[str]:
     """Rows of the code, with line numbers if `first_line` is given."""
-    lines = code_lines(code, colors, language=language, path=path)
-    return _numbered(lines, width, colors, first_line)
+    return _numbered(code_lines(code, colors, language=language, path=path), width, colors, first_line)
 
 
 def code_lines(
@@ -223,39 +222,38 @@ class CodeStream:
 
     def __init__(self, *, language: str = "", path: str = "") -> None:
         self._language, self._path = language, path
-        self._news: list[str] = []
-        self._settled: deque[list[Word]] = deque(maxlen=LINES_KEPT)
-        self._settled_count = 0
+        self._pending: list[str] = []
+        self._final: deque[list[Word]] = deque(maxlen=MOST_LINES)
+        self._final_count = 0
         self._open = ""
         """The text after the final lines."""
         self._state: tuple[str, ...] = ()
 
     def feed(self, text: str) -> None:
-        self._news.append(text)
+        self._pending.append(text)
 
     def tail(self, rows: int, width: int, colors: ThemeColors | None, *, gutter: bool = True) -> list[str]:
         """The last rows so far."""
         lexer = lexer_of(self._language, self._path)
-        self._take_in(lexer)
-        unsettled = lines_of_words(lexer, self._open, self._state)
-        total = self._settled_count + len(unsettled)
-        lines = [_pieces(line, colors) for line in [*self._settled, *unsettled][-rows:]]
+        self._highlight(lexer)
+        open_lines = lines_of_words(lexer, self._open, self._state)
+        total = self._final_count + len(open_lines)
+        lines = [_pieces(line, colors) for line in [*self._final, *open_lines][-rows:]]
         first = total - len(lines) + 1 if gutter else None
         return _numbered(lines, width, colors, first)[-rows:]
 
-    def _take_in(self, lexer: Lexer | None) -> None:
-        text = "".join(self._news)
+    def _highlight(self, lexer: Lexer | None) -> None:
+        text = "".join(self._pending)
         held = "\r" if text.endswith("\r") else ""
-        self._news = [held]
+        self._pending = [held]
         self._open += printable(text.removesuffix(held))
         count, state = highlighted_lines(lexer, self._open, self._state)
-        if not count and self._open.count("\n") > LINES_KEPT:
-            count = LINES_KEPT
-        if not count:
-            return
-        self._settled += lines_of_words(lexer, self._open, self._state)[:count]
-        self._settled_count += count
-        self._open, self._state = self._open.split("\n", count)[count], state
+        if not count and self._open.count("\n") > MOST_LINES:
+            count = MOST_LINES
+        if count:
+            self._final += lines_of_words(lexer, self._open, self._state)[:count]
+            self._final_count += count
+            self._open, self._state = self._open.split("\n", count)[count], state
 
 
 def _numbered(lines: Sequence[Row], width: int, colors: ThemeColors | None, first: int | None) -> list[str]:

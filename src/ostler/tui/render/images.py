@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from io import BytesIO
+from math import ceil
 from typing import TYPE_CHECKING, Literal
 
 from ostler.context.tokenizers import picture_size
@@ -77,11 +78,7 @@ def cells_for(size: tuple[int, int], most_columns: int, most_rows: int) -> tuple
     """Columns and rows, rounded up; never larger than the picture."""
     width, height = size[0] / _CELL[0], size[1] / _CELL[1]
     share = min(1.0, most_columns / width, most_rows / height)
-    return max(1, min(most_columns, _up(width * share))), max(1, min(most_rows, _up(height * share)))
-
-
-def _up(number: float) -> int:
-    return -int(-number // 1)
+    return max(1, min(most_columns, ceil(width * share))), max(1, min(most_rows, ceil(height * share)))
 
 
 def _kitty(png: bytes, columns: int, rows: int) -> str:
@@ -104,18 +101,11 @@ def _half_blocks(pixels: Pixels) -> list[str]:
     """Two pixels per cell: the foreground is the upper one."""
     rgb = pixels.convert("RGB")
     width, height = rgb.size
-    colors = list(zip(*[iter(rgb.tobytes())] * 3, strict=True))
+    colors = [";".join(map(str, color)) for color in zip(*[iter(rgb.tobytes())] * 3, strict=True)]
 
     def cells(row: int) -> Iterator[str]:
-        for column in range(width):
-            upper = colors[row * width + column]
-            yield f"\x1b[38;2;{_channels(upper)}"
-            if row + 1 < height:
-                yield f";48;2;{_channels(colors[(row + 1) * width + column])}"
-            yield "m▀"
+        for at in range(row * width, (row + 1) * width):
+            lower = f";48;2;{colors[at + width]}" if row + 1 < height else ""
+            yield f"\x1b[38;2;{colors[at]}{lower}m▀"
 
     return ["".join(cells(row)) + "\x1b[0m" for row in range(0, height, 2)]
-
-
-def _channels(color: tuple[int, ...]) -> str:
-    return ";".join(map(str, color))

@@ -199,7 +199,6 @@ class _Drawing(msgspec.Struct, frozen=True):
         return table_rows(rows, self.width, sgr(self.colors, "muted_border"))
 
     def _inline(self, token: Token, style: str = "") -> Row:
-
         return inline_pieces(token, self.colors, hyperlinks=self.hyperlinks, style=style)
 
     def _inside(self, indent: int) -> _Drawing:

@@ -59,12 +59,6 @@ class ListPlace:
         place._read(line[match.end() :])
         return place
 
-    def with_next_item(self, line: str) -> ListPlace:
-        """Items are numbered from the first one on, whatever the text says."""
-        place = ListPlace.at(line)
-        place.first, place.number = self.first, self.number + 1
-        return place
-
     def go_into(self, line: str) -> None:
         """A further line of the present item."""
         self._is_empty = False
@@ -325,17 +319,19 @@ class MarkdownStream:
             self._lines = []
             self._continues = True
             self._list.first = self._list.number + 1
-        self._list = self._list.with_next_item(line)
+        # Items are numbered from the first one on, whatever the text says.
+        first, number, self._list = self._list.first, self._list.number + 1, ListPlace.at(line)
+        self._list.first, self._list.number = first, number
 
     def _take_code(self, line: str) -> None:
         fence = self._fence
-        if fence.is_closed_by(line):
+        is_closed = fence.is_closed_by(line)
+        if is_closed:
             fence.end = sum(map(len, self._lines))
-            self._lines.append(line)
-            self._close()
-            return
         self._lines.append(line)
-        if len(self._lines) >= fence.limit:
+        if is_closed:
+            self._close()
+        elif len(self._lines) >= fence.limit:
             self._close_some_code()
 
     def _close_some_code(self) -> None:

@@ -185,7 +185,6 @@ def _colored(pen: Pen, color: str, *, is_background: bool) -> Pen:
 def _taken_color(codes: list[str]) -> str:
     """The 256 or RGB colour that the codes begin with; empty if there is none."""
     count = {"5": 2, "2": 4}.get(codes[0] if codes else "", 1)
-    taken = codes[:count]
-    del codes[:count]
-    is_color = len(taken) == count > 1 and all(re.fullmatch(r"\d{1,3}", one) for one in taken)
-    return ";".join(taken) if is_color else ""
+    color, codes[:count] = codes[:count], []
+    is_color = len(color) == count > 1 and all(re.fullmatch(r"\d{1,3}", one) for one in color)
+    return ";".join(color) if is_color else ""
