@@ -152,7 +152,7 @@ def test_azure_needs_its_address_and_its_key(diagnosed: Diagnose) -> None:
 def test_a_key_that_cannot_be_sent_is_no_key(diagnosed: Diagnose, key: str) -> None:
     found = diagnosed(f'[providers.groq]\napi_key = "{key}"')
     assert not found.has_model
-    assert found.answering.because == "the key for groq holds characters that no key has: copy it again"
+    assert found.answering.because == "the key for groq contains invalid characters: copy it again"
 
 
 def test_a_command_for_a_key_counts_and_is_not_run(diagnosed: Diagnose, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bundle]:
         return Catalogue()
 
     def forget() -> None:
-        for cached in (catalogue._content, catalogue._lines, catalogue._header):
+        for cached in (catalogue._content, catalogue._header):
             cached.cache_clear()
 
     yield use
@@ -157,7 +157,7 @@ def test_an_unknown_model_works_on_assumptions_and_says_so() -> None:
     assert not info.known and info.prices is None and info.context_window is None
     assert info.context_limit == ASSUMED_CONTEXT_WINDOW
     assert info.assumptions == (
-        "the catalogue does not know openai/gpt-99: "
+        "the catalogue does not have openai/gpt-99: "
         "a context of 128,000 tokens is assumed, and its price is unknown"
     )
     assert Catalogue().lookup("sonnet").assumptions == ""
@@ -167,7 +167,7 @@ def test_a_model_without_a_known_window_says_so_too(bundle: Bundle) -> None:
     info = bundle({"name": "xai/a", "prices": {"input": 1}}).lookup("xai/a")
     assert info.known and info.context_limit == ASSUMED_CONTEXT_WINDOW
     assert info.assumptions == (
-        "the catalogue does not know how much xai/a holds: a context of 128,000 tokens is assumed"
+        "the catalogue does not have the context window of xai/a: a context of 128,000 tokens is assumed"
     )
 
 
@@ -241,7 +241,7 @@ def test_an_alias_may_stand_for_another(bundle: Bundle) -> None:
     ("aliases", "circle"), [({"a": "a"}, "a = a"), ({"a": "b", "b": "c", "c": "b"}, "b = c = b")]
 )
 def test_aliases_in_a_circle_are_refused(aliases: dict[str, str], circle: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"in a circle: {circle}; let one of them name a model"):
+    with pytest.raises(ConfigurationError, match=f"refer to each other: {circle}; let one of them name a model"):
         Catalogue(aliases=aliases).resolve("a")
 
 

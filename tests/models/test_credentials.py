@@ -108,7 +108,7 @@ def test_a_fingerprint_tells_keys_apart_and_holds_nothing_of_them() -> None:
 
 
 def test_what_was_found_is_hidden_from_any_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(credentials, "_handed_out", set())
+    monkeypatch.setattr(credentials, "_used_keys", set())
     monkeypatch.setenv("GROQ_API_KEY", "gsk-canary")
     find_key(OPENAI, KeySearch(configured="sk-canary"))
     text = "sk-canary-long, sk-canary, gsk-canary"

@@ -84,7 +84,7 @@ def test_a_base_url_that_is_no_address_is_refused(address: str) -> None:
 @pytest.mark.parametrize("added", ["…", " two", "\ttwo", "\nlogin: ada"])
 def test_what_cannot_be_a_key_is_refused_without_showing_it(added: str) -> None:
     for key, environment in ((f"{KEY}{added}", {}), ("", {"OPENAI_API_KEY": f"{KEY}{added}"})):
-        with pytest.raises(UsageError, match="the key for openai holds characters that no key has") as caught:
+        with pytest.raises(UsageError, match="the key for openai contains invalid characters") as caught:
             make_model("openai/x", api_key=key, environment=environment)
         assert KEY not in str(caught.value)
 
@@ -213,7 +213,7 @@ async def test_an_unknown_model_of_a_vendor_works_and_what_is_assumed_is_said_on
     warned = [event.text for event in first.events if isinstance(event, Warned)]
     assert len(warned) == 1
     assert warned[0].startswith(
-        "the catalogue does not know acme/new: a context of 128,000 tokens is assumed"
+        "the catalogue does not have acme/new: a context of 128,000 tokens is assumed"
     )
     assert not [event for event in later.events if isinstance(event, Warned)]
     assert first.done.usage.cost is None

@@ -114,7 +114,7 @@ async def test_who_waits_at_the_gate_is_told_once_for_how_long() -> None:
         await model.aclose()
     told = [[event.text for event in one.events if isinstance(event, Warned)] for one in answers]
     (waits,), nothing = told
-    assert re.fullmatch(r"openai takes no more for now: the request waits for [12] s", waits)
+    assert re.fullmatch(r"openai has reached its rate limit: waiting for [12] s", waits)
     assert nothing == []
     assert isinstance(answers[0].events[0], Warned)
 

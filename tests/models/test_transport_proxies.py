@@ -164,5 +164,5 @@ async def test_an_address_that_is_no_proxy_is_named_by_its_variable(monkeypatch:
     monkeypatch.setenv("https_proxy", f"ftp://{LOGIN}@127.0.0.1:9")
     error = await refusal(HTTPS)
     assert error.message == (
-        "https_proxy names no proxy that can be used: write http://HOST:PORT, or unset it"
+        "https_proxy does not name a usable proxy: write http://HOST:PORT, or unset it"
     )
