@@ -64,8 +64,8 @@ async def test_calls_that_must_be_kept_outlive_every_compaction() -> None:
     rules = {"must_keep": {"tools": ["plan_beds"]}}
     ran = await run(compacting(script), tools=[count, plan_beds], context=context(**rules))
     assert len(ran.all(events.Compacted)) > 1
-    assert last_told(ran).count("plan_beds gave: thyme in the north") == 1
-    asked = [one.transcript[0].text for one in ran.model.requests if "You write the summary" in one.system]
+    assert last_told(ran).count("plan_beds returned: thyme in the north") == 1
+    asked = [one.transcript[0].text for one in ran.model.requests if "You write a summary" in one.system]
     assert "word for word" not in asked[-1]
 
 
@@ -119,7 +119,7 @@ async def test_for_want_of_room_a_summary_is_never_left_out() -> None:
         one for called in ran.all(events.ModelCalled) for one in (called.trace or {}).get("decisions", [])
     ]
     assert decisions
-    asked = [one for one in ran.model.requests if "You write the summary" not in one.system]
+    asked = [one for one in ran.model.requests if "You write a summary" not in one.system]
     assert all("go" in str(one.transcript[0]) for one in asked)
 
 
@@ -149,7 +149,7 @@ async def test_a_run_can_be_cancelled_while_a_summary_is_written() -> None:
     answers = iter(steps(12, "done"))
 
     def answer(request: ModelRequest) -> Any:
-        if "You write the summary" not in request.system:
+        if "You write a summary" not in request.system:
             return next(answers)
         writing.set()
         return Turn("Task", hangs=True)

@@ -69,7 +69,7 @@ def compacting(script: list[Any]) -> ScriptedModel:
     answers = iter(script)
 
     def answer(request: ModelRequest) -> Any:
-        if "You write the summary" in request.system:
+        if "You write a summary" in request.system:
             return "Task: count. Done: some."
         return next(answers)
 
@@ -113,7 +113,7 @@ async def test_what_fences_take_is_no_room_either_when_it_is_time_to_compact() -
 
 async def test_a_summary_builds_on_the_one_before() -> None:
     ran = await run(compacting(steps(30, "done")), tools=[count], context=context())
-    asked = [one.transcript[0].text for one in ran.model.requests if "You write the summary" in one.system]
+    asked = [one.transcript[0].text for one in ran.model.requests if "You write a summary" in one.system]
     assert len(asked) > 2
     assert "<earlier-summary>" not in asked[0] and all("<earlier-summary>" in one for one in asked[1:])
 
@@ -406,7 +406,7 @@ async def test_what_vendors_report_corrects_the_count() -> None:
         return Turn(calls=(call,), usage=Usage(input_tokens=2 * words))
 
     def answer(request: ModelRequest) -> Any:
-        return "Task: count." if "You write the summary" in request.system else twice(request)
+        return "Task: count." if "You write a summary" in request.system else twice(request)
 
     fences = [ContextProvider("note", lambda request: "always here", "end")]  # so that everything is counted
     ran = await run(
@@ -427,7 +427,7 @@ async def test_instructions_are_read_again_from_their_files_after_a_compaction()
     ran.session.harness.make_system = lambda instead: told_from[0]
     told_from[0] = "Be kind and brief."
     await ran.session.prompt(as_content("go"))
-    requests = [one for one in ran.model.requests if "You write the summary" not in one.system]
+    requests = [one for one in ran.model.requests if "You write a summary" not in one.system]
     assert (requests[0].system, requests[-1].system) == ("Be kind.", "Be kind and brief.")
 
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostler.context.policy import ContextPolicy, merged
-from ostler.context.selection import Conversation, has_calls_without_results, plan, required_entries
-from ostler.context.window import Tally, Window, conversation
+from ostler.context.selection import Conversation, plan, required_entries
+from ostler.context.window import Tally, Window
 from ostler.core.transcript import Transcript
 from ostler.schema.messages import Message, Reasoning, Text, ToolCall, ToolResult
 
@@ -78,7 +78,7 @@ def test_a_plan_fits_or_keeps_only_what_it_must(history: Any, policy: ContextPol
     counts = [words(message) for message in messages]
     told = Conversation(messages, sources, counts, prompts, words, steers)
     planned = plan(told, policy, room)
-    assert not has_calls_without_results(planned.messages)
+    assert calls_of(planned.messages) == results_of(planned.messages)
     assert planned.counts == [words(message) for message in planned.messages]
     assert len(planned.messages) == len(planned.sources)
     starts = [place for place, source in enumerate(sources) if source in prompts]
@@ -135,4 +135,14 @@ def test_what_was_told_stays_unless_the_window_says_why_not(history: Any, room: 
 
 
 def _told(transcript: Transcript, sources: list[int], prompts: set[int], tally: Tally) -> Conversation:
-    return conversation(transcript, sources, prompts & set(sources), tally, words)
+    tally.take(transcript)
+    return Conversation(transcript.messages, sources, tally.counts, prompts & set(sources), words)
+
+
+def calls_of(messages: list[Message]) -> list[str]:
+    return sorted(call.id for message in messages for call in message.calls)
+
+
+def results_of(messages: list[Message]) -> list[str]:
+    blocks = [block for message in messages for block in message.content]
+    return sorted(block.call for block in blocks if isinstance(block, ToolResult))

@@ -108,7 +108,7 @@ async def test_a_proxy_that_wants_a_login_is_told_from_the_vendor(monkeypatch: p
     for told, host, variable in ((error, "vendor.invalid", "HTTPS_PROXY"), (plain, "acme", "HTTP_PROXY")):
         assert isinstance(told, InvalidRequest) and told.status == 407
         assert told.message == (
-            f"the proxy on the way to {host} wants a valid login: "
+            f"the proxy for {host} needs a valid login: "
             f"write {variable} as http://USER:PASSWORD@HOST:PORT"
         )
 
