@@ -156,7 +156,7 @@ async def test_a_step_that_cannot_fit_leaves_its_account() -> None:
     for said in (
         f"about {tokens['messages']} tokens (must_keep.last_prompt {tokens['messages']})",
         f"room for {tokens['room']}: of 400, 20 for the answer, 2 for system prompt and tools",
-        f"{tokens['fences']} for fences",
+        f"{tokens['fences']} for context providers",
     ):
         assert said in reason
     (step,) = context_steps(ran.facts)

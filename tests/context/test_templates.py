@@ -120,9 +120,9 @@ def test_words_without_a_place_are_said_below() -> None:
 @pytest.mark.parametrize(
     ("text", "words", "parameters", "complaint"),
     [
-        ("$1 $2", "a", (), "/t needs 2 words behind it, not 1; usage: /t WORD1 WORD2"),
-        ("$+", "", (), "/t needs a word behind it, not 0; usage: /t WORD…"),
-        ("$1 $+", "", (), "/t needs a word behind it, not 0; usage: /t WORD1 WORD…"),
+        ("$1 $2", "a", (), "/t needs 2 words after it, not 1; usage: /t WORD1 WORD2"),
+        ("$+", "", (), "/t needs a word after it, not 0; usage: /t WORD…"),
+        ("$1 $+", "", (), "/t needs a word after it, not 0; usage: /t WORD1 WORD…"),
         ("{{file}}", "", (FILE, BASE), "/t needs FILE; usage: /t FILE [--base TEXT]"),
         ("$1", "a b", (), "/t has no place for 'b' (quotes make several words one); usage: /t WORD1"),
         (
@@ -300,16 +300,16 @@ def test_a_prompt_is_expanded(typed: str | list[str], text: str) -> None:
 
 def test_a_name_may_be_meant_for_a_skill_that_begins_with_it() -> None:
     for typed in ("/rel", "/release", "/relase now"):
-        with pytest.raises(UsageError, match="perhaps you mean /skill:release"):
+        with pytest.raises(UsageError, match="did you mean /skill:release"):
             expand_command(typed, KINDS, ["/skill:release", "/skill:deploy"])
 
 
 def test_an_unknown_command_is_told_the_nearest() -> None:
-    with pytest.raises(UsageError, match="there is no /bogus: there is /"):
+    with pytest.raises(UsageError, match="there is no /bogus: the commands are /"):
         expand_command("/bogus", KINDS, ["/logout"])
-    with pytest.raises(UsageError, match="there is no /reviwe: perhaps you mean /review; //reviwe says it"):
+    with pytest.raises(UsageError, match="there is no /reviwe: did you mean /review. Type //reviwe to send it"):
         expand_command("/reviwe a", KINDS)
-    with pytest.raises(UsageError, match="there is /commit, /etc, /review, /skill:pdf"):
+    with pytest.raises(UsageError, match="the commands are /commit, /etc, /review, /skill:pdf"):
         expand_command("/zzz", KINDS)
     with pytest.raises(UsageError, match=r"\.ostler/prompts/NAME\.md would be one"):
         expand_command("/zzz", {})
@@ -350,7 +350,7 @@ def test_front_matter_declares_what_a_template_takes(tmp_path: Path) -> None:
     assert files.found["r"].usage == "/r FILE [LINES] [--no-deep] [--base TEXT]"
     assert files.found["s"].description == "Say {{a}} {{c}}"
     assert [one.rpartition(": ")[2] for one in files.problems] == [
-        "its `model` is not followed here",
+        "its `model` is not supported",
         "{{c}} is not among its arguments and flags, and stays as it is",
     ]
     expanded = expand_command("/r x", {"": prompt_commands(files, MODEL)})
@@ -380,7 +380,7 @@ def test_a_file_that_cannot_be_used_keeps_its_name(tmp_path: Path, text: str, pr
 
 def test_a_template_that_says_nothing_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "own/r.md", '<if-model is="openai/*">x</if-model>')
-    with pytest.raises(UsageError, match="/r has nothing to say to anthropic"):
+    with pytest.raises(UsageError, match="/r is empty for anthropic"):
         expand_command("/r", {"": prompt_commands(find(tmp_path), MODEL)})
 
 

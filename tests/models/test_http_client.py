@@ -157,7 +157,7 @@ async def test_a_connection_that_was_idle_for_long_is_not_used(
         await answer(transport, server.url)
         await answer(transport, server.url)
         assert len(server.visits) == 1
-        monkeypatch.setattr(http_client, "IDLE_SECONDS", -1)
+        monkeypatch.setattr("ostler.models.transport.IDLE_SECONDS", -1)
         await answer(transport, server.url)
         assert len(server.visits) == 2
 

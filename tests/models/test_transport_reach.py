@@ -47,9 +47,9 @@ async def test_a_name_no_resolver_takes_is_refused(transport: Transport) -> None
 async def test_a_server_that_does_not_shake_hands_in_time_is_given_up(
     transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ostler.models import http_client, httpx_transport
+    from ostler.models import httpx_transport
 
-    monkeypatch.setattr(http_client, "CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr("ostler.models.transport.CONNECT_SECONDS", 0.1)
     monkeypatch.setattr(httpx_transport, "_EXTENSIONS", {"timeout": {"connect": 0.1}})
     async with scripted(Visit.is_left_after_anything) as server:
         with pytest.raises(ConnectionFailed, match="no connection within 15 s; check the network"):

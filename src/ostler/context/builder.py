@@ -7,30 +7,9 @@ from typing import Any
 
 import msgspec
 
-from ostler.context.calibration import (
-    Account,
-    Calibration,
-    Coefficient,
-    corrected_count,
-    corrected_decision,
-    since_reported,
-    too_much,
-)
+from ostler.context import calibration, providers
 from ostler.context.compaction import SYSTEM, ClosedChapter, Compaction, closed_chapter, compact, keeps_from
 from ostler.context.policy import ContextPolicy
-from ostler.context.providers import (
-    ContextProvider,
-    ProviderRequest,
-    ProviderText,
-    Reminder,
-    Rule,
-    as_message,
-    as_reminder_message,
-    due_reminders,
-    in_order,
-    provider_texts,
-    within_limit,
-)
 from ostler.context.selection import Conversation, RequiredEntry, apply_policy
 from ostler.context.window import Tally, VisibleMessage, Window
 from ostler.core.context import (
@@ -82,8 +61,8 @@ class ContextBuilder:
         policy: ContextPolicy,
         tokenizer: Tokenizer,
         room_of: RoomOf,
-        fences: tuple[ContextProvider, ...] = (),
-        reminders: dict[str, Rule] | None = None,
+        fences: tuple[providers.ContextProvider, ...] = (),
+        reminders: dict[str, providers.Rule] | None = None,
         origins: Mapping[str, str] | None = None,
     ) -> None:
         self.policy = policy
@@ -91,7 +70,7 @@ class ContextBuilder:
         """The layer that has set each rule, for the trace."""
         self._tokenizer = tokenizer
         self._room_of = room_of
-        self._providers: tuple[ContextProvider, ...] = ()
+        self._providers: tuple[providers.ContextProvider, ...] = ()
         self.set_providers(fences)
         self._reminders = reminders or {}
         self._model = ""
@@ -105,31 +84,26 @@ class ContextBuilder:
         self._most = 0
         """A limit below what the vendor has refused as too long; 0 without one."""
         self._run = ""
-        self._in_prompt: tuple[ProviderText, ...] = ()
-        self._left_out: list[ProviderText] = []
+        self._in_prompt: tuple[providers.ProviderText, ...] = ()
+        self._left_out: list[providers.ProviderText] = []
         """Texts of context providers that do not fit."""
         self._echoed = ""
         self._in_system: list[str] | None = None
         """The text of context providers after the system prompt."""
-        self._calibration = Calibration()
+        self._calibration = calibration.Calibration()
         self._journal: Journal | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
         self._failed: tuple[Transcript | None, int] = (None, 0)
         """The transcript that could not be compacted, and its length."""
 
-    def for_child(self) -> ContextBuilder:
-        return ContextBuilder(
-            self.policy, self._tokenizer, self._room_of, self._providers, self._reminders, self._origins
-        )
-
-    def set_providers(self, fences: tuple[ContextProvider, ...]) -> None:
+    def set_providers(self, fences: tuple[providers.ContextProvider, ...]) -> None:
         """Replaces the context providers; those before the prompt, from the next run on."""
-        self._providers = in_order(fences)
+        self._providers = providers.in_order(fences)
 
     async def build(self, journal: Journal, request: ContextInput) -> BuiltContext:
         self._use(request.model.name)
         reserve, most = self._reserve(), self._sendable()
-        reminders = list(due_reminders(journal.state, self.policy.reminders, self._reminders))
+        reminders = list(providers.due_reminders(journal.state, self.policy.reminders, self._reminders))
         reported = self._reported(journal, request)
         if reported and reported.tokens <= most and self._sends_everything:
             return self._everything(journal, request, reported, reserve, reminders)
@@ -137,9 +111,9 @@ class ContextBuilder:
         fixed = self._fixed(request)
         space = self._space(fixed)
         injected = await self._injected(journal, space - fixed.tokens)
-        inserts = as_message(self._in_prompt)
-        at_end = as_message(one for one in injected if one.provider.placement == "end")
-        notes = as_reminder_message(reminders)
+        inserts = providers.as_message(self._in_prompt)
+        at_end = providers.as_message(one for one in injected if one.provider.placement == "end")
+        notes = providers.as_reminder_message(reminders)
         provided = sum(map(self._count, (*inserts, *at_end)))
         provided += sum(one.tokens for one in injected if one.provider.placement == "system")
         reminding = sum(map(self._count, notes))
@@ -147,7 +121,7 @@ class ContextBuilder:
         room = space - fixed.tokens - provided - reminding
         conversation = self._conversation(request)
         visible = self._window.show(conversation, request.transcript, max(0, room), inserts)
-        account = Account(
+        account = calibration.Account(
             self._window_tokens(), reserve, fixed.tokens, provided, reminding, visible.tokens, room
         )
         trace = self._trace(account, fixed, visible, injected)
@@ -163,13 +137,13 @@ class ContextBuilder:
         if visible.tokens > room:
             required = self._required(conversation, fixed)
             trace["kept"] = msgspec.to_builtins(required)
-            problem = too_much(self._model, trace["tokens"], required)
+            problem = calibration.too_much(self._model, trace["tokens"], required)
         return BuiltContext(system, visible.transcript, (*at_end, *request.said, *notes), trace, problem)
 
     def _required(self, conversation: Conversation, fixed: Count) -> list[RequiredEntry]:
         """The entries that stay although they do not fit."""
         entries = self._window.required(conversation)
-        sizes = corrected_count([one.tokens for one in entries], self._coefficient(fixed))
+        sizes = calibration.corrected_count([one.tokens for one in entries], self._coefficient(fixed))
         return [msgspec.structs.replace(one, tokens=size) for one, size in zip(entries, sizes, strict=True)]
 
     def _reported(self, journal: Journal, request: ContextInput) -> Count | None:
@@ -181,7 +155,7 @@ class ContextBuilder:
             return None  # the last request was counted with another system prompt or messages
         new = request.transcript.messages[state.context_messages :]
         counts = total(self._tokenizer.message(message, self._model) for message in new)
-        return since_reported(state.context_tokens, counts)
+        return calibration.since_reported(state.context_tokens, counts)
 
     @property
     def _sends_everything(self) -> bool:
@@ -194,9 +168,9 @@ class ContextBuilder:
         request: ContextInput,
         reported: Count,
         reserve: int,
-        reminders: list[Reminder],
+        reminders: list[providers.Reminder],
     ) -> BuiltContext:
-        tail = as_reminder_message(reminders)
+        tail = providers.as_reminder_message(reminders)
         tokens = {"window": self._window_tokens(), "reserve": reserve}
         if tail:
             tokens["reminders"] = sum(map(self._count, tail))
@@ -237,7 +211,7 @@ class ContextBuilder:
         """The tokens that may be sent, as counted here; the vendors' reports correct the count."""
         return self._sendable(self._coefficient(counted).value)
 
-    def _coefficient(self, fixed: Count) -> Coefficient:
+    def _coefficient(self, fixed: Count) -> calibration.Coefficient:
         return self._calibration.of(self._model, (fixed + self._certainty).source)
 
     def _sendable(self, coefficient: float = 1) -> int:
@@ -251,7 +225,7 @@ class ContextBuilder:
         self.release()
         first = max(0, journal.state.last_seq - LOOKED_BACK)
         reports = await journal.store.read(journal.session, first)
-        self._journal, self._calibration = journal, Calibration()
+        self._journal, self._calibration = journal, calibration.Calibration()
         self._calibrate(reports)
         self._unsubscribe = journal.subscribe(self._calibrate)
 
@@ -281,20 +255,22 @@ class ContextBuilder:
             self._sizes[text] = self._tokenizer.text(text, self._model) if text else NO_TOKENS
         return self._sizes[text]
 
-    async def _injected(self, journal: Journal, room: int) -> list[ProviderText]:
+    async def _injected(self, journal: Journal, room: int) -> list[providers.ProviderText]:
         """The context providers' texts; those before the prompt change once in a run, to keep the prefix."""
         if not self._providers and not self._in_prompt:
             return []
         run = journal.state.run.id if journal.state.run else ""
         is_new_run, self._run = run != self._run, run
-        texts: list[ProviderText] = []
+        texts: list[providers.ProviderText] = []
         for provider in self._providers:
             if provider.placement == "prompt" and not is_new_run:
                 texts += [one for one in self._in_prompt if one.provider.kind == provider.kind]
                 continue
-            share = ProviderRequest(journal.session, run, self._model, max(1, int(room * provider.share)))
+            share = providers.ProviderRequest(
+                journal.session, run, self._model, max(1, int(room * provider.share))
+            )
             try:
-                text = await provider_texts(
+                text = await providers.provider_texts(
                     provider, share, lambda text: self._tokenizer.text(text, self._model).tokens
                 )
             except Exception as error:  # a host's own code: the run continues without it
@@ -303,13 +279,17 @@ class ContextBuilder:
                 continue
             if text is not None:
                 texts.append(text)
-        injected = within_limit(texts, room)
+        injected = providers.within_limit(texts, room)
         self._left_out = [one for one in texts if one not in injected]
         self._in_prompt = tuple(one for one in injected if one.provider.placement == "prompt")
         return injected
 
     def _trace(
-        self, account: Account, fixed: Count, visible: VisibleMessage, injected: list[ProviderText]
+        self,
+        account: calibration.Account,
+        fixed: Count,
+        visible: VisibleMessage,
+        injected: list[providers.ProviderText],
     ) -> dict[str, Any]:
         """The trace, in tokens as the vendor counts them if that is known."""
         estimate = msgspec.structs.replace(fixed + self._certainty, tokens=account.total)
@@ -321,22 +301,22 @@ class ContextBuilder:
             "estimate": msgspec.to_builtins(estimate),
         }
         if visible.decisions and visible.changed:
-            decisions = [corrected_decision(one, coefficient) for one in visible.decisions]
+            decisions = [calibration.corrected_decision(one, coefficient) for one in visible.decisions]
             trace["decisions"] = msgspec.to_builtins(decisions)
         elif visible.decisions:
             trace["left"] = len(visible.decisions)
         if injected:
-            sizes = corrected_count([one.tokens for one in injected], coefficient)
+            sizes = calibration.corrected_count([one.tokens for one in injected], coefficient)
             trace["fences"] = [
                 [one.provider.kind, size, one.is_cut] for one, size in zip(injected, sizes, strict=True)
             ]
         if self._left_out:
-            sizes = corrected_count([one.tokens for one in self._left_out], coefficient)
+            sizes = calibration.corrected_count([one.tokens for one in self._left_out], coefficient)
             kinds = [one.provider.kind for one in self._left_out]
             trace["fences_left_out"] = [[kind, size] for kind, size in zip(kinds, sizes, strict=True)]
         return trace
 
-    def _echo(self, journal: Journal, trace: dict[str, Any], reminders: list[Reminder]) -> None:
+    def _echo(self, journal: Journal, trace: dict[str, Any], reminders: list[providers.Reminder]) -> None:
         run = journal.state.run.id if journal.state.run else ""
         if self._echoed != run:
             self._echoed = run

@@ -10,6 +10,7 @@ from contextlib import aclosing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from secrets import token_urlsafe
+from typing import NamedTuple
 
 import msgspec
 
@@ -120,23 +121,20 @@ class GgufModel:
             raise InvalidRequest(f"cannot read the template {self._template_file}: {error}") from None
 
 
-class _Serving:
+class _Serving(NamedTuple):
     """A server that is ready for requests."""
 
-    def __init__(
-        self, server: OwnedGroup, transport: DirectTransport, chat: ChatModel, knows_tools: bool
-    ) -> None:
-        self.chat = chat
-        self.knows_tools = knows_tools
-        self._server = server
-        self._transport = transport
+    server: OwnedGroup
+    transport: DirectTransport
+    chat: ChatModel
+    knows_tools: bool
 
     def is_alive(self) -> bool:
-        return self._server.process.poll() is None
+        return self.server.process.poll() is None
 
     async def stop(self) -> None:
-        await self._transport.aclose()
-        self._server.kill()
+        await self.transport.aclose()
+        self.server.kill()
 
 
 def _is_serving(loading: asyncio.Task[_Serving]) -> bool:

@@ -18,18 +18,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from httptools import HttpParserError, HttpResponseParser
 
-from ostler.models.transport import (
-    CONNECT_SECONDS,
-    IDLE_LIMIT,
-    IDLE_SECONDS,
-    broken_off,
-    display_host,
-    ssl_context,
-    timed_out,
-    unanswered,
-    unreachable,
-    unsendable,
-)
+from ostler.models import transport
 from ostler.schema.errors import StreamBroken
 
 HEAD_LIMIT = 100 * 1024
@@ -323,7 +312,7 @@ class DirectReply:
                     return piece
             return b""
         except (ConnectionBroken, OSError, zlib.error) as error:
-            raise broken_off(self._host, error) from error
+            raise transport.broken_off(self._host, error) from error
 
     async def aclose(self) -> None:
         if self._connection is not None:
@@ -378,14 +367,14 @@ class DirectTransport:
             self._busy.discard(connection)
             connection.abort()
             if isinstance(error, ConnectionBroken | OSError):
-                raise unanswered(target.host_text, error) from error
+                raise transport.unanswered(target.host_text, error) from error
             raise
         return DirectReply(connection, target.host_text, partial(self._release, target[:3]))
 
     def _release(self, place: Place, connection: Connection) -> None:
         self._busy.discard(connection)
         idle = self._idle.setdefault(place, deque())
-        if connection.release() and len(idle) < IDLE_LIMIT:
+        if connection.release() and len(idle) < transport.IDLE_LIMIT:
             connection.idle_since = asyncio.get_running_loop().time()
             idle.append(connection)
         else:
@@ -393,7 +382,7 @@ class DirectTransport:
 
     def _reusable(self, target: Target) -> Connection | None:
         idle = self._idle.get(target[:3], deque())
-        oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
+        oldest = asyncio.get_running_loop().time() - transport.IDLE_SECONDS
         while idle and idle[0].idle_since < oldest:
             idle.popleft().abort()
         while idle:
@@ -406,7 +395,7 @@ class DirectTransport:
     async def _connect(self, target: Target) -> Connection:
         context = self._trust() if target.secure else None
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(transport.CONNECT_SECONDS):
                 endpoint = await open_socket(target.host, target.port)
                 _, connection = await asyncio.get_running_loop().create_connection(
                     Connection,
@@ -415,16 +404,16 @@ class DirectTransport:
                     server_hostname=target.host if target.secure else None,
                 )
         except TimeoutError as error:
-            raise timed_out(target.host_text) from error
+            raise transport.timed_out(target.host_text) from error
         except UnicodeError as error:
-            raise unsendable(target.host_text) from error
+            raise transport.unsendable(target.host_text) from error
         except OSError as error:
-            raise unreachable(target.host_text, error) from error
+            raise transport.unreachable(target.host_text, error) from error
         return connection
 
     def _trust(self) -> ssl.SSLContext:
         if self._context is None:
-            self._context = ssl_context()
+            self._context = transport.ssl_context()
             self._context.set_alpn_protocols(["http/1.1"])
         return self._context
 
@@ -438,13 +427,13 @@ class DirectTransport:
 
 def _parse(url: str) -> Target:
     parts = urlsplit(url)
-    host_text = display_host(url)
+    host_text = transport.display_host(url)
     try:
         port = parts.port
     except ValueError as error:
-        raise unsendable(host_text) from error
+        raise transport.unsendable(host_text) from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise unsendable(host_text)
+        raise transport.unsendable(host_text)
     secure = parts.scheme == "https"
     usual = 443 if secure else 80
     name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
@@ -468,10 +457,10 @@ def _head(target: Target, headers: Mapping[str, str]) -> bytes:
     lines = [f"POST {target.path} HTTP/1.1"]
     for name, value in fields.items():
         if not (_TOKEN.fullmatch(name) and value.isascii() and value.isprintable()):
-            raise unsendable(target.host_text)
+            raise transport.unsendable(target.host_text)
         lines.append(f"{name}: {value}")
     if "transfer-encoding" in fields:
-        raise unsendable(target.host_text)
+        raise transport.unsendable(target.host_text)
     return "\r\n".join([*lines, ""]).encode("ascii")
 
 

@@ -9,24 +9,11 @@ from typing import Any
 
 import httpx2
 
-from ostler.models.transport import (
-    CONNECT_SECONDS,
-    IDLE_LIMIT,
-    IDLE_SECONDS,
-    broken_off,
-    display_host,
-    proxy_variables,
-    reason_of,
-    ssl_context,
-    timed_out,
-    unanswered,
-    unreachable,
-    unsendable,
-)
+from ostler.models import transport
 from ostler.models.vendor_errors import proxy_login
 from ostler.schema.errors import ConnectionFailed, InvalidRequest, ModelError
 
-_TIMEOUT = httpx2.Timeout(None, connect=CONNECT_SECONDS)
+_TIMEOUT = httpx2.Timeout(None, connect=transport.CONNECT_SECONDS)
 _EXTENSIONS = {"timeout": _TIMEOUT.as_dict()}
 _UNSENDABLE = (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol, httpx2.InvalidURL, ValueError)
 
@@ -52,9 +39,9 @@ class HttpxReply:
                 if piece:
                     return piece
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
-            raise broken_off(self._host, error) from error
+            raise transport.broken_off(self._host, error) from error
         if self._is_closed:
-            raise broken_off(self._host, OSError("the client closed it"))
+            raise transport.broken_off(self._host, OSError("the client closed it"))
         return b""
 
     async def aclose(self) -> None:
@@ -110,7 +97,7 @@ class HttpxTransport:
             if self._loop is not None:
                 self._clients = {}  # connections of another loop cannot be used or closed on this one
             self._loop = loop
-        host = display_host(url)
+        host = transport.display_host(url)
         try:
             if url != self._url_text:  # parsed once: the requests of a step all go to the same address
                 self._url, self._url_text = httpx2.URL(url), url
@@ -119,7 +106,7 @@ class HttpxTransport:
             request = httpx2.Request("POST", self._url, headers=headers, content=body, extensions=extensions)
             response = await self._client(url).send(request, stream=True, follow_redirects=False)
         except _UNSENDABLE as error:
-            raise unsendable(host) from error
+            raise transport.unsendable(host) from error
         except (httpx2.HTTPError, OSError) as error:
             raise _failed(host, trace, error) from error
         except asyncio.CancelledError:
@@ -142,14 +129,13 @@ class HttpxTransport:
 
 def _client(encrypted: bool) -> httpx2.AsyncClient:
     # Reading the certificates takes tens of milliseconds, and an http:// address needs none.
-    context = ssl_context() if encrypted else False
-    limits = httpx2.Limits(
-        max_connections=None, max_keepalive_connections=IDLE_LIMIT, keepalive_expiry=IDLE_SECONDS
-    )
+    context = transport.ssl_context() if encrypted else False
+    limit, seconds = transport.IDLE_LIMIT, transport.IDLE_SECONDS
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=limit, keepalive_expiry=seconds)
     try:
         return httpx2.AsyncClient(verify=context, timeout=_TIMEOUT, limits=limits)
     except (ImportError, ValueError, httpx2.InvalidURL) as error:
-        variables = proxy_variables("http", "https")
+        variables = transport.proxy_variables("http", "https")
         if isinstance(error, ImportError):
             variables = [name for name in variables if os.environ[name].lower().startswith("socks")]
             problem = "names a SOCKS proxy, which needs one more package: `pip install socksio`, or unset it"
@@ -163,7 +149,7 @@ def _or_system_setting(variables: list[str]) -> str:
 
 
 def _failed(host: str, trace: _ConnectTrace, error: Exception) -> ModelError:
-    variable = _or_system_setting(proxy_variables("https" if trace.secure else "http")[:1])
+    variable = _or_system_setting(transport.proxy_variables("https" if trace.secure else "http")[:1])
     if isinstance(error, httpx2.ProxyError):
         if str(error).startswith("407"):
             return proxy_login(host, variable)
@@ -174,9 +160,13 @@ def _failed(host: str, trace: _ConnectTrace, error: Exception) -> ModelError:
     # Through a tunnel, nothing is sent before the handshake with the host itself.
     if trace.proxy and (is_unconnected or trace.secure):
         is_timeout = isinstance(error, httpx2.TimeoutException)
-        reason = f"no connection within {CONNECT_SECONDS:.0f} s" if is_timeout else reason_of(error)
+        reason = (
+            f"no connection within {transport.CONNECT_SECONDS:.0f} s"
+            if is_timeout
+            else transport.reason_of(error)
+        )
         problem = f"the proxy {trace.proxy} cannot be used ({reason})"
         return ConnectionFailed(f"cannot reach {host}: {problem}; correct or unset {variable}")
     if isinstance(error, httpx2.ConnectTimeout):
-        return timed_out(host)
-    return unreachable(host, error) if is_unconnected else unanswered(host, error)
+        return transport.timed_out(host)
+    return transport.unreachable(host, error) if is_unconnected else transport.unanswered(host, error)

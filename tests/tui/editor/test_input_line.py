@@ -104,6 +104,6 @@ def test_own_templates_attach_files_and_those_of_a_project_do_not(harness: Harne
 
 
 def test_a_command_that_nobody_has_names_those_that_may_be_meant(harness: Harness) -> None:
-    with pytest.raises(UsageError, match="perhaps you mean /model"):
+    with pytest.raises(UsageError, match="did you mean /model"):
         expand_draft(PromptDraft("/modl x", Chips()), harness, ["model"])
     assert text_of(expand_draft(PromptDraft("\\!bash", Chips()), harness, ()).blocks) == "!bash"
