@@ -30,7 +30,7 @@ def see(
         calibration.apply(UsageReported(f"msg_{number}", model, usage, usage))
 
 
-def test_two_samples_change_nothing_and_say_so() -> None:
+def test_two_samples_do_not_calibrate() -> None:
     calibration = Calibration()
     see(calibration, [(100, 150)] * 2)
     coefficient = calibration.of(MODEL, "estimated")
@@ -59,7 +59,7 @@ def test_confidence_grows_with_samples_that_agree() -> None:
     assert calibration.of(MODEL, "estimated").confidence == "low"
 
 
-def test_samples_of_other_models_and_of_other_ways_to_count_are_ignored() -> None:
+def test_samples_of_other_models_and_sources_are_ignored() -> None:
     calibration = Calibration()
     see(calibration, [(100, 150)] * 3, model="openai/gpt-5")
     see(calibration, [(100, 150)] * 3, count=Count(0, "tokenizer", "high"))

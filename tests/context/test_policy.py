@@ -61,7 +61,7 @@ def test_layers_are_merged_field_by_field() -> None:
     assert merged(one, other).tool_history.by_tool == {"bash": "cut", "grep": "cut"}
 
 
-def test_of_two_rules_that_contradict_each_other_it_is_said_where_they_are_from() -> None:
+def test_contradicting_rules_are_reported_with_their_origins() -> None:
     with pytest.raises(ConfigurationError) as caught:
         merged({"summaries": {"at": 0.5}}, {"summaries": {"keep": 0.6}}, places=("a.toml", "--context"))
     assert str(caught.value) == (

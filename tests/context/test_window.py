@@ -73,7 +73,9 @@ def histories(draw: st.DrawFn) -> tuple[list[Message], list[int], set[int], set[
 
 @settings(max_examples=60)
 @given(histories(), POLICIES, st.integers(0, 800))
-def test_a_plan_fits_or_keeps_only_what_it_must(history: Any, policy: ContextPolicy, room: int) -> None:
+def test_a_plan_fits_or_contains_only_required_messages(
+    history: Any, policy: ContextPolicy, room: int
+) -> None:
     messages, sources, prompts, steers = history
     counts = [words(message) for message in messages]
     told = Conversation(messages, sources, counts, prompts, words, steers)
@@ -104,7 +106,7 @@ def test_a_plan_fits_or_keeps_only_what_it_must(history: Any, policy: ContextPol
 
 @settings(max_examples=60)
 @given(histories(), POLICIES, st.integers(20, 400))
-def test_in_one_go_or_step_by_step_the_same_is_told(history: Any, policy: ContextPolicy, room: int) -> None:
+def test_the_window_is_the_same_in_one_call_or_many(history: Any, policy: ContextPolicy, room: int) -> None:
     messages, sources, prompts, _ = history
     grown, tally, window = Transcript(), Tally(words), Window(policy, words)
     shown = None
@@ -121,7 +123,7 @@ def test_in_one_go_or_step_by_step_the_same_is_told(history: Any, policy: Contex
 
 @settings(max_examples=60)
 @given(histories(), st.integers(20, 400))
-def test_what_was_told_stays_unless_the_window_says_why_not(history: Any, room: int) -> None:
+def test_the_prefix_stays_unless_the_window_reports_a_change(history: Any, room: int) -> None:
     messages, sources, prompts, _ = history
     grown, tally, window = Transcript(), Tally(words), Window(ContextPolicy(), words)
     before: list[Message] = []

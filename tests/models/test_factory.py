@@ -39,13 +39,13 @@ def test_every_provider_makes_a_model_of_its_name(name: str) -> None:
         ("claude-sonnet-5-5", "anthropic/claude-sonnet-5-5"),
     ],
 )
-def test_a_slip_of_the_finger_is_answered_with_what_was_meant(name: str, meant: str) -> None:
+def test_a_misspelled_model_suggests_the_right_name(name: str, meant: str) -> None:
     with pytest.raises(UsageError, match=rf"did you mean {meant}\?"):
         make_model(name, environment={})
 
 
 @pytest.mark.parametrize("name", ["xyzzy", "nobody/x", "nope/none", "", "/x"])
-def test_an_unknown_provider_is_answered_with_the_known_ones(name: str) -> None:
+def test_an_unknown_provider_lists_the_known_ones(name: str) -> None:
     with pytest.raises(UsageError, match="anthropic, openai"):
         make_model(name, environment={})
 
@@ -89,7 +89,7 @@ def test_what_cannot_be_a_key_is_refused_without_showing_it(added: str) -> None:
         assert KEY not in str(caught.value)
 
 
-async def test_the_key_of_the_environment_goes_to_the_address_that_was_named() -> None:
+async def test_the_environments_key_is_sent_to_the_configured_address() -> None:
     async with FakeVendor([turn("ok")]) as vendor:
         environment = {"OPENAI_API_KEY": f" {KEY}\n", "OPENAI_BASE_URL": vendor.chat_url}
         model = make_model("openai/x", environment=environment)
@@ -201,7 +201,7 @@ def test_a_script_that_cannot_be_read_is_a_line_on_stderr(tmp_path: Path) -> Non
     assert done.returncode == 2 and done.stderr.count("\n") == 1
 
 
-async def test_an_unknown_model_of_a_vendor_works_and_what_is_assumed_is_said_once() -> None:
+async def test_an_unknown_model_works_and_its_assumptions_are_reported_once() -> None:
     async with FakeVendor([turn("ok"), turn("ok")]) as vendor:
         acme = Provider(name="acme", base_url=vendor.chat_url, key_variables=("ACME_API_KEY",))
         model = make_model("acme/new", api_key=KEY, environment={}, providers={"acme": acme})

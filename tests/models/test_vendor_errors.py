@@ -65,7 +65,7 @@ async def test_a_request_larger_than_the_context_is_recognised(wire: str, status
         assert (await ask(vendor, wire)).failure.failure.kind == "context_overflow"
 
 
-async def test_the_vendors_code_is_kept() -> None:
+async def test_the_vendors_error_code_is_reported() -> None:
     async with FakeVendor([Refusal(400, "too long", code="context_length_exceeded")]) as vendor:
         failure = (await ask(vendor, "chat")).failure.failure
     assert (failure.kind, failure.code) == ("context_overflow", "context_length_exceeded")
@@ -90,7 +90,7 @@ async def test_retry_after_is_passed_on(wire: str) -> None:
         (401, "45", "check the API key"),
     ],
 )
-def test_how_long_to_wait_is_said(status: int, wait: str, advice: str) -> None:
+def test_an_error_says_how_long_to_wait(status: int, wait: str, advice: str) -> None:
     error = error_of_status("acme", status, {"retry-after": wait}, b'{"error": "no"}', ())
     assert error.message == f"acme answered {status}: no; {advice}"
 
@@ -116,14 +116,14 @@ def test_retry_after_may_be_a_date_or_milliseconds_or_nonsense() -> None:
         ("", "internal server error"),
     ],
 )
-async def test_the_vendors_words_are_found_in_whatever_shape(body: str, words: str) -> None:
+async def test_the_vendors_message_is_found_in_every_format(body: str, words: str) -> None:
     async with FakeVendor([Refusal(500, body=body)]) as vendor:
         message = (await ask(vendor, "chat")).failure.failure.message
     assert words in message
     assert "\n" not in message
 
 
-async def test_of_a_long_error_only_the_beginning_is_kept() -> None:
+async def test_a_long_error_is_cut_to_its_beginning() -> None:
     async with FakeVendor([Refusal(500, body="x" * 100_000)]) as vendor:
         assert len((await ask(vendor, "chat")).failure.failure.message) < 5000
 
@@ -157,7 +157,7 @@ async def test_what_came_before_the_break_has_been_streamed(wire: str) -> None:
     assert text and "abcdefgh".startswith(text)
 
 
-async def test_a_broken_answer_reports_the_usage_known_by_then() -> None:
+async def test_a_broken_answer_reports_the_usage_so_far() -> None:
     async with FakeVendor([turn(say(*"abcd"), trouble=Trouble("cut", 4))]) as vendor:
         usage = (await ask(vendor, "anthropic")).failure.usage
     assert (usage.input_tokens, usage.source) == (10, "reported")
@@ -271,14 +271,14 @@ async def test_the_key_is_in_no_failure(wire: str, place: str) -> None:
         assert secret not in shown
 
 
-async def test_a_key_that_the_limit_of_the_body_would_cut_in_two_is_not_shown() -> None:
+async def test_a_key_at_the_body_limit_is_redacted() -> None:
     long_key = KEY + "x" * 200
     async with FakeVendor([Refusal(500, body="y" * 3950 + long_key)]) as vendor:
         answer = await ask(vendor, "chat", api_key=long_key)
     assert KEY[:7] not in repr(answer.failure) and "yyy" in repr(answer.failure)
 
 
-async def test_a_key_that_cannot_be_a_header_is_not_shown() -> None:
+async def test_a_key_that_is_no_valid_header_does_not_appear_in_the_error() -> None:
     from ostler.models.wires.chat import ChatModel
 
     async with FakeVendor([]) as vendor:
@@ -323,7 +323,7 @@ async def test_cancelling_the_reader_closes_the_connection_at_the_server(wire: s
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_a_transport_that_raises_anything_gives_a_failure(wire: str) -> None:
+async def test_any_error_of_a_transport_becomes_a_failure(wire: str) -> None:
     class Broken:
         def prepare(self, url: str) -> None: ...
 

@@ -109,7 +109,7 @@ class ContextBuilder:
             return self._everything(journal, request, reported, reserve, reminders)
         await self._subscribe(journal)
         fixed = self._fixed(request)
-        space = self._space(fixed)
+        space = self._sendable(self._coefficient(fixed).value)
         injected = await self._injected(journal, space - fixed.tokens)
         inserts = providers.as_message(self._in_prompt)
         at_end = providers.as_message(one for one in injected if one.provider.placement == "end")
@@ -207,14 +207,11 @@ class ContextBuilder:
         output = self._room_of(self._model).output or LARGEST_RESERVE
         return min(output, LARGEST_RESERVE, self._window_tokens() // 2)
 
-    def _space(self, counted: Count) -> int:
-        """The tokens that may be sent, as counted here; the vendors' reports correct the count."""
-        return self._sendable(self._coefficient(counted).value)
-
     def _coefficient(self, fixed: Count) -> calibration.Coefficient:
         return self._calibration.of(self._model, (fixed + self._certainty).source)
 
     def _sendable(self, coefficient: float = 1) -> int:
+        """The tokens that may be sent, as counted here; the coefficient corrects the count."""
         most = int((self._window_tokens() - self._reserve()) / coefficient)
         return min(most, self._most) if self._most else most
 
@@ -349,7 +346,7 @@ class ContextBuilder:
 
     def _room(self, request: ContextInput) -> int:
         fixed = self._fixed(request)
-        return self._space(fixed) - fixed.tokens - self._beside
+        return self._sendable(self._coefficient(fixed).value) - fixed.tokens - self._beside
 
     def _place(self, request: ContextInput, occasion: CompactionReason) -> int | None:
         """The first message that is not summarised; None if there are too few before it."""

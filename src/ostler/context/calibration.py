@@ -56,9 +56,6 @@ class Coefficient(msgspec.Struct, frozen=True):
         return Count(ceil(count.tokens * self.value), "calibrated", self.confidence)
 
 
-UNCHANGED = Coefficient()
-
-
 class Calibration:
     """The coefficients of a session, computed from its facts in their order."""
 
@@ -85,7 +82,7 @@ class Calibration:
 
     def of(self, model: str, source: Source) -> Coefficient:
         """The coefficient for counts from that source for that model (`PROVIDER/ID`)."""
-        return self._coefficients.get((model, source), UNCHANGED)
+        return self._coefficients.get((model, source), Coefficient())
 
 
 def input_of(usage: Usage) -> int:

@@ -150,7 +150,7 @@ class _SkillSearch(FileSearch):
         if content is None:
             return
         if printable_path(path) != str(path):
-            raise Unusable("its path has characters that cannot be shown")
+            raise Unusable("its path has unprintable characters")
         fields, _ = parsed(content)
         name = _name(fields.get("name"), path.parent.name)
         description = _description(fields.get("description"))

@@ -43,6 +43,7 @@ class GgufModel:
         self.name = f"gguf/{file}"
         self._file = file
         self._path = _checked(expand_home(file))
+        self._template_file = self._path.with_suffix(".jinja")
         self._settings = settings
         self._context = context
         self._loading: asyncio.Task[_Serving] | None = None
@@ -107,10 +108,6 @@ class GgufModel:
             dialect=DIALECTS["llamacpp"],
         )
         return _Serving(server, transport, chat, served.knows_tools)
-
-    @property
-    def _template_file(self) -> Path:
-        return self._path.with_suffix(".jinja")
 
     def _template(self) -> str:
         if not self._template_file.is_file():

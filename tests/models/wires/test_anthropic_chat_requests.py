@@ -322,7 +322,9 @@ async def test_a_level_of_reasoning_is_a_budget_below_the_limit(level: Any, budg
         ("kimi-k2", 32000, "enabled"),
     ],
 )
-def test_each_family_of_models_is_asked_in_its_own_way(model: str, output: int, thinking: str | None) -> None:
+def test_each_gemini_family_gets_its_own_thinking_fields(
+    model: str, output: int, thinking: str | None
+) -> None:
     body = json.loads(AnthropicModel(model).body(request_of(reasoning="medium")))
     assert body["max_tokens"] == output
     assert body.get("thinking", {}).get("type") == thinking
@@ -334,7 +336,7 @@ def test_each_family_of_models_is_asked_in_its_own_way(model: str, output: int, 
 
 
 @pytest.mark.parametrize("choice", ["required", "read"])
-async def test_a_forced_tool_goes_without_thinking(choice: str) -> None:
+async def test_a_forced_tool_disables_thinking(choice: str) -> None:
     request = request_of(reasoning="high", tools=(READ,), tool_choice=choice)
     async with FakeVendor([turn(call("read", {"path": "a"}))]) as vendor:
         assert (await ask(vendor, "anthropic", request)).done.stop_reason == "tool_calls"
@@ -356,7 +358,7 @@ def test_the_choice_of_a_tool_has_the_form_of_its_wire(choice: str, messages: An
     assert "tool_choice" not in sent("chat", request_of(tool_choice=choice))
 
 
-def test_the_limit_of_the_answer_has_the_name_its_server_knows() -> None:
+def test_the_output_limit_uses_the_field_of_its_server() -> None:
     request = request_of(max_output_tokens=77)
     assert sent("chat", request)["max_tokens"] == 77
     assert sent("chat", request, base_url="https://api.openai.com/v1")["max_completion_tokens"] == 77
@@ -364,13 +366,13 @@ def test_the_limit_of_the_answer_has_the_name_its_server_knows() -> None:
 
 
 @pytest.mark.parametrize("given", ["", "/", "/v1", "/v1/"])
-async def test_the_base_url_of_messages_may_be_given_with_or_without_v1(given: str) -> None:
+async def test_the_messages_base_url_may_omit_v1(given: str) -> None:
     async with FakeVendor([turn("ok")]) as vendor:
         answer = await ask(vendor, "anthropic", base_url=vendor.anthropic_url + given)
     assert answer.done.stop_reason == "end"
 
 
-def test_an_answer_is_never_asked_to_be_longer_than_the_model_can_write() -> None:
+def test_the_output_limit_never_exceeds_the_models_limit() -> None:
     short = ModelProfile(output_limit=6000)
     bodies = [
         json.loads(kind("m", settings=short).body(request_of(max_output_tokens=asked)))
@@ -384,7 +386,7 @@ def test_an_answer_is_never_asked_to_be_longer_than_the_model_can_write() -> Non
 
 
 @pytest.mark.parametrize(("header", "value"), [("authorization", f"Bearer {KEY}"), ("api-key", KEY)])
-async def test_the_key_goes_into_the_header_that_was_named(header: str, value: str) -> None:
+async def test_the_key_is_sent_in_the_configured_header(header: str, value: str) -> None:
     async with FakeVendor([turn("ok")]) as vendor:
         model = ChatModel("m", base_url=vendor.chat_url, api_key=KEY, key_header=header)
         assert (await answer_of(model, request_of())).done.stop_reason == "end"

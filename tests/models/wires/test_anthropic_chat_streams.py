@@ -186,7 +186,7 @@ async def test_arguments_are_passed_on_as_they_were_written_even_when_they_are_b
     assert done.stop_reason == "length"
 
 
-async def test_signed_and_redacted_thinking_is_kept_for_its_own_wire() -> None:
+async def test_signed_and_redacted_thinking_is_replayed_on_its_own_wire() -> None:
     script = [turn(Think(("Hm",), "signed"), Think(redacted="secret-blob"), "Yes.")]
     async with FakeVendor(script) as vendor:
         done = (await ask(vendor, "anthropic")).done

@@ -181,7 +181,7 @@ async def test_signatures_are_sent_back_on_the_parts_they_came_with() -> None:
     assert not [signature for signature in (b"b25l", b"dHdv", b"dGhyZWU=") if signature in elsewhere]
 
 
-def test_a_signed_part_in_the_middle_of_a_text_stands_alone_again() -> None:
+def test_a_signed_part_within_a_text_is_replayed_as_its_own_part() -> None:
     parts = [
         {"text": "one "},
         {"text": "twö ", "thoughtSignature": "QQ=="},
@@ -223,7 +223,7 @@ def test_signatures_of_other_wires_are_not_sent() -> None:
     assert "theirs" not in json.dumps(sent(request_of(user("Hi"), answer, result)))
 
 
-def test_pictures_of_tools_stand_in_their_result_where_the_model_takes_them_there() -> None:
+def test_pictures_of_tools_are_inside_their_result_if_supported() -> None:
     content = (
         Text("both"),
         Image("image/png", PIXEL),
@@ -283,7 +283,7 @@ LEVELS = ("off", "minimal", "low", "medium", "high")
 
 
 @pytest.mark.parametrize("model", THINKING)
-async def test_each_family_is_told_to_think_in_its_own_way(model: str) -> None:
+async def test_each_claude_family_gets_its_own_thinking_fields(model: str) -> None:
     async with FakeVendor(lambda request: turn("ok")) as vendor:
         for level in LEVELS:
             request = request_of(reasoning=level)
@@ -312,7 +312,7 @@ def test_the_choice_of_a_tool(choice: str, config: Any) -> None:
 
 
 @pytest.mark.parametrize("model", [MODEL, OLDER])
-async def test_a_form_for_the_answer_is_asked_for_where_the_model_takes_it(model: str) -> None:
+async def test_an_answer_schema_is_sent_if_the_model_supports_it(model: str) -> None:
     async with FakeVendor([turn('{"n":1}')] * 2) as vendor:
         for tools in ((), (READ,)):
             await ask(vendor, request_of(answer_schema=SCHEMA, tools=tools), model=model)
@@ -324,20 +324,24 @@ async def test_a_form_for_the_answer_is_asked_for_where_the_model_takes_it(model
 @pytest.mark.parametrize(
     ("model", "request_", "words"),
     [
-        (MODEL, request_of(user("Look", Image("image/gif", "R0lG"))), "cannot read an image of type image/gif"),
+        (
+            MODEL,
+            request_of(user("Look", Image("image/gif", "R0lG"))),
+            "cannot read an image of type image/gif",
+        ),
         (MODEL, request_of(user(File("video/mp4", data="AAAA")), reasoning="high", answer_schema=SCHEMA), ""),
         (OLDER, request_of(answer_schema=SCHEMA, tools=(READ,)), "cannot enforce a schema"),
         ("gemma-3-27b-it", request_of(reasoning="high"), "does not support reasoning levels"),
     ],
 )
-async def test_what_a_model_does_not_take_is_said(model: str, request_: ModelRequest, words: str) -> None:
+async def test_unsupported_features_are_reported(model: str, request_: ModelRequest, words: str) -> None:
     async with FakeVendor([turn("ok")]) as vendor:
         answer = await ask(vendor, request_, model=model)
     said = [event.text for event in answer.events if isinstance(event, Warned)]
     assert len(said) == bool(words) and all(words in text for text in said)
 
 
-async def test_a_model_that_is_known_not_to_reason_is_not_told_to() -> None:
+async def test_a_model_without_reasoning_gets_no_level() -> None:
     body = sent(request_of(reasoning="high"), settings=ModelProfile(reasons=False, output_limit=9))
     assert "generationConfig" not in body
 

@@ -169,7 +169,7 @@ async def test_a_call_that_the_vendor_could_not_read_is_a_failure() -> None:
     assert "MALFORMED_FUNCTION_CALL" in failure.message and "try again" in failure.message
 
 
-async def test_a_refused_prompt_says_so_and_costs_its_input() -> None:
+async def test_a_refused_prompt_is_reported_and_charged() -> None:
     async with FakeVendor([turn(stop="refusal")]) as vendor:
         answer = await ask(vendor)
     assert [event.text for event in answer.events if isinstance(event, Warned)] == [
@@ -227,7 +227,7 @@ def test_an_answer_that_is_unusable_is_a_failure(reason: str) -> None:
     assert failure.kind == "stream_broken" and reason in failure.message and failure.stream_opened
 
 
-def test_what_comes_after_a_reason_to_stop_still_counts() -> None:
+def test_chunks_after_the_stop_reason_still_count() -> None:
     counts = {"promptTokenCount": 20, "candidatesTokenCount": 3, "toolUsePromptTokenCount": 4}
     answer = decoded(
         [
@@ -242,7 +242,7 @@ def test_what_comes_after_a_reason_to_stop_still_counts() -> None:
     assert answer.done.usage == Usage(19, 5, cache_read_tokens=5, reasoning_tokens=2)
 
 
-def test_sources_and_warnings_that_are_repeated_are_told_once() -> None:
+def test_repeated_sources_and_warnings_are_reported_once() -> None:
     sources = {
         "groundingMetadata": {
             "groundingChunks": [
@@ -269,7 +269,7 @@ def test_a_picture_in_the_answer_is_a_block_of_it() -> None:
     assert [event.block for event in answer.events if isinstance(event, TextDelta)] == [0, 2]
 
 
-def test_other_candidates_and_unknown_parts_are_passed_over() -> None:
+def test_other_candidates_and_unknown_parts_are_ignored() -> None:
     chunk = {
         "candidates": [
             {"content": {"parts": [{"executableCode": {"code": "1"}}, {"text": "a", "new": [1]}]}},

@@ -61,7 +61,7 @@ async def test_every_status_has_its_failure_with_gemini(status: int) -> None:
         ),
     ],
 )
-async def test_a_refusal_in_googles_words_has_its_failure(answer: Refusal, kind: str, code: str) -> None:
+async def test_a_google_error_maps_to_its_failure(answer: Refusal, kind: str, code: str) -> None:
     async with FakeVendor([answer]) as vendor:
         failure = (await ask(vendor)).failure.failure
     assert (failure.kind, failure.code) == (kind, code)
@@ -77,7 +77,7 @@ async def test_a_refusal_in_googles_words_has_its_failure(answer: Refusal, kind:
         ("12s", {"retry-after": "7"}, 7.0),
     ],
 )
-async def test_the_delay_that_google_asks_for_is_passed_on(
+async def test_the_retry_delay_of_google_is_used(
     delay: Any, headers: dict[str, str], seconds: float | None
 ) -> None:
     asked = refusal(429, "RESOURCE_EXHAUSTED", retryDelay=delay)

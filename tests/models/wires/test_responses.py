@@ -190,7 +190,7 @@ LEVELS = ("off", "minimal", "low", "medium", "high")
         ("gpt-oss-20b", "low low low medium high"),
     ],
 )
-def test_each_level_of_reasoning_is_an_effort_that_the_model_knows(model: str, efforts: str | None) -> None:
+def test_each_reasoning_level_maps_to_an_effort_of_the_model(model: str, efforts: str | None) -> None:
     bodies = [sent(request_of(reasoning=level), model) for level in LEVELS]
     silent = sent(request_of(), model)
     assert "reasoning" not in silent
@@ -203,7 +203,7 @@ def test_each_level_of_reasoning_is_an_effort_that_the_model_knows(model: str, e
     assert all(body["include"] == ["reasoning.encrypted_content"] for body in (*bodies, silent))
 
 
-def test_a_model_that_nobody_described_reasons_when_somebody_asks_it_to() -> None:
+def test_an_unknown_model_reasons_if_a_level_is_requested() -> None:
     for level in (None, "off"):
         assert not {"reasoning", "include"} & sent(request_of(reasoning=level), "deployment-7").keys()
     body = sent(request_of(reasoning="minimal"), "deployment-7")
@@ -252,7 +252,7 @@ async def test_a_limit_below_the_vendors_least_is_raised_to_it() -> None:
     assert "max_output_tokens" not in sent(request_of())
 
 
-def test_files_are_text_documents_addresses_or_a_word_about_them() -> None:
+def test_files_become_text_documents_urls_or_placeholders() -> None:
     word = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
     request = request_of(
         user(

@@ -168,7 +168,7 @@ async def test_usage_that_was_not_reported_is_unknown() -> None:
         assert (await ask(vendor)).done.usage == UNKNOWN_USAGE
 
 
-async def test_cost_follows_from_prices_or_is_what_the_server_says() -> None:
+async def test_cost_comes_from_prices_or_from_the_server() -> None:
     settings = ModelProfile(prices=Prices(input=1, output=10, cache_read=0.1, cache_write=2))
     async with FakeVendor([TURNS["cached"], TURNS["cached"]]) as vendor:
         assert (await ask(vendor)).done.usage.cost is None
@@ -184,7 +184,7 @@ async def test_the_request_id_comes_from_the_headers_else_from_the_response() ->
     assert (await read(completed())).done.request_id == "resp_1"
 
 
-async def test_a_model_other_than_the_one_asked_for_is_named() -> None:
+async def test_an_answer_names_a_model_other_than_the_requested_one() -> None:
     assert (await read(completed(model="gpt-5.1-2025-11-13"))).done.model == "gpt-5.1-2025-11-13"
     assert (await read(completed())).done.model == ""
 
@@ -233,7 +233,7 @@ async def test_the_parts_of_a_summary_are_paragraphs() -> None:
     assert [block.text for block in answer.done.content] == ["One.\n\nTwo.", "Three."]  # type: ignore[union-attr]
 
 
-async def test_reasoning_in_the_clear_is_shown_and_not_replayed() -> None:
+async def test_plain_reasoning_is_streamed_but_not_replayed() -> None:
     item = {
         "type": "reasoning",
         "id": "rs_1",
@@ -245,7 +245,7 @@ async def test_reasoning_in_the_clear_is_shown_and_not_replayed() -> None:
 
 
 @pytest.mark.parametrize("named", [True, False])
-async def test_what_the_deltas_leave_out_comes_with_the_end_of_the_item(named: bool) -> None:
+async def test_text_missing_in_deltas_comes_with_the_end_of_the_item(named: bool) -> None:
     answer = await read(
         delta("output_text", "Hel"),
         done(SAID),
@@ -263,12 +263,12 @@ async def test_what_the_deltas_leave_out_comes_with_the_end_of_the_item(named: b
     assert inputs == ['{"a"', ":1}"]
 
 
-async def test_the_end_of_an_item_counts_where_the_deltas_say_something_else() -> None:
+async def test_the_end_of_an_item_overrides_its_deltas() -> None:
     content = (await read(delta("output_text", "Help"), done(SAID), completed())).done.content
     assert content == (Text("Hello"),)
 
 
-async def test_items_that_come_with_the_end_of_the_response_alone_are_read() -> None:
+async def test_items_that_come_only_with_the_final_event_are_read() -> None:
     answer = await read(completed(output=[SAID, CALL]))
     assert answer.done.content == (Text("Hello"), ToolCall("call_1", "read", '{"a":1}'))
     assert answer.done.stop_reason == "tool_calls"
@@ -300,7 +300,7 @@ async def test_an_item_of_another_kind_is_warned_of_and_its_reasoning_not_replay
     assert "web_search_call" in warning.text and warning.call == "mc_1"
 
 
-async def test_events_of_unknown_kinds_are_passed_over() -> None:
+async def test_events_of_unknown_kinds_are_ignored() -> None:
     odd = {"type": "response.surprise", "response": 3, "delta": []}
     answer = await read(odd, delta("output_text", "Hi"), odd, completed())
     assert answer.done.content == (Text("Hi"),)
@@ -313,7 +313,7 @@ async def test_what_follows_the_end_is_not_read() -> None:
     assert (await answer_of(model, request_of())).done.content == (Text("Hi"),)
 
 
-async def test_the_phase_of_a_message_is_kept_for_its_own_model() -> None:
+async def test_the_phase_of_a_message_is_replayed_to_its_own_model() -> None:
     said = (await read(done(SAID | {"phase": "commentary"}), completed())).done.content[0]
     request = request_of(user("Hi"), Message("assistant", (said,)), user("Go on"))
     async with FakeVendor([turn("ok"), turn("ok")]) as vendor:

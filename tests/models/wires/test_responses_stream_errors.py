@@ -75,7 +75,7 @@ async def test_an_error_inside_the_stream_has_its_failure_in_every_shape(code: s
     assert [event.text for event in answer.events if isinstance(event, TextDelta)] == ["Hi"]
 
 
-async def test_an_error_that_is_no_event_of_the_wire_is_found() -> None:
+async def test_an_error_outside_the_wires_events_is_reported() -> None:
     event = {"type": "", "error": {"message": "the gateway gave up", "code": 503}}
     failure = (await read(event, named=False)).failure.failure
     assert failure.kind == "overloaded" and "the gateway gave up" in failure.message

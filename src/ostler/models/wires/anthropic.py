@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -174,13 +175,10 @@ class AnthropicModel(WireModel):
 
     def _messages(self, request: ModelRequest) -> list[bytes]:
         messages = list(super()._messages(request))
-        left = _MARKED_MESSAGES
-        for index in range(len(request.transcript) - 1, -1, -1):
-            if not left:
-                break
-            if messages[index] and request.transcript[index].role != "assistant":
-                messages[index] = _with_marker(messages[index])
-                left -= 1
+        newest_first = reversed(range(len(request.transcript)))
+        places = (at for at in newest_first if messages[at] and request.transcript[at].role != "assistant")
+        for place in islice(places, _MARKED_MESSAGES):
+            messages[place] = _with_marker(messages[place])
         return messages
 
     def _support(self, request: ModelRequest) -> RequestSupport:
@@ -201,8 +199,5 @@ def _is_forced(request: ModelRequest) -> bool:
 def _tool_choice(request: ModelRequest) -> dict[str, str]:
     if not request.tools or request.tool_choice == "auto":
         return {}
-    if request.tool_choice == "none":
-        return {"type": "none"}
-    if request.tool_choice == "required":
-        return {"type": "any"}
-    return {"type": "tool", "name": request.tool_choice}
+    modes = {"none": {"type": "none"}, "required": {"type": "any"}}
+    return modes.get(request.tool_choice, {"type": "tool", "name": request.tool_choice})

@@ -165,7 +165,7 @@ class ChatModel(WireModel):
         dialect, model = self._dialect, self._model
         control = dialect.control(model)
         self._levels = control.levels.available(self._settings.reasoning_levels, self._settings.reasons)
-        self._unasked = {} if self._settings.reasons is False else control.unasked
+        self._without_level = {} if self._settings.reasons is False else control.without_level
         self._takes_schema = re.search(dialect.schemas, model) is not None
         if not self._settings.input:
             self._sees_images = re.search(dialect.seeing, model) is not None
@@ -189,7 +189,7 @@ class ChatModel(WireModel):
             head[self._dialect.output_limit] = output
         choice = self._tool_choice(request)
         level = "off" if self._is_stopped(choice) else nearest(request.reasoning, self._levels)
-        head |= self._levels.get(level, {}) if level else self._unasked
+        head |= self._levels.get(level, {}) if level else self._without_level
         if choice is not None:
             head["tool_choice"] = choice
         schema = request.answer_schema

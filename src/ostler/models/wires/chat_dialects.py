@@ -29,7 +29,7 @@ class ReasoningControl(msgspec.Struct, frozen=True):
 
     models: str
     levels: Levels
-    unasked: dict[str, Any] = {}
+    without_level: dict[str, Any] = {}
     """The fields of a request without a level."""
 
 
@@ -106,12 +106,12 @@ DIALECTS: dict[str, ChatDialect] = {
             ReasoningControl(
                 r"qwen3\.8",
                 Levels(efforts("off") | efforts("low", "medium", "high", **_PARSED)),
-                unasked=_PARSED,
+                without_level=_PARSED,
             ),
             ReasoningControl(
                 "qwen",
                 reasoning_switch({"reasoning_effort": "none"}, {"reasoning_effort": "default", **_PARSED}),
-                unasked=_PARSED,
+                without_level=_PARSED,
             ),
             ReasoningControl("", LISTED),
         ),

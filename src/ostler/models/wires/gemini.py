@@ -238,8 +238,5 @@ class GeminiModel(WireModel):
 
 
 def _tool_choice(choice: str) -> dict[str, Any]:
-    if choice == "none":
-        return {"mode": "NONE"}
-    if choice == "required":
-        return {"mode": "ANY"}
-    return {"mode": "ANY", "allowedFunctionNames": [choice]}
+    modes = {"none": {"mode": "NONE"}, "required": {"mode": "ANY"}}
+    return modes.get(choice, {"mode": "ANY", "allowedFunctionNames": [choice]})
