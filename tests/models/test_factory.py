@@ -14,7 +14,7 @@ from ostler.schema.errors import NoModel, UsageError
 from ostler.schema.events import Warned
 from ostler.schema.messages import Message, Text, user
 from ostler.testkit.vendors import FakeVendor, turn
-from tests.models.wires.wire_cases import KEY, WIRES, answer_of, load_model, request_of
+from tests.models.wires.wire_cases import KEY, WIRES, answer_of, every_wire, load_model, request_of
 
 
 @pytest.mark.parametrize("name", [name for name in PROVIDERS if name != "gguf"])
@@ -107,16 +107,15 @@ def test_an_endpoint_of_the_vendors_own_needs_its_key_and_another_server_may_not
     assert make_model("openai/x", environment={"OPENAI_BASE_URL": "http://127.0.0.1:1"}).name == "openai/x"
 
 
-@pytest.mark.parametrize("wire", WIRES)
-async def test_without_a_key_none_is_sent(wire: str) -> None:
+@every_wire
+async def test_without_a_key_none_is_sent(wire: Wire) -> None:
+    provider = "ollama" if wire == "chat" else WIRES[wire].partition("/")[0]
     async with FakeVendor([turn("ok")]) as vendor:
-        name, url = (
-            ("anthropic/x", vendor.anthropic_url) if wire == "anthropic" else ("ollama/x", vendor.chat_url)
-        )
-        model = make_model(name, base_url=url, environment={})
+        model = make_model(f"{provider}/x", base_url=vendor.base_url(wire), wire=wire, environment={})
         usage = (await answer_of(model, request_of())).done.usage
         await model.aclose()  # type: ignore[attr-defined]
-        assert not {"authorization", "x-api-key"} & vendor.requests[0].headers.keys()
+        headers = vendor.requests[0].headers.keys()
+    assert not {"authorization", "x-api-key", "x-goog-api-key"} & headers
     assert usage.cost == (0.0 if wire == "chat" else None)
 
 
@@ -167,8 +166,8 @@ async def test_a_plain_address_reads_no_certificates(monkeypatch: pytest.MonkeyP
         await model.aclose()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("wire", WIRES)
-async def test_a_fake_vendor_runs_in_a_process_of_its_own(wire: str, tmp_path: Path) -> None:
+@every_wire
+async def test_a_fake_vendor_runs_in_a_process_of_its_own(wire: Wire, tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text('[{"type": "turn", "parts": ["Hello ", {"type": "say", "pieces": ["wor", "ld"]}]}]')
     command = [sys.executable, "-m", "ostler.testkit.vendors", "--wire", wire, "--script", str(script)]
@@ -177,7 +176,7 @@ async def test_a_fake_vendor_runs_in_a_process_of_its_own(wire: str, tmp_path: P
         assert process.stdout is not None
         async with asyncio.timeout(30):
             url = (await process.stdout.readline()).decode().strip()
-        model = make_model("anthropic/x" if wire == "anthropic" else "openai/x", base_url=url, environment={})
+        model = make_model(WIRES[wire], wire=wire, base_url=url, environment={})
         done = (await answer_of(model, request_of())).done
         await model.aclose()  # type: ignore[attr-defined]
         assert "".join(block.text for block in done.content if isinstance(block, Text)) == "Hello world"

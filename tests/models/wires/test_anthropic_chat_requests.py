@@ -1,4 +1,4 @@
-"""What the wires send: as the vendors' own SDKs would send it, and always something the vendor accepts."""
+"""The Messages and the Chat wire send what the vendors' own SDKs would send."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import pytest
 
 from ostler.core.model import ModelRequest
 from ostler.models.catalogue import ModelProfile
+from ostler.models.providers import Wire
 from ostler.models.wires.anthropic import AnthropicModel
 from ostler.models.wires.chat import ChatModel
-from ostler.schema.messages import File, Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, user
+from ostler.schema.messages import Message, Text, ToolResult, user
 from ostler.testkit.vendors import FakeVendor, Think, call, turn
+from tests.models.wires.transcripts import AWKWARD, CALLS, PIXEL, RESULTS
 from tests.models.wires.wire_cases import (
     KEY,
     READ,
-    WIRES,
     WRITE,
     answer_of,
     ask,
@@ -26,25 +27,8 @@ from tests.models.wires.wire_cases import (
     request_of,
 )
 
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-CALLS = Message(
-    "assistant",
-    (
-        Text("Looking."),
-        ToolCall("call_a", "read", '{"path":"a"}'),
-        ToolCall("call_b", "read", '{"path":"b"}'),
-    ),
-)
-RESULTS = Message(
-    "tool",
-    (
-        ToolResult("call_a", "read", (Text("alpha"),)),
-        ToolResult("call_b", "read", (Text("no b"),), failed=True),
-    ),
-)
 
-
-def sent(wire: str, request: ModelRequest, **options: Any) -> dict[str, Any]:
+def sent(wire: Wire, request: ModelRequest, **options: Any) -> dict[str, Any]:
     return json.loads(model_for(wire, **options).body(request))
 
 
@@ -127,88 +111,6 @@ async def test_the_chat_request_is_what_the_sdk_sends() -> None:
     assert ours.path == theirs.path
     assert ours.json == theirs.json
     assert ours.headers["authorization"] == theirs.headers["authorization"] == f"Bearer {KEY}"
-
-
-AWKWARD = {
-    "broken arguments": [
-        user("Hi"),
-        Message("assistant", (ToolCall("c1", "read", '{"path": "a'), ToolCall("c2", "read", "[1]"))),
-        Message("tool", (ToolResult("c1", "read", failed=True), ToolResult("c2", "read"))),
-    ],
-    "a name no vendor takes": [
-        user("Hi"),
-        Message("assistant", (ToolCall("c1", "functions.read file", "{}"), ToolCall("c2", "", "{}"))),
-        Message("tool", (ToolResult("c1", "x", failed=True), ToolResult("c2", "x", failed=True))),
-    ],
-    "ids of another vendor": [
-        user("Hi"),
-        Message("assistant", (ToolCall("functions.read:0", "read", "{}"), ToolCall("x" * 90, "read", "{}"))),
-        Message("tool", (ToolResult("functions.read:0", "read"), ToolResult("x" * 90, "read"))),
-    ],
-    "reasoning alone": [user("Hi"), Message("assistant", (Reasoning("Hm."),)), user("And?")],
-    "an empty answer": [user("Hi"), Message("assistant", ()), user("And?")],
-    "thinking that was cut": [
-        user("Hi"),
-        Message(
-            "assistant", (Reasoning("Hm.", Opaque("anthropic", {"type": "thinking", "signature": "s"})),)
-        ),
-        user("And?"),
-    ],
-    "blank text": [
-        user(Text(""), Text(" \n"), Text("Hi")),
-        Message("assistant", (Text("\n"), Text("Yes"))),
-        user("Go on"),
-    ],
-    "pictures": [
-        user("Look", Image("image/png", PIXEL), Image("image/jpeg", url="https://example.org/a.jpg"))
-    ],
-    "a picture no vendor takes": [user("Look", Image("image/svg+xml", "PHN2Zy8+"))],
-    "documents": [
-        user(
-            "Read",
-            File("application/pdf", "a.pdf", "JVBERi0="),
-            File("text/plain", "a.txt", "aGVsbG8="),
-            File("application/zip", "a.zip", "UEsDBA=="),
-        )
-    ],
-    "a picture from a tool": [
-        user("Hi"),
-        Message("assistant", (ToolCall("c1", "read", "{}"), ToolCall("c2", "read", "{}"))),
-        Message(
-            "tool",
-            (ToolResult("c1", "read", (Image("image/png", PIXEL),)), ToolResult("c2", "read", (Text("b"),))),
-        ),
-        user("steered"),
-    ],
-    "pictures and documents from a tool that failed": [
-        user("Hi"),
-        Message("assistant", (ToolCall("c1", "shoot", "{}"), ToolCall("c2", "shoot", "{}"))),
-        Message(
-            "tool",
-            (
-                ToolResult("c1", "shoot", (Text("no"), Image("image/png", PIXEL)), failed=True),
-                ToolResult("c2", "shoot", (File("application/pdf", "a.pdf", "JVBERi0="),), failed=True),
-            ),
-        ),
-    ],
-    "a steered step": [user("Hi"), CALLS, RESULTS, user("Stop that."), user("Do this.")],
-}
-
-
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("case", AWKWARD)
-async def test_an_awkward_transcript_is_still_accepted(wire: str, case: str) -> None:
-    async with FakeVendor([turn("ok")]) as vendor:
-        answer = await ask(vendor, wire, request_of(*AWKWARD[case], tools=(READ,)))
-    assert answer.done.content == (Text("ok"),)
-
-
-@pytest.mark.parametrize("wire", WIRES)
-async def test_the_fake_vendor_refuses_a_call_without_its_result(wire: str) -> None:
-    async with FakeVendor([turn("ok")]) as vendor:
-        for messages in ([user("Hi"), CALLS], [user("Hi"), CALLS, user("x")], [user("Hi"), RESULTS]):
-            failure = (await ask(vendor, wire, request_of(*messages))).failure.failure
-            assert failure.kind == "invalid_request" and "tool" in failure.message
 
 
 def test_results_of_one_step_are_one_message_for_one_wire_and_several_for_the_other() -> None:
@@ -322,7 +224,7 @@ async def test_a_level_of_reasoning_is_a_budget_below_the_limit(level: Any, budg
         ("kimi-k2", 32000, "enabled"),
     ],
 )
-def test_each_gemini_family_gets_its_own_thinking_fields(
+def test_each_claude_family_gets_its_own_thinking_fields(
     model: str, output: int, thinking: str | None
 ) -> None:
     body = json.loads(AnthropicModel(model).body(request_of(reasoning="medium")))

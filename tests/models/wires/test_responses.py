@@ -14,7 +14,7 @@ from ostler.schema.events import Warned
 from ostler.schema.messages import File, Image, Message, Opaque, Reasoning, Text, ToolResult, user
 from ostler.testkit.vendors import FakeVendor, Think, call, turn
 from tests.models.wires.responses_cases import MODEL, ask
-from tests.models.wires.test_anthropic_chat_requests import AWKWARD, CALLS, PIXEL, RESULTS
+from tests.models.wires.transcripts import CALLS, PIXEL, RESULTS
 from tests.models.wires.wire_cases import KEY, READ, request_of
 
 SEALED = {"id": "rs_1", "summary": [], "encrypted_content": "sealed"}
@@ -95,13 +95,6 @@ async def test_azure_gets_the_bare_key_in_its_own_header_under_its_own_path() ->
         assert received.headers["api-key"] == KEY and "authorization" not in received.headers
         failure = (await ask(vendor, api_key="another", key_header="api-key")).failure.failure
     assert failure.kind == "authentication_failed"
-
-
-@pytest.mark.parametrize("case", AWKWARD)
-async def test_an_awkward_transcript_is_still_accepted_by_responses(case: str) -> None:
-    async with FakeVendor([turn("ok")]) as vendor:
-        answer = await ask(vendor, request_of(*AWKWARD[case], tools=(READ,)))
-    assert answer.done.content == (Text("ok"),)
 
 
 @pytest.mark.parametrize(
