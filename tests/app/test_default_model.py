@@ -168,7 +168,9 @@ def test_servers_that_are_not_there_take_no_time(closed: str) -> None:
     begun = time.monotonic()
     servers = find_local_servers([provider_at(closed, name) for name in LOCAL], seconds=60)
     assert time.monotonic() - begun < 30
-    assert [(one.provider, one.problem) for one in servers] == [(name, "nobody is there") for name in LOCAL]
+    assert [(one.provider, one.problem) for one in servers] == [
+        (name, "no server is running") for name in LOCAL
+    ]
 
 
 def test_silent_servers_are_waited_for_together_and_not_for_long(silent: str) -> None:
@@ -199,18 +201,18 @@ def answered_with(raw: bytes) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("raw", "problem"),
     [
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "something else is there"),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 13\r\n\r\n<html></html>", "something else is there"),
-        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", "something else is there"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "another program is running"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 13\r\n\r\n<html></html>", "another program is running"),
+        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", "another program is running"),
         (
             b"HTTP/1.1 302 Found\r\nlocation: http://elsewhere/\r\ncontent-length: 0\r\n\r\n",
-            "something else is there",
+            "another program is running",
         ),
-        (b'HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{"data": []', "something else is there"),
+        (b'HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{"data": []', "another program is running"),
         (b'HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{"data": null}', "it runs, but has no model"),
         (b'HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n{"data": []}', "it runs, but has no model"),
-        (b"HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n", "it wants a key"),
-        (b"", "something else is there"),
+        (b"HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n", "it needs a key"),
+        (b"", "another program is running"),
         (b'HTTP/1.0 200 OK\r\n\r\n{"data": [{"id": "m"}]}', ""),
         (
             b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"

@@ -94,7 +94,7 @@ def host(url: str) -> str:
 def test_a_named_model_of_this_machine_needs_somebody_there(diagnosed: Diagnose, closed: str) -> None:
     found = diagnosed("model = 'ollama/x'")
     assert not found.has_model
-    assert found.answering.because == f"ollama/x cannot answer at {host(closed)}: nobody is there"
+    assert found.answering.because == f"ollama/x cannot answer at {host(closed)}: no server is running"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_named_model_of_this_machine_needs_somebody_there(diagnosed: Diagnose,
         (["x:latest"], "it is named"),
         (["y"], "it is named, though HOST lists no such model"),
         (["bge-m3"], "it is named, though at HOST it runs, but has no model that can chat"),
-        (None, "it is named, though at HOST something else is there"),
+        (None, "it is named, though at HOST another program is running"),
     ],
 )
 def test_what_a_server_lists_is_a_doubt_and_no_verdict(
@@ -118,7 +118,7 @@ def test_what_a_server_lists_is_a_doubt_and_no_verdict(
 
 def test_a_server_that_wants_a_key_counts_with_one(diagnosed: Diagnose, locked: str) -> None:
     found = diagnosed("model = 'lmstudio/x'", lmstudio=locked)
-    assert not found.has_model and "it wants a key" in found.answering.because
+    assert not found.has_model and "it needs a key" in found.answering.because
     found = diagnosed("model = 'lmstudio/x'\napi_key = 'k'", lmstudio=locked)
     assert (found.answering.model, found.answering.because) == ("lmstudio/x", "it is named")
 
@@ -129,7 +129,7 @@ def test_another_address_on_this_machine_needs_somebody_there(diagnosed: Diagnos
         ("model = 'openai/x'", {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": closed}),
     ):
         found = diagnosed(text, variables)
-        assert not found.has_model and "nobody is there" in found.answering.because
+        assert not found.has_model and "no server is running" in found.answering.because
 
 
 def test_another_server_on_this_machine_is_not_doubted(diagnosed: Diagnose, serving: ExitStack) -> None:
@@ -152,7 +152,7 @@ def test_azure_needs_its_address_and_its_key(diagnosed: Diagnose) -> None:
 def test_a_key_that_cannot_be_sent_is_no_key(diagnosed: Diagnose, key: str) -> None:
     found = diagnosed(f'[providers.groq]\napi_key = "{key}"')
     assert not found.has_model
-    assert found.answering.because == "the key for groq holds characters that no key has: copy it again"
+    assert found.answering.because == "the key for groq contains invalid characters: copy it again"
 
 
 def test_a_command_for_a_key_counts_and_is_not_run(diagnosed: Diagnose, tmp_path: Path) -> None:

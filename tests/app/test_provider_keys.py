@@ -43,8 +43,7 @@ def test_a_key_that_is_piped_in_is_kept_and_used(ostler: Ostler, serve: Serve, c
     refused = ostler("-p", "--model", "openai/fake", "--base-url", vendor.chat_url, "hello")
     assert (refused.code, refused.out) == (2, "")
     assert (
-        refused.err
-        == f"ostler: {file} holds keys and is open to others: say `chmod 600 {quote(str(file))}`\n"
+        refused.err == f"ostler: {file} has keys and others can read it: run `chmod 600 {quote(str(file))}`\n"
     )
 
 
@@ -187,7 +186,7 @@ def test_a_machine_without_a_keyring_says_so(ostler: Ostler) -> None:
     )
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
-        "ostler: the keyring did not take the key (NoKeyringError): mend that, or leave out --keyring\n"
+        "ostler: the keyring did not take the key (NoKeyringError): fix that, or leave out --keyring\n"
     )
 
 

@@ -28,7 +28,7 @@ def test_a_project_may_name_another_server_only_when_it_is_trusted(ostler: Ostle
     before = ostler(*arguments)
     assert (before.code, before.err) == (
         3,
-        f"{notice}ostler: openai needs a key: set OPENAI_API_KEY, say `ostler key set openai`, "
+        f"{notice}ostler: openai needs a key: set OPENAI_API_KEY, run `ostler key set openai`, "
         "or name another model\n",
     )
     assert vendor.requests == []

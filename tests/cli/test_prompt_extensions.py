@@ -64,7 +64,7 @@ def test_an_extensions_command_is_run_and_says_something(ostler: Ostler) -> None
     unknown = ostler("-p", "--model", "demo", "/gret you")
     assert (unknown.code, unknown.err) == (
         2,
-        "ostler: there is no /gret: perhaps you mean /greet; //gret sends it verbatim\n",
+        "ostler: there is no /gret: did you mean /greet? Type //gret to send it as text\n",
     )
 
 

@@ -78,7 +78,7 @@ def test_without_templates_it_is_said_where_they_go(in_process: InProcess) -> No
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["/reviw", "a.py"], "there is no /reviw: perhaps you mean /review; //reviw sends it verbatim"),
+        (["/reviw", "a.py"], "there is no /reviw: did you mean /review? Type //reviw to send it as text"),
         (["/review"], "/review needs FILE; usage: /review FILE [--deep]"),
         (["--", "/review", "--fast", "a"], "/review has no flag --fast; it has: --file, --deep"),
     ],

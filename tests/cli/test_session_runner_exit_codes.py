@@ -34,7 +34,7 @@ def test_3_when_there_is_no_model_and_then_no_session_is_left(ostler: Ostler, co
     keyless = ostler("-p", "--model", "anthropic/claude-x", "hello")
     assert keyless.code == 3
     assert keyless.err == (
-        "ostler: anthropic needs a key: set ANTHROPIC_API_KEY, say `ostler key set anthropic`, "
+        "ostler: anthropic needs a key: set ANTHROPIC_API_KEY, run `ostler key set anthropic`, "
         "or name another model\n"
     )
     assert not ostler.store.exists()

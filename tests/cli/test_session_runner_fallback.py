@@ -33,7 +33,7 @@ def test_a_configured_chain_goes_on_without_asking(ostler: Ostler, serve: Serve)
     assert (ran.code, ran.out) == (0, "saved\n")
     assert ran.err == (
         "ostler: openai answered 402: the credit is used up; "
-        "check that this model takes what was asked of it; "
+        "check that this model supports the request; "
         "continuing with acme/big in place of openai/fake\n"
     )
     assert said(working.requests[0].json) == [("user", "hello")]

@@ -30,18 +30,18 @@ def see(
         calibration.apply(UsageReported(f"msg_{number}", model, usage, usage))
 
 
-def test_two_samples_change_nothing_and_say_so() -> None:
+def test_two_samples_do_not_calibrate() -> None:
     calibration = Calibration()
     see(calibration, [(100, 150)] * 2)
     coefficient = calibration.of(MODEL, "estimated")
     assert (coefficient.applies, coefficient.samples, coefficient.value) == (False, 2, 1.0)
-    assert calibration.applied(ESTIMATE, MODEL) == ESTIMATE
+    assert calibration.of(MODEL, ESTIMATE.source).applied(ESTIMATE) == ESTIMATE
 
 
 def test_three_samples_make_a_coefficient_from_their_sums() -> None:
     calibration = Calibration()
     see(calibration, [(100, 100), (200, 300), (700, 1000)])
-    assert calibration.applied(ESTIMATE, MODEL) == Count(1400, "calibrated", "low")
+    assert calibration.of(MODEL, ESTIMATE.source).applied(ESTIMATE) == Count(1400, "calibrated", "low")
 
 
 def test_what_was_cached_counts_as_input() -> None:
@@ -59,7 +59,7 @@ def test_confidence_grows_with_samples_that_agree() -> None:
     assert calibration.of(MODEL, "estimated").confidence == "low"
 
 
-def test_samples_of_other_models_and_of_other_ways_to_count_are_ignored() -> None:
+def test_samples_of_other_models_and_sources_are_ignored() -> None:
     calibration = Calibration()
     see(calibration, [(100, 150)] * 3, model="openai/gpt-5")
     see(calibration, [(100, 150)] * 3, count=Count(0, "tokenizer", "high"))
@@ -115,4 +115,6 @@ def test_any_samples_give_a_coefficient_within_bounds(samples: list[tuple[int, i
     coefficient = calibration.of(MODEL, "estimated")
     assert coefficient == again.of(MODEL, "estimated")
     assert LEAST <= coefficient.value <= MOST
-    assert calibration.applied(Count(tokens, "estimated", "low"), MODEL).tokens >= tokens * LEAST
+    assert (
+        calibration.of(MODEL, "estimated").applied(Count(tokens, "estimated", "low")).tokens >= tokens * LEAST
+    )

@@ -92,7 +92,7 @@ async def test_the_parts_in_a_trace_are_corrected_as_their_sum_is() -> None:
     assert sum(size for _, size, _ in last["fences"]) <= tokens["fences"]
 
 
-async def test_a_session_that_is_opened_again_knows_how_far_counts_were_off() -> None:
+async def test_a_reopened_session_restores_the_calibration() -> None:
     store = MemoryStore()
     ran = await calibrated(store)
     await ran.session.close()
@@ -119,7 +119,7 @@ async def test_only_the_newest_facts_are_looked_at(monkeypatch: pytest.MonkeyPat
     assert traces(ran)[-1]["counted"][0] == "tokenizer"
 
 
-async def test_one_that_is_left_hears_no_more() -> None:
+async def test_a_released_builder_is_unsubscribed() -> None:
     kept = context(4000, fences=FENCES)
     ran = await started(["a"], context=kept)
     before = len(ran.session.journal._publisher)
@@ -143,7 +143,7 @@ async def test_a_picture_makes_the_whole_sum_less_certain() -> None:
     assert [trace["counted"][1] for trace in traces(ran)] == ["high", "low"]
 
 
-async def test_a_step_that_cannot_fit_leaves_its_account() -> None:
+async def test_a_step_that_cannot_fit_reports_its_tokens() -> None:
     ran = await run(["never"], "word " * 500, context=context(fences=FENCES), system="Help me.")
     assert ran.status == "failed" and not ran.model.requests
     (ended,) = ran.all(events.StepEnded)
@@ -156,7 +156,7 @@ async def test_a_step_that_cannot_fit_leaves_its_account() -> None:
     for said in (
         f"about {tokens['messages']} tokens (must_keep.last_prompt {tokens['messages']})",
         f"room for {tokens['room']}: of 400, 20 for the answer, 2 for system prompt and tools",
-        f"{tokens['fences']} for fences",
+        f"{tokens['fences']} for context providers",
     ):
         assert said in reason
     (step,) = context_steps(ran.facts)
@@ -164,7 +164,7 @@ async def test_a_step_that_cannot_fit_leaves_its_account() -> None:
     assert step.kept[0].rule == "must_keep.last_prompt"
 
 
-async def test_the_account_says_what_each_rule_keeps() -> None:
+async def test_the_trace_lists_what_each_rule_requires() -> None:
     policy = {"summaries": {"automatic": False}, "must_keep": {"tools": ["count"]}}
     ran = await run(steps(20), tools=[count], context=context(**policy))
     assert ran.status == "failed"
@@ -184,7 +184,7 @@ async def test_the_account_says_what_each_rule_keeps() -> None:
     st.sampled_from(["system", "prompt", "end"]),
     st.integers(0, 30),
 )
-async def test_whatever_there_is_to_tell_it_fits_or_it_is_said_why_not(
+async def test_a_context_always_fits_or_reports_a_problem(
     history: Any, policy: ContextPolicy, window: int, fenced: int, placement: Any, added: int
 ) -> None:
     messages, sources, prompts, steers = history

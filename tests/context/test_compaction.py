@@ -23,7 +23,7 @@ def last_told(ran: Ran) -> str:
     return "\n".join(str(message) for message in ran.model.requests[-1].transcript)
 
 
-async def test_what_was_said_in_the_middle_of_a_run_is_kept_word_for_word() -> None:
+async def test_steering_messages_are_kept_verbatim() -> None:
     store = MemoryStore()
 
     @tool
@@ -54,7 +54,7 @@ async def test_pictures_of_a_request_that_is_summed_up_are_missed_not_forgotten(
     assert "what is this?\n[1 pictures or files that came with it" in ran.all(events.Compacted)[-1].summary
 
 
-async def test_calls_that_must_be_kept_outlive_every_compaction() -> None:
+async def test_required_calls_survive_every_compaction() -> None:
     @tool
     async def plan_beds() -> str:
         """Plans."""
@@ -64,8 +64,8 @@ async def test_calls_that_must_be_kept_outlive_every_compaction() -> None:
     rules = {"must_keep": {"tools": ["plan_beds"]}}
     ran = await run(compacting(script), tools=[count, plan_beds], context=context(**rules))
     assert len(ran.all(events.Compacted)) > 1
-    assert last_told(ran).count("plan_beds gave: thyme in the north") == 1
-    asked = [one.transcript[0].text for one in ran.model.requests if "You write the summary" in one.system]
+    assert last_told(ran).count("plan_beds returned: thyme in the north") == 1
+    asked = [one.transcript[0].text for one in ran.model.requests if "You write a summary" in one.system]
     assert "word for word" not in asked[-1]
 
 
@@ -111,7 +111,7 @@ async def test_as_soon_as_there_is_something_to_sum_up_it_is() -> None:
     assert len(ran.all(events.Compacted)) > 1 and not ran.all(events.Warned)
 
 
-async def test_for_want_of_room_a_summary_is_never_left_out() -> None:
+async def test_a_summary_is_never_dropped_for_lack_of_room() -> None:
     script = [*steps(5), [Call("count", {"n": n}) for n in range(20)], "done"]
     ran = await run(compacting(script), tools=[count], context=context(tool_history={"cut_to": 2}))
     assert ran.status == "completed" and ran.all(events.Compacted)
@@ -119,18 +119,18 @@ async def test_for_want_of_room_a_summary_is_never_left_out() -> None:
         one for called in ran.all(events.ModelCalled) for one in (called.trace or {}).get("decisions", [])
     ]
     assert decisions
-    asked = [one for one in ran.model.requests if "You write the summary" not in one.system]
+    asked = [one for one in ran.model.requests if "You write a summary" not in one.system]
     assert all("go" in str(one.transcript[0]) for one in asked)
 
 
-async def test_after_an_overflow_there_is_room_for_what_is_left_however_long_the_system_prompt() -> None:
+async def test_after_an_overflow_the_messages_fit_with_any_system_prompt() -> None:
     script = [*steps(3), ContextOverflow("too long"), "done"]
     ran = await run(compacting(script), tools=[count], context=context(4000), system="Be kind. " * 500)
     assert ran.status == "completed"
     assert [one.by for one in ran.all(events.Compacted)] == ["overflow"]
 
 
-async def test_an_answer_of_reasoning_alone_is_left_out_when_that_is_stripped() -> None:
+async def test_an_answer_of_only_reasoning_is_dropped_when_stripped() -> None:
     thought = Turn(reasoning="thinking " * 20, text="")
     ran = await started([thought, "b", "c"], context=context(4000, reasoning={"keep": 0}))
     for prompt in ("a", "b", "c"):
@@ -149,7 +149,7 @@ async def test_a_run_can_be_cancelled_while_a_summary_is_written() -> None:
     answers = iter(steps(12, "done"))
 
     def answer(request: ModelRequest) -> Any:
-        if "You write the summary" not in request.system:
+        if "You write a summary" not in request.system:
             return next(answers)
         writing.set()
         return Turn("Task", hangs=True)

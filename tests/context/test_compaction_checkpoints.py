@@ -29,7 +29,7 @@ async def closing(script: list[Any], **rules: Any) -> Ran:
 
 
 @pytest.mark.parametrize("keep", [0, 1, 2])
-async def test_from_the_next_step_on_the_summary_is_told(keep: int) -> None:
+async def test_the_summary_is_sent_from_the_next_step_on(keep: int) -> None:
     ran = await closing([*steps(4), close(), *steps(1), "done"], keep_calls=keep)
     assert ran.status == "completed"
     (compacted,) = ran.all(events.Compacted)
@@ -61,7 +61,7 @@ async def test_one_chapter_after_the_other_builds_on_the_summary_before() -> Non
 @pytest.mark.parametrize(
     ("summary", "why"), [("  \n", "the summary is empty"), ("word " * 60, "the limit is 50: make it shorter")]
 )
-async def test_a_summary_that_says_nothing_or_too_much_is_refused(summary: str, why: str) -> None:
+async def test_an_empty_or_too_long_summary_is_refused(summary: str, why: str) -> None:
     ran = await closing([*steps(4), close(summary), "done"])
     assert not ran.all(events.Compacted)
     assert why in ran.results()[-1]

@@ -45,7 +45,7 @@ def only_problem(instructions: Instructions, path: Path) -> str:
     return problem.removeprefix(f"{path}: ")
 
 
-def test_the_users_come_first_and_the_nearest_last(tmp_path: Path, root: Path) -> None:
+def test_user_files_come_first_and_the_nearest_last(tmp_path: Path, root: Path) -> None:
     users = [tmp_path / "shared", tmp_path / "own"]
     cwd = root / "a" / "b"
     places = [*users, root, cwd]
@@ -59,7 +59,7 @@ def test_the_users_come_first_and_the_nearest_last(tmp_path: Path, root: Path) -
     assert headings == [f"# Instructions from {path}" for path in paths]
 
 
-def test_where_there_is_none_nothing_is_said(root: Path) -> None:
+def test_a_folder_without_instructions_adds_nothing(root: Path) -> None:
     write(root, " \n\n")
     assert find_instructions(root, root, [root / "absent"]) == Instructions()
     assert Instructions().text == ""
@@ -103,7 +103,7 @@ def test_a_link_out_of_the_project_is_refused_but_the_users_own_may_lead_anywher
     assert [text for _, text in told(find_instructions(tmp_path, tmp_path, [root]))] == ["mine"]
 
 
-def test_one_file_with_two_names_is_told_once(root: Path) -> None:
+def test_a_file_with_two_names_is_included_once(root: Path) -> None:
     path = write(root, "once")
     (root / "a").mkdir()
     (root / "a" / "AGENTS.md").symlink_to(path)
@@ -111,7 +111,7 @@ def test_one_file_with_two_names_is_told_once(root: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "binary", "circle"])
-def test_what_is_no_text_is_left_out_and_said(kind: str, root: Path) -> None:
+def test_files_that_are_not_text_are_omitted_and_reported(kind: str, root: Path) -> None:
     path = root / "AGENTS.md"
     match kind:
         case "folder":
@@ -127,14 +127,14 @@ def test_what_is_no_text_is_left_out_and_said(kind: str, root: Path) -> None:
     assert only_problem(found, path).endswith("; the model does not get it")
 
 
-def test_bytes_that_are_no_text_are_told_as_such(root: Path) -> None:
+def test_bytes_that_are_not_text_are_reported(root: Path) -> None:
     path = write(root, b"caf\xe9 au lait")
     found = find_instructions(root, root)
     assert told(found) == [(str(path), "caf\ufffd au lait")]
     assert only_problem(found, path).startswith("it is not valid UTF-8")
 
 
-def test_a_long_file_is_cut_between_lines_and_says_so(root: Path) -> None:
+def test_a_long_file_is_cut_between_lines_with_a_notice(root: Path) -> None:
     lines = "".join(f"rule {number} é\n" for number in range(20_000))
     path = write(root, lines)
     found = find_instructions(root, root)
@@ -166,7 +166,7 @@ def test_any_bytes_give_text_and_the_same_text_again(content: bytes, repeated: i
         assert len(found.text.encode()) < LARGEST_FILE + 1000
 
 
-def test_a_file_below_is_found_by_what_is_touched_there(root: Path) -> None:
+def test_a_nested_file_is_added_when_a_call_touches_its_folder(root: Path) -> None:
     write(root, "known from the start")
     path = write(root / "a" / "b", "for b")
     write(root / "c", "for c")
@@ -184,7 +184,7 @@ def test_a_folder_beside_the_working_directory_counts_if_it_is_of_the_project(ro
     assert told(instructions_for(root / "there" / "x", cwd, cwd, {})) == []
 
 
-def test_what_was_told_is_told_again_only_after_a_change(root: Path) -> None:
+def test_instructions_are_added_again_only_after_a_change(root: Path) -> None:
     path = write(root / "a", "one")
     (source,) = instructions_for(root / "a" / "x", root, root, {}).sources
     known = {"a/AGENTS.md": source.digest}
@@ -193,7 +193,7 @@ def test_what_was_told_is_told_again_only_after_a_change(root: Path) -> None:
     assert told(instructions_for(root / "a" / "x", root, root, known)) == [(str(path), "two")]
 
 
-def test_whoever_touches_the_file_itself_is_not_told_it(root: Path) -> None:
+def test_a_call_on_an_instruction_file_does_not_add_that_file(root: Path) -> None:
     path = write(root / "a", "one")
     assert instructions_for(path, root, root, {}) == Instructions()
 

@@ -113,7 +113,7 @@ async def test_a_call_that_failed_tells_nothing(project: Path) -> None:
     assert blocks_told(await run([read("sub/absent.txt"), "done"], **equipment(project))) == [[]]
 
 
-async def test_calls_at_the_same_time_are_told_once(project: Path) -> None:
+async def test_parallel_calls_add_instructions_once(project: Path) -> None:
     ran = await run([[read("sub/one.txt"), read("sub/two.txt")], "done"], **equipment(project))
     assert sorted(blocks_told(ran)) == [[], [TOLD]]
 
@@ -125,7 +125,7 @@ async def test_a_long_result_does_not_push_the_instructions_out(project: Path) -
     assert told[0].count("rule") == 11_000
 
 
-async def test_it_is_known_after_a_restart_and_in_a_fork(project: Path) -> None:
+async def test_known_instructions_survive_a_restart_and_a_fork(project: Path) -> None:
     store = MemoryStore()
     ran = await run([read("sub/one.txt"), "done"], **equipment(project, store=store))
     await ran.session.close()
@@ -141,7 +141,7 @@ async def test_it_is_known_after_a_restart_and_in_a_fork(project: Path) -> None:
     await forked.close()
 
 
-async def test_on_a_branch_from_before_it_is_told_again(project: Path) -> None:
+async def test_an_earlier_branch_gets_the_instructions_again(project: Path) -> None:
     store = MemoryStore()
     ran = await run([read("sub/one.txt"), "done"], **equipment(project, store=store))
     prompt = next(fact.seq for fact in ran.facts if fact.type == "user_message")
@@ -152,7 +152,7 @@ async def test_on_a_branch_from_before_it_is_told_again(project: Path) -> None:
     )
 
 
-async def test_after_a_compaction_it_is_told_again_from_its_file(project: Path) -> None:
+async def test_after_a_compaction_instructions_are_read_again(project: Path) -> None:
     ran = await run([read("sub/one.txt"), "done"], **equipment(project))
     journal = ran.session.journal
     *replaced, kept = [fact.seq for fact in ran.facts if fact.parent is not None]
@@ -162,13 +162,13 @@ async def test_after_a_compaction_it_is_told_again_from_its_file(project: Path) 
     assert await go_on(ran.session, "sub/two.txt") == [[TOLD.replace("tabs", "spaces")]]
 
 
-async def test_a_new_history_knows_nothing(project: Path) -> None:
+async def test_a_new_calibration_has_no_coefficient(project: Path) -> None:
     ran = await run([read("sub/one.txt"), "done"], **equipment(project))
     await ran.session.replace_history((Message("user", as_content("hello")),))
     assert await go_on(ran.session, "sub/one.txt") == [[TOLD]]
 
 
-async def test_a_child_is_told_for_itself(project: Path) -> None:
+async def test_a_child_session_gets_its_own_instructions(project: Path) -> None:
     def answer(request: ModelRequest) -> Any:
         is_child = request.transcript[0].text == "look"
         step = len(request.transcript)
@@ -184,7 +184,7 @@ async def test_a_child_is_told_for_itself(project: Path) -> None:
     assert blocks_told(ran)[0] == [TOLD]
 
 
-async def test_what_is_wrong_with_a_file_is_said_once(project: Path, tmp_path: Path) -> None:
+async def test_problems_with_a_file_are_reported_once(project: Path, tmp_path: Path) -> None:
     said: list[str] = []
     (project / "sub" / "AGENTS.md").unlink()
     (tmp_path / "secret").write_text("s3cr3t")

@@ -27,7 +27,7 @@ def test_a_text_without_front_matter_is_all_body() -> None:
         assert read_front_matter(text) == Document({}, text)
 
 
-def test_fields_and_body_are_told_apart() -> None:
+def test_fields_and_body_are_separated() -> None:
     document = read_front_matter("---\nname: reviewer\n---\n\nYou review.\n---\nAnd more.\n")
     assert document == Document({"name": "reviewer"}, "\nYou review.\n---\nAnd more.\n")
     assert read_front_matter("---\n---") == Document({}, "")
@@ -74,7 +74,7 @@ def test_the_mark_and_the_line_ends_of_windows_do_not_matter() -> None:
         ),
     ],
 )
-def test_a_value_on_one_line_is_read_as_it_is_meant(written: str, value: Any) -> None:
+def test_a_one_line_value_is_parsed(written: str, value: Any) -> None:
     read = fields(f"before: x\nkey: {written}\nafter: y")
     assert read == {"before": "x", "key": value, "after": "y"}
     assert type(read["key"]) is type(value)
@@ -174,7 +174,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.text(st.characters(codec="utf-8"))))
-def test_whatever_is_quoted_comes_back(values: dict[str, str]) -> None:
+def test_any_quoted_string_round_trips(values: dict[str, str]) -> None:
     def single(text: str) -> str:
         return "'" + text.replace("'", "''") + "'"
 

@@ -49,7 +49,7 @@ def shown(text: str, cwd: Path) -> list[str]:
         "see:@src/a.py",
     ],
 )
-def test_a_file_is_shown_as_read_shows_it(work: Path, prompt: str) -> None:
+def test_a_file_is_attached_in_the_format_of_the_read_tool(work: Path, prompt: str) -> None:
     assert shown(prompt, work) == ["--- src/a.py, as read shows it ---\n1\tone\n2\ttwo\n3\tthree\n4\tfour"]
 
 
@@ -88,13 +88,13 @@ def test_names_may_have_blanks(work: Path, mention: str) -> None:
         "@\0",
     ],
 )
-def test_what_is_no_path_stays_without_a_word(work: Path, prompt: str) -> None:
+def test_text_that_is_no_path_is_not_reported(work: Path, prompt: str) -> None:
     found = with_mentions(prompt, work)
     assert (found.text, found.blocks, found.notices) == (prompt, (), ())
 
 
 @pytest.mark.parametrize("mention", ["@src/ab.py", "@nothing.md", '@"no such thing"'])
-def test_what_looks_like_a_path_and_is_none_is_said(work: Path, mention: str) -> None:
+def test_a_missing_path_is_reported(work: Path, mention: str) -> None:
     found = with_mentions(f"see {mention}", work)
     assert found.blocks == ()
     assert len(found.notices) == 1
@@ -123,7 +123,7 @@ def test_a_link_that_leads_nowhere_is_listed_like_a_file(work: Path) -> None:
     assert shown("@src/", work)[0].splitlines()[1:] == ["a.py", "deep/", "deep/b.py", "link"]
 
 
-def test_a_large_directory_shows_its_upper_levels(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_directory_lists_its_upper_levels(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mentions, "MOST_ENTRIES", 2)
     assert shown("@src", work)[0].splitlines()[1:] == [
         "a.py",
@@ -152,7 +152,7 @@ def test_a_picture_and_a_document_are_attached(work: Path) -> None:
     assert document.name == "d.pdf"
 
 
-def test_what_cannot_be_shown_is_said(work: Path) -> None:
+def test_unreadable_blocks_become_placeholders(work: Path) -> None:
     (work / "x.bin").write_bytes(b"\0\1")
     found = with_mentions("@x.bin @src/a.py:3-2", work)
     assert found.blocks == ()
@@ -169,7 +169,7 @@ def test_together_they_stay_within_a_bound(work: Path) -> None:
     assert text_of(found.blocks[-1:]) == "5.txt is not included here because it is too large: use read or ls"
 
 
-def test_each_is_shown_once_and_known_by_its_digest(work: Path) -> None:
+def test_each_file_is_attached_once_with_its_digest(work: Path) -> None:
     found = with_mentions("@Makefile and @./Makefile and @src", work)
     assert len(found.blocks) == 2
     assert found.digests == {str(work.resolve() / "Makefile"): digest_of(b"all:\n")}

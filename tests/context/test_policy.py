@@ -61,7 +61,7 @@ def test_layers_are_merged_field_by_field() -> None:
     assert merged(one, other).tool_history.by_tool == {"bash": "cut", "grep": "cut"}
 
 
-def test_of_two_rules_that_contradict_each_other_it_is_said_where_they_are_from() -> None:
+def test_contradicting_rules_are_reported_with_their_origins() -> None:
     with pytest.raises(ConfigurationError) as caught:
         merged({"summaries": {"at": 0.5}}, {"summaries": {"keep": 0.6}}, places=("a.toml", "--context"))
     assert str(caught.value) == (
@@ -172,7 +172,7 @@ async def a_cut_result_keeps_its_beginning_and_its_end() -> None:
         script = [Call("count"), "answer", "b", "c"]
         ran = await prompted(script, "a", "b", "c", tool_history={"results": "cut", "cut_to": cut_to})
         (result,) = [message for message in last_told(ran) if message.role == "tool"]
-        assert "left out" in str(result) and "0_39" in str(result)[-100:]
+        assert "omitted" in str(result) and "0_39" in str(result)[-100:]
         sizes.append(len(str(result)))
     assert sizes[0] < sizes[1] < 600
 
@@ -317,7 +317,7 @@ async def a_summary_is_asked_for_and_cut_at_its_longest() -> None:
             [
                 lambda request, n=n: (
                     "word " * 40
-                    if "You write the summary" in request.system
+                    if "You write a summary" in request.system
                     else Turn(calls=(Call("count", {"n": n}),), usage=UNCOUNTED)
                 )
                 for n in range(12)
@@ -325,7 +325,7 @@ async def a_summary_is_asked_for_and_cut_at_its_longest() -> None:
             + ["done"]
         )
         ran = await run(model, tools=[count], context=context(400, summaries={"longest": longest}))
-        (request, *_) = [one for one in model.requests if "You write the summary" in one.system]
+        (request, *_) = [one for one in model.requests if "You write a summary" in one.system]
         assert request.max_output_tokens == longest
         summary = ran.all(events.Compacted)[0].summary.split("\n\n")[0]
         assert (len(summary) > 100) == (longest == 4000)

@@ -98,7 +98,7 @@ async def test_results_and_chapters_follow_the_rules_of_a_run() -> None:
     assert offered == [["close_chapter", "count"]] * 2 + [["count"]] * 2 + [["close_chapter", "count"]]
 
 
-async def test_swapping_the_tools_does_not_take_away_what_the_rules_offer() -> None:
+async def test_swapping_tools_does_not_remove_those_of_the_policy() -> None:
     model = ScriptedModel(["a"])
     async with Agent(model, tools=[count], context={"checkpoints": {"offered": True}}) as agent:
         agent.tools = [count]
@@ -106,7 +106,7 @@ async def test_swapping_the_tools_does_not_take_away_what_the_rules_offer() -> N
     assert [one.name for one in model.requests[0].tools] == ["close_chapter", "count"]
 
 
-async def test_a_run_that_waited_goes_on_by_its_own_rules() -> None:
+async def test_a_resumed_run_uses_its_own_rules() -> None:
     @tool
     async def need(context: ToolContext) -> NeedUser | str:
         """Asks."""
@@ -121,7 +121,7 @@ async def test_a_run_that_waited_goes_on_by_its_own_rules() -> None:
     assert [trace["tokens"]["window"] for trace in seen.traces()] == [60_000] * 2
 
 
-async def test_what_the_rules_of_one_run_left_out_is_told_in_the_next() -> None:
+async def test_messages_dropped_by_one_runs_rules_return_in_the_next() -> None:
     script = [Turn("look", (Call("count"),)), "a", "b", "c"]
     model = ScriptedModel(script)
     async with Agent(model, tools=[count]) as agent:
@@ -153,7 +153,7 @@ def named(**context: Any) -> DelegateTool:
     return DelegateTool({"counter": spec})
 
 
-async def test_a_named_agent_has_its_own_rules_and_the_run_has_the_last_word() -> None:
+async def test_an_agents_rules_override_the_settings_and_the_runs_override_both() -> None:
     task = Call("delegate", {"task": "count", "agent": "counter"})
     tools = [named(window={"tokens": 30_000, "reserve": 400}, checkpoints={"offered": True})]
     model = ScriptedModel([task, "3", "done"])

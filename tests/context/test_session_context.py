@@ -69,7 +69,7 @@ def compacting(script: list[Any]) -> ScriptedModel:
     answers = iter(script)
 
     def answer(request: ModelRequest) -> Any:
-        if "You write the summary" in request.system:
+        if "You write a summary" in request.system:
             return "Task: count. Done: some."
         return next(answers)
 
@@ -80,7 +80,7 @@ def told(ran: Ran, number: int) -> list[str]:
     return [message.text or str(len(message.content)) for message in ran.model.requests[number].transcript]
 
 
-async def test_as_long_as_there_is_room_everything_is_told_and_the_prefix_stays() -> None:
+async def test_while_there_is_room_everything_is_sent_and_the_prefix_stays() -> None:
     ran = await run(steps(3, "done"), tools=[count], context=context(4000))
     traces = [called.trace for called in ran.all(events.ModelCalled)]
     assert [trace.get("changed") for trace in traces] == ["it is the first", None, None, None]
@@ -89,7 +89,7 @@ async def test_as_long_as_there_is_room_everything_is_told_and_the_prefix_stays(
     assert traces[-1]["tokens"]["all"] > traces[0]["tokens"]["all"]
 
 
-async def test_before_it_would_overflow_the_context_is_compacted_and_the_run_goes_on() -> None:
+async def test_the_context_is_compacted_before_it_overflows_and_the_run_continues() -> None:
     ran = await run(compacting(steps(12, "done")), tools=[count], context=context())
     assert ran.status == "completed"
     compactions = ran.all(events.Compacted)
@@ -113,7 +113,7 @@ async def test_what_fences_take_is_no_room_either_when_it_is_time_to_compact() -
 
 async def test_a_summary_builds_on_the_one_before() -> None:
     ran = await run(compacting(steps(30, "done")), tools=[count], context=context())
-    asked = [one.transcript[0].text for one in ran.model.requests if "You write the summary" in one.system]
+    asked = [one.transcript[0].text for one in ran.model.requests if "You write a summary" in one.system]
     assert len(asked) > 2
     assert "<earlier-summary>" not in asked[0] and all("<earlier-summary>" in one for one in asked[1:])
 
@@ -127,7 +127,7 @@ async def test_an_overflow_that_the_vendor_reports_is_tried_once_more_after_a_co
     assert ran.status == "failed" and ran.quiet.failure.kind == "context_overflow"  # type: ignore[union-attr]
 
 
-async def test_without_summaries_what_is_oldest_is_cut_and_then_left_out() -> None:
+async def test_without_summaries_the_oldest_messages_are_cut_and_then_dropped() -> None:
     policy = {"summaries": {"automatic": False}, "tool_history": {"cut_to": 2}}
     ran = await run(steps(25, "done"), tools=[count], context=context(**policy))
     assert ran.status == "completed"
@@ -143,7 +143,7 @@ async def test_without_summaries_what_is_oldest_is_cut_and_then_left_out() -> No
     assert calls == results
 
 
-async def test_what_must_be_told_and_does_not_fit_ends_the_run_with_the_reason() -> None:
+async def test_required_messages_that_do_not_fit_end_the_run_with_a_reason() -> None:
     ran = await run(["never"], "word " * 500, context=context())
     assert ran.status == "failed" and "has room for" in ran.quiet.reason  # type: ignore[union-attr]
     assert not ran.model.requests
@@ -211,7 +211,7 @@ async def test_a_compaction_in_vain_is_not_tried_in_every_step() -> None:
         ({"by_tool": {"other": "cut"}, "cut_to": 1, "keep_runs": 0}, [True, True, True]),
     ],
 )
-async def test_calls_of_earlier_runs_are_told_as_the_policy_says(rules: Any, kept: list[bool]) -> None:
+async def test_calls_of_earlier_runs_follow_the_policy(rules: Any, kept: list[bool]) -> None:
     script = [Call("count", {"n": 0}), "a", Call("count", {"n": 1}), "b", Call("count", {"n": 2}), "c"]
     ran = await started(script, tools=[count], context=context(4000, tool_history=rules))
     for prompt in ("one", "two", "three"):
@@ -220,7 +220,7 @@ async def test_calls_of_earlier_runs_are_told_as_the_policy_says(rules: Any, kep
     assert [f"w{n}_20" in result for n, result in enumerate(results)] == kept
 
 
-async def test_dropped_calls_go_with_their_results_and_what_was_said_stays() -> None:
+async def test_dropped_calls_lose_their_results_and_the_text_stays() -> None:
     script = [Turn("I look.", (Call("count"),)), "a", "b"]
     rules = {"results": "dropped", "keep_runs": 0}
     ran = await started(script, tools=[count], context=context(4000, tool_history=rules))
@@ -238,7 +238,7 @@ async def test_reasoning_of_older_answers_is_stripped() -> None:
     assert [len(message.content) for message in answers] == [1, 2]
 
 
-async def test_fences_are_told_where_they_belong_by_priority_and_within_their_share() -> None:
+async def test_context_providers_are_placed_by_priority_within_their_share() -> None:
     fences = [
         ContextProvider("rules", lambda request: "be kind", "system"),
         ContextProvider("memory", lambda request: "you like tea", "prompt", priority=1),
@@ -260,7 +260,7 @@ async def test_fences_are_told_where_they_belong_by_priority_and_within_their_sh
     assert list(request.transcript)[: len(first)] == list(first)
 
 
-async def test_for_want_of_room_the_weakest_fence_is_left_out_unless_it_must_be_kept() -> None:
+async def test_the_lowest_priority_provider_is_dropped_unless_required() -> None:
     fences = [
         ContextProvider("weak", lambda request: "word " * 300, share=1.0),
         ContextProvider("strong", lambda request: "word " * 200, share=1.0, must_keep=True),
@@ -290,7 +290,7 @@ def test_a_fence_that_makes_no_sense_is_refused(make: Any) -> None:
         make()
 
 
-async def test_reminders_are_said_at_the_end_and_never_become_history() -> None:
+async def test_reminders_are_sent_at_the_end_and_never_stored() -> None:
     own = {"mine": lambda state: "remember the milk" if state.run.steps == 1 else None}
     ran = await run(
         steps(3, "done"), tools=[count], context=context(4000, own_reminders=own), limits=Limits(steps=4)
@@ -303,7 +303,7 @@ async def test_reminders_are_said_at_the_end_and_never_become_history() -> None:
     assert ran.all(events.ModelCalled)[0].trace["reminders"] == ["mine"]
 
 
-async def test_an_undone_compaction_is_told_in_full_again() -> None:
+async def test_an_undone_compaction_restores_the_full_context() -> None:
     store = MemoryStore()
     ran = await run(compacting(steps(12, "done")), tools=[count], context=context(), store=store)
     whole = [fact.seq for fact in ran.facts if fact.type == "compacted"]
@@ -372,7 +372,7 @@ async def test_what_the_vendor_counted_decides_and_costs_no_counting() -> None:
     assert len(counted) < 100
 
 
-async def test_what_a_vendor_counted_of_a_part_is_not_taken_for_the_whole() -> None:
+async def test_a_vendors_partial_count_is_not_used_for_the_whole() -> None:
     def tokens_of(request: ModelRequest) -> int:
         return sum(Words().message(message, "").tokens for message in request.transcript)
 
@@ -406,7 +406,7 @@ async def test_what_vendors_report_corrects_the_count() -> None:
         return Turn(calls=(call,), usage=Usage(input_tokens=2 * words))
 
     def answer(request: ModelRequest) -> Any:
-        return "Task: count." if "You write the summary" in request.system else twice(request)
+        return "Task: count." if "You write a summary" in request.system else twice(request)
 
     fences = [ContextProvider("note", lambda request: "always here", "end")]  # so that everything is counted
     ran = await run(
@@ -427,11 +427,11 @@ async def test_instructions_are_read_again_from_their_files_after_a_compaction()
     ran.session.harness.make_system = lambda instead: told_from[0]
     told_from[0] = "Be kind and brief."
     await ran.session.prompt(as_content("go"))
-    requests = [one for one in ran.model.requests if "You write the summary" not in one.system]
+    requests = [one for one in ran.model.requests if "You write a summary" not in one.system]
     assert (requests[0].system, requests[-1].system) == ("Be kind.", "Be kind and brief.")
 
 
-async def test_a_fence_that_fails_is_reported_and_left_out() -> None:
+async def test_a_context_provider_that_fails_is_reported_and_omitted() -> None:
     def broken(request: Any) -> str:
         raise ValueError("no memory")
 
@@ -455,7 +455,7 @@ async def test_files_of_earlier_compactions_are_carried_on() -> None:
     assert set(first.files) < set(last.files) and "0.py" in last.files
 
 
-async def test_what_was_said_while_it_worked_is_kept_as_the_prompt_is() -> None:
+async def test_steering_messages_are_required_like_the_prompt() -> None:
     store = MemoryStore()
 
     @tool

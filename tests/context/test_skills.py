@@ -57,7 +57,7 @@ def only_problem(skills: Skills, path: Path) -> str:
     return problem.removeprefix(f"{path}: ")
 
 
-def test_a_file_says_everything_about_a_skill(root: Path, own: Path) -> None:
+def test_a_skill_file_declares_all_fields(root: Path, own: Path) -> None:
     path = write(
         own,
         "pdf-forms",
@@ -101,7 +101,7 @@ def test_the_users_own_folder_is_not_the_projects_even_inside_of_it(root: Path) 
     assert skills.found["mine"].scope == "user"
 
 
-def test_a_projects_skill_is_left_out_until_it_is_trusted(root: Path, own: Path) -> None:
+def test_a_projects_skill_is_omitted_until_it_is_trusted(root: Path, own: Path) -> None:
     theirs = write(root / ".agents/skills", "release", "description: theirs")
     other = write(root / ".agents/skills", "other")
     write(own, "release", "description: mine")
@@ -154,7 +154,7 @@ def test_names_within_the_rules(name: str, root: Path) -> None:
         ("description: [a", "line 3: "),
     ],
 )
-def test_a_skill_that_does_not_say_what_it_is_for_is_left_out(front: str, complaint: str, root: Path) -> None:
+def test_a_skill_without_a_description_is_omitted(front: str, complaint: str, root: Path) -> None:
     path = write(root, "a", front)
     skills = find(root, root)
     assert skills.found == {}
@@ -164,7 +164,7 @@ def test_a_skill_that_does_not_say_what_it_is_for_is_left_out(front: str, compla
 @pytest.mark.parametrize(
     "front", ["compatibility: " + "x" * 501, "metadata: [a]", "allowed-tools: 7", "license: [a]"]
 )
-def test_a_mistake_in_what_is_optional_is_said_and_the_skill_is_used(front: str, root: Path) -> None:
+def test_an_invalid_optional_field_is_reported_and_the_skill_is_used(front: str, root: Path) -> None:
     path = write(root, "a", f"description: d\n{front}")
     skills = find(root, root)
     assert "a" in skills.found
@@ -180,7 +180,7 @@ def test_what_is_no_skill_is_passed_over(root: Path) -> None:
     assert find(root, root) == Skills({}, (), ())
 
 
-def test_files_that_cannot_be_used_are_left_out_each_with_its_reason(root: Path, tmp_path: Path) -> None:
+def test_unusable_files_are_omitted_with_a_reason(root: Path, tmp_path: Path) -> None:
     place = root / ".agents/skills"
     outside = write(tmp_path / "elsewhere", "out")
     place.mkdir(parents=True)
@@ -200,7 +200,7 @@ def test_files_that_cannot_be_used_are_left_out_each_with_its_reason(root: Path,
 
 
 @given(st.text(max_size=200))
-def test_any_front_matter_gives_a_skill_or_one_line(front: str) -> None:
+def test_any_front_matter_yields_a_skill_or_a_one_line_problem(front: str) -> None:
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory() as name:
@@ -264,7 +264,7 @@ async def test_the_tool_tells_the_text_and_the_files(root: Path) -> None:
         tool.validate({"name": "other"})
 
 
-def test_at_most_fifty_files_are_told_of(root: Path) -> None:
+def test_at_most_fifty_files_are_listed(root: Path) -> None:
     path = write(root, "big")
     for number in range(60):
         (path.parent / f"{number:02}.txt").write_text("")
@@ -272,7 +272,7 @@ def test_at_most_fifty_files_are_told_of(root: Path) -> None:
     assert (last, more) == ("big/49.txt", "[more files: list the folder]")
 
 
-async def test_a_projects_skill_that_changed_after_it_was_found_is_refused(root: Path, own: Path) -> None:
+async def test_a_projects_skill_changed_after_discovery_is_refused(root: Path, own: Path) -> None:
     theirs = write(root / ".agents/skills", "theirs")
     mine = write(own, "mine")
     skills = find(root, own)
@@ -297,7 +297,7 @@ def test_a_prompt_can_begin_with_a_skill(root: Path) -> None:
         assert expand_skill(other, skills, root) is None
 
 
-def test_a_prompt_with_a_skill_that_is_not_there_says_what_to_do(root: Path) -> None:
+def test_an_unknown_skill_in_a_prompt_raises_with_advice(root: Path) -> None:
     path = write(root / ".agents/skills", "theirs")
     skills = find(root, distrusted=[path])
     with pytest.raises(UsageError, match="belongs to this project: review it and run `ostler trust "):

@@ -62,7 +62,7 @@ def template(text: str, *parameters: Parameter) -> Template:
         ("$0 ${x} {{x}} ${} $ {{ }} $x ${1:2} $12345", "", "$0 ${x} {{x}} ${} $ {{ }} $x ${1:2} $12345"),
     ],
 )
-def test_words_are_put_in(text: str, words: str, expected: str) -> None:
+def test_placeholders_are_replaced(text: str, words: str, expected: str) -> None:
     assert filled(text, words) == expected
 
 
@@ -112,7 +112,7 @@ def test_a_flag_switches_a_text_on() -> None:
     assert filled(text, "--deep", DEEP, BASE) == "Review. Look at the callers, too.main"
 
 
-def test_words_without_a_place_are_said_below() -> None:
+def test_without_placeholders_words_are_appended() -> None:
     assert filled("Be brief.\n", "why is\nthis?") == "Be brief.\n\nwhy is\nthis?"
     assert filled("${base}", "--base dev why", BASE) == "dev\n\nwhy"
 
@@ -120,9 +120,9 @@ def test_words_without_a_place_are_said_below() -> None:
 @pytest.mark.parametrize(
     ("text", "words", "parameters", "complaint"),
     [
-        ("$1 $2", "a", (), "/t needs 2 words behind it, not 1; usage: /t WORD1 WORD2"),
-        ("$+", "", (), "/t needs a word behind it, not 0; usage: /t WORD…"),
-        ("$1 $+", "", (), "/t needs a word behind it, not 0; usage: /t WORD1 WORD…"),
+        ("$1 $2", "a", (), "/t needs 2 words after it, not 1; usage: /t WORD1 WORD2"),
+        ("$+", "", (), "/t needs a word after it, not 0; usage: /t WORD…"),
+        ("$1 $+", "", (), "/t needs a word after it, not 0; usage: /t WORD1 WORD…"),
         ("{{file}}", "", (FILE, BASE), "/t needs FILE; usage: /t FILE [--base TEXT]"),
         ("$1", "a b", (), "/t has no place for 'b' (quotes make several words one); usage: /t WORD1"),
         (
@@ -142,7 +142,7 @@ def test_words_without_a_place_are_said_below() -> None:
         ("{{deep}}", "deep=maybe", (DEEP,), "deep is true or false, not 'maybe'"),
     ],
 )
-def test_words_that_do_not_fit_are_refused(
+def test_words_without_a_placeholder_are_refused(
     text: str, words: str, parameters: tuple[Parameter, ...], complaint: str
 ) -> None:
     with pytest.raises(UsageError) as refused:
@@ -150,7 +150,7 @@ def test_words_that_do_not_fit_are_refused(
     assert refused.value.message == complaint
 
 
-def test_where_nothing_is_declared_dashes_are_words() -> None:
+def test_without_declared_parameters_dashes_are_words() -> None:
     assert filled("$@", "git log --all -- x=1") == "git log --all -- x=1"
 
 
@@ -170,7 +170,7 @@ def test_where_nothing_is_declared_dashes_are_words() -> None:
         ("", False),
     ],
 )
-def test_a_condition_holds_for_the_models_it_names(pattern: str, holds: bool) -> None:
+def test_a_condition_matches_the_models_it_names(pattern: str, holds: bool) -> None:
     text = f'<if-model is="{pattern}">yes<else>no</if-model>'
     assert filled(text) == ("yes" if holds else "no")
 
@@ -190,7 +190,7 @@ def test_conditions_nest_and_take_their_lines_along() -> None:
     assert filled(text, model="openai/gpt") == "a\ne\nf <else>"
 
 
-def test_only_the_part_for_the_model_needs_words() -> None:
+def test_only_the_models_part_of_a_template_needs_words() -> None:
     text = '<if-model is="openai/*">$1<else>nothing</if-model>'
     assert filled(text) == "nothing"
     with pytest.raises(UsageError):
@@ -248,7 +248,7 @@ def test_parts_outside_of_code_are_in_order_and_apart(text: str) -> None:
 
 
 @given(TEXTS)
-def test_words_are_what_is_between_blanks(text: str) -> None:
+def test_words_are_split_at_blanks(text: str) -> None:
     plain = text.replace("'", "").replace('"', "").replace("\\", "")
     assert [word.text for word in split_words(plain)] == plain.split()
     assert joined(split_words(plain)) == plain.strip()
@@ -298,18 +298,20 @@ def test_a_prompt_is_expanded(typed: str | list[str], text: str) -> None:
     assert expand_command(typed, KINDS).text == text
 
 
-def test_a_name_may_be_meant_for_a_skill_that_begins_with_it() -> None:
+def test_an_unknown_command_suggests_skills_with_that_prefix() -> None:
     for typed in ("/rel", "/release", "/relase now"):
-        with pytest.raises(UsageError, match="perhaps you mean /skill:release"):
+        with pytest.raises(UsageError, match="did you mean /skill:release"):
             expand_command(typed, KINDS, ["/skill:release", "/skill:deploy"])
 
 
-def test_an_unknown_command_is_told_the_nearest() -> None:
-    with pytest.raises(UsageError, match="there is no /bogus: there is /"):
+def test_an_unknown_command_suggests_similar_ones() -> None:
+    with pytest.raises(UsageError, match="there is no /bogus: the commands are /"):
         expand_command("/bogus", KINDS, ["/logout"])
-    with pytest.raises(UsageError, match="there is no /reviwe: perhaps you mean /review; //reviwe says it"):
+    with pytest.raises(
+        UsageError, match=r"there is no /reviwe: did you mean /review\? Type //reviwe to send it"
+    ):
         expand_command("/reviwe a", KINDS)
-    with pytest.raises(UsageError, match="there is /commit, /etc, /review, /skill:pdf"):
+    with pytest.raises(UsageError, match="the commands are /commit, /etc, /review, /skill:pdf"):
         expand_command("/zzz", KINDS)
     with pytest.raises(UsageError, match=r"\.ostler/prompts/NAME\.md would be one"):
         expand_command("/zzz", {})
@@ -342,7 +344,7 @@ def test_the_nearest_file_wins(tmp_path: Path) -> None:
     assert (found["a"].scope, found["b"].scope) == ("project", "user")
 
 
-def test_front_matter_declares_what_a_template_takes(tmp_path: Path) -> None:
+def test_front_matter_declares_a_templates_parameters(tmp_path: Path) -> None:
     declared = "arguments:\n  file:\n  lines: 3\nflags:\n  deep: true\n  base:\n"
     write(tmp_path / "own/r.md", f"---\ndescription: D\n{declared}---\n\n{{{{file}}}} $2\n")
     write(tmp_path / "own/s.md", "---\narguments: [a, b]\nmodel: x/y\n---\n# Say {{a}} {{c}}")
@@ -350,7 +352,7 @@ def test_front_matter_declares_what_a_template_takes(tmp_path: Path) -> None:
     assert files.found["r"].usage == "/r FILE [LINES] [--no-deep] [--base TEXT]"
     assert files.found["s"].description == "Say {{a}} {{c}}"
     assert [one.rpartition(": ")[2] for one in files.problems] == [
-        "its `model` is not followed here",
+        "its `model` is not supported",
         "{{c}} is not among its arguments and flags, and stays as it is",
     ]
     expanded = expand_command("/r x", {"": prompt_commands(files, MODEL)})
@@ -378,9 +380,9 @@ def test_a_file_that_cannot_be_used_keeps_its_name(tmp_path: Path, text: str, pr
         expand_command("/r", {"": prompt_commands(files, MODEL)})
 
 
-def test_a_template_that_says_nothing_is_refused(tmp_path: Path) -> None:
+def test_an_empty_template_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "own/r.md", '<if-model is="openai/*">x</if-model>')
-    with pytest.raises(UsageError, match="/r has nothing to say to anthropic"):
+    with pytest.raises(UsageError, match="/r is empty for anthropic"):
         expand_command("/r", {"": prompt_commands(find(tmp_path), MODEL)})
 
 

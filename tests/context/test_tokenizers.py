@@ -41,7 +41,7 @@ def picture(size: tuple[int, int], kind: str = "PNG", **options: Any) -> bytes:
     return target.getvalue()
 
 
-def test_an_empty_text_has_no_tokens_and_says_where_the_number_is_from() -> None:
+def test_an_empty_text_has_no_tokens_and_a_source() -> None:
     assert tokenizer.text("", MODEL) == Count(0, "estimated", "low")
 
 

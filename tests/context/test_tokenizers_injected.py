@@ -42,7 +42,7 @@ async def test_every_number_is_that_of_the_hosts_tokenizer() -> None:
     assert {trace["counted"][0] for trace in traces} == {"tokenizer"}
 
 
-async def test_it_is_asked_with_the_name_of_the_model_that_is_told() -> None:
+async def test_the_tokenizer_gets_the_name_of_the_current_model() -> None:
     tokenizer = FixedTokenizer()
     async with Agent(ScriptedModel(["a"], name="one/model"), context=RULES, tokenizer=tokenizer) as agent:
         await agent.run("go")

@@ -66,7 +66,7 @@ def anew() -> Iterator[None]:
         ("", None),
     ],
 )
-def test_a_model_is_counted_by_the_vocabulary_it_is_known_to_have(model: str, vocabulary: str | None) -> None:
+def test_a_model_is_counted_by_its_own_vocabulary(model: str, vocabulary: str | None) -> None:
     assert vocabulary_of(model) == vocabulary
     counter = RoutedTokenizer().text("Hello, world!", model)
     assert counter.source == ("tokenizer" if vocabulary else "estimated")
@@ -77,7 +77,7 @@ def test_every_vocabulary_in_the_table_is_on_board() -> None:
         assert SplintrTokenizer(vocabulary).text("Hello, world!", "").tokens >= 3
 
 
-def test_known_texts_have_their_known_counts() -> None:
+def test_texts_have_their_expected_counts() -> None:
     o200k, cl100k = SplintrTokenizer("o200k_base"), SplintrTokenizer("cl100k_base")
     assert o200k.text("hello world", OPENAI) == Count(2, "tokenizer", "high")
     assert cl100k.text("antidisestablishmentarianism", "openai/gpt-4").tokens == 6

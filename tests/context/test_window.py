@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostler.context.policy import ContextPolicy, merged
-from ostler.context.selection import Conversation, has_calls_without_results, plan, required_entries
-from ostler.context.window import Tally, Window, conversation
+from ostler.context.selection import Conversation, plan, required_entries
+from ostler.context.window import Tally, Window
 from ostler.core.transcript import Transcript
 from ostler.schema.messages import Message, Reasoning, Text, ToolCall, ToolResult
 
@@ -73,12 +73,14 @@ def histories(draw: st.DrawFn) -> tuple[list[Message], list[int], set[int], set[
 
 @settings(max_examples=60)
 @given(histories(), POLICIES, st.integers(0, 800))
-def test_a_plan_fits_or_keeps_only_what_it_must(history: Any, policy: ContextPolicy, room: int) -> None:
+def test_a_plan_fits_or_contains_only_required_messages(
+    history: Any, policy: ContextPolicy, room: int
+) -> None:
     messages, sources, prompts, steers = history
     counts = [words(message) for message in messages]
     told = Conversation(messages, sources, counts, prompts, words, steers)
     planned = plan(told, policy, room)
-    assert not has_calls_without_results(planned.messages)
+    assert calls_of(planned.messages) == results_of(planned.messages)
     assert planned.counts == [words(message) for message in planned.messages]
     assert len(planned.messages) == len(planned.sources)
     starts = [place for place, source in enumerate(sources) if source in prompts]
@@ -104,7 +106,7 @@ def test_a_plan_fits_or_keeps_only_what_it_must(history: Any, policy: ContextPol
 
 @settings(max_examples=60)
 @given(histories(), POLICIES, st.integers(20, 400))
-def test_in_one_go_or_step_by_step_the_same_is_told(history: Any, policy: ContextPolicy, room: int) -> None:
+def test_the_window_is_the_same_in_one_call_or_many(history: Any, policy: ContextPolicy, room: int) -> None:
     messages, sources, prompts, _ = history
     grown, tally, window = Transcript(), Tally(words), Window(policy, words)
     shown = None
@@ -121,7 +123,7 @@ def test_in_one_go_or_step_by_step_the_same_is_told(history: Any, policy: Contex
 
 @settings(max_examples=60)
 @given(histories(), st.integers(20, 400))
-def test_what_was_told_stays_unless_the_window_says_why_not(history: Any, room: int) -> None:
+def test_the_prefix_stays_unless_the_window_reports_a_change(history: Any, room: int) -> None:
     messages, sources, prompts, _ = history
     grown, tally, window = Transcript(), Tally(words), Window(ContextPolicy(), words)
     before: list[Message] = []
@@ -135,4 +137,14 @@ def test_what_was_told_stays_unless_the_window_says_why_not(history: Any, room: 
 
 
 def _told(transcript: Transcript, sources: list[int], prompts: set[int], tally: Tally) -> Conversation:
-    return conversation(transcript, sources, prompts & set(sources), tally, words)
+    tally.take(transcript)
+    return Conversation(transcript.messages, sources, tally.counts, prompts & set(sources), words)
+
+
+def calls_of(messages: list[Message]) -> list[str]:
+    return sorted(call.id for message in messages for call in message.calls)
+
+
+def results_of(messages: list[Message]) -> list[str]:
+    blocks = [block for message in messages for block in message.content]
+    return sorted(block.call for block in blocks if isinstance(block, ToolResult))

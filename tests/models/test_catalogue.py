@@ -49,7 +49,7 @@ def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bundle]:
         return Catalogue()
 
     def forget() -> None:
-        for cached in (catalogue._content, catalogue._lines, catalogue._header):
+        for cached in (catalogue._content, catalogue._header):
             cached.cache_clear()
 
     yield use
@@ -152,34 +152,34 @@ def test_any_name_has_an_answer(name: str) -> None:
     assert info.known or info == ModelInfo(name=name.strip(), known=False)
 
 
-def test_an_unknown_model_works_on_assumptions_and_says_so() -> None:
+def test_an_unknown_model_has_assumptions() -> None:
     info = Catalogue().lookup("openai/gpt-99")
     assert not info.known and info.prices is None and info.context_window is None
     assert info.context_limit == ASSUMED_CONTEXT_WINDOW
     assert info.assumptions == (
-        "the catalogue does not know openai/gpt-99: "
+        "the catalogue does not have openai/gpt-99: "
         "a context of 128,000 tokens is assumed, and its price is unknown"
     )
     assert Catalogue().lookup("sonnet").assumptions == ""
 
 
-def test_a_model_without_a_known_window_says_so_too(bundle: Bundle) -> None:
+def test_a_model_without_a_known_window_has_an_assumption(bundle: Bundle) -> None:
     info = bundle({"name": "xai/a", "prices": {"input": 1}}).lookup("xai/a")
     assert info.known and info.context_limit == ASSUMED_CONTEXT_WINDOW
     assert info.assumptions == (
-        "the catalogue does not know how much xai/a holds: a context of 128,000 tokens is assumed"
+        "the catalogue does not have the context window of xai/a: a context of 128,000 tokens is assumed"
     )
 
 
 @pytest.mark.parametrize("day", ["-20261001", "-2026-10-01"])
-def test_a_snapshot_of_a_known_model_is_known(day: str) -> None:
+def test_a_dated_snapshot_is_found_by_its_model(day: str) -> None:
     known = Catalogue().lookup("anthropic/claude-sonnet-5-5")
     snapshot = Catalogue().lookup(f"anthropic/claude-sonnet-5-5{day}")
     assert snapshot == msgspec.structs.replace(known, name=f"anthropic/claude-sonnet-5-5{day}")
 
 
 @pytest.mark.parametrize("other", ["-20261", "-99999999", "-2026-10", "-fast", "20261001", ":free"])
-def test_no_other_ending_is_taken_for_a_snapshot(other: str) -> None:
+def test_no_other_suffix_counts_as_a_snapshot(other: str) -> None:
     assert not Catalogue().lookup(f"anthropic/claude-sonnet-5-5{other}").known
 
 
@@ -241,7 +241,9 @@ def test_an_alias_may_stand_for_another(bundle: Bundle) -> None:
     ("aliases", "circle"), [({"a": "a"}, "a = a"), ({"a": "b", "b": "c", "c": "b"}, "b = c = b")]
 )
 def test_aliases_in_a_circle_are_refused(aliases: dict[str, str], circle: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"in a circle: {circle}; let one of them name a model"):
+    with pytest.raises(
+        ConfigurationError, match=f"refer to each other: {circle}; let one of them name a model"
+    ):
         Catalogue(aliases=aliases).resolve("a")
 
 
@@ -255,7 +257,7 @@ def test_aliases_in_a_circle_are_refused(aliases: dict[str, str], circle: str) -
         ("openai/x", {"prices": {"inputs": 1}}, "inputs"),
     ],
 )
-def test_what_a_user_says_wrongly_is_one_clear_line(
+def test_an_invalid_override_is_reported_in_one_line(
     name: str, fields: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=complaint) as caught:
@@ -292,7 +294,7 @@ def test_a_large_input_puts_every_token_into_its_tier() -> None:
 @pytest.mark.parametrize(
     ("clock", "cost"), [("00:59", 1.0), ("01:00", 2.0), ("03:59", 2.0), ("04:00", 1.0), ("23:30", 5.0)]
 )
-def test_the_hour_decides_where_the_vendor_says_so(clock: str, cost: float) -> None:
+def test_prices_depend_on_the_hour_if_the_vendor_has_hours(clock: str, cost: float) -> None:
     prices = Prices(
         input=1.0,
         hours=(Hours(start="01:00", end="04:00", input=2.0), Hours(start="23:00", end="00:30", input=5.0)),
@@ -306,7 +308,7 @@ count = st.integers(0, 10**7)
 
 
 @given(st.builds(Rates, rate, rate, rate, rate), st.builds(Usage, count, count, count, count))
-def test_a_cost_is_known_exactly_when_every_rate_in_use_is(rates: Rates, usage: Usage) -> None:
+def test_a_cost_is_known_only_if_every_used_rate_is(rates: Rates, usage: Usage) -> None:
     used = [
         (usage.input_tokens, rates.input),
         (usage.output_tokens, rates.output),

@@ -85,7 +85,7 @@ def test_the_own_entry_of_genai_prices_decides_window_and_prices(maker: ModuleTy
     )
 
 
-def test_what_genai_prices_does_not_say_comes_from_pi_ai(maker: ModuleType) -> None:
+def test_values_missing_in_genai_prices_come_from_pi_ai(maker: ModuleType) -> None:
     tiers = [{"inputTokensAbove": 500, "input": 2, "output": 4, "cacheRead": 0, "cacheWrite": 0}]
     cost = {"input": 1, "output": 2, "cacheRead": 0.1, "cacheWrite": 0, "tiers": tiers}
     model = maker.listed_model("xai", listed(cost=cost), None, TODAY)
@@ -108,7 +108,7 @@ def test_the_entry_of_a_family_counts_only_as_long_as_nothing_contradicts_it(mak
     assert prices(family, input=1, output=3) is None
 
 
-def test_a_rate_that_one_source_lacks_comes_from_the_other_where_they_agree(maker: ModuleType) -> None:
+def test_a_missing_rate_comes_from_the_other_source_if_the_rest_agrees(maker: ModuleType) -> None:
     cost = Prices(input=1.0, output=2.0, cache_read=0.3, cache_write=0.4)
     known = Prices(input=1.0, output=2.0, cache_read=0.1)
     assert maker.chosen(True, [known], cost) == [
@@ -119,13 +119,13 @@ def test_a_rate_that_one_source_lacks_comes_from_the_other_where_they_agree(make
     assert maker.chosen(False, [], None) == [] and maker.chosen(False, [], cost) == [cost]
 
 
-def test_zero_in_pi_ai_is_unknown_unless_the_model_is_called_free(maker: ModuleType) -> None:
+def test_zero_in_pi_ai_is_unknown_unless_the_name_says_free(maker: ModuleType) -> None:
     nothing = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}
     assert maker.cost_of(listed(cost=nothing)) is None
     assert maker.cost_of(listed("m:free", cost=nothing)) == FREE
 
 
-def test_prices_of_the_past_are_dropped_and_those_to_come_are_kept(maker: ModuleType) -> None:
+def test_past_prices_are_dropped_and_future_ones_stay(maker: ModuleType) -> None:
     entry = priced(
         prices=[
             on(None, mtok(1, 1)),
@@ -139,7 +139,7 @@ def test_prices_of_the_past_are_dropped_and_those_to_come_are_kept(maker: Module
     ]
 
 
-def test_prices_by_the_hour_and_by_size_are_kept(maker: ModuleType) -> None:
+def test_prices_by_hour_and_by_size_are_generated(maker: ModuleType) -> None:
     entry = priced(prices=[on(None, mtok(1, 2)), on(between(1, 4), mtok(3, 4))])
     assert maker.price_list(entry, TODAY) == [
         Prices(input=1.0, output=2.0, hours=(Hours(start="01:00", end="04:00", input=3.0, output=4.0),))
@@ -158,11 +158,11 @@ def test_prices_by_the_hour_and_by_size_are_kept(maker: ModuleType) -> None:
     ]
 
 
-def test_a_price_for_a_part_that_usage_cannot_tell_apart_is_unknown(maker: ModuleType) -> None:
+def test_a_price_of_tokens_that_usage_does_not_separate_is_unknown(maker: ModuleType) -> None:
     assert maker.price_list(priced(prices=mtok(1, 2, output_reasoning=3)), TODAY) == []
 
 
-def test_an_output_limit_that_only_stands_for_none_is_unknown(maker: ModuleType) -> None:
+def test_a_placeholder_output_limit_is_unknown(maker: ModuleType) -> None:
     assert maker.output_limit("xai", 0, 9000) is None
     assert maker.output_limit("xai", 9000, 9000) is maker.output_limit("xai", 8100, 9000) is None
     assert maker.output_limit("xai", 4500, 9000) == maker.output_limit("xai", 4500, None) == 4500
@@ -186,7 +186,7 @@ def test_levels_are_those_that_the_map_does_not_exclude(
     assert maker.levels(listed(reasoning=False, thinkingLevelMap=mapped)) == ()
 
 
-def test_what_is_priced_apart_can_be_told_to_the_model(maker: ModuleType) -> None:
+def test_separately_priced_variants_can_be_configured(maker: ModuleType) -> None:
     model = listed(input=["image", "text"])
     assert maker.modalities(model, priced(prices=mtok(1, 2, input_audio=3))) == ("text", "image", "audio")
     assert maker.modalities(model, None) == ("text", "image")

@@ -53,7 +53,7 @@ def value_of(search: KeySearch) -> tuple[str, str]:
     return key.value, key.source
 
 
-def test_each_place_goes_before_the_next(file: Path, keyring_of_test: dict[str, str]) -> None:
+def test_each_place_of_a_key_precedes_the_next(file: Path, keyring_of_test: dict[str, str]) -> None:
     keyring_of_test["ostler openai"] = "in-keyring"
     assert value_of(KeySearch(file=file)) == ("in-keyring", "keyring")
     store_key(file, "openai", "in-file")
@@ -85,7 +85,7 @@ def test_without_any_there_is_none(file: Path) -> None:
     assert find_key(OPENAI, KeySearch()) is None
 
 
-def test_a_server_that_needs_no_key_asks_no_keyring(
+def test_a_server_without_keys_does_not_query_the_keyring(
     file: Path, monkeypatch: pytest.MonkeyPatch, keyring_of_test: dict[str, str]
 ) -> None:
     keyring_of_test["ostler ollama"] = "asked"
@@ -101,14 +101,14 @@ def test_a_key_does_not_show_itself() -> None:
     assert "canary" not in f"{key!r} {key} {search!r} {search}"
 
 
-def test_a_fingerprint_tells_keys_apart_and_holds_nothing_of_them() -> None:
+def test_a_fingerprint_identifies_a_key_without_revealing_it() -> None:
     one, other = fingerprint("sk-canary-1234"), fingerprint("sk-canary-1235")
     assert one != other and len(one) == 8
     assert one == fingerprint("sk-canary-1234")
 
 
-def test_what_was_found_is_hidden_from_any_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(credentials, "_handed_out", set())
+def test_used_keys_are_redacted_from_any_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credentials, "_used_keys", set())
     monkeypatch.setenv("GROQ_API_KEY", "gsk-canary")
     find_key(OPENAI, KeySearch(configured="sk-canary"))
     text = "sk-canary-long, sk-canary, gsk-canary"
@@ -145,7 +145,7 @@ def test_a_file_that_is_not_needed_is_not_read(file: Path) -> None:
     assert value_of(KeySearch(file=file, environment={"OPENAI_API_KEY": "here"})) == ("here", "environment")
 
 
-def test_a_file_that_is_no_file_of_keys_says_so_without_its_content(file: Path) -> None:
+def test_a_damaged_key_file_is_reported_without_its_content(file: Path) -> None:
     write_privately(file, b'{"openai": 7, "sk-canary')
     with pytest.raises(ConfigurationError, match="is damaged: remove it") as damaged:
         read_key_file(file)
@@ -156,7 +156,7 @@ def test_a_file_that_is_no_file_of_keys_says_so_without_its_content(file: Path) 
         read_key_file(file)
 
 
-def test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it(file: Path) -> None:
+def test_a_failed_write_leaves_no_temporary_file(file: Path) -> None:
     file.mkdir(parents=True)
     with pytest.raises(ConfigurationError, match="cannot be written"):
         write_privately(file, b"sk-canary")
@@ -173,7 +173,7 @@ def test_forgetting_a_key_keeps_the_others(file: Path) -> None:
     assert read_key_file(file) == {}
 
 
-def test_a_command_that_takes_too_long_is_ended_with_all_it_began(
+def test_a_key_command_that_times_out_is_killed_with_its_children(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(credentials, "KEY_COMMAND_SECONDS", 1.0)
@@ -191,7 +191,7 @@ def has_mark(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("command", ["echo sk-canary; exit 3", "echo sk-canary >&2", "true"])
-def test_a_command_without_a_key_is_said_without_its_output(command: str) -> None:
+def test_a_failed_key_command_is_reported_without_its_output(command: str) -> None:
     with pytest.raises(ConfigurationError) as failed:
         find_key(OPENAI, KeySearch(command=command))
     assert "run it by hand" in failed.value.message and "canary" not in failed.value.message
@@ -209,7 +209,9 @@ def test_a_keyring_that_never_answers_is_not_waited_for(file: Path, monkeypatch:
     over.set()
 
 
-def test_a_keyring_that_fails_has_no_key_and_takes_none(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_keyring_returns_no_key_and_stores_none(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*told: str) -> None:
         raise RuntimeError(f"no bus for {told}")
 

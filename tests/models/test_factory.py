@@ -14,7 +14,7 @@ from ostler.schema.errors import NoModel, UsageError
 from ostler.schema.events import Warned
 from ostler.schema.messages import Message, Text, user
 from ostler.testkit.vendors import FakeVendor, turn
-from tests.models.wires.wire_cases import KEY, WIRES, answer_of, load_model, request_of
+from tests.models.wires.wire_cases import KEY, WIRES, answer_of, every_wire, load_model, request_of
 
 
 @pytest.mark.parametrize("name", [name for name in PROVIDERS if name != "gguf"])
@@ -39,13 +39,13 @@ def test_every_provider_makes_a_model_of_its_name(name: str) -> None:
         ("claude-sonnet-5-5", "anthropic/claude-sonnet-5-5"),
     ],
 )
-def test_a_slip_of_the_finger_is_answered_with_what_was_meant(name: str, meant: str) -> None:
+def test_a_misspelled_model_suggests_the_right_name(name: str, meant: str) -> None:
     with pytest.raises(UsageError, match=rf"did you mean {meant}\?"):
         make_model(name, environment={})
 
 
 @pytest.mark.parametrize("name", ["xyzzy", "nobody/x", "nope/none", "", "/x"])
-def test_an_unknown_provider_is_answered_with_the_known_ones(name: str) -> None:
+def test_an_unknown_provider_lists_the_known_ones(name: str) -> None:
     with pytest.raises(UsageError, match="anthropic, openai"):
         make_model(name, environment={})
 
@@ -84,12 +84,12 @@ def test_a_base_url_that_is_no_address_is_refused(address: str) -> None:
 @pytest.mark.parametrize("added", ["…", " two", "\ttwo", "\nlogin: ada"])
 def test_what_cannot_be_a_key_is_refused_without_showing_it(added: str) -> None:
     for key, environment in ((f"{KEY}{added}", {}), ("", {"OPENAI_API_KEY": f"{KEY}{added}"})):
-        with pytest.raises(UsageError, match="the key for openai holds characters that no key has") as caught:
+        with pytest.raises(UsageError, match="the key for openai contains invalid characters") as caught:
             make_model("openai/x", api_key=key, environment=environment)
         assert KEY not in str(caught.value)
 
 
-async def test_the_key_of_the_environment_goes_to_the_address_that_was_named() -> None:
+async def test_the_environments_key_is_sent_to_the_configured_address() -> None:
     async with FakeVendor([turn("ok")]) as vendor:
         environment = {"OPENAI_API_KEY": f" {KEY}\n", "OPENAI_BASE_URL": vendor.chat_url}
         model = make_model("openai/x", environment=environment)
@@ -107,16 +107,15 @@ def test_an_endpoint_of_the_vendors_own_needs_its_key_and_another_server_may_not
     assert make_model("openai/x", environment={"OPENAI_BASE_URL": "http://127.0.0.1:1"}).name == "openai/x"
 
 
-@pytest.mark.parametrize("wire", WIRES)
-async def test_without_a_key_none_is_sent(wire: str) -> None:
+@every_wire
+async def test_without_a_key_none_is_sent(wire: Wire) -> None:
+    provider = "ollama" if wire == "chat" else WIRES[wire].partition("/")[0]
     async with FakeVendor([turn("ok")]) as vendor:
-        name, url = (
-            ("anthropic/x", vendor.anthropic_url) if wire == "anthropic" else ("ollama/x", vendor.chat_url)
-        )
-        model = make_model(name, base_url=url, environment={})
+        model = make_model(f"{provider}/x", base_url=vendor.base_url(wire), wire=wire, environment={})
         usage = (await answer_of(model, request_of())).done.usage
         await model.aclose()  # type: ignore[attr-defined]
-        assert not {"authorization", "x-api-key"} & vendor.requests[0].headers.keys()
+        headers = vendor.requests[0].headers.keys()
+    assert not {"authorization", "x-api-key", "x-goog-api-key"} & headers
     assert usage.cost == (0.0 if wire == "chat" else None)
 
 
@@ -167,8 +166,8 @@ async def test_a_plain_address_reads_no_certificates(monkeypatch: pytest.MonkeyP
         await model.aclose()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("wire", WIRES)
-async def test_a_fake_vendor_runs_in_a_process_of_its_own(wire: str, tmp_path: Path) -> None:
+@every_wire
+async def test_a_fake_vendor_runs_in_a_process_of_its_own(wire: Wire, tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text('[{"type": "turn", "parts": ["Hello ", {"type": "say", "pieces": ["wor", "ld"]}]}]')
     command = [sys.executable, "-m", "ostler.testkit.vendors", "--wire", wire, "--script", str(script)]
@@ -177,7 +176,7 @@ async def test_a_fake_vendor_runs_in_a_process_of_its_own(wire: str, tmp_path: P
         assert process.stdout is not None
         async with asyncio.timeout(30):
             url = (await process.stdout.readline()).decode().strip()
-        model = make_model("anthropic/x" if wire == "anthropic" else "openai/x", base_url=url, environment={})
+        model = make_model(WIRES[wire], wire=wire, base_url=url, environment={})
         done = (await answer_of(model, request_of())).done
         await model.aclose()  # type: ignore[attr-defined]
         assert "".join(block.text for block in done.content if isinstance(block, Text)) == "Hello world"
@@ -201,7 +200,7 @@ def test_a_script_that_cannot_be_read_is_a_line_on_stderr(tmp_path: Path) -> Non
     assert done.returncode == 2 and done.stderr.count("\n") == 1
 
 
-async def test_an_unknown_model_of_a_vendor_works_and_what_is_assumed_is_said_once() -> None:
+async def test_an_unknown_model_works_and_its_assumptions_are_reported_once() -> None:
     async with FakeVendor([turn("ok"), turn("ok")]) as vendor:
         acme = Provider(name="acme", base_url=vendor.chat_url, key_variables=("ACME_API_KEY",))
         model = make_model("acme/new", api_key=KEY, environment={}, providers={"acme": acme})
@@ -213,7 +212,7 @@ async def test_an_unknown_model_of_a_vendor_works_and_what_is_assumed_is_said_on
     warned = [event.text for event in first.events if isinstance(event, Warned)]
     assert len(warned) == 1
     assert warned[0].startswith(
-        "the catalogue does not know acme/new: a context of 128,000 tokens is assumed"
+        "the catalogue does not have acme/new: a context of 128,000 tokens is assumed"
     )
     assert not [event for event in later.events if isinstance(event, Warned)]
     assert first.done.usage.cost is None

@@ -43,7 +43,7 @@ def level_in(body: dict[str, Any]) -> str | None:
 
 
 @given(st.sampled_from(ASKED), st.sets(st.sampled_from(LEVELS)))
-def test_the_nearest_level_is_not_below_the_one_asked_for_where_that_is_possible(
+def test_the_nearest_level_is_at_least_the_requested_one_if_possible(
     asked: ReasoningLevel, had: set[Level]
 ) -> None:
     found = nearest(asked, had)
@@ -75,7 +75,7 @@ def test_a_model_has_the_levels_that_are_listed_and_can_be_spelled(
 
 
 @pytest.mark.parametrize("provider", sorted({info.name.split("/")[0] for info in REASONING}))
-def test_no_model_of_the_catalogue_is_asked_for_a_level_that_it_does_not_have(provider: str) -> None:
+def test_no_catalogue_model_gets_an_unsupported_level(provider: str) -> None:
     options = {"base_url": "https://mine.example/openai/v1"} if provider == "azure" else {}
     for info in REASONING:
         if not info.name.startswith(f"{provider}/"):
@@ -104,7 +104,7 @@ def is_known_better(info: ModelInfo, sent: str | None) -> bool:
         ("moonshot/kimi-k3.1-pro", None, "medium", "cannot reason at the level medium; the level is high"),
     ],
 )
-def test_a_level_that_is_not_the_one_asked_for_is_told(
+def test_a_level_other_than_the_requested_one_is_reported(
     name: str, wire: Wire | None, asked: str, sentence: str
 ) -> None:
     assert model_of(name, wire=wire).warnings(request_of(reasoning=asked)) == [f"{name} {sentence}"]
@@ -121,11 +121,11 @@ def test_a_level_that_is_not_the_one_asked_for_is_told(
         ("anthropic/claude-sonnet-5-5", None),
     ],
 )
-def test_a_level_that_is_had_is_not_talked_about(name: str, asked: str | None) -> None:
+def test_a_supported_level_causes_no_warning(name: str, asked: str | None) -> None:
     assert model_of(name).warnings(request_of(reasoning=asked)) == []
 
 
-def test_a_model_that_is_known_to_reason_and_cannot_be_told_not_to_is_named() -> None:
+def test_a_model_whose_reasoning_cannot_be_turned_off_is_reported() -> None:
     catalogue = Catalogue({"lmstudio/mine": {"reasoning": True}, "azure/mine": {"reasoning": True}})
     for name in ("lmstudio/mine", "azure/mine"):
         model = model_of(name, base_url="http://127.0.0.1:1/v1", catalogue=catalogue)
@@ -145,14 +145,14 @@ def test_a_model_that_is_known_to_reason_and_cannot_be_told_not_to_is_named() ->
         ("openai/gpt-6.1-sol", "high", False),
     ],
 )
-def test_a_tool_that_stops_the_reasoning_is_told(name: str, level: str | None, told: bool) -> None:
+def test_a_tool_choice_that_disables_reasoning_is_reported(name: str, level: str | None, told: bool) -> None:
     request = request_of(tools=(READ,), tool_choice="read", reasoning=level)
     sentence = f"{name} cannot reason when it must call a tool; reasoning is turned off"
     assert model_of(name).warnings(request) == ([sentence] if told else [])
     assert sentence not in model_of(name).warnings(request_of(tools=(READ,), reasoning=level))
 
 
-def test_a_limit_that_is_raised_to_make_room_for_reasoning_is_told() -> None:
+def test_an_output_limit_raised_for_reasoning_is_reported() -> None:
     model = model_of("anthropic/claude-sonnet-4-5")
     request = request_of(reasoning="low", max_output_tokens=1000)
     assert json.loads(model.body(request))["max_tokens"] == 6144
@@ -162,7 +162,7 @@ def test_a_limit_that_is_raised_to_make_room_for_reasoning_is_told() -> None:
     assert model.warnings(request_of(reasoning="low")) == []
 
 
-def test_a_named_tool_that_becomes_any_tool_is_told() -> None:
+def test_a_tool_choice_weakened_to_any_tool_is_reported() -> None:
     request = request_of(tools=(READ,), tool_choice="read")
     told = "lmstudio/mine cannot be made to call read; it must call any tool instead"
     assert model_of("lmstudio/mine").warnings(request) == [told]
@@ -171,7 +171,7 @@ def test_a_named_tool_that_becomes_any_tool_is_told() -> None:
 
 
 @pytest.mark.parametrize("wire", ["responses", "chat"])
-def test_what_openai_is_known_to_take_is_sent_also_where_the_list_of_azure_lacks_it(wire: Wire) -> None:
+def test_levels_of_openai_are_sent_to_azure_even_if_unlisted(wire: Wire) -> None:
     model = model_of("azure/gpt-5.1", base_url="https://mine.example/openai/v1", wire=wire)
     assert "off" not in Catalogue().lookup("azure/gpt-5.1").reasoning_levels
     assert level_in(json.loads(model.body(request_of(reasoning="off")))) == "off"

@@ -27,7 +27,7 @@ def test_the_table_has_a_row_for_every_wire() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
-def test_a_model_is_sent_what_its_row_says(row: list[str]) -> None:
+def test_the_request_matches_the_row_of_the_documented_table(row: list[str]) -> None:
     name, path, *expected = (cell.strip("`") for cell in row)
     model: Any = load_model(name, api_key=KEY, environment={})
     sent = []

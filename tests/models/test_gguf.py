@@ -114,7 +114,7 @@ def test_a_file_in_the_home_folder_keeps_its_short_name(
     assert not PROVIDERS["gguf"].charges
 
 
-async def test_a_file_that_cannot_be_loaded_fails_in_the_words_of_the_loader(
+async def test_a_file_that_cannot_be_loaded_fails_with_the_loaders_error(
     file: Path, install: Install
 ) -> None:
     install("print('0.1 E x: error loading model: it is cut', file=sys.stderr); raise RuntimeError('params')")
@@ -141,7 +141,7 @@ async def test_a_server_that_dies_while_it_loads_is_a_failure(
     await model.aclose()
 
 
-async def test_a_model_that_takes_too_long_to_load_is_given_up(
+async def test_a_model_that_loads_too_slowly_fails(
     file: Path, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(LOADS_FOR_EVER)
@@ -150,7 +150,7 @@ async def test_a_model_that_takes_too_long_to_load_is_given_up(
     assert answer.failure.failure.message == f"{file} was not loaded within 0.3 s"
 
 
-async def test_loading_shows_that_it_is_alive_outlives_its_request_and_ends_with_the_model(
+async def test_loading_yields_empty_batches_survives_its_request_and_ends_with_the_model(
     file: Path, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(LOADS_FOR_EVER)

@@ -35,7 +35,7 @@ async def transport() -> AsyncIterator[DirectTransport]:
 
 
 @pytest.mark.parametrize("reset", [False, True])
-async def test_a_connection_closed_as_the_request_was_on_its_way_is_replaced_once(
+async def test_a_connection_closed_during_the_request_is_replaced_once(
     transport: DirectTransport, reset: bool
 ) -> None:
     async def serve(visit: Visit) -> None:
@@ -55,7 +55,7 @@ async def test_a_connection_closed_as_the_request_was_on_its_way_is_replaced_onc
 
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 2"])
-async def test_a_request_that_may_have_been_taken_is_not_sent_twice(
+async def test_a_request_that_may_have_been_accepted_is_not_repeated(
     transport: DirectTransport, said: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def serve(visit: Visit) -> None:
@@ -117,7 +117,7 @@ async def test_what_follows_an_answer_is_not_the_next_one(transport: DirectTrans
         assert len(server.visits) == 2
 
 
-async def test_a_server_that_speaks_unasked_is_left(transport: DirectTransport) -> None:
+async def test_a_server_that_sends_without_a_request_is_disconnected(transport: DirectTransport) -> None:
     asked, left = asyncio.Event(), asyncio.Event()
 
     async def serve(visit: Visit) -> None:
@@ -157,7 +157,7 @@ async def test_a_connection_that_was_idle_for_long_is_not_used(
         await answer(transport, server.url)
         await answer(transport, server.url)
         assert len(server.visits) == 1
-        monkeypatch.setattr(http_client, "IDLE_SECONDS", -1)
+        monkeypatch.setattr("ostler.models.transport.IDLE_SECONDS", -1)
         await answer(transport, server.url)
         assert len(server.visits) == 2
 
@@ -186,13 +186,13 @@ async def test_a_server_that_hangs_up_in_the_handshake_was_not_reached(transport
             await transport.post(server.url.replace("http:", "https:"), {}, b"")
 
 
-async def test_an_encoding_nobody_asked_for_is_named(transport: DirectTransport) -> None:
+async def test_an_unrequested_encoding_is_an_error(transport: DirectTransport) -> None:
     async def serve(visit: Visit) -> None:
         await visit.request()
         await visit.send(OK + b"content-encoding: br\r\ncontent-length: 2\r\n\r\nxx")
 
     async with scripted(serve) as server:
-        with pytest.raises(StreamBroken, match="packed as br, which was not asked for"):
+        with pytest.raises(StreamBroken, match="compressed with br"):
             await answer(transport, server.url)
 
 
@@ -202,7 +202,7 @@ async def test_an_address_without_a_usable_host_is_refused(transport: DirectTran
         await transport.post(url, {}, b"")
 
 
-async def test_the_length_of_the_body_is_not_for_the_caller_to_say(transport: DirectTransport) -> None:
+async def test_the_caller_cannot_set_the_content_length(transport: DirectTransport) -> None:
     seen: list[bytes] = []
 
     async def serve(visit: Visit) -> None:
@@ -272,7 +272,7 @@ async def test_a_slow_address_does_not_hold_up_the_next(monkeypatch: pytest.Monk
         end.close()
 
 
-async def test_families_of_addresses_take_turns() -> None:
+async def test_address_families_take_turns() -> None:
     found: list[Any] = [(6, "a"), (6, "b"), (6, "c"), (4, "d"), (4, "e")]
     assert [place for _, place in http_client._in_turns(found)] == ["a", "d", "b", "e", "c"]
 
@@ -346,7 +346,7 @@ def test_a_body_is_the_same_wherever_the_network_cuts_it(
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.binary(min_size=1, max_size=200), min_size=1, max_size=5))
-def test_whatever_a_server_says_ends_in_an_answer_or_a_failure(said: list[bytes]) -> None:
+def test_any_response_ends_in_an_answer_or_a_failure(said: list[bytes]) -> None:
     async def exchange() -> None:
         connection = Connection()
         connection.connection_made(Wire())  # type: ignore[arg-type]
@@ -375,7 +375,7 @@ def test_whatever_a_server_says_ends_in_an_answer_or_a_failure(said: list[bytes]
         ("http://[fe80::1%25eth0]/v1", "", False),
     ],
 )
-def test_proxies_and_unusual_addresses_are_left_to_httpx(
+def test_proxies_and_unusual_addresses_use_httpx(
     url: str, variable: str, direct: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in PROXY_VARIABLES:
@@ -385,7 +385,7 @@ def test_proxies_and_unusual_addresses_are_left_to_httpx(
     assert isinstance(default_transport(url), DirectTransport) is direct
 
 
-async def test_a_proxy_is_asked_and_an_exempted_address_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_is_used_except_for_exempted_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bytes] = []
 
     async def serve(visit: Visit) -> None:

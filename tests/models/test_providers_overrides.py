@@ -46,7 +46,7 @@ def reasoning_in(body: dict[str, Any]) -> Any:
 
 
 @every_wire
-def test_a_model_that_does_not_reason_is_told_nothing_about_reasoning(wire: Wire) -> None:
+def test_a_model_that_does_not_reason_gets_no_reasoning_fields(wire: Wire) -> None:
     assert reasoning_in(body_of(model_of(wire), reasoning="high"))
     model = model_of(wire, reasoning=False)
     for level in (None, "off", "low", "high"):
@@ -71,14 +71,14 @@ LOWEST: dict[Wire, Any] = {
 
 
 @every_wire
-def test_a_model_is_asked_only_for_the_levels_that_are_listed(wire: Wire) -> None:
+def test_only_listed_levels_are_sent_to_a_model(wire: Wire) -> None:
     model = model_of(wire, reasoning_levels=["off", "low"])
     assert reasoning_in(body_of(model, reasoning="high")) == LOWEST[wire]
     told = f"{model.name} cannot reason at the level high; the level is low"
     assert model.warnings(request_of(reasoning="high")) == [told]
 
 
-def test_a_model_that_is_said_to_have_no_level_but_off_is_asked_not_to_reason() -> None:
+def test_a_model_that_lists_only_off_gets_off() -> None:
     model = model_of("anthropic", reasoning_levels=["off"])
     assert body_of(model, reasoning="high")["thinking"] == {"type": "disabled"}
     told = f"{model.name} cannot reason at the level high; reasoning is turned off"
@@ -86,7 +86,7 @@ def test_a_model_that_is_said_to_have_no_level_but_off_is_asked_not_to_reason() 
 
 
 @every_wire
-def test_a_model_that_takes_no_tools_is_offered_none(wire: Wire) -> None:
+def test_a_model_without_tool_support_gets_no_tools(wire: Wire) -> None:
     asked: dict[str, Any] = {"tools": (READ,), "tool_choice": "required"}
     offered = {"tools", "tool_choice", "toolConfig", "parallel_tool_calls"}
     assert body_of(model_of(wire), **asked).keys() & offered >= {"tools"}
@@ -97,7 +97,7 @@ def test_a_model_that_takes_no_tools_is_offered_none(wire: Wire) -> None:
 
 
 @every_wire
-def test_what_a_model_cannot_see_is_replaced_by_a_word_and_told(wire: Wire) -> None:
+def test_unreadable_blocks_are_replaced_and_reported(wire: Wire) -> None:
     result = Message("tool", (ToolResult("call_a", "read", (Text("a"), PICTURE)),))
     messages = (user("Look", PICTURE, DOCUMENT), CALLED, result)
     shown = json.dumps(body_of(model_of(wire), *messages))
@@ -116,7 +116,7 @@ def test_what_a_model_cannot_see_is_replaced_by_a_word_and_told(wire: Wire) -> N
 
 
 @every_wire
-def test_a_seeing_and_a_blind_model_may_be_told_one_transcript(wire: Wire) -> None:
+def test_models_with_and_without_vision_can_share_a_transcript(wire: Wire) -> None:
     request = request_of(user("Look", PICTURE))
     assert b"UElY" in model_of(wire).body(request)
     assert b"UElY" not in model_of(wire, input=["text"]).body(request)
@@ -129,7 +129,7 @@ def test_a_text_file_is_read_to_a_model_that_sees_nothing(wire: Wire) -> None:
     assert "hello there" in json.dumps(body_of(model_of(wire, input=["text"]), user("Read", file)))
 
 
-def test_a_picture_in_an_answer_is_left_out_for_a_model_that_sees_nothing() -> None:
+def test_a_picture_in_an_answer_is_omitted_for_a_model_without_vision() -> None:
     drawn = Message("assistant", (Text("Here."), PICTURE))
     body = body_of(model_of("gemini", input=["text"]), user("Draw"), drawn, user("Again"))
     assert body["contents"][1] == {"role": "model", "parts": [{"text": "Here."}]}
@@ -147,7 +147,7 @@ def test_a_picture_in_an_answer_is_left_out_for_a_model_that_sees_nothing() -> N
         ("groq/unheard-of", {}, True),
     ],
 )
-def test_images_are_shown_to_those_who_are_known_to_see(name: str, said: dict[str, Any], shown: bool) -> None:
+def test_images_are_sent_to_models_with_vision(name: str, said: dict[str, Any], shown: bool) -> None:
     model: Any = load_model(name, api_key=KEY, environment={}, catalogue=Catalogue({name: said}))
     assert (b"UElY" in model.body(request_of(user("Look", PICTURE)))) == shown
 
@@ -161,7 +161,7 @@ def test_no_answer_may_be_longer_than_the_model_can_write(wire: Wire) -> None:
 
 
 @every_wire
-def test_settings_in_code_go_before_what_the_user_and_the_catalogue_say(wire: Wire) -> None:
+def test_settings_in_code_override_the_user_and_the_catalogue(wire: Wire) -> None:
     settings = ModelProfile(
         input=("text", "image"), reasons=True, reasoning_levels=("low",), tools=True, output_limit=50
     )
@@ -193,7 +193,7 @@ def test_settings_in_code_go_before_what_the_user_and_the_catalogue_say(wire: Wi
     ],
 )
 @pytest.mark.parametrize("name", ["azure/mydeploy", "azure/gpt-4-is-what-we-call-it"])
-def test_a_deployment_of_any_name_is_what_the_user_says(
+def test_a_deployment_has_the_fields_that_the_user_sets(
     name: str, said: dict[str, Any], level: str | None, fields: Any
 ) -> None:
     catalogue = Catalogue({name: {"reasoning": True} | said if "gpt" in name and said else said})
@@ -251,7 +251,7 @@ def test_a_provider_like_another_has_its_models() -> None:
     assert body("other/gpt-5-pro", reasoning="low")["reasoning_effort"] == "low"
 
 
-def test_the_entry_of_the_like_provider_is_under_the_users_own_words() -> None:
+def test_the_users_fields_override_the_like_provider() -> None:
     catalogue = Catalogue({"proxy/claude-opus-5": {"tools": False}, "openai/mine": {"context_window": 7}})
     known = catalogue.lookup("anthropic/claude-opus-5")
     like = catalogue.lookup("proxy/claude-opus-5", like="anthropic")

@@ -124,7 +124,7 @@ def body_of(name: str, wire: Wire | None = None, **fields: Any) -> dict[str, Any
 
 
 @pytest.mark.parametrize("name", CHAT)
-def test_each_provider_of_the_chat_wire_is_asked_in_its_dialect(name: str) -> None:
+def test_each_chat_provider_gets_its_dialect(name: str) -> None:
     expected = CHAT[name]
     for level, fields in (("high", expected.high), ("off", expected.off)):
         body = body_of(name, "chat", reasoning=level)
@@ -144,7 +144,7 @@ def test_the_table_has_every_provider_of_the_chat_wire() -> None:
     assert {name.partition("/")[0] for name in CHAT} == spoken - {"gguf"} | {"openai"}
 
 
-async def test_azure_is_asked_under_the_path_of_its_endpoint_with_the_bare_key() -> None:
+async def test_azure_gets_its_path_and_the_bare_key() -> None:
     async with FakeVendor([turn("ok"), turn("ok")]) as vendor:
         for endpoint in (vendor.anthropic_url, f"{vendor.anthropic_url}/openai/v1/"):
             environment = {"AZURE_OPENAI_API_KEY": KEY, "AZURE_OPENAI_ENDPOINT": endpoint}
@@ -191,7 +191,7 @@ async def test_the_address_of_a_known_provider_may_be_configured(
     ],
 )
 @pytest.mark.parametrize("how", ["named", "in a variable"])
-async def test_what_was_said_of_the_wire_holds_at_any_address(
+async def test_a_configured_wire_applies_at_any_address(
     configured: Wire | None, wire: Wire | None, path: str, how: str
 ) -> None:
     async with FakeVendor([turn("ok")]) as vendor:
@@ -208,7 +208,7 @@ async def test_what_was_said_of_the_wire_holds_at_any_address(
         assert [received.path for received in vendor.requests] == [f"/v1/{path}"]
 
 
-def test_openai_itself_is_asked_over_responses_unless_chat_is_said() -> None:
+def test_openai_uses_the_responses_wire_by_default() -> None:
     own, chat = (load_model("openai/m", api_key=KEY, environment={}, wire=wire) for wire in (None, "chat"))  # type: ignore[arg-type]
     assert (type(own).__name__, type(chat).__name__) == ("ResponsesModel", "ChatModel")
     configured = configured_providers({"openai": ProviderSettings(wire="chat")})

@@ -56,7 +56,7 @@ async def test_fifty_agents_make_no_storm_of_a_refusal() -> None:
     assert asked["all"] == AGENTS + 4
 
 
-def test_who_would_wait_too_long_is_refused_at_once_and_told_how_long() -> None:
+def test_a_request_that_would_wait_too_long_fails_with_the_delay() -> None:
     gate = RateGate()
     gate.refused(3600)
     with pytest.raises(RateLimited, match="for another 3600 s") as caught:
@@ -64,7 +64,7 @@ def test_who_would_wait_too_long_is_refused_at_once_and_told_how_long() -> None:
     assert caught.value.retry_after is not None and caught.value.retry_after > LONGEST_WAIT
 
 
-def test_a_probe_that_never_comes_back_does_not_keep_the_gate_shut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_probe_does_not_keep_the_gate_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     gate = RateGate()
@@ -75,7 +75,7 @@ def test_a_probe_that_never_comes_back_does_not_keep_the_gate_shut(monkeypatch: 
     assert gate.pause("acme") == 0.0
 
 
-def test_without_a_word_of_the_vendor_the_pause_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_retry_delay_the_pause_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     gate = RateGate()
@@ -97,7 +97,7 @@ def test_models_share_a_gate_by_server_and_key_and_no_longer_than_they_live() ->
     assert gate_of("acme", "a")._refusals == 0
 
 
-async def test_a_run_waits_at_the_gate_and_goes_on() -> None:
+async def test_a_run_waits_at_the_gate_and_continues() -> None:
     async with FakeVendor([Refusal(429, "slow down", headers={"retry-after": "0"}), turn("ok")]) as vendor:
         model = make_model("openai/x", base_url=vendor.chat_url, api_key=KEY, environment={})
         session = await create_session(MemoryStore(), Harness(model))
@@ -106,7 +106,7 @@ async def test_a_run_waits_at_the_gate_and_goes_on() -> None:
     assert ended.status == "completed"  # type: ignore[union-attr]
 
 
-async def test_who_waits_at_the_gate_is_told_once_for_how_long() -> None:
+async def test_a_waiting_request_reports_the_wait_once() -> None:
     async with FakeVendor([turn("ok"), turn("ok")]) as vendor:
         model: Any = make_model("openai/x", base_url=vendor.chat_url, api_key=KEY, environment={})
         gate_of(vendor.chat_url.partition("//")[2].partition("/")[0], KEY).refused(1.3)
@@ -114,7 +114,7 @@ async def test_who_waits_at_the_gate_is_told_once_for_how_long() -> None:
         await model.aclose()
     told = [[event.text for event in one.events if isinstance(event, Warned)] for one in answers]
     (waits,), nothing = told
-    assert re.fullmatch(r"openai takes no more for now: the request waits for [12] s", waits)
+    assert re.fullmatch(r"openai has reached its rate limit: waiting for [12] s", waits)
     assert nothing == []
     assert isinstance(answers[0].events[0], Warned)
 

@@ -46,7 +46,7 @@ async def test_a_recorded_answer_is_streamed_and_ends_as_it_did() -> None:
     assert (done.usage.input_tokens, done.request_id) == (10, "req_1")
 
 
-async def test_a_recorded_failure_fails_again_after_what_had_come() -> None:
+async def test_a_recorded_failure_is_replayed_after_its_partial_answer() -> None:
     broken = Failure("stream_broken", "cut", stream_opened=True)
     ran = await run([Turn("half an ans", failure=broken)])
     text, failure = await answer(RecordedModel(ran.facts))
@@ -62,7 +62,7 @@ async def test_a_call_that_the_log_does_not_see_the_end_of_was_interrupted() -> 
     assert failure.failure.kind == "interrupted"
 
 
-async def test_a_request_beyond_the_recording_fails_and_says_so() -> None:
+async def test_a_request_after_the_end_of_the_recording_fails() -> None:
     first = await run(["one"])
     model = RecordedModel(first.facts)
     await answer(model)

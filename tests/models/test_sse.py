@@ -64,9 +64,7 @@ STREAMS = st.lists(st.tuples(LINES, st.sampled_from([b"\n", b"\r\n", b"\r"])), m
 
 
 @given(STREAMS, st.binary(max_size=3), st.lists(st.integers(0, 400), max_size=12))
-def test_any_split_of_the_bytes_gives_the_frames_of_a_plain_parser(
-    stream: bytes, tail: bytes, cuts: list[int]
-) -> None:
+def test_any_split_of_the_bytes_yields_the_same_frames(stream: bytes, tail: bytes, cuts: list[int]) -> None:
     stream += tail
     expected = read_slowly(stream)
     assert split(stream) == expected

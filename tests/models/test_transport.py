@@ -73,7 +73,7 @@ async def test_a_redirect_is_handed_back(transport: Transport, server: str) -> N
     await body_of(reply)
 
 
-async def test_who_leaves_early_does_not_disturb_the_next(transport: Transport, server: str) -> None:
+async def test_closing_a_reply_early_does_not_affect_the_next(transport: Transport, server: str) -> None:
     reply = await transport.post(f"{server}/size/{8 * MEBIBYTE}", HEADERS, b"{}")
     await reply.read()
     await reply.aclose()
@@ -128,7 +128,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("parts", BODIES.values(), ids=BODIES)
-async def test_a_body_ends_where_its_head_says(transport: Transport, parts: list[bytes]) -> None:
+async def test_a_body_ends_where_its_headers_say(transport: Transport, parts: list[bytes]) -> None:
     async def serve(visit: Visit) -> None:
         await visit.request()
         await visit.send(*parts)
@@ -143,7 +143,7 @@ async def test_a_body_ends_where_its_head_says(transport: Transport, parts: list
     "head", [OK + b"content-length: 100\r\n\r\n", CHUNKED + b"64\r\n", CHUNKED + b"5\r\nhello\r\n"]
 )
 @pytest.mark.parametrize("reset", [False, True])
-async def test_a_body_that_is_cut_says_so_after_what_came(
+async def test_a_cut_body_returns_what_arrived_and_then_raises(
     transport: Transport, head: bytes, reset: bool
 ) -> None:
     arrived = asyncio.Event()
@@ -178,7 +178,7 @@ async def test_names_of_headers_are_small_and_repeated_ones_are_joined(transport
         assert await body_of(reply) == b""
 
 
-async def test_the_request_says_what_it_was_told(transport: Transport) -> None:
+async def test_the_request_contains_its_options(transport: Transport) -> None:
     seen: list[bytes] = []
 
     async def serve(visit: Visit) -> None:
@@ -224,7 +224,9 @@ async def test_an_address_that_is_none_is_refused(transport: Transport, url: str
     ],
     ids=["nothing", "cut", "ssh", "length", "huge", "switch"],
 )
-async def test_a_server_that_gives_no_answer_has_broken_off(transport: Transport, said: bytes) -> None:
+async def test_a_server_that_closes_without_an_answer_breaks_the_stream(
+    transport: Transport, said: bytes
+) -> None:
     async def serve(visit: Visit) -> None:
         await visit.request()
         await visit.send(said)
@@ -286,7 +288,7 @@ async def test_a_connection_closed_while_the_loop_was_busy_is_not_used(
         thread.join(60)
 
 
-async def test_a_server_that_says_close_is_not_asked_again(transport: Transport) -> None:
+async def test_a_connection_marked_close_is_not_reused(transport: Transport) -> None:
     async def serve(visit: Visit) -> None:
         await visit.request()
         await visit.send(OK + b"connection: close\r\ncontent-length: 2\r\n\r\nok")
@@ -328,7 +330,7 @@ async def test_a_slow_reader_makes_the_server_wait(transport: Transport) -> None
     "state", ["shaking hands", "sending the request", "waiting for the head", "reading the body"]
 )
 @pytest.mark.parametrize("how", ["cancel", "time-out"])
-async def test_who_is_stopped_leaves_the_server(transport: Transport, state: str, how: str) -> None:
+async def test_a_cancelled_stream_closes_its_connection(transport: Transport, state: str, how: str) -> None:
     reached, stopped, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
     scheme = "https:" if state == "shaking hands" else "http:"
     body = b"x" * (64 * MEBIBYTE) if state == "sending the request" else b"{}"

@@ -58,7 +58,7 @@ async def test_a_proxy_that_is_not_there_is_named(
     )
 
 
-async def test_a_server_that_is_exempted_from_the_proxy_is_not_taken_for_it(
+async def test_an_exempted_server_is_not_mistaken_for_the_proxy(
     closed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid")
@@ -67,7 +67,7 @@ async def test_a_server_that_is_exempted_from_the_proxy_is_not_taken_for_it(
     assert error.message == f"cannot reach {closed}: connection refused; is the server running?"
 
 
-async def test_a_proxy_with_an_unknown_name_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_names_a_proxy_with_an_unknown_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", f"http://{LOGIN}@proxy.invalid:3128")
     error = await refusal(HTTPS)
     assert error.message.startswith(
@@ -83,7 +83,7 @@ async def test_a_proxy_that_does_not_shake_hands_in_time_is_named(monkeypatch: p
     assert "cannot be used (no connection within 15 s); correct or unset HTTPS_PROXY" in error.message
 
 
-async def test_a_proxy_that_hangs_up_before_the_tunnel_has_taken_no_request(
+async def test_a_proxy_that_closes_before_the_tunnel_received_no_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def hang_up(visit: Visit) -> None:
@@ -96,7 +96,7 @@ async def test_a_proxy_that_hangs_up_before_the_tunnel_has_taken_no_request(
     assert f"the proxy {proxy.url[7:]} cannot be used" in error.message
 
 
-async def test_a_proxy_that_wants_a_login_is_told_from_the_vendor(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_login_error_differs_from_a_vendor_error(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(visit: Visit) -> None:
         await visit.reader.readuntil(b"\r\n\r\n")
         await visit.send(b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n")
@@ -108,12 +108,11 @@ async def test_a_proxy_that_wants_a_login_is_told_from_the_vendor(monkeypatch: p
     for told, host, variable in ((error, "vendor.invalid", "HTTPS_PROXY"), (plain, "acme", "HTTP_PROXY")):
         assert isinstance(told, InvalidRequest) and told.status == 407
         assert told.message == (
-            f"the proxy on the way to {host} wants a valid login: "
-            f"write {variable} as http://USER:PASSWORD@HOST:PORT"
+            f"the proxy for {host} needs a valid login: write {variable} as http://USER:PASSWORD@HOST:PORT"
         )
 
 
-async def test_what_else_a_proxy_refuses_is_told_in_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_proxy_refusals_are_reported_verbatim(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(visit: Visit) -> None:
         await visit.reader.readuntil(b"\r\n\r\n")
         await visit.send(b"HTTP/1.1 403 Not That One\r\ncontent-length: 0\r\n\r\n")
@@ -163,6 +162,4 @@ async def test_a_socks_proxy_without_its_package_is_one_clear_line(monkeypatch: 
 async def test_an_address_that_is_no_proxy_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", f"ftp://{LOGIN}@127.0.0.1:9")
     error = await refusal(HTTPS)
-    assert error.message == (
-        "https_proxy names no proxy that can be used: write http://HOST:PORT, or unset it"
-    )
+    assert error.message == ("https_proxy does not name a usable proxy: write http://HOST:PORT, or unset it")

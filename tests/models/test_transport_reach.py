@@ -26,7 +26,7 @@ from tests.models.transport_servers import (
 pytestmark = pytest.mark.timeout(60)
 
 
-async def test_nobody_there_is_a_refusal(transport: Transport) -> None:
+async def test_a_closed_port_is_a_refused_connection(transport: Transport) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     for host in ("127.0.0.1", "localhost"):
@@ -34,22 +34,22 @@ async def test_nobody_there_is_a_refusal(transport: Transport) -> None:
             await transport.post(f"http://{host}:{port}", HEADERS, b"{}")
 
 
-async def test_an_unknown_name_is_named(transport: Transport) -> None:
-    with pytest.raises(ConnectionFailed, match=r"cannot find no-such-host\.invalid: its name is unknown"):
+async def test_an_unknown_host_name_is_reported(transport: Transport) -> None:
+    with pytest.raises(ConnectionFailed, match=r"cannot find no-such-host\.invalid: unknown name"):
         await transport.post("http://no-such-host.invalid", HEADERS, b"{}")
 
 
-async def test_a_name_no_resolver_takes_is_refused(transport: Transport) -> None:
+async def test_an_unresolvable_name_is_refused(transport: Transport) -> None:
     with pytest.raises((ConnectionFailed, InvalidRequest), match="aaa"):
         await transport.post(f"http://{'a' * 70}.invalid", HEADERS, b"{}")
 
 
-async def test_a_server_that_does_not_shake_hands_in_time_is_given_up(
+async def test_a_tls_handshake_that_takes_too_long_fails(
     transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ostler.models import http_client, httpx_transport
+    from ostler.models import httpx_transport
 
-    monkeypatch.setattr(http_client, "CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr("ostler.models.transport.CONNECT_SECONDS", 0.1)
     monkeypatch.setattr(httpx_transport, "_EXTENSIONS", {"timeout": {"connect": 0.1}})
     async with scripted(Visit.is_left_after_anything) as server:
         with pytest.raises(ConnectionFailed, match="no connection within 15 s; check the network"):

@@ -10,11 +10,12 @@ import pytest
 
 from ostler.core.model import ModelDone
 from ostler.models.catalogue import ModelProfile
+from ostler.models.providers import Wire
 from ostler.models.vendor_errors import error_of_status, retry_after
 from ostler.schema.events import TextDelta
 from ostler.schema.usage import NOTHING_USED
 from ostler.testkit.vendors import FakeVendor, Refusal, Trouble, call, say, turn
-from tests.models.wires.wire_cases import KEY, WIRES, answer_of, ask, model_for, request_of, url_of
+from tests.models.wires.wire_cases import KEY, answer_of, ask, every_wire, model_for, request_of
 
 STATUSES = {
     400: "invalid_request",
@@ -35,9 +36,9 @@ STATUSES = {
 }
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@every_wire
 @pytest.mark.parametrize("status", STATUSES)
-async def test_every_status_has_its_failure(wire: str, status: int) -> None:
+async def test_every_status_has_its_failure(wire: Wire, status: int) -> None:
     async with FakeVendor([Refusal(status, "the vendor's own words")]) as vendor:
         answer = await ask(vendor, wire)
         assert len(vendor.requests) == 1
@@ -50,7 +51,7 @@ async def test_every_status_has_its_failure(wire: str, status: int) -> None:
     assert answer.failure.usage == NOTHING_USED, "nobody charges for a refusal"
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@every_wire
 @pytest.mark.parametrize(
     ("status", "message"),
     [
@@ -60,19 +61,19 @@ async def test_every_status_has_its_failure(wire: str, status: int) -> None:
         (422, "the request exceeds the available context size"),
     ],
 )
-async def test_a_request_larger_than_the_context_is_recognised(wire: str, status: int, message: str) -> None:
+async def test_a_request_larger_than_the_context_is_recognised(wire: Wire, status: int, message: str) -> None:
     async with FakeVendor([Refusal(status, message)]) as vendor:
         assert (await ask(vendor, wire)).failure.failure.kind == "context_overflow"
 
 
-async def test_the_vendors_code_is_kept() -> None:
+async def test_the_vendors_error_code_is_reported() -> None:
     async with FakeVendor([Refusal(400, "too long", code="context_length_exceeded")]) as vendor:
         failure = (await ask(vendor, "chat")).failure.failure
     assert (failure.kind, failure.code) == ("context_overflow", "context_length_exceeded")
 
 
-@pytest.mark.parametrize("wire", WIRES)
-async def test_retry_after_is_passed_on(wire: str) -> None:
+@every_wire
+async def test_retry_after_is_passed_on(wire: Wire) -> None:
     async with FakeVendor([Refusal(429, headers={"retry-after": "7"})]) as vendor:
         assert (await ask(vendor, wire)).failure.failure.retry_after == 7.0
 
@@ -90,7 +91,7 @@ async def test_retry_after_is_passed_on(wire: str) -> None:
         (401, "45", "check the API key"),
     ],
 )
-def test_how_long_to_wait_is_said(status: int, wait: str, advice: str) -> None:
+def test_an_error_says_how_long_to_wait(status: int, wait: str, advice: str) -> None:
     error = error_of_status("acme", status, {"retry-after": wait}, b'{"error": "no"}', ())
     assert error.message == f"acme answered {status}: no; {advice}"
 
@@ -116,20 +117,20 @@ def test_retry_after_may_be_a_date_or_milliseconds_or_nonsense() -> None:
         ("", "internal server error"),
     ],
 )
-async def test_the_vendors_words_are_found_in_whatever_shape(body: str, words: str) -> None:
+async def test_the_vendors_message_is_found_in_every_format(body: str, words: str) -> None:
     async with FakeVendor([Refusal(500, body=body)]) as vendor:
         message = (await ask(vendor, "chat")).failure.failure.message
     assert words in message
     assert "\n" not in message
 
 
-async def test_of_a_long_error_only_the_beginning_is_kept() -> None:
+async def test_a_long_error_is_cut_to_its_beginning() -> None:
     async with FakeVendor([Refusal(500, body="x" * 100_000)]) as vendor:
         assert len((await ask(vendor, "chat")).failure.failure.message) < 5000
 
 
-@pytest.mark.parametrize("wire", WIRES)
-async def test_a_redirect_is_not_followed(wire: str) -> None:
+@every_wire
+async def test_a_redirect_is_not_followed(wire: Wire) -> None:
     async with FakeVendor([]) as other:
         target = {"location": f"{other.anthropic_url}/v1/messages"}
         async with FakeVendor([Refusal(307, headers=target)]) as vendor:
@@ -138,10 +139,10 @@ async def test_a_redirect_is_not_followed(wire: str) -> None:
     assert failure.kind == "invalid_request" and "redirect" in failure.message
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@every_wire
 @pytest.mark.parametrize("kind", ["cut", "end", "malformed"])
 @pytest.mark.parametrize("after", [0, 1, 3, 5])
-async def test_an_answer_that_breaks_off_is_a_failure(wire: str, kind: str, after: int) -> None:
+async def test_an_answer_that_breaks_off_is_a_failure(wire: Wire, kind: str, after: int) -> None:
     answer = turn(say(*"abcdefgh"), trouble=Trouble(kind, after))  # type: ignore[arg-type]
     async with FakeVendor([answer]) as vendor:
         failure = (await ask(vendor, wire)).failure.failure
@@ -149,21 +150,21 @@ async def test_an_answer_that_breaks_off_is_a_failure(wire: str, kind: str, afte
     assert failure.stream_opened
 
 
-@pytest.mark.parametrize("wire", WIRES)
-async def test_what_came_before_the_break_has_been_streamed(wire: str) -> None:
+@every_wire
+async def test_what_came_before_the_break_has_been_streamed(wire: Wire) -> None:
     async with FakeVendor([turn(say(*"abcdefgh"), trouble=Trouble("cut", 5))]) as vendor:
         answer = await ask(vendor, wire)
     text = "".join(event.text for event in answer.events if isinstance(event, TextDelta))
     assert text and "abcdefgh".startswith(text)
 
 
-async def test_a_broken_answer_reports_the_usage_known_by_then() -> None:
+async def test_a_broken_answer_reports_the_usage_so_far() -> None:
     async with FakeVendor([turn(say(*"abcd"), trouble=Trouble("cut", 4))]) as vendor:
         usage = (await ask(vendor, "anthropic")).failure.usage
     assert (usage.input_tokens, usage.source) == (10, "reported")
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@every_wire
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
@@ -174,7 +175,7 @@ async def test_a_broken_answer_reports_the_usage_known_by_then() -> None:
         ("context_length_exceeded", "context_overflow"),
     ],
 )
-async def test_an_error_inside_the_stream_has_its_failure(wire: str, code: str, kind: str) -> None:
+async def test_an_error_inside_the_stream_has_its_failure(wire: Wire, code: str, kind: str) -> None:
     trouble = Trouble("error", 4, code=code, message="what went wrong")
     async with FakeVendor([turn(say(*"abcdefgh"), trouble=trouble)]) as vendor:
         failure = (await ask(vendor, wire)).failure.failure
@@ -200,10 +201,10 @@ async def test_an_error_with_status_200_is_still_that_error() -> None:
         assert (await ask(vendor, "chat")).failure.failure.kind == "rate_limited"
 
 
-@pytest.mark.parametrize("wire", WIRES)
-async def test_a_server_that_is_not_there_is_named(wire: str) -> None:
+@every_wire
+async def test_a_server_that_is_not_there_is_named(wire: Wire) -> None:
     async with FakeVendor([]) as vendor:
-        url = url_of(vendor, wire)
+        url = vendor.base_url(wire)
     model = model_for(wire, url)
     failure = (await answer_of(model, request_of())).failure.failure
     await model.aclose()
@@ -250,9 +251,9 @@ async def test_a_plain_server_behind_an_https_address_is_a_failure() -> None:
     assert failure.kind == "connection_failed" and "TLS" in failure.message
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@every_wire
 @pytest.mark.parametrize("place", ["status", "stream", "header"])
-async def test_the_key_is_in_no_failure(wire: str, place: str) -> None:
+async def test_the_key_is_in_no_failure(wire: Wire, place: str) -> None:
     told = f"bad key {KEY} was given"
     answers = {
         "status": Refusal(401, told, code=KEY),
@@ -261,7 +262,7 @@ async def test_the_key_is_in_no_failure(wire: str, place: str) -> None:
     }
     settings = ModelProfile(headers={"X-Team": "extra-secret-value"})
     async with FakeVendor([answers[place]]) as vendor:
-        url = url_of(vendor, wire).replace("http://", "http://someone:password-in-url@")
+        url = vendor.base_url(wire).replace("http://", "http://someone:password-in-url@")
         model = model_for(wire, url, settings=settings)
         answer = await answer_of(model, request_of())
         await model.aclose()
@@ -271,14 +272,14 @@ async def test_the_key_is_in_no_failure(wire: str, place: str) -> None:
         assert secret not in shown
 
 
-async def test_a_key_that_the_limit_of_the_body_would_cut_in_two_is_not_shown() -> None:
+async def test_a_key_at_the_body_limit_is_redacted() -> None:
     long_key = KEY + "x" * 200
     async with FakeVendor([Refusal(500, body="y" * 3950 + long_key)]) as vendor:
         answer = await ask(vendor, "chat", api_key=long_key)
     assert KEY[:7] not in repr(answer.failure) and "yyy" in repr(answer.failure)
 
 
-async def test_a_key_that_cannot_be_a_header_is_not_shown() -> None:
+async def test_a_key_that_is_no_valid_header_does_not_appear_in_the_error() -> None:
     from ostler.models.wires.chat import ChatModel
 
     async with FakeVendor([]) as vendor:
@@ -288,10 +289,12 @@ async def test_a_key_that_cannot_be_a_header_is_not_shown() -> None:
     assert failure.kind == "invalid_request" and KEY not in repr(failure)
 
 
-@pytest.mark.parametrize("wire", WIRES)
-async def test_closing_the_iterator_closes_the_connection_at_the_server(wire: str) -> None:
-    async with FakeVendor([turn(say("Hello", "there"), trouble=Trouble("silence", 4))]) as vendor:
-        model = model_for(wire, url_of(vendor, wire))
+@every_wire
+async def test_closing_the_iterator_closes_the_connection_at_the_server(wire: Wire) -> None:
+    async with FakeVendor(
+        [turn(say("Hello", "there"), trouble=Trouble("silence", 1 if wire == "gemini" else 4))]
+    ) as vendor:
+        model = model_for(wire, vendor.base_url(wire))
         async with asyncio.timeout(60), aclosing(model.stream(request_of())) as stream:
             async for batch in stream:
                 if any(isinstance(event, TextDelta) for event in batch):
@@ -301,10 +304,12 @@ async def test_closing_the_iterator_closes_the_connection_at_the_server(wire: st
         await model.aclose()
 
 
-@pytest.mark.parametrize("wire", WIRES)
-async def test_cancelling_the_reader_closes_the_connection_at_the_server(wire: str) -> None:
-    async with FakeVendor([turn(say("Hello"), trouble=Trouble("silence", 4))]) as vendor:
-        model = model_for(wire, url_of(vendor, wire))
+@every_wire
+async def test_cancelling_the_reader_closes_the_connection_at_the_server(wire: Wire) -> None:
+    async with FakeVendor(
+        [turn(say("Hello"), trouble=Trouble("silence", 1 if wire == "gemini" else 4))]
+    ) as vendor:
+        model = model_for(wire, vendor.base_url(wire))
         begun = asyncio.Event()
 
         async def read() -> None:
@@ -322,8 +327,8 @@ async def test_cancelling_the_reader_closes_the_connection_at_the_server(wire: s
         await model.aclose()
 
 
-@pytest.mark.parametrize("wire", WIRES)
-async def test_a_transport_that_raises_anything_gives_a_failure(wire: str) -> None:
+@every_wire
+async def test_any_error_of_a_transport_becomes_a_failure(wire: Wire) -> None:
     class Broken:
         def prepare(self, url: str) -> None: ...
 
@@ -339,10 +344,10 @@ async def test_a_transport_that_raises_anything_gives_a_failure(wire: str) -> No
 
 # The first loop takes its idle connection with it, as it does for whoever calls `asyncio.run` twice.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("wire", WIRES)
-def test_one_model_may_be_used_on_one_loop_after_another(wire: str) -> None:
+@every_wire
+def test_one_model_may_be_used_on_one_loop_after_another(wire: Wire) -> None:
     with FakeVendor([turn("One"), turn("Two", call("read", {"path": "a"}))]) as vendor:
-        model = model_for(wire, url_of(vendor, wire))
+        model = model_for(wire, vendor.base_url(wire))
         for _ in range(2):
             assert isinstance(asyncio.run(answer_of(model, request_of())).last, ModelDone)
         assert vendor.connections == 2
@@ -389,8 +394,8 @@ async def test_every_reply_is_closed_once_however_it_ended(status: int, body: by
     assert transport.open == 0
 
 
-@pytest.mark.parametrize("wire", WIRES)
-async def test_a_wrong_key_is_refused_as_the_vendor_does(wire: str) -> None:
+@every_wire
+async def test_a_wrong_key_is_refused_as_the_vendor_does(wire: Wire) -> None:
     async with FakeVendor([turn("ok")], api_key="another-key") as vendor:
         failure = (await ask(vendor, wire)).failure.failure
     assert failure.kind == "authentication_failed" and "check the API key" in failure.message

@@ -74,7 +74,7 @@ async def asked(project: Path, *answers: Any, times: int = 1, **options: Any) ->
     )
 
 
-async def test_a_question_says_what_each_scope_would_remember(project: Path) -> None:
+async def test_a_question_lists_the_rules_of_each_scope(project: Path) -> None:
     ran = await asked(project, "yes")
     (question,) = [one.question for one in ran.all(QuestionAsked)]
     assert question.text == "Allow bash: git push origin [session/project/user remembers bash(git push)]"
@@ -88,7 +88,7 @@ async def test_a_question_says_what_each_scope_would_remember(project: Path) -> 
     assert read_memory().user == [] and not ran.session.state.permissions, "yes is for once"
 
 
-async def test_the_part_that_asks_is_shown(project: Path) -> None:
+async def test_a_question_names_the_part_that_caused_it(project: Path) -> None:
     guard = user_guard("edit", project, ())
     assert guard is not None
     ask = guard.handler(PlannedCall("c", "bash", "execute", {"command": "ls && make all && ls"}, 1), None)
@@ -99,7 +99,7 @@ async def test_the_part_that_asks_is_shown(project: Path) -> None:
     assert ask.question.choices == ("yes", "no"), "what is not known cannot be remembered"
 
 
-async def test_the_session_remembers_and_asks_no_more(project: Path) -> None:
+async def test_the_session_remembers_an_answer_and_does_not_ask_again(project: Path) -> None:
     ran = await asked(project, "session", times=3)
     assert len(ran.all(QuestionAsked)) == 1
     assert ran.results() == ["ran git push origin"] * 3
@@ -171,7 +171,7 @@ async def test_what_is_revoked_counts_no_more_at_the_next_call(project: Path) ->
     assert "the rule deny bash(git) (remembered for this project) forbids this" in refused.reason
 
 
-async def test_a_remembered_deny_holds_under_full_permission(project: Path) -> None:
+async def test_a_remembered_deny_applies_with_full_permissions(project: Path) -> None:
     remember("bash(git push)", "deny", None)
     hook = user_guard("full", project, ())
     ran = await run(push(), tools=[pretend_bash], cwd=project, permission_hook=hook)
@@ -195,7 +195,7 @@ async def waiting(store: MemoryStore, project: Path) -> tuple[Session, QuestionA
     return ran.session, question
 
 
-async def test_what_was_remembered_in_a_session_holds_after_it_is_opened_again(project: Path) -> None:
+async def test_rules_of_a_session_apply_after_it_is_reopened(project: Path) -> None:
     store = MemoryStore()
     session, question = await waiting(store, project)
     await session.close()
@@ -207,7 +207,7 @@ async def test_what_was_remembered_in_a_session_holds_after_it_is_opened_again(p
     assert (await open_session(store, session.id, session.harness)).state.permissions
 
 
-async def test_neither_a_fork_nor_an_import_takes_a_session_s_permissions_along(project: Path) -> None:
+async def test_a_fork_or_an_import_does_not_inherit_session_permissions(project: Path) -> None:
     store = MemoryStore()
     session, question = await waiting(store, project)
     await session.answer(question.id, "session")
@@ -233,7 +233,7 @@ async def test_a_session_s_permission_is_revoked_by_a_request(project: Path) -> 
     assert [fact.type for fact in facts[-2:]] == ["permission_remembered", "request_refused"]
 
 
-async def test_a_memory_that_cannot_be_written_is_told_and_the_call_runs(
+async def test_a_memory_that_cannot_be_written_is_reported_and_the_call_runs(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OSTLER_HOME", "/dev/null")
@@ -262,7 +262,7 @@ async def test_a_damaged_memory_refuses(project: Path) -> None:
         remembered_rules(project)
 
 
-def test_rules_are_kept_once_and_the_last_word_counts(project: Path) -> None:
+def test_rules_are_stored_once_and_the_last_one_wins(project: Path) -> None:
     assert remember("bash(a)", "allow", project)
     assert not remember("bash(a)", "allow", project)
     assert remember("bash(a)", "deny", project)

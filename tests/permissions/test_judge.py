@@ -205,7 +205,7 @@ def lines(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("command", lines(HARMLESS))
-def test_what_only_looks_runs_without_asking(here: Path, command: str) -> None:
+def test_read_only_commands_run_without_a_question(here: Path, command: str) -> None:
     judged = bash(here, command)
     assert judged.verdict == "allow", judged.reason
     assert bash(here, command, "edit").verdict == "allow"
@@ -213,7 +213,7 @@ def test_what_only_looks_runs_without_asking(here: Path, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", lines(TRICKY))
-def test_everything_else_is_asked_about(here: Path, command: str) -> None:
+def test_all_other_commands_are_asked_about(here: Path, command: str) -> None:
     judged = bash(here, command)
     assert judged.verdict == "ask"
     assert judged.reason
@@ -353,7 +353,7 @@ SHAPES = st.sampled_from(
 
 @settings(max_examples=200)
 @given(st.lists(SHAPES, min_size=1, max_size=3), KNOWN, UNKNOWN)
-def test_nothing_unknown_is_allowed_with_what_is_known(shapes: list[str], known: str, unknown: str) -> None:
+def test_a_known_command_does_not_allow_unknown_parts(shapes: list[str], known: str, unknown: str) -> None:
     command = unknown
     for shape in shapes:
         command = shape.format(known=known, unknown=command)
@@ -414,7 +414,7 @@ def test_a_path_that_leads_nowhere_is_no_failure_of_the_judge(here: Path) -> Non
         assert judged.verdict in ("refuse", "allow"), "which the tool itself will explain"
 
 
-def test_a_tool_without_anything_to_match_is_asked_about_where_a_pattern_restricts_it(here: Path) -> None:
+def test_a_call_that_no_pattern_can_match_is_asked_about_if_a_rule_restricts_it(here: Path) -> None:
     def verdict(**texts: str) -> Verdict:
         return Judge("full", rules(**texts), here).judge("weather", "other", {"city": "Oslo"}).verdict
 
@@ -463,7 +463,7 @@ def test_a_refusal_names_the_rule_and_a_question_the_part(here: Path) -> None:
         ("make && $x", None, None),
     ],
 )
-def test_what_is_remembered_keeps_the_same_question_from_coming_back(
+def test_a_remembered_rule_prevents_the_same_question(
     here: Path, command: str, session: list[str] | None, user: list[str] | None
 ) -> None:
     judged = bash(here, command)
@@ -480,12 +480,12 @@ def test_what_is_remembered_keeps_the_same_question_from_coming_back(
         assert Judge("ask", kept, here).judge("bash", "execute", wider).verdict == "ask"
 
 
-def test_what_a_rule_asks_about_cannot_be_remembered(here: Path) -> None:
+def test_a_call_that_a_rule_asks_about_cannot_be_remembered(here: Path) -> None:
     judged = bash(here, "make", ask="bash(make)")
     assert suggest_rules("bash", judged, here, here) == {}
 
 
-def test_each_scope_remembers_a_path_in_its_own_words(here: Path) -> None:
+def test_each_scope_has_its_own_form_of_a_path(here: Path) -> None:
     judged = Judge("ask", [], here / "src").judge("write", "edit", {"path": "deep/a.py"})
     real = here.resolve()
     assert suggest_rules("write", judged, here / "src", here) == {
@@ -501,9 +501,7 @@ def test_each_scope_remembers_a_path_in_its_own_words(here: Path) -> None:
     }
 
 
-def test_without_a_home_what_a_tilde_stands_for_is_not_guessed(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_home_folder_a_tilde_is_unknown(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(user: int) -> None:
         raise KeyError(user)
 

@@ -79,7 +79,7 @@ def test_a_rule_names_a_tool_or_a_kind(rule: str, tool: str, kind: str, covers: 
         ("bash", ("anything",), "yes"),
     ],
 )
-def test_what_allows_matches_a_command_by_its_first_words(
+def test_an_allow_rule_matches_the_first_words_of_a_command(
     rule: str, words: tuple[str | None, ...], match: str
 ) -> None:
     assert command(rule, *words) == match
@@ -100,7 +100,7 @@ def test_what_allows_matches_a_command_by_its_first_words(
         (("git", "log"), "no"),
     ],
 )
-def test_what_denies_also_matches_what_may_be_meant(words: tuple[str | None, ...], match: str) -> None:
+def test_a_deny_rule_also_matches_possible_forms(words: tuple[str | None, ...], match: str) -> None:
     assert command("bash(git push)", *words, effect="deny") == match
     assert command("bash(git push)", *words, effect="ask") == match
 
@@ -202,7 +202,7 @@ def test_the_rules_of_a_project_are_about_its_own_folder(here: Path) -> None:
         ("example.com", None),
     ],
 )
-def test_a_host_is_known_only_where_programs_agree_on_it(url: str, host: str | None) -> None:
+def test_a_host_is_returned_only_if_all_programs_agree_on_it(url: str, host: str | None) -> None:
     assert host_of(url) == host
 
 

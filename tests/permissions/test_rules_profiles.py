@@ -56,7 +56,7 @@ def test_only_what_is_not_allowed_has_a_reason(profile: Profile, kind: ToolKind)
     assert (reason(profile, kind) == "") == (judge(profile, kind) == "allow")
 
 
-def test_a_refusal_says_how_to_allow_it() -> None:
+def test_a_refusal_explains_how_to_allow_the_call() -> None:
     text = reason("read-only", "execute")
     assert "run commands" in text
     assert "--permissions edit" not in text, "which would not allow it"
@@ -86,7 +86,7 @@ def test_a_refusal_says_how_to_allow_it() -> None:
     ],
     ids=str,
 )
-def test_a_preview_shows_the_telling_part(arguments: dict[str, object] | str, shown: str) -> None:
+def test_a_preview_shows_the_main_argument(arguments: dict[str, object] | str, shown: str) -> None:
     assert preview("weather", arguments) == shown
 
 

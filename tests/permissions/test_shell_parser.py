@@ -149,7 +149,7 @@ def test_the_comparison_with_bash_sees_something() -> None:
         ("\\rm x; 'r'm; r\"m\"", ["rm"]),
     ],
 )
-def test_every_command_in_it_is_found(text: str, found: list[str]) -> None:
+def test_every_command_is_parsed(text: str, found: list[str]) -> None:
     names = [words[0] for words in commands(text)]
     assert list(dict.fromkeys(names)) == found
 
@@ -181,7 +181,7 @@ def test_every_command_in_it_is_found(text: str, found: list[str]) -> None:
         ("bash -c 'bash -c \"rm x\"'", ("rm", "x")),
     ],
 )
-def test_what_a_wrapper_runs_is_found(text: str, inner: tuple[str | None, ...]) -> None:
+def test_the_command_in_a_wrapper_is_parsed(text: str, inner: tuple[str | None, ...]) -> None:
     assert inner in commands(text)
     assert not unclear(text)
 
@@ -243,7 +243,7 @@ def test_what_a_wrapper_runs_is_found(text: str, inner: tuple[str | None, ...]) 
         "a zQe9Qz",
     ],
 )
-def test_what_cannot_be_known_is_unclear(text: str) -> None:
+def test_what_is_known_only_at_run_time_is_unparsed(text: str) -> None:
     assert unclear(text)
 
 
@@ -293,7 +293,7 @@ def test_a_change_of_folder_is_followed_only_where_all_depends_on_it(text: str, 
     assert parse_command(text).folder == folder
 
 
-def test_variables_that_change_only_how_something_looks_do_not_count() -> None:
+def test_variables_that_affect_only_the_output_are_ignored() -> None:
     (shown,) = parse_command("LC_ALL=C NO_COLOR=1 a").parts
     assert isinstance(shown, Command) and shown.assignments == ()
     (changed,) = parse_command("LD_PRELOAD=x LC_ALL=C a").parts
@@ -301,11 +301,11 @@ def test_variables_that_change_only_how_something_looks_do_not_count() -> None:
 
 
 @given(st.text())
-def test_any_text_is_taken_apart(text: str) -> None:
+def test_any_text_can_be_parsed(text: str) -> None:
     parse_command(text)
 
 
-def test_characters_that_the_parser_could_not_bear_are_kept() -> None:
+def test_characters_that_crash_the_parser_are_preserved() -> None:
     assert commands("echo {\U000a4fa6 é 'ü \U0010fffd'") == [("echo", None, "é", "ü \U0010fffd")]
 
 

@@ -29,7 +29,7 @@ class Looking:
         self.summaries = 0
 
     def __call__(self, request: dict[str, Any]) -> Any:
-        if "You write the summary" in json.dumps(request):
+        if "You write a summary" in json.dumps(request):
             self.summaries += 1
             return turn(SUMMARY)
         self.asked += 1
@@ -132,7 +132,7 @@ def test_an_extension_refuses_a_compaction_or_writes_it(
     else:
         assert (asked.code, asked.err) == (2, "ostler: not in this garden\n")
         assert any("not in this garden" in one["text"] for one in ran.all("warned"))
-        assert "characters are left out" in str(told(vendor))
+        assert "characters are omitted" in str(told(vendor))
 
 
 def test_a_compaction_for_which_there_is_no_model_is_not_left_behind(ostler: Ostler, serve: Serve) -> None:

@@ -1,1 +1,1 @@
-"""Context: what the model is told."""
+"""Context: what the model gets."""

@@ -7,7 +7,7 @@ Requests that were counted in another way, or without reported usage, are ignore
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from itertools import accumulate, pairwise
 from math import ceil
@@ -23,22 +23,22 @@ from ostler.schema.usage import Usage
 MIN_SAMPLES = 3
 
 NEWEST_SAMPLES = 20
-"""Old ones are let go, because what a session consists of changes."""
+"""Older ones are dropped, because the content of a session changes."""
 
 LEAST, MOST = 0.5, 3.0
-"""Beyond these the report is rather wrong than the count: some servers report only what is new to them."""
+"""Beyond these, the report is probably wrong: some servers report only tokens that are not cached."""
 
 _MANY_SAMPLES = 8
 _NARROW, _WIDE = 0.05, 0.2
 
 
 class Coefficient(msgspec.Struct, frozen=True):
-    """By how much counts of one model are to be multiplied. With too few samples it changes nothing."""
+    """The factor for counts of one model. With too few samples it changes nothing."""
 
     value: float = 1.0
     samples: int = 0
     spread: float = 0.0
-    """How far the samples lie from each other, as a share of the value."""
+    """The distance between the largest and the smallest sample, as a share of the value."""
 
     @property
     def applies(self) -> bool:
@@ -56,20 +56,17 @@ class Coefficient(msgspec.Struct, frozen=True):
         return Count(ceil(count.tokens * self.value), "calibrated", self.confidence)
 
 
-UNCHANGED = Coefficient()
-
-
 class Calibration:
-    """Grows with the facts of a session, in their order; the same facts give the same coefficients."""
+    """The coefficients of a session, computed from its facts in their order."""
 
     def __init__(self) -> None:
         self._counted: dict[str, tuple[str, Count]] = {}
-        """The model and the count of each call whose usage is not known yet."""
+        """The model and the count of each call whose usage is not reported yet."""
         self._samples: dict[tuple[str, Source], deque[tuple[int, int]]] = {}
         self._coefficients: dict[tuple[str, Source], Coefficient] = {}
 
     def apply(self, event: Event) -> None:
-        """Takes note of a fact; most are of no interest."""
+        """Applies a fact; most have no effect."""
         if isinstance(event, ModelCalled):
             count = _count_in(event.trace)
             if count is not None:
@@ -78,23 +75,18 @@ class Calibration:
             model, count = self._counted.pop(event.call, ("", None))
             reported = input_of(event.usage)
             if count is not None and reported:
-                self._add((model, count.source), (count.tokens, reported))
+                route = (model, count.source)
+                samples = self._samples.setdefault(route, deque(maxlen=NEWEST_SAMPLES))
+                samples.append((count.tokens, reported))
+                self._coefficients[route] = _coefficient(samples)
 
     def of(self, model: str, source: Source) -> Coefficient:
-        """The coefficient for what was counted in that way for that model (`PROVIDER/ID`)."""
-        return self._coefficients.get((model, source), UNCHANGED)
-
-    def applied(self, count: Count, model: str) -> Count:
-        return self.of(model, count.source).applied(count)
-
-    def _add(self, route: tuple[str, Source], sample: tuple[int, int]) -> None:
-        samples = self._samples.setdefault(route, deque(maxlen=NEWEST_SAMPLES))
-        samples.append(sample)
-        self._coefficients[route] = _coefficient(samples)
+        """The coefficient for counts from that source for that model (`PROVIDER/ID`)."""
+        return self._coefficients.get((model, source), Coefficient())
 
 
 def input_of(usage: Usage) -> int:
-    """The whole input as the vendor counted it, cached or not; 0 where it was not reported."""
+    """The whole input as the vendor counted it, cached or not; 0 if it was not reported."""
     if usage.source != "reported":
         return 0
     return usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
@@ -123,7 +115,7 @@ _MAY_BE_OFF: dict[Confidence, float] = {"high": 0.05, "medium": 0.2, "low": 0.5}
 
 
 class Account(msgspec.Struct, frozen=True):
-    """What there is room for, and what takes it; as it is counted here."""
+    """The parts of a context in tokens, as counted here."""
 
     window: int
     reserve: int
@@ -140,7 +132,7 @@ class Account(msgspec.Struct, frozen=True):
         return self.fixed + self.fences + self.reminders + self.messages
 
     def traced(self, coefficient: Coefficient) -> dict[str, int]:
-        """Corrected: the parts add up to `all`. What is not there is left out."""
+        """The corrected parts, which add up to `all`; empty ones are left out."""
         beside = (self.fixed, self.fences, self.reminders)
         fixed, fences, reminders, messages = corrected_count((*beside, self.messages), coefficient)
         room = corrected_count((*beside, max(0, self.room)), coefficient)[-1]
@@ -156,43 +148,40 @@ class Account(msgspec.Struct, frozen=True):
 
 
 def corrected_count(parts: Iterable[int], coefficient: Coefficient) -> list[int]:
-    """Each part, so that the sum is what the coefficient makes of the sum."""
+    """Corrects each part, so that their sum is the corrected sum."""
     value = coefficient.value if coefficient.applies else 1
     sums = [ceil(so_far * value) for so_far in accumulate(parts, initial=0)]
     return [after - before for before, after in pairwise(sums)]
 
 
 def corrected_decision(one: Decision, coefficient: Coefficient) -> Decision:
-    (before,), (after,) = (
-        corrected_count([one.before], coefficient),
-        corrected_count([one.after], coefficient),
-    )
+    [before], [after] = (corrected_count([tokens], coefficient) for tokens in (one.before, one.after))
     return msgspec.structs.replace(one, before=before, after=after)
 
 
 def since_reported(reported: int, new: Count) -> Count:
-    """What a vendor has counted, and what is new since then: as certain as the share of that lets it be."""
+    """The vendor's count plus that of new messages; the larger their share, the less certain."""
     tokens = reported + new.tokens
     off = new.tokens * _MAY_BE_OFF[new.confidence] / max(1, tokens)
     confidence: Confidence = next((one for one in ("high", "medium") if off <= _MAY_BE_OFF[one]), "low")
     return Count(tokens, "reported", confidence)
 
 
-def too_much(model: str, tokens: dict[str, int], kept: Iterable[RequiredEntry]) -> str:
-    """Why a request cannot be made to fit, in one line."""
-    rules: dict[str, int] = {}
-    for one in kept:
-        rules[one.rule] = rules.get(one.rule, 0) + one.tokens
-    by = ", ".join(f"{rule} {size}" for rule, size in rules.items())
-    beside = {
+def too_much(model: str, tokens: dict[str, int], required: Iterable[RequiredEntry]) -> str:
+    """Why a request cannot fit, in one line."""
+    sizes = Counter[str]()
+    for one in required:
+        sizes[one.rule] += one.tokens
+    by_rule = ", ".join(f"{rule} {size}" for rule, size in sizes.items())
+    others = {
         "the answer": tokens["reserve"],
         "system prompt and tools": tokens["fixed"],
-        "fences": tokens.get("fences", 0),
+        "context providers": tokens.get("fences", 0),
         "reminders": tokens.get("reminders", 0),
     }
-    taken = ", ".join(f"{size} for {what}" for what, size in beside.items() if size)
+    reserved = ", ".join(f"{size} for {part}" for part, size in others.items() if size)
     return (
-        f"what must be told takes about {tokens['messages']} tokens ({by}), and {model} has room for "
-        f"{tokens['room']}: of {tokens['window']}, {taken}; "
+        f"the required messages have about {tokens['messages']} tokens ({by_rule}), and {model} has room for "
+        f"{tokens['room']}: of {tokens['window']}, {reserved}; "
         "choose a model with a larger window, or begin a new session"
     )

@@ -49,12 +49,12 @@ You are Ostler, a coding agent that works in a person's own directory with the t
 - Act first: read files and run commands yourself instead of asking for what you can find out.
 - Prefer edit over write for existing files; read a file before you change it.
 - Change files with the edit and write tools, not through the shell.
-- When a call is refused, say so and continue without it; do not try the same thing another way.
+- When a call is refused, report it and continue without it; do not try the same thing another way.
 - When you are done, summarise in a few lines what you did and what you verified."""
 
 _PRECEDENCE = (
     "The instructions below come from files. If they conflict, later ones take precedence; "
-    "what the user says counts before all of them."
+    "the user's own messages take precedence over all of them."
 )
 
 
@@ -81,8 +81,8 @@ class Instructions(msgspec.Struct, frozen=True):
         """Their section of the system prompt; empty without any."""
         if not self.sources:
             return ""
-        told = (f"# Instructions from {source.path}\n\n{source.text}" for source in self.sources)
-        return "\n\n".join((_PRECEDENCE, *told))
+        sections = (f"# Instructions from {source.path}\n\n{source.text}" for source in self.sources)
+        return "\n\n".join((_PRECEDENCE, *sections))
 
 
 def system_prompt(cwd: Path, today: date, *, instead: str = "", appended: Iterable[str] = ()) -> str:
@@ -99,107 +99,105 @@ def find_instructions(cwd: Path, root: Path, users: Iterable[Path] = ()) -> Inst
 
     The nearest comes last, because it takes precedence.
     """
-    search = _Search()
+    search = _InstructionSearch()
     for folder in users:
-        search.look_into(folder, None)
+        search.read_folder(folder, None)
     for folder in reversed(folders_up_to(root, cwd)):
-        search.look_into(folder, root)
+        search.read_folder(folder, root)
     return search.instructions()
 
 
-def instructions_for(path: Path, cwd: Path, root: Path, told: Mapping[str, str]) -> Instructions:
+def instructions_for(path: Path, cwd: Path, root: Path, known: Mapping[str, str]) -> Instructions:
     """The files that apply to `path` and that `find_instructions` did not include.
 
-    `told` are those that the model knows, by the name that `shown` gives them, each with its digest: one
-    that has changed since is found again. All paths are without symbolic links.
+    `known` are the digests of those that the model has, by `display_path`: one that has changed is included
+    again. All paths are without symbolic links.
     """
-    folders = _folders_to_look_into(str(path), str(cwd), str(root))
+    folders = _folders_with_instructions(str(path), str(cwd), str(root))
     if not folders:
         return Instructions()
-    search = _Search()
+    search = _InstructionSearch()
     for folder in folders:
-        search.look_into(Path(folder), root)
-    found = search.instructions()
-    # Whoever reads or writes such a file knows what it says.
-    new = (one for one in found.sources if one.path != str(path))
+        search.read_folder(Path(folder), root)
+    instructions = search.instructions()
+    # A call that reads or writes such a file has its content anyway.
+    others = (one for one in instructions.sources if one.path != str(path))
     sources = tuple(
-        one for one in new if told.get(tool_files.display_path(Path(one.path), cwd)) != one.digest
+        one for one in others if known.get(tool_files.display_path(Path(one.path), cwd)) != one.digest
     )
-    return Instructions(sources, found.problems)
+    return Instructions(sources, instructions.problems)
 
 
-def _folders_to_look_into(path: str, cwd: str, root: str) -> list[str]:
-    """Those with a file, from below the root down to the path itself, without those that lead to `cwd`.
+def _folders_with_instructions(path: str, cwd: str, root: str) -> list[str]:
+    """The folders with a file, from below the root down to the path, without those that contain `cwd`.
 
-    Text in place of paths: it is asked after every call of a tool, and nearly always for nothing.
+    It uses strings because it runs after every tool call, and nearly always finds nothing.
     """
     folder = root.rstrip("/")
     if not path.startswith(f"{folder}/"):
         return []
-    found = []
+    folders = []
     for name in path[len(folder) + 1 :].split("/"):
         folder += f"/{name}"
-        leads_to_cwd = f"{cwd}/".startswith(f"{folder}/")
-        if not leads_to_cwd and any(os.path.lexists(f"{folder}/{one}") for one in NAMES):
-            found.append(folder)
-    return found
+        contains_cwd = f"{cwd}/".startswith(f"{folder}/")
+        if not contains_cwd and any(os.path.lexists(f"{folder}/{one}") for one in NAMES):
+            folders.append(folder)
+    return folders
 
 
-class _Search:
+class _InstructionSearch:
     def __init__(self) -> None:
         self._files: dict[Path, tuple[Path, FileHead]] = {}
-        """Resolves links, so that no file is included twice."""
+        """By the path without links, so that no file is included twice."""
         self._problems: list[str] = []
 
-    def look_into(self, folder: Path, project: Path | None) -> None:
+    def read_folder(self, folder: Path, project: Path | None) -> None:
         for name in NAMES:
             path = folder / name
             try:
-                beginning = read_head(path, project, LARGEST_FILE)
+                head = read_head(path, project, LARGEST_FILE)
             except Unusable as error:
-                self._complain(path, f"{error}; the model does not get it")
+                self._add_problem(path, f"{error}; the model does not get it")
                 return
-            if beginning is not None:
-                self._files.setdefault(path.resolve(), (path, beginning))
+            if head is not None:
+                self._files.setdefault(path.resolve(), (path, head))
                 return
 
     def instructions(self) -> Instructions:
         """Truncates the files to the limits. The nearest files get room first."""
         room = LARGEST_SUM
         sources: list[Source] = []
-        for path, beginning in reversed(self._files.values()):
-            text = self._text(path, beginning)
+        for path, head in reversed(self._files.values()):
+            text = whole = self._text(path, head)
             if not text:
                 continue
-            limit = min(room, LARGEST_FILE)  # what is told as \ufffd takes more room than in the file
-            told = _beginning_of(text, limit) if truncation.byte_length(text) > limit else text
-            room -= truncation.byte_length(told)
-            if told != text or beginning.size > LARGEST_FILE:
-                told = self._cut(path, told, beginning.size)
-            sources.append(
-                Source(printable_path(path), beginning.size, tool_files.digest_of(beginning.content), told)
-            )
+            limit = min(room, LARGEST_FILE)  # \ufffd takes more bytes than what it replaces
+            if truncation.byte_length(text) > limit:
+                text = _beginning_of(text, limit)
+            room -= truncation.byte_length(text)
+            if text != whole or head.size > LARGEST_FILE:
+                sizes = (truncation.byte_length(text), head.size)
+                part = " of ".join(map(truncation.size_text, sizes))
+                self._add_problem(path, f"it is too long: the model gets {part}")
+                notice = f"[truncated: {part}; read {printable_path(path)} for all of it]"
+                text = f"{text}\n\n{notice}".lstrip()
+            sources.append(Source(printable_path(path), head.size, tool_files.digest_of(head.content), text))
         return Instructions(tuple(reversed(sources)), tuple(self._problems))
 
-    def _text(self, path: Path, beginning: FileHead) -> str:
-        if b"\0" in beginning.content:
-            self._complain(path, "it is not text; the model does not get it")
+    def _text(self, path: Path, head: FileHead) -> str:
+        if b"\0" in head.content:
+            self._add_problem(path, "it is not text; the model does not get it")
             return ""
-        is_whole = len(beginning.content) >= beginning.size
+        is_whole = len(head.content) >= head.size
         try:
-            text = _decoded(beginning.content, "strict", is_whole)
+            text = _decoded(head.content, "strict", is_whole)
         except UnicodeDecodeError:
-            text = _decoded(beginning.content, "replace", is_whole)
-            self._complain(path, "it is not valid UTF-8: what could not be read is told as \ufffd")
+            text = _decoded(head.content, "replace", is_whole)
+            self._add_problem(path, "it is not valid UTF-8: invalid bytes are replaced by \ufffd")
         text = text.replace("\r\n", "\n").replace("\r", "\n").strip()
         return text if is_whole else _beginning_of(text, LARGEST_FILE)
 
-    def _cut(self, path: Path, text: str, size: int) -> str:
-        part = f"{truncation.size_text(truncation.byte_length(text))} of {truncation.size_text(size)}"
-        self._complain(path, f"it is too long: the model gets {part}")
-        return f"{text}\n\n[truncated: {part}; read {printable_path(path)} for all of it]".lstrip()
-
-    def _complain(self, path: Path, problem: str) -> None:
+    def _add_problem(self, path: Path, problem: str) -> None:
         self._problems.append(f"{printable_path(path)}: {problem}")
 
 
@@ -210,8 +208,8 @@ def _decoded(content: bytes, errors: str, is_whole: bool) -> str:
 
 def _beginning_of(text: str, limit: int) -> str:
     """The first whole lines that fit; part of the first one if it does not."""
-    kept = text.encode()[:limit].decode(errors="ignore")
-    return kept.rpartition("\n")[0] or kept
+    beginning = text.encode()[:limit].decode(errors="ignore")
+    return beginning.rpartition("\n")[0] or beginning
 
 
 def instructions_in(cwd: Path) -> Instructions:
@@ -222,15 +220,15 @@ def instructions_in(cwd: Path) -> Instructions:
 
 def has_folder(cwd: Path, places: tuple[str, ...], own: str) -> bool:
     """Whether there is such a folder between `cwd` and its project's root, or one of the user's own."""
-    cwd = cwd.resolve()
-    root = project_folder(cwd)
     if any((folder / own).is_dir() for folder in (own_folder(), shared_folder())):
         return True
-    return any((folder / place).is_dir() for folder in folders_up_to(root, cwd) for place in places)
+    cwd = cwd.resolve()
+    folders = folders_up_to(project_folder(cwd), cwd)
+    return any((folder / place).is_dir() for folder in folders for place in places)
 
 
 def skills_in(cwd: Path) -> Skills:
-    """The project's as far as they are trusted, then the user's own."""
+    """The project's trusted skills, then the user's own."""
     cwd = cwd.resolve()
     users = [(folder / "skills").resolve() for folder in (own_folder(), shared_folder())]
     return skills_module.find_skills(cwd, project_folder(cwd), users, trust.is_trusted)
@@ -258,29 +256,26 @@ def nested_instructions(cwd: Path, say: Callable[[str], None] = lambda text: Non
     """
     cwd = cwd.resolve()
     root = project_folder(cwd)
-    said: set[str] = set()
+    reported: set[str] = set()
 
-    def tell(finished: FinishedCall) -> FinishedCall | None:
+    def add_instructions(finished: FinishedCall) -> FinishedCall | None:
         details = finished.details or {}
         path = details.get("path")
         if finished.failed or not isinstance(path, str):
             return None
-        found = instructions_for(cwd / path, cwd, root, finished.instructions)
-        for problem in found.problems:
-            if problem not in said:
-                said.add(problem)
+        instructions = instructions_for(cwd / path, cwd, root, finished.instructions)
+        for problem in instructions.problems:
+            if problem not in reported:
+                reported.add(problem)
                 say(problem)
-        if not found.sources:
+        if not instructions.sources:
             return None
-        told = {tool_files.display_path(Path(source.path), cwd): source for source in found.sources}
-        blocks = tuple(_block(name, source) for name, source in told.items())
-        named = {name: source.digest for name, source in told.items()}
-        return msgspec.structs.replace(
-            finished, content=(*finished.content, *blocks), details={**details, TOLD: named}
-        )
+        content, digests = [*finished.content], {}
+        for source in instructions.sources:
+            name = tool_files.display_path(Path(source.path), cwd)
+            heading = f"# Instructions from {name}, for everything in {Path(name).parent}"
+            content.append(Text(f"{heading}\n\n{source.text}"))
+            digests[name] = source.digest
+        return msgspec.structs.replace(finished, content=tuple(content), details={**details, TOLD: digests})
 
-    return Hook("after_tool", tell, name="nested instructions")
-
-
-def _block(name: str, source: Source) -> Text:
-    return Text(f"# Instructions from {name}, for everything in {Path(name).parent}\n\n{source.text}")
+    return Hook("after_tool", add_instructions, name="nested instructions")

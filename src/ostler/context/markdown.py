@@ -37,10 +37,10 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 class InvalidFrontMatter(Exception):
-    """Says in one line what is wrong, and in which line."""
+    """What is wrong, in one line with its number."""
 
-    def __init__(self, line: int, complaint: str) -> None:
-        super().__init__(f"line {line}: {complaint}")
+    def __init__(self, line: int, problem: str) -> None:
+        super().__init__(f"line {line}: {problem}")
         self.line = line
 
 
@@ -67,7 +67,7 @@ def read_front_matter(text: str) -> Document:
     end = next((number for number, line in enumerate(lines) if number and line.rstrip(" \t") == "---"), 0)
     if not end:
         raise InvalidFrontMatter(1, "the front matter that begins here has no end: a line `---` is missing")
-    return Document(_Reader(lines[:end]).fields(), "\n".join(lines[end + 1 :]))
+    return Document(_Reader(lines[:end]).table(0, 0), "\n".join(lines[end + 1 :]))
 
 
 class _Reader:
@@ -75,37 +75,34 @@ class _Reader:
         self._lines = lines
         self._at = 1
         self._number = 1
-        """Of the line that a complaint is about."""
+        """The number of the line for errors."""
 
-    def fields(self) -> dict[str, Value]:
-        return self._table(0, 0)
-
-    def _complaint(self, text: str) -> InvalidFrontMatter:
+    def _error(self, text: str) -> InvalidFrontMatter:
         return InvalidFrontMatter(self._number, text)
 
     def _next_line(self) -> tuple[int, str] | None:
-        """How far the next line that says something is indented, and what it says. It is not passed yet."""
+        """The indent and the text of the next line that is neither blank nor a comment; it is not passed."""
         while self._at < len(self._lines):
             line = self._lines[self._at]
             text = line.strip(" \t")
             if text and not text.startswith("#"):
                 self._number = self._at + 1
                 if line[_indent(line)] == "\t":
-                    raise self._complaint("lines are indented with spaces, not with tabs")
+                    raise self._error("lines are indented with spaces, not with tabs")
                 return _indent(line), text
             self._at += 1
         return None
 
-    def _table(self, indent: int, depth: int) -> dict[str, Value]:
+    def table(self, indent: int, depth: int) -> dict[str, Value]:
         self._check_depth(depth)
         fields: dict[str, Value] = {}
         while (line := self._next_line()) and line[0] == indent:
             key = _KEY.fullmatch(line[1])
             if key is None:
-                raise self._complaint("`name: value` is expected here, with a space behind the colon")
+                raise self._error("`name: value` is expected here, with a space behind the colon")
             name = key[1] if key[1][0] not in "\"'" else key[1][1:-1]
             if name in fields:
-                raise self._complaint(f"{name!r} is there for the second time")
+                raise self._error(f"{name!r} is there for the second time")
             self._at += 1
             fields[name] = self._value(key[2] or "", indent, depth, behind_name=True)
         self._check_indent(line, indent)
@@ -120,7 +117,7 @@ class _Reader:
                 # `- name: value` begins a table whose other lines stand below the name.
                 column = indent + len(line[1]) - len(text)
                 self._lines[self._at] = " " * column + text
-                inner = self._list if _is_item(text) else self._table
+                inner = self._list if _is_item(text) else self.table
                 items.append(inner(column, depth + 1))
             else:
                 self._at += 1
@@ -130,14 +127,14 @@ class _Reader:
 
     def _check_depth(self, depth: int) -> None:
         if depth > DEEPEST:
-            raise self._complaint(f"lists and tables are nested more than {DEEPEST} deep")
+            raise self._error(f"lists and tables are nested more than {DEEPEST} deep")
 
     def _check_indent(self, line: tuple[int, str] | None, indent: int) -> None:
         if line and line[0] > indent:
-            raise self._complaint("this line is indented further than those it belongs to")
+            raise self._error("this line is indented further than those it belongs to")
 
     def _value(self, text: str, indent: int, depth: int, *, behind_name: bool = False) -> Value:
-        """What stands behind a name or a dash, and in the lines below it that are indented further."""
+        """The value after a name or a dash, and in the lines below it that are indented further."""
         text = text.strip(" \t")
         if not text or text[0] == "#":
             return self._value_below(indent, depth, list_may_align=behind_name)
@@ -158,14 +155,14 @@ class _Reader:
         if _is_item(line[1]):
             return self._list(line[0], depth + 1)
         if _KEY.fullmatch(line[1]):
-            return self._table(line[0], depth + 1)
+            return self.table(line[0], depth + 1)
         self._at += 1
         return self._value(line[1], indent, depth)
 
     def _block_text(self, header: str, indent: int) -> str:
         style = _BLOCK.fullmatch(header)
         if style is None:
-            raise self._complaint(f"after {header[0]} only + or - may follow, and the text in the next lines")
+            raise self._error(f"after {header[0]} only + or - may follow, and the text in the next lines")
         width = widest_blank = 0
         lines: list[str] = []
         while self._at < len(self._lines):
@@ -175,7 +172,7 @@ class _Reader:
                 if width <= indent or _indent(line) < width:
                     break
                 if widest_blank > width:
-                    raise self._complaint("the text begins with a line of spaces that are too many")
+                    raise self._error("the text begins with a line of spaces that are too many")
             elif not width:
                 widest_blank = max(widest_blank, len(line))
                 line = ""
@@ -196,16 +193,16 @@ class _Reader:
         while (closed := _CLOSING[quote].match(piece)) is None:
             pieces.append(piece)
             if quote == '"' and _ENDS_IN_ESCAPE.search(piece):
-                raise self._complaint("a backslash at the end of a line is not understood")
+                raise self._error("a backslash at the end of a line is not understood")
             if not self._goes_on(indent):
-                raise self._complaint(f"the text has no {quote} at its end")
+                raise self._error(f"the text has no {quote} at its end")
             piece = self._lines[self._at].strip(" \t")
             self._at += 1
         self._check_end(piece[closed.end() :])
         return self._unquoted(quote + _folded([*pieces, closed[1]]) + quote)
 
     def _goes_on(self, indent: int) -> bool:
-        """Whether a text may go on in the next line: it is indented further, or blank."""
+        """Whether a text may continue in the next line: it is indented further, or blank."""
         if self._at == len(self._lines):
             return False
         line = self._lines[self._at]
@@ -217,14 +214,14 @@ class _Reader:
         try:
             return msgspec.json.decode(text.replace("\n", "\\n"), type=str)
         except (msgspec.DecodeError, UnicodeEncodeError):
-            raise self._complaint(
+            raise self._error(
                 'between " a backslash begins \\n, \\t, \\", \\\\ or \\u0000, and a tab is \\t'
             ) from None
 
     def _check_end(self, text: str) -> None:
         rest = text.lstrip(" \t")
         if rest and (rest == text or rest[0] != "#"):
-            raise self._complaint("there is more behind the end of the value: put quotes around all of it")
+            raise self._error("there is more behind the end of the value: put quotes around all of it")
 
     def _list_in_a_line(self, text: str) -> list[Value]:
         items: list[Value] = []
@@ -234,7 +231,7 @@ class _Reader:
             at = item.end()
         end = text[at:].lstrip(" \t")
         if not end.startswith("]"):
-            raise self._complaint(
+            raise self._error(
                 "a list in brackets is [a, b, c] on one line; quote what has brackets, braces or commas in it"
             )
         self._check_end(end[1:])
@@ -244,7 +241,7 @@ class _Reader:
         if text[:1] in ('"', "'"):
             return self._unquoted(text)
         if _COMMENT.search(text):
-            raise self._complaint("a text with # in it needs quotes here")
+            raise self._error("a text with # in it needs quotes here")
         return self._typed(text)
 
     def _typed(self, text: str, *, may_have_colons: bool = False) -> str | int | bool | None:
@@ -258,9 +255,9 @@ class _Reader:
 
     def _check_plain(self, text: str, *, may_have_colons: bool) -> None:
         if _OWN_MEANING.match(text):
-            raise self._complaint(f"{text[0]} has a meaning of its own here: put quotes around the text")
+            raise self._error(f"{text[0]} has a meaning of its own here: put quotes around the text")
         if not may_have_colons and _COLON.search(text):
-            raise self._complaint("a text with a colon in it needs quotes here")
+            raise self._error("a text with a colon in it needs quotes here")
 
     def _plain(self, text: str, indent: int, *, may_have_colons: bool) -> Value:
         pieces = [text]
@@ -277,7 +274,7 @@ class _Reader:
             return self._typed(pieces[0], may_have_colons=may_have_colons)
         for piece in pieces:
             if _COLON.search(piece):
-                raise self._complaint("a text of several lines with a colon in it needs quotes, or | or >")
+                raise self._error("a text of several lines with a colon in it needs quotes, or | or >")
         self._check_plain(text, may_have_colons=False)
         return _folded(pieces)
 
@@ -291,7 +288,7 @@ def _is_item(text: str) -> bool:
 
 
 def _folded(pieces: Sequence[str]) -> str:
-    """A text over several lines as one: an end of line is a space, and blank lines are ends of lines."""
+    """Joins the lines of a text: an end of line becomes a space, and blank lines become ends of lines."""
     text, blank = pieces[0].rstrip(" \t") if len(pieces) > 1 else pieces[0], 0
     for number, piece in enumerate(pieces[1:], 2):
         if piece or number == len(pieces):
@@ -303,7 +300,7 @@ def _folded(pieces: Sequence[str]) -> str:
 
 
 def _folded_block(lines: Sequence[str]) -> str:
-    """The same for a block, in which lines that are indented further stay as they are."""
+    """As `_folded` for a block, in which lines that are indented further stay as they are."""
     text, blank, before = "", 0, ""
     for line in lines:
         if not line:
@@ -327,7 +324,7 @@ _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 def outside_code(text: str) -> Iterator[tuple[int, int]]:
     """The parts of a text, as begin and end, that are neither in a fence nor between backticks.
 
-    A fence without an end reaches to the end of the text; backticks without an end are only backticks.
+    A fence without an end extends to the end of the text; a backtick without a partner is a character.
     """
     at = 0
     while fence := _FENCE.search(text, at):

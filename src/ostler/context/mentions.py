@@ -73,16 +73,18 @@ class _Target(msgspec.Struct, frozen=True):
 
 def with_mentions(text: str, cwd: Path, *, mentioned_in: str | None = None) -> Mentions:
     """The prompt with its mentions attached. `mentioned_in` is the part that may attach files.
-    Blocks: not for the event loop."""
+
+    It blocks: do not call it in the event loop.
+    """
     notices: list[str] = []
     targets = _targets(text if mentioned_in is None else mentioned_in, cwd, notices)
-    room = _Room(cwd, notices)
+    attachments = _Attachments(cwd, notices)
     for target in {(one.path, one.first, one.last): one for one in targets}.values():
-        room.show(target)
-    return Mentions(_unescaped(text), tuple(room.blocks), room.digests, tuple(notices))
+        attachments.add(target)
+    return Mentions(_unescaped(text), tuple(attachments.blocks), attachments.digests, tuple(notices))
 
 
-class _Room:
+class _Attachments:
     """Attaches one mention after the other, as long as there is room."""
 
     def __init__(self, cwd: Path, notices: list[str]) -> None:
@@ -93,7 +95,7 @@ class _Room:
         self._text = MOST_TEXT
         self._attached = MOST_ATTACHED
 
-    def show(self, target: _Target) -> None:
+    def add(self, target: _Target) -> None:
         try:
             blocks, digest = _blocks(target, self._cwd)
         except (ToolFailed, OSError) as error:
@@ -121,35 +123,33 @@ def _blocks(target: _Target, cwd: Path) -> tuple[tuple[PlainBlock, ...], str]:
         raise ToolFailed(f"line {target.last} comes before line {target.first}")
     limit = MAX_LINES if target.last is None else target.last - target.first + 1
     window = LineWindow(target.first, limit)
-    found = read.read_file(target.path, target.given, window, cwd, lambda: False)
-    details = found.details or {}
-    first, *others = found.content
+    result = read.read_file(target.path, target.given, window, cwd, lambda: False)
+    details = result.details or {}
+    first, *others = result.content
     if others or not isinstance(first, Text):
-        return found.content, details["digest"]
+        return result.content, details["digest"]
     heading = f"--- {without_surrogates(details['path'])}, as read shows it ---"
     return (Text(f"{heading}\n{first.text}"),), details["digest"]
 
 
 def _listing(folder: Path, cwd: Path) -> str:
     name = without_surrogates(display_path(folder, cwd)).rstrip("/")
-    seen = 0
+    walked = 0
 
     def stop() -> bool:
-        nonlocal seen
-        seen += 1
-        return seen > _MOST_WALKED
+        nonlocal walked
+        walked += 1
+        return walked > _MOST_WALKED
 
     paths = [(path.relative_to(folder), is_folder(path)) for path in walk(folder, stop, hidden=False)]
-    # The upper levels say most: they come first when not all of it fits.
+    # The upper levels are the most useful: they come first if not everything fits.
     paths.sort(key=lambda one: (len(one[0].parts), in_path_order(str(one[0]))))
-    rows = sorted(
-        (f"{path}/" if has_more else str(path) for path, has_more in paths[:MOST_ENTRIES]), key=in_path_order
-    )
-    kept = first_that_fit(map(without_surrogates, rows))
-    total = f"more than {_MOST_WALKED}" if seen > _MOST_WALKED else str(len(paths))
-    if len(kept) < len(paths):
-        kept.append(f"[{len(kept)} of {total} entries: use ls or find for more]")
-    return "\n".join([f"--- {name}/, without what is ignored or hidden ---", *(kept or ["(nothing)"])])
+    names = [f"{path}/" if has_more else str(path) for path, has_more in paths[:MOST_ENTRIES]]
+    rows = first_that_fit(map(without_surrogates, sorted(names, key=in_path_order)))
+    total = f"more than {_MOST_WALKED}" if walked > _MOST_WALKED else str(len(paths))
+    if len(rows) < len(paths):
+        rows.append(f"[{len(rows)} of {total} entries: use ls or find for more]")
+    return "\n".join([f"--- {name}/, without what is ignored or hidden ---", *(rows or ["(nothing)"])])
 
 
 def _targets(text: str, cwd: Path, notices: list[str]) -> Iterator[_Target]:
@@ -157,14 +157,18 @@ def _targets(text: str, cwd: Path, notices: list[str]) -> Iterator[_Target]:
         for mention in _MENTION.finditer(text, begin, end):
             if mention[1]:
                 given = re.sub(r"\\([\"\\])", r"\1", mention[1])
-                found = _found(given, cwd) if not mention[2] else _with_lines(given + mention[2], cwd)
+                target = _with_lines(given + mention[2], cwd) if mention[2] else _target(given, cwd)
             else:
                 given = re.sub(r"\\(.)", r"\1", mention[3])
-                found = next(filter(None, (_found(one, cwd) for one in _shortened(given))), None)
-            if found:
-                yield found
+                target = next(filter(None, (_target(one, cwd) for one in _shortened(given))), None)
+            if target:
+                yield target
             elif mention[1] or _LIKE_A_PATH.fullmatch(given):
-                notices.append(f"@{_complaint(given, cwd)}; it is sent as plain text")
+                try:
+                    problem = not_found(resolve(given, cwd), given).message
+                except ToolFailed as error:
+                    problem = error.message
+                notices.append(f"@{problem}; it is sent as plain text")
 
 
 def _shortened(word: str) -> Iterator[str]:
@@ -175,7 +179,7 @@ def _shortened(word: str) -> Iterator[str]:
         yield word
 
 
-def _found(given: str, cwd: Path) -> _Target | None:
+def _target(given: str, cwd: Path) -> _Target | None:
     path = _existing(given, cwd)
     return _Target(path, given) if path else _with_lines(given, cwd)
 
@@ -199,26 +203,12 @@ def _existing(given: str, cwd: Path) -> Path | None:
         return None
 
 
-def _complaint(given: str, cwd: Path) -> str:
-    try:
-        return not_found(resolve(given, cwd), given).message
-    except ToolFailed as error:
-        return error.message
-
-
 def _unescaped(text: str) -> str:
+    r"""The text with `@` for `\@`, except in code."""
     pieces = []
     at = 0
     for begin, end in outside_code(text):
-        pieces += [text[at:begin], _unescaped_part(text, begin, end)]
-        at = end
+        for escaped in _ESCAPED_MENTION.finditer(text, begin, end):
+            pieces.append(text[at : escaped.start()])
+            at = escaped.end() - 1
     return "".join([*pieces, text[at:]])
-
-
-def _unescaped_part(text: str, begin: int, end: int) -> str:
-    pieces = []
-    at = begin
-    for escaped in _ESCAPED_MENTION.finditer(text, begin, end):
-        pieces.append(text[at : escaped.start()])
-        at = escaped.end() - 1
-    return "".join([*pieces, text[at:end]])

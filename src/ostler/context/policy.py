@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -120,7 +121,7 @@ def merged(*layers: Rules, places: Sequence[str] = ()) -> ContextPolicy:
     """The defaults, overridden by each layer in turn. `places` names the layers, for errors."""
     policy = check_rules(combined(*layers))
     for less, more in _ORDERED:
-        low, high = _value(policy, less), _value(policy, more)
+        low, high = attrgetter(less, more)(policy)
         if low is not None and high is not None and low >= high:
             origins = origins_of(places, layers)
             raise ConfigurationError(
@@ -176,9 +177,3 @@ def check_rules(fields: dict[str, Any], *, strict: bool = True) -> ContextPolicy
 
 _ORDERED = (("window.reserve", "window.tokens"), ("summaries.keep", "summaries.at"))
 """The first of the two must be the lesser one."""
-
-
-def _value(policy: ContextPolicy, rule: str) -> float | None:
-    group, _, name = rule.partition(".")
-    value: float | None = getattr(getattr(policy, group), name)
-    return value

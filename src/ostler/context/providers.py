@@ -52,9 +52,8 @@ class ContextProvider(msgspec.Struct, frozen=True):
         if not _KIND.fullmatch(self.kind):
             raise UsageError(f"a context provider's kind looks like `open-files`, not {self.kind!r}")
         if not 0 < self.share <= 1:
-            raise UsageError(
-                f"the context provider {self.kind!r} has the share {self.share}: use above 0, at most 1"
-            )
+            problem = f"has the share {self.share}: use above 0, at most 1"
+            raise UsageError(f"the context provider {self.kind!r} {problem}")
 
 
 class ProviderText(msgspec.Struct, frozen=True):
@@ -66,9 +65,9 @@ class ProviderText(msgspec.Struct, frozen=True):
     is_cut: bool
 
 
-def in_order(fences: Iterable[ContextProvider]) -> tuple[ContextProvider, ...]:
+def in_order(providers: Iterable[ContextProvider]) -> tuple[ContextProvider, ...]:
     """Sorts by priority; raises for two of one kind."""
-    ordered = tuple(sorted(fences, key=lambda provider: (-provider.priority, provider.kind)))
+    ordered = tuple(sorted(providers, key=lambda provider: (-provider.priority, provider.kind)))
     kinds = [provider.kind for provider in ordered]
     if twice := next((kind for kind in kinds if kinds.count(kind) > 1), ""):
         raise UsageError(f"there are two context providers of the kind {twice!r}")
@@ -90,28 +89,28 @@ async def provider_texts(
         is_cut = True
         text = text[: min(len(text) - 1, len(text) * request.room // tokens)]
         tokens = count(_tagged(provider.kind, f"{text}\n[cut]"))
-    told = _tagged(provider.kind, f"{text}\n[cut]" if is_cut else text)
-    return ProviderText(provider, told, tokens, is_cut)
+    tagged = _tagged(provider.kind, f"{text}\n[cut]" if is_cut else text)
+    return ProviderText(provider, tagged, tokens, is_cut)
 
 
-def within_limit(found: list[ProviderText], room: int) -> list[ProviderText]:
-    """Those that fit: the lowest priority is dropped first, unless it is required."""
-    told = list(found)
-    while sum(one.tokens for one in told) > room:
-        weakest = next((one for one in reversed(told) if not one.provider.must_keep), None)
+def within_limit(texts: list[ProviderText], room: int) -> list[ProviderText]:
+    """The texts that fit: the lowest priority is dropped first, unless it is required."""
+    texts = list(texts)
+    while sum(one.tokens for one in texts) > room:
+        weakest = next((one for one in reversed(texts) if not one.provider.must_keep), None)
         if weakest is None:
             break
-        told.remove(weakest)
-    return told
+        texts.remove(weakest)
+    return texts
 
 
 def _tagged(kind: str, text: str) -> str:
     return f"<{kind}>\n{text}\n</{kind}>"
 
 
-def as_message(fenced_ones: Iterable[ProviderText]) -> tuple[Message, ...]:
+def as_message(texts: Iterable[ProviderText]) -> tuple[Message, ...]:
     """One message with all of them, if there are any."""
-    text = "\n\n".join(one.text for one in fenced_ones)
+    text = "\n\n".join(one.text for one in texts)
     return (Message("user", (Text(text),)),) if text else ()
 
 
@@ -134,7 +133,7 @@ def due_reminders(state: SessionState, policy: Reminders, own: dict[str, Rule]) 
     limit = run.started.limits.steps
     if policy.last_steps and limit is not None and 0 < (left := limit - run.steps + 1) <= policy.last_steps:
         steps = "This is the last step" if left == 1 else f"{left} steps are left, including this one"
-        yield Reminder("last_steps", f"{steps}: finish, and say what is not done.")
+        yield Reminder("last_steps", f"{steps}: finish, and report what is not done.")
     items = state.todo.get("main", ())
     is_open = any(item.status in ("open", "active") for item in items)
     if policy.todo_every and is_open and run.steps % policy.todo_every == 0:
@@ -142,13 +141,16 @@ def due_reminders(state: SessionState, policy: Reminders, own: dict[str, Rule]) 
         yield Reminder("todo", f"Your to-do list:\n{rows}")
     for name, rule in own.items():
         try:
-            said = rule(state)
-        except Exception as error:  # a host's own code: nothing is said then, but that it failed
-            said = f"(the reminder {name} failed: {type(error).__name__})"
-        if said:
-            yield Reminder(name, said)
+            text = rule(state)
+        except Exception as error:  # a host's own code: the run continues without it
+            text = f"(the reminder {name} failed: {type(error).__name__})"
+        if text:
+            yield Reminder(name, text)
 
 
-def as_text(reminders: list[Reminder]) -> str:
+def as_reminder_message(reminders: list[Reminder]) -> tuple[Message, ...]:
+    """One message with all of them, if there are any."""
+    if not reminders:
+        return ()
     lines = "\n".join(f"- {one.text}" for one in reminders)
-    return f"<system-reminder>\n{lines}\n</system-reminder>"
+    return (Message("user", (Text(f"<system-reminder>\n{lines}\n</system-reminder>"),)),)

@@ -15,7 +15,7 @@ from ostler.core.lazy import lazy_module
 from ostler.core.run_state import REMIND_AT
 from ostler.core.tool import ResultLimits
 from ostler.models.catalogue import Catalogue
-from ostler.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
+from ostler.schema.messages import File, Reasoning, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from ostler.context import builder as builder_module
@@ -38,10 +38,10 @@ EASILY = 0.5
 LEAST_CHARACTERS_A_TOKEN = 2
 
 PICTURE = 9_600
-"""As many characters as a picture counts for."""
+"""The characters that a picture counts for."""
 
 DOCUMENT = 500_000
-"""And a document, however short its file is: its pages are what is counted."""
+"""The characters that a document counts for: vendors count its pages, not its bytes."""
 
 LAST_STEPS = 3
 CLOSE_CHAPTER = "close_chapter"
@@ -51,10 +51,9 @@ FRAME = 60
 
 NO_REMINDERS: Mapping[str, Rule] = {}
 NO_RULES: Rules = {}
-ANOTHER_POLICY = "by another policy"
 
 LimitsOf = Callable[[str], tuple[int, int | None]]
-"""How many tokens a model reads, and how many it writes."""
+"""A model's context window and output limit, in tokens."""
 
 
 def catalogue_limits(model: str) -> tuple[int, int | None]:
@@ -71,7 +70,7 @@ class ContextParts:
 class SessionContext:
     """Sends everything while it fits easily, and otherwise uses `ContextBuilder`.
 
-    The rules are those of the settings, changed by the agent's, and those by the run's.
+    The agent's rules override those of the settings, and the run's override both.
     """
 
     def __init__(
@@ -89,19 +88,18 @@ class SessionContext:
         self._layers = {"settings": rules, "agent": agent, "run": run}
         self._has_rules = any(self._layers.values())
         self._changed = ""
-        """Why the first request does not begin with what was told before."""
+        """Why the first request does not begin with the messages of the last one."""
         self._providers = fences
         self._reminders = dict(reminders)
         self._tokenizer = tokenizer
         self._shared = added or ContextParts()
         self._used: tuple[ContextProvider, ...] = ()
         self._whole: ContextBuilder | None = None
-        self._room_of = cache(self._find_room)
         self._find_limits = limits_of
         self._limits_of = cache(limits_of)
         self._sizes: dict[tuple[str, ...], int] = {}
         self._echoed = ""
-        self._looked_at: tuple[ContextInput | None, int] = (None, 0)
+        self._bounded: tuple[ContextInput | None, int] = (None, 0)
 
     def for_child(self) -> SessionContext:
         return self._with(self._layers["agent"], self._layers["run"])
@@ -113,15 +111,15 @@ class SessionContext:
         return other
 
     def for_run(self, rules: Rules) -> SessionContext:
-        """The one by which the next run is told what it is: this one, if nothing is to be different."""
+        """The context for the next run: this one, if the rules are the same. Raises for invalid rules."""
         if rules == self._layers["run"]:
             return self
         other = self._with(self._layers["agent"], rules)
         other.policy()
         if self._whole is not None:
             self._whole.release()
-        if self._echoed or self._whole is not None:  # something was told by these rules
-            other._changed = ANOTHER_POLICY
+        if self._echoed or self._whole is not None:  # a request was sent by the old rules
+            other._changed = "by another policy"
         return other
 
     def _with(self, agent: Rules, run: Rules) -> SessionContext:
@@ -139,10 +137,10 @@ class SessionContext:
     def set_providers(self, providers: Iterable[ContextProvider]) -> list[str]:
         """Replaces the extensions' context providers from the next step on; here, and in every context made
         of this one. Returns the kinds that the host provides itself, which take precedence."""
-        added = tuple(providers)
+        providers = tuple(providers)
         own = {provider.kind for provider in self._providers}
-        self._shared.providers = tuple(provider for provider in added if provider.kind not in own)
-        return [provider.kind for provider in added if provider.kind in own]
+        self._shared.providers = tuple(provider for provider in providers if provider.kind not in own)
+        return [provider.kind for provider in providers if provider.kind in own]
 
     def policy(self) -> ContextPolicy:
         """All rules, merged. Raises for invalid ones."""
@@ -150,30 +148,32 @@ class SessionContext:
 
     def window(self, model: str) -> int:
         """The context window of a model in tokens."""
-        told = self.policy().window.tokens if self._has_rules else None
-        return told or self._limits_of(model)[0]
+        tokens = self.policy().window.tokens if self._has_rules else None
+        return tokens or self._limits_of(model)[0]
 
     def equip(self, harness: Harness) -> None:
         """Applies the policy's rules about results and tools."""
         if self._has_rules or harness.result_limits != ResultLimits() or CLOSE_CHAPTER in harness.tools:
             follow_policy(harness, self.policy())
 
-    async def build(self, journal: Journal, told: ContextInput) -> BuiltContext:
-        if tokens := self._easily(journal, told):
-            built = BuiltContext(told.system, told.transcript, told.said, self._trace(journal, told, tokens))
+    async def build(self, journal: Journal, request: ContextInput) -> BuiltContext:
+        if tokens := self._easily(journal, request):
+            built = BuiltContext(
+                request.system, request.transcript, request.said, self._trace(journal, request, tokens)
+            )
         else:
-            built = await self.whole().build(journal, told)
+            built = await self.whole().build(journal, request)
         if self._changed and built.trace is not None:
             built.trace["changed"], self._changed = self._changed, ""
         return built
 
-    async def needs_compaction(self, journal: Journal, told: ContextInput) -> bool:
-        return not self._easily(journal, told) and await self.whole().needs_compaction(journal, told)
+    async def needs_compaction(self, journal: Journal, request: ContextInput) -> bool:
+        return not self._easily(journal, request) and await self.whole().needs_compaction(journal, request)
 
     async def compact(
-        self, journal: Journal, harness: Harness, told: ContextInput, order: CompactionRequest
+        self, journal: Journal, harness: Harness, request: ContextInput, order: CompactionRequest
     ) -> str:
-        return await self.whole().compact(journal, harness, told, order)
+        return await self.whole().compact(journal, harness, request, order)
 
     def whole(self) -> builder_module.ContextBuilder:
         fences = (*self._providers, *self._shared.providers)
@@ -181,7 +181,7 @@ class SessionContext:
             self._whole = builder_module.ContextBuilder(
                 self.policy(),
                 self._tokenizer or tokenizers_module.RoutedTokenizer(),
-                self._room_of,
+                lambda model: builder_module.ModelRoom(*self._limits_of(model)),
                 fences,
                 self._reminders,
                 policy_module.origins_of(tuple(self._layers), tuple(self._layers.values())),
@@ -191,46 +191,40 @@ class SessionContext:
         self._used = fences
         return self._whole
 
-    def _find_room(self, model: str) -> builder_module.ModelRoom:
-        return builder_module.ModelRoom(*self._limits_of(model))
-
-    def _easily(self, journal: Journal, told: ContextInput) -> int:
+    def _easily(self, journal: Journal, request: ContextInput) -> int:
         """An upper bound of the request's tokens if it is far below the window; else 0."""
-        if self._looked_at[0] is not told:  # a step asks twice: whether it is full, and then for it
-            self._looked_at = (told, self._bound(journal, told))
-        return self._looked_at[1]
+        if self._bounded[0] is not request:  # a step asks twice: `needs_compaction`, then `build`
+            self._bounded = (request, self._bound(journal, request))
+        return self._bounded[1]
 
-    def _bound(self, journal: Journal, told: ContextInput) -> int:
+    def _bound(self, journal: Journal, request: ContextInput) -> int:
         state, run = journal.state, journal.state.run
-        if self._has_rules or self._providers or self._reminders or self._whole is not None:
+        if self._has_rules or self._providers or self._reminders or self._shared.providers or self._whole:
             return 0
-        if self._shared.providers:
-            return 0
-        if run and (
-            REMIND_AT in run.repeats.values() or _is_near_its_end(run.steps, run.started.limits.steps)
-        ):
-            return 0
+        if run:
+            limit = run.started.limits.steps
+            is_near_its_end = limit is not None and run.steps + LAST_STEPS > limit
+            if is_near_its_end or REMIND_AT in run.repeats.values():
+                return 0
         counted = state.context_messages if state.context_tokens else 0
-        if counted > len(told.transcript):
+        if counted > len(request.transcript):
             counted = 0
-        characters = sum(map(_characters, (*told.transcript.messages[counted:], *told.said)))
+        messages = (*request.transcript.messages[counted:], *request.said)
+        characters = sum([_size(block) for message in messages for block in message.content])
         if not counted:
-            characters += len(told.system) + self._size_of_tools(told)
-        elif journal.last_prefix and journal.last_prefix.system != told.system:
-            characters += len(told.system)  # what was counted had another one
+            names = tuple([tool.name for tool in request.tools])
+            if names not in self._sizes:
+                self._sizes[names] = len(msgspec.json.encode(request.tools))
+            characters += len(request.system) + self._sizes[names]
+        elif journal.last_prefix and journal.last_prefix.system != request.system:
+            characters += len(request.system)  # the vendor counted another one
         tokens = (state.context_tokens if counted else 0) + characters // LEAST_CHARACTERS_A_TOKEN + 1
-        return tokens if tokens <= self._limits_of(told.model.name)[0] * EASILY else 0
+        return tokens if tokens <= self._limits_of(request.model.name)[0] * EASILY else 0
 
-    def _size_of_tools(self, told: ContextInput) -> int:
-        names = tuple([tool.name for tool in told.tools])
-        if names not in self._sizes:
-            self._sizes[names] = len(msgspec.json.encode(told.tools))
-        return self._sizes[names]
-
-    def _trace(self, journal: Journal, told: ContextInput, tokens: int) -> dict[str, Any]:
+    def _trace(self, journal: Journal, request: ContextInput, tokens: int) -> dict[str, Any]:
         run = journal.state.run.id if journal.state.run else ""
-        number = len(told.transcript)
-        window = self._limits_of(told.model.name)[0]
+        number = len(request.transcript)
+        window = self._limits_of(request.model.name)[0]
         trace: dict[str, Any] = {
             "tokens": {"window": window, "at_most": tokens},
             "counted": ["estimated", "low"],
@@ -252,16 +246,8 @@ def follow_policy(harness: Harness, policy: ContextPolicy) -> None:
         harness.set_tools(tools)
 
 
-def _is_near_its_end(steps: int, limit: int | None) -> bool:
-    return limit is not None and steps + LAST_STEPS > limit
-
-
-def _characters(message: Message) -> int:
-    return sum([_size(block) for block in message.content])
-
-
 def _size(block: Any) -> int:
-    kind = type(block)  # in every step: a `match` would take longer than the rest of the look
+    kind = type(block)  # this runs in every step, and a `match` is slower
     if kind is Text:
         return len(block.text)
     if kind is ToolResult:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -98,10 +99,8 @@ class Skills(msgspec.Struct, frozen=True):
         names = ", ".join(dict.fromkeys(one.name for one in self.to_trust))
         projects = dict.fromkeys(project_of(one.path) for one in self.to_trust)
         how = " and ".join(f"`ostler trust {quoted_path(project)}`" for project in projects)
-        return (
-            *self.problems,
-            f"skills of this project are not used until you review them and run {how}: {names}",
-        )
+        untrusted = f"skills of this project are not used until you review them and run {how}: {names}"
+        return (*self.problems, untrusted)
 
 
 def find_skills(cwd: Path, root: Path, users: Iterable[Path], is_trusted: IsTrusted) -> Skills:
@@ -115,14 +114,14 @@ def find_skills(cwd: Path, root: Path, users: Iterable[Path], is_trusted: IsTrus
 
 
 def skills_among(folder: Path, project: Path | None, is_trusted: IsTrusted) -> Skills:
-    """Those in one folder of skills; of a project's, if one is named."""
+    """The skills in one folder, which may belong to a project."""
     search = _SkillSearch(is_trusted)
     search.read_folder(folder, project)
     return search.skills()
 
 
 def read_skill(folder: Path, project: Path | None, is_trusted: IsTrusted) -> Skills:
-    """The one in its own folder; nothing is found where there is none."""
+    """The skill in its own folder, if there is one."""
     search = _SkillSearch(is_trusted)
     search.read(folder / FILE, project)
     return search.skills()
@@ -151,7 +150,7 @@ class _SkillSearch(FileSearch):
         if content is None:
             return
         if printable_path(path) != str(path):
-            raise Unusable("its path has characters that cannot be shown")
+            raise Unusable("its path has unprintable characters")
         fields, _ = parsed(content)
         name = _name(fields.get("name"), path.parent.name)
         description = _description(fields.get("description"))
@@ -185,10 +184,10 @@ def _name(value: Any, folder: str) -> str:
         raise Unusable("it has no `name`, which must be the name of its folder")
     name = str(value)
     if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
-        raise Unusable(
-            f"a name consists of a-z, 0-9 and single hyphens between them, at most {LONGEST_NAME} "
-            f"characters; {name[:100]!r} does not"
+        rule = (
+            f"a name consists of a-z, 0-9 and single hyphens between them, at most {LONGEST_NAME} characters"
         )
+        raise Unusable(f"{rule}; {name[:100]!r} does not")
     if name != folder:
         raise Unusable(f"its name {name!r} is not the name of its folder {folder!r}")
     return name
@@ -198,14 +197,12 @@ def _description(value: Any) -> str:
     description = " ".join(value.split()) if isinstance(value, str) else ""
     if not description:
         raise Unusable("it has no `description` of what it is for, and when to use it")
-    if len(description) > LONGEST_DESCRIPTION:
-        raise Unusable(
-            f"its description has {len(description)} characters; the limit is {LONGEST_DESCRIPTION}"
-        )
+    if (length := len(description)) > LONGEST_DESCRIPTION:
+        raise Unusable(f"its description has {length} characters; the limit is {LONGEST_DESCRIPTION}")
     return description
 
 
-# What is optional does not keep a skill from being used.
+# A skill with an invalid optional field is still used.
 
 
 def _text(name: str, value: Any, problems: list[str]) -> str:
@@ -242,9 +239,6 @@ def _tools(value: Any, problems: list[str]) -> tuple[str, ...]:
     return ()
 
 
-# --- what the model is told -------------------------------------------------------------------------
-
-
 def catalogue(skills: Mapping[str, Skill]) -> tuple[str, tuple[str, ...]]:
     """The skills section of the system prompt, and the names of skills that do not fit."""
     rows: list[str] = []
@@ -263,7 +257,7 @@ def catalogue(skills: Mapping[str, Skill]) -> tuple[str, tuple[str, ...]]:
     if not rows:
         return "", tuple(left_out)
     about = (
-        "# Skills\n\nEach says how a certain task is done here. When a task fits a description, "
+        "# Skills\n\nEach skill explains how to do a certain task here. When a task matches a description, "
         "load that skill with the tool `skill` before you begin."
     )
     return "\n".join((about, "", "<skills>", *rows, "</skills>")), tuple(left_out)
@@ -274,10 +268,10 @@ def activated(skill: Skill, cwd: Path) -> str:
 
     The file is read again. A project's skill must be unchanged since its trust was checked.
     """
-    path = Path(skill.source)
+    folder = Path(skill.source).parent
     _, body = contents(skill)
-    parts = [f'<skill name="{skill.name}" folder="{escaped(str(path.parent))}">', body.strip(), "</skill>"]
-    files = list(_files(path.parent))
+    parts = [f'<skill name="{skill.name}" folder="{escaped(str(folder))}">', body.strip(), "</skill>"]
+    files = list(islice(_files(folder), MOST_FILES + 1))
     if files:
         parts += ["", "Paths in it are relative to its folder, which has these files:"]
         parts += [without_surrogates(display_path(file, cwd)) for file in files[:MOST_FILES]]
@@ -298,17 +292,12 @@ def contents(skill: Skill) -> tuple[dict[str, Any], str]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The files beside and below SKILL.md, one more than are listed."""
-    number = 0
+    """The files beside and below SKILL.md."""
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
-            if name.startswith(".") or (name == FILE and Path(place) == folder):
-                continue
-            yield Path(place, name)
-            number += 1
-            if number > MOST_FILES:
-                return
+            if not name.startswith(".") and not (name == FILE and Path(place) == folder):
+                yield Path(place, name)
 
 
 def expand_skill(text: str, skills: Skills, cwd: Path) -> str | None:
@@ -319,9 +308,8 @@ def expand_skill(text: str, skills: Skills, cwd: Path) -> str | None:
     invocation = _INVOCATION.fullmatch(text)
     if invocation is None:
         return None
-    name, rest = invocation[1], invocation[2].rstrip()
-    told = skill_notice(name, skills, cwd)
-    return f"{told}\n\n{rest}" if rest else told
+    text, request = skill_notice(invocation[1], skills, cwd), invocation[2].rstrip()
+    return f"{text}\n\n{request}" if request else text
 
 
 def skill_notice(name: str, skills: Skills, cwd: Path) -> str:
@@ -329,12 +317,10 @@ def skill_notice(name: str, skills: Skills, cwd: Path) -> str:
     if name not in skills.found:
         for one in skills.to_trust:
             if one.name == name:
-                project = quoted_path(project_of(one.path))
-                raise UsageError(
-                    f"the skill {name} belongs to this project: review it and run `ostler trust {project}`"
-                )
-        known = ", ".join(sorted(skills.found)) or "none"
-        raise UsageError(f"there is no skill {name!r}; the skills are: {known}")
+                advice = f"review it and run `ostler trust {quoted_path(project_of(one.path))}`"
+                raise UsageError(f"the skill {name} belongs to this project: {advice}")
+        names = ", ".join(sorted(skills.found)) or "none"
+        raise UsageError(f"there is no skill {name!r}; the skills are: {names}")
     try:
         return activated(skills.found[name], cwd)
     except Unusable as error:
@@ -378,15 +364,15 @@ class SkillTool:
     def validate(self, arguments: dict[str, Any]) -> Activation:
         activation = validate_arguments(arguments, Activation, NAME)
         if activation.name not in self.skills:
-            known = ", ".join(self.skills)
-            raise InvalidArguments(f"there is no skill {activation.name!r}; the skills are: {known}")
+            names = ", ".join(self.skills)
+            raise InvalidArguments(f"there is no skill {activation.name!r}; the skills are: {names}")
         return activation
 
     async def run(self, arguments: Activation, context: ToolContext) -> Ok:
         skill = self.skills[arguments.name]
         try:
-            told = await run_cancellable(lambda stop: activated(skill, context.cwd))
+            text = await run_cancellable(lambda stop: activated(skill, context.cwd))
         except Unusable as error:
             raise ToolFailed(f"the skill {skill.name} cannot be used: {error}") from None
         details = {"skill": skill.name, "source": display_path(Path(skill.source), context.cwd)}
-        return ok(told, details=details, summary=skill.description)
+        return ok(text, details=details, summary=skill.description)

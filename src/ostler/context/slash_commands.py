@@ -31,13 +31,13 @@ _COMMAND = re.compile(r"/(?:([A-Za-z][A-Za-z0-9_-]*):)?([A-Za-z0-9_][A-Za-z0-9_.
 
 
 class ExpandedPrompt(msgspec.Struct, frozen=True):
-    """What is said to the model."""
+    """The text for the model."""
 
     text: str
     source: str = ""
-    """The file that it came from; nothing where a person typed all of it."""
+    """The template's file; empty if a person typed all of it."""
     is_own: bool = True
-    """A person typed it or keeps it in his own folder; false where a project brought it along."""
+    """Whether the person typed it or has it in their own folder; False for a project's template."""
     used: tuple[str, ...] = ()
 
 
@@ -46,18 +46,17 @@ class Kind(msgspec.Struct, frozen=True):
 
     names: Collection[str]
     expand: Callable[[str, Sequence[Word]], ExpandedPrompt]
-    """Makes the text from one of the names and the words behind it. Raises `UsageError`."""
+    """Makes the text from one of the names and the words after it. Raises `UsageError`."""
 
 
 def expand_command(
     typed: str | Sequence[str], kinds: Mapping[str, Kind], others: Collection[str] = ()
 ) -> ExpandedPrompt:
-    """What was typed, or what its slash command stands for.
+    """The typed text, or the text that its slash command expands to.
 
-    `typed` is a text, or the words that a shell made of it: those keep their blanks. `kinds` has the
-    prefix of each kind: with `skill` there is `/skill:NAME`, and the one with no prefix has `/NAME`.
-    A path that exists and `//name` are no commands. Raises `UsageError` for a name that nothing has; one
-    of the `others`, which are none of ours, may be meant.
+    `typed` is a text, or the words that a shell split it into, which keep their blanks. `kinds` are by
+    prefix: `skill` is for `/skill:NAME`, and the empty one for `/NAME`. An existing path and `//name` are not
+    commands. Raises `UsageError` for an unknown name, with suggestions that include the `others`.
     """
     parts = (typed,) if isinstance(typed, str) else tuple(typed)
     text = " ".join(parts).strip()
@@ -69,7 +68,9 @@ def expand_command(
     prefix, name = command[1] or "", command[2]
     kind = kinds.get(prefix)
     if kind and name in kind.names:
-        return kind.expand(name, _words_behind(command[0], parts))
+        first, *more = [part for part in parts if part.strip()]
+        words = [*split_words(first.lstrip()[len(command[0]) :]), *map(Word, more)]
+        return kind.expand(name, words)
     if Path(command[0]).exists():  # `/tmp` and the like
         return ExpandedPrompt(text)
     raise UsageError(_unknown(command[0], kinds, others))
@@ -80,34 +81,28 @@ def is_command(word: str) -> bool:
     return _COMMAND.fullmatch(word) is not None
 
 
-def _words_behind(command: str, parts: Sequence[str]) -> list[Word]:
-    first, *others = [part for part in parts if part.strip()]
-    return [*split_words(first.lstrip()[len(command) :]), *map(Word, others)]
-
-
 def _unknown(command: str, kinds: Mapping[str, Kind], others: Collection[str]) -> str:
-    """The nearest: what begins with it, of any kind, then what is spelled like it."""
+    """Suggests the commands that begin with the name, then those with a similar name."""
     from difflib import get_close_matches
 
-    begun = command.rpartition(":")[2].removeprefix("/")
-    called = {
+    typed = command.rpartition(":")[2].removeprefix("/")
+    names_of = {
         (f"/{prefix}:{name}" if prefix else f"/{name}"): name
         for prefix, kind in kinds.items()
         for name in kind.names
     }
-    called |= {one: one.removeprefix("/").rpartition(":")[2] for one in others}
-    names = sorted(called)
-    begins = [one for one in names if called[one].startswith(begun)]
-    close = get_close_matches(begun, {*called.values()}, 3, cutoff=0.65)
-    spelled = sorted((one for one in names if called[one] in close), key=lambda one: close.index(called[one]))
-    near = list(dict.fromkeys([*begins, *spelled]))[:3]
-    if near:
-        hint = f"perhaps you mean {' or '.join(near)}"
-    elif names:
-        hint = f"there is {', '.join(names[:8])}{', …' if len(names) > 8 else ''}"
+    names_of |= {one: one.removeprefix("/").rpartition(":")[2] for one in others}
+    commands = sorted(names_of)
+    prefixed = [one for one in commands if names_of[one].startswith(typed)]
+    close = get_close_matches(typed, {*names_of.values()}, 3, cutoff=0.65)
+    similar = [one for name in close for one in commands if names_of[one] == name]
+    if near := list(dict.fromkeys([*prefixed, *similar]))[:3]:
+        hint = f"did you mean {' or '.join(near)}?"
+    elif commands:
+        hint = f"the commands are {', '.join(commands[:8])}{', …' if len(commands) > 8 else ''}."
     else:
-        hint = "there are no templates; .ostler/prompts/NAME.md would be one"
-    return f"there is no {command}: {hint}; /{command} sends it verbatim"
+        hint = "there are no templates; .ostler/prompts/NAME.md would be one."
+    return f"there is no {command}: {hint} Type /{command} to send it as text"
 
 
 PROMPT_FOLDERS = (".ostler/prompts", ".agents/prompts")
@@ -116,7 +111,7 @@ PROMPT_FOLDERS = (".ostler/prompts", ".agents/prompts")
 LARGEST_FILE = 256 * 1024
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-_NOT_FOLLOWED = ("allowed-tools", "hooks", "model")
+_NOT_SUPPORTED = ("allowed-tools", "hooks", "model")
 
 
 class PromptFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,14 +130,13 @@ class PromptFiles(msgspec.Struct, frozen=True):
     unusable: dict[str, str]
     """Why the template of a name cannot be used."""
     problems: tuple[str, ...]
-    """All that is wrong with files, a line each, which begins with the file's path."""
+    """Problems with files, one line each, starting with the file's path."""
 
 
 def find_prompts(cwd: Path, root: Path, own: Path) -> PromptFiles:
-    """The templates for work in `cwd`: those of the project at `root`, the nearest folder first, then those
-    in the user's `own` folder.
+    """The templates for work in `cwd`: the project's, the nearest folder first, then those in `own`.
 
-    A file that cannot be used keeps its name: what it was to stand before does not take its place.
+    A file that cannot be used keeps its name: a later file of that name does not replace it.
     """
     search = _PromptSearch()
     search.search(cwd.resolve(), root.resolve(), (own.resolve(),))
@@ -158,7 +152,7 @@ def prompt_commands(files: PromptFiles, model: str) -> Kind:
         file = files.found[name]
         filled = fill(file.template, words, model)
         if not filled.text.strip():
-            raise UsageError(f"/{name} has nothing to say to {model}: {file.source}")
+            raise UsageError(f"/{name} is empty for {model}: {file.source}")
         return ExpandedPrompt(filled.text, file.source, file.scope == "user", filled.used)
 
     return Kind({*files.found, *files.unusable}, expand)
@@ -184,7 +178,7 @@ class _PromptSearch(FileSearch):
 
 def _prompt_file(path: Path, project: Path | None, problems: list[str]) -> PromptFile:
     if not _NAME.fullmatch(path.stem):
-        raise Unusable("the name of a template has letters, digits, - and _, and no others")
+        raise Unusable("the name of a template may have only letters, digits, - and _")
     content = _content(path, project)
     try:
         document = read_front_matter(content)
@@ -199,11 +193,9 @@ def _prompt_file(path: Path, project: Path | None, problems: list[str]) -> Promp
     template = Template(
         name=path.stem, pieces=pieces, parameters=_parameters(fields), hint=_text(fields, "argument-hint")
     )
-    problems += [f"its `{name}` is not followed here" for name in _NOT_FOLLOWED if name in fields]
-    problems += [
-        f"{{{{{name}}}}} is not among its arguments and flags, and stays as it is"
-        for name in unknown_names(template)
-    ]
+    problems += [f"its `{name}` is not supported" for name in _NOT_SUPPORTED if name in fields]
+    undeclared = "is not among its arguments and flags, and stays as it is"
+    problems += [f"{{{{{name}}}}} {undeclared}" for name in unknown_names(template)]
     return PromptFile(
         name=path.stem,
         description=_text(fields, "description") or _first_line(body),

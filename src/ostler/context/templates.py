@@ -35,84 +35,69 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     has_position: bool = True
 
 
-class GivenArguments(msgspec.Struct, frozen=True, kw_only=True):
+class Arguments(msgspec.Struct, frozen=True, kw_only=True):
     words: tuple[Word, ...]
-    """Those that are neither flags nor `name=value`."""
+    """Words that are neither flags nor `name=value`."""
     named: Mapping[str, str | bool]
     missing: tuple[str, ...]
-    room: int
-    """How many words the declared arguments take."""
+    positions: int
+    """The number of words that declared arguments take."""
 
 
-def assign(parameters: Sequence[Parameter], words: Sequence[Word], command: str) -> GivenArguments:
-    """Raises `UsageError` for a flag that is not declared, or has no value.
+def _assign(parameters: Sequence[Parameter], words: Sequence[Word], command: str) -> Arguments:
+    """Assigns the words to the parameters; words after `--`, or without any parameters, are only words.
 
-    Where nothing is declared, all words are words. Behind `--`, too.
+    Raises `UsageError` for a flag that is not declared, or has no value.
     """
-    named, rest = _named(parameters, words, command) if parameters else ({}, list(words))
+    named, others = _named(parameters, words, command) if parameters else ({}, list(words))
     open_ = [one for one in parameters if one.has_position and one.name not in named]
-    for parameter, word in zip(open_, rest, strict=False):
+    for parameter, word in zip(open_, others, strict=False):
         named[parameter.name] = word.text
     missing = []
     for parameter in parameters:
         if parameter.name not in named and parameter.default is None:
-            missing.append(_upper(parameter.name))
+            missing.append(parameter.name.upper())
         elif parameter.name not in named and parameter.default is not None:
             named[parameter.name] = parameter.default
-    return GivenArguments(words=tuple(rest), named=named, missing=tuple(missing), room=len(open_))
-
-
-def usage(command: str, parameters: Sequence[Parameter], words: Sequence[str]) -> str:
-    arguments = [one for one in parameters if one.has_position]
-    shown = [_upper(one.name) if one.default is None else f"[{_upper(one.name)}]" for one in arguments]
-    flags = [_flag(one) for one in parameters if not one.has_position]
-    return " ".join([f"/{command}", *shown, *words, *flags])
-
-
-def is_given(value: str | bool) -> bool:
-    return value is not False and value != ""
-
-
-def spoken_value(value: str | bool) -> str:
-    return value if isinstance(value, str) else "true" if value else "false"
+    return Arguments(words=tuple(others), named=named, missing=tuple(missing), positions=len(open_))
 
 
 def _named(
     parameters: Sequence[Parameter], words: Sequence[Word], command: str
 ) -> tuple[dict[str, str | bool], list[Word]]:
-    known = {one.name: one for one in parameters}
+    by_name = {one.name: one for one in parameters}
     named: dict[str, str | bool] = {}
-    rest: list[Word] = []
+    others: list[Word] = []
     at = 0
     while at < len(words):
         word = words[at]
         at += 1
         if word.is_literal:
-            rest.append(word)
+            others.append(word)
             continue
         if word.text == "--":
-            rest += words[at:]
+            others += words[at:]
             break
         is_flag = word.text.startswith("--")
         name, equals, value = word.text.removeprefix("--").partition("=")
-        parameter = known.get(name)
+        parameter = by_name.get(name)
         if parameter and equals:
             named[name] = _valued(parameter, value)
         elif parameter and is_flag and isinstance(parameter.default, bool):
             named[name] = True
         elif parameter and is_flag:
-            if at == len(words) or _looks_like_a_flag(words[at]):
+            if at == len(words) or (words[at].text.startswith("--") and not words[at].is_literal):
                 raise UsageError(f"/{command}: --{name} needs a value")
             named[name] = words[at].text
             at += 1
-        elif is_flag and not equals and (negated := _negated(name, known)):
+        elif is_flag and not equals and (negated := _negated(name, by_name)):
             named[negated] = False
         elif is_flag:
-            flags = ", ".join(f"--{one}" for one in known)
+            flags = ", ".join(f"--{one}" for one in by_name)
             raise UsageError(f"/{command} has no flag --{name}; it has: {flags} (quotes make it a word)")
         else:
-            rest.append(word)
-    return named, rest
+            others.append(word)
+    return named, others
 
 
 def _valued(parameter: Parameter, value: str) -> str | bool:
@@ -123,24 +108,10 @@ def _valued(parameter: Parameter, value: str) -> str | bool:
     return _BOOLEANS[value.lower()]
 
 
-def _looks_like_a_flag(word: Word) -> bool:
-    return word.text.startswith("--") and not word.is_literal
-
-
-def _negated(name: str, known: Mapping[str, Parameter]) -> str:
+def _negated(name: str, by_name: Mapping[str, Parameter]) -> str:
     """The flag that `--no-name` turns off."""
-    parameter = known.get(name.removeprefix("no-")) if name.startswith("no-") else None
+    parameter = by_name.get(name.removeprefix("no-")) if name.startswith("no-") else None
     return parameter.name if parameter and isinstance(parameter.default, bool) else ""
-
-
-def _upper(name: str) -> str:
-    return name.upper()
-
-
-def _flag(parameter: Parameter) -> str:
-    if isinstance(parameter.default, bool):
-        return f"[--{'no-' if parameter.default else ''}{parameter.name}]"
-    return f"[--{parameter.name} TEXT]"
 
 
 _TAG = r'<if-model[ \t]+is="(?P<{0}is>[^"\n]*)"[ \t]*>|(?P<{0}else><else[ \t]*/?>)|(?P<{0}end></if-model>)'
@@ -167,7 +138,7 @@ _ESCAPED = re.compile(r"\\([}\\])")
 
 
 class InvalidTemplate(Exception):
-    """Says in one line what is wrong, and in which line of the text."""
+    """What is wrong, in one line, and the number of the line in the text."""
 
     def __init__(self, line: int, complaint: str) -> None:
         super().__init__(complaint)
@@ -175,10 +146,10 @@ class InvalidTemplate(Exception):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where something is put in."""
+    """A placeholder."""
 
     source: str
-    """How it is written: that stays where a name is not declared."""
+    """Its text in the template, which stays if its name is not declared."""
     what: str
     """`@`, `+`, a number or a name."""
     first: int = 1
@@ -209,43 +180,44 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
     pieces: tuple[Piece, ...]
     parameters: tuple[Parameter, ...] = ()
     hint: str = ""
-    """What to say behind its name, in its author's words."""
+    """The author's hint about what to type after its name."""
 
 
 class FilledTemplate(msgspec.Struct, frozen=True):
     text: str
     used: tuple[str, ...]
-    """What was put in: `@`, `+`, numbers and names, each once."""
+    """The placeholders that were replaced: `@`, `+`, numbers and names, each once."""
 
 
 def parse(text: str) -> tuple[Piece, ...]:
-    """The pieces of a template's text. Raises `InvalidTemplate` where a condition is not whole."""
+    """The pieces of a template's text. Raises `InvalidTemplate` for an incomplete condition."""
     pieces = tuple(_pieces(text, _piece))
     _check_conditions(pieces)
     return pieces
 
 
 def fill(template: Template, words: Sequence[Word], model: str) -> FilledTemplate:
-    """The text for these words and this model. Raises `UsageError` where the words do not fit.
+    """The text for these words and this model. Raises `UsageError` if the words do not fit.
 
-    Words that a template has no place for at all are said below its text.
+    If a template has no placeholders for words, they are added below its text.
     """
     pieces = _resolved(template, model)
     places = [one for one in pieces if isinstance(one, Place)]
-    given = assign(template.parameters, words, template.name)
-    takes_words = _declares_positions(template) or any(_is_of_words(one) for one in places)
+    arguments = _assign(template.parameters, words, template.name)
+    has_positions = any(one.has_position for one in template.parameters)
+    takes_words = has_positions or any(_is_of_words(one) for one in places)
     if takes_words:
-        _check_number(template, places, given)
-    text = "".join(one if isinstance(one, str) else _put_in(one, given) for one in pieces)
+        _check_number(template, places, arguments)
+    text = "".join(one if isinstance(one, str) else _replacement(one, arguments) for one in pieces)
     used = [one.what for one in places]
-    if given.words and not takes_words:
-        text = f"{text.rstrip()}\n\n{joined(given.words)}".lstrip()
+    if arguments.words and not takes_words:
+        text = f"{text.rstrip()}\n\n{joined(arguments.words)}".lstrip()
         used.append("@")
     return FilledTemplate(text, tuple(dict.fromkeys(used)))
 
 
 def for_model(text: str, model: str) -> str:
-    """The text with its conditions decided, and all else as it is. Raises as `parse` does."""
+    """The text with only its conditions resolved. Raises as `parse` does."""
     pieces = tuple(_pieces(text, _condition))
     _check_conditions(pieces)
     return "".join(one if isinstance(one, str) else one.source for one in _for_model(pieces, model))
@@ -257,55 +229,47 @@ def how_to_use(template: Template, model: str = "") -> str:
 
 
 def unknown_names(template: Template) -> list[str]:
-    """What stands between braces and is not declared."""
+    """The names between braces that are not declared."""
     names = {one.name for one in template.parameters}
-    found = [one.what for one in template.pieces if isinstance(one, Place) and one.source[0] == "{"]
-    return [name for name in dict.fromkeys(found) if name not in names]
-
-
-# --- from text to pieces ----------------------------------------------------------------------------
+    braced = [one.what for one in template.pieces if isinstance(one, Place) and one.source[0] == "{"]
+    return [name for name in dict.fromkeys(braced) if name not in names]
 
 
 def _pieces(text: str, make: Callable[[re.Match[str]], Piece]) -> Iterator[Piece]:
     at = 0
     for begin, end in outside_code(text):
-        for found in _PLACE.finditer(text, begin, end):
-            yield text[at : found.start()]
-            at = found.end()
-            yield make(found)
+        for match in _PLACE.finditer(text, begin, end):
+            yield text[at : match.start()]
+            at = match.end()
+            yield make(match)
     yield text[at:]
 
 
-def _condition(found: re.Match[str]) -> Piece:
-    piece = _piece(found)
-    return piece if isinstance(piece, If | Else | End) else found[0]
+def _condition(match: re.Match[str]) -> Piece:
+    piece = _piece(match)
+    return piece if isinstance(piece, If | Else | End) else match[0]
 
 
-def _piece(found: re.Match[str]) -> Piece:
-    source = found[0]
-    if found["escaped"]:
-        return found["escaped"]
-    if what := found["number"] or found["all"] or found["braced"]:
-        return Place(source, _canonical(what))
-    if found["slice"]:
-        count = found["count"]
-        return Place(source, "@", max(int(found["first"]), 1), int(count) if count is not None else None)
-    if what := found["named"]:
-        other = _ESCAPED.sub(r"\1", found["other"] or "")
-        return Place(source, _canonical(what), operator=found["operator"] or "", other=other)
-    line = found.string.count("\n", 0, found.start()) + 1
-    if found["line_end"] or found["end"]:
+def _piece(match: re.Match[str]) -> Piece:
+    source = match[0]
+    if match["escaped"]:
+        return match["escaped"]
+    if what := match["number"] or match["all"] or match["braced"] or match["named"]:
+        other = _ESCAPED.sub(r"\1", match["other"] or "")
+        what = "@" if what == "ARGUMENTS" else what
+        return Place(source, what, operator=match["operator"] or "", other=other)
+    if match["slice"]:
+        count = match["count"]
+        return Place(source, "@", max(int(match["first"]), 1), int(count) if count is not None else None)
+    line = match.string.count("\n", 0, match.start()) + 1
+    if match["line_end"] or match["end"]:
         return End(line)
-    if found["line_else"] or found["else"]:
+    if match["line_else"] or match["else"]:
         return Else(source, line)
-    patterns = found["line_is"] if found["is"] is None else found["is"]
+    patterns = match["line_is"] if match["is"] is None else match["is"]
     if patterns is None:
         raise InvalidTemplate(line, 'a condition is <if-model is="PATTERN,…"> … <else> … </if-model>')
     return If(tuple(one.strip() for one in patterns.split(",") if one.strip()), line)
-
-
-def _canonical(what: str) -> str:
-    return "@" if what == "ARGUMENTS" else what
 
 
 def _check_conditions(pieces: Sequence[Piece]) -> None:
@@ -326,11 +290,8 @@ def _check_conditions(pieces: Sequence[Piece]) -> None:
         raise InvalidTemplate(open_[-1][0], "the condition that begins here has no </if-model>")
 
 
-# --- from pieces to the text for one model and some words -------------------------------------------
-
-
 def _resolved(template: Template, model: str) -> list[str | Place]:
-    """The pieces that count: those whose conditions hold, and of the names those that are declared."""
+    """The pieces for this model; a placeholder whose name is not declared becomes text."""
     names = {one.name for one in template.parameters}
     positions = [one.name for one in template.parameters if one.has_position]
     resolved: list[str | Place] = []
@@ -357,7 +318,7 @@ def _for_model(pieces: Sequence[Piece], model: str) -> Iterator[str | Place]:
 
 
 def matches_model(pattern: str, model: str) -> bool:
-    """`*` is anything and `?` one character; against `provider/id`, and against the id alone."""
+    """Whether a pattern with `*` and `?` matches `provider/id`, or the id alone."""
     literal = pattern.replace("[", "[[]")
     return fnmatchcase(model, literal) or fnmatchcase(model.partition("/")[2], literal)
 
@@ -366,40 +327,40 @@ def _is_of_words(place: Place) -> bool:
     return place.what in "@+" or place.what.isdecimal()
 
 
-def _declares_positions(template: Template) -> bool:
-    return any(one.has_position for one in template.parameters)
-
-
-def _put_in(place: Place, given: GivenArguments) -> str:
-    value = _value(place, given)
-    if place.operator == "-" and not is_given(value):
+def _replacement(place: Place, arguments: Arguments) -> str:
+    value = _value(place, arguments)
+    is_set = value is not False and value != ""
+    if place.operator == "-" and not is_set:
         return place.other
     if place.operator == "+":
-        return place.other if is_given(value) else ""
-    return spoken_value(value)
+        return place.other if is_set else ""
+    return value if isinstance(value, str) else str(value).lower()
 
 
-def _value(place: Place, given: GivenArguments) -> str | bool:
+def _value(place: Place, arguments: Arguments) -> str | bool:
     if place.what in "@+":
         end = None if place.count is None else place.first - 1 + place.count
-        return joined(given.words[place.first - 1 : end])
+        return joined(arguments.words[place.first - 1 : end])
     if place.what.isdecimal():
         number = int(place.what)
-        return given.words[number - 1].text if number <= len(given.words) else ""
-    return given.named[place.what]
+        return arguments.words[number - 1].text if number <= len(arguments.words) else ""
+    return arguments.named[place.what]
 
 
-def _check_number(template: Template, places: Sequence[Place], given: GivenArguments) -> None:
-    """Raises where words are missing, or there are more than places for them."""
+def _check_number(template: Template, places: Sequence[Place], arguments: Arguments) -> None:
+    """Raises if words are missing, or if there are more words than placeholders."""
     usage = f"usage: {_usage(template, places)}"
-    if given.missing:
-        raise UsageError(f"/{template.name} needs {' and '.join(given.missing)}; {usage}")
-    needed, room = _needed(places), _room(places, given)
-    if len(given.words) < needed:
-        behind = "a word" if needed == 1 else f"{needed} words"
-        raise UsageError(f"/{template.name} needs {behind} behind it, not {len(given.words)}; {usage}")
-    if room is not None and len(given.words) > room:
-        word = given.words[room].text
+    if arguments.missing:
+        raise UsageError(f"/{template.name} needs {' and '.join(arguments.missing)}; {usage}")
+    needed, number = _needed(places), len(arguments.words)
+    if number < needed:
+        words = "a word" if needed == 1 else f"{needed} words"
+        raise UsageError(f"/{template.name} needs {words} after it, not {number}; {usage}")
+    if any(one.what in "@+" for one in places):
+        return
+    room = max([int(one.what) for one in places if one.what.isdecimal()] + [arguments.positions])
+    if number > room:
+        word = arguments.words[room].text
         raise UsageError(
             f"/{template.name} has no place for {word!r} (quotes make several words one); {usage}"
         )
@@ -408,13 +369,6 @@ def _check_number(template: Template, places: Sequence[Place], given: GivenArgum
 def _needed(places: Sequence[Place]) -> int:
     numbers = [int(one.what) for one in places if one.what.isdecimal() and not one.operator]
     return max([*numbers, *[1 for one in places if one.what == "+"]], default=0)
-
-
-def _room(places: Sequence[Place], given: GivenArguments) -> int | None:
-    """How many words there are places for; nothing where any number will do."""
-    if any(one.what in "@+" for one in places):
-        return None
-    return max([int(one.what) for one in places if one.what.isdecimal()] + [given.room])
 
 
 def _usage(template: Template, places: Sequence[Place]) -> str:
@@ -427,4 +381,13 @@ def _usage(template: Template, places: Sequence[Place]) -> str:
         words.append("WORD…" if needed == 1 else "[WORD…]")
     elif any(one.what == "@" for one in places):
         words.append("[WORD…]")
-    return usage(template.name, template.parameters, words)
+    arguments = [one for one in template.parameters if one.has_position]
+    names = [one.name.upper() if one.default is None else f"[{one.name.upper()}]" for one in arguments]
+    flags = [_flag_usage(one) for one in template.parameters if not one.has_position]
+    return " ".join([f"/{template.name}", *names, *words, *flags])
+
+
+def _flag_usage(parameter: Parameter) -> str:
+    if isinstance(parameter.default, bool):
+        return f"[--{'no-' if parameter.default else ''}{parameter.name}]"
+    return f"[--{parameter.name} TEXT]"

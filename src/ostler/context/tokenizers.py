@@ -19,6 +19,7 @@ import binascii
 import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from math import ceil
 from typing import Any
@@ -31,18 +32,16 @@ from ostler.models.wires.encoder import text_of_file
 from ostler.schema.messages import Block, File, Image, Message, Opaque, Reasoning, Text, ToolCall
 
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""The markers of JPEG after which a frame's size stands."""
+"""The JPEG markers before a frame's size."""
 
 
 def picture_size(head: bytes) -> tuple[int, int] | None:
-    """In pixels; None where it is not said there, or the format is another than PNG, JPEG, GIF or WebP."""
+    """The size in pixels of a PNG, JPEG, GIF or WebP; None if `head` does not contain it."""
     try:
         if head.startswith(b"\x89PNG\r\n\x1a\n"):
-            width, height = struct.unpack_from(">II", head, 16)
-            return width, height
+            return _pair(">II", head, 16)
         if head.startswith((b"GIF87a", b"GIF89a")):
-            width, height = struct.unpack_from("<HH", head, 6)
-            return width, height
+            return _pair("<HH", head, 6)
         if head.startswith(b"\xff\xd8"):
             return _jpeg(head)
         if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
@@ -52,14 +51,19 @@ def picture_size(head: bytes) -> tuple[int, int] | None:
     return None
 
 
+def _pair(layout: str, head: bytes, at: int) -> tuple[int, int]:
+    first, second = struct.unpack_from(layout, head, at)
+    return first, second
+
+
 def _jpeg(head: bytes) -> tuple[int, int] | None:
     at = 2
     while True:
-        marker, length = struct.unpack_from(">HH", head, at)
+        marker, length = _pair(">HH", head, at)
         if marker >> 8 != 0xFF:
             return None
         if marker & 0xFF in _FRAMES:
-            height, width = struct.unpack_from(">HH", head, at + 5)
+            height, width = _pair(">HH", head, at + 5)
             return width, height
         at += 2 + length
 
@@ -67,7 +71,7 @@ def _jpeg(head: bytes) -> tuple[int, int] | None:
 def _webp(head: bytes) -> tuple[int, int] | None:
     match head[12:16]:
         case b"VP8 ":
-            width, height = struct.unpack_from("<HH", head, 26)
+            width, height = _pair("<HH", head, 26)
             return width & 0x3FFF, height & 0x3FFF
         case b"VP8L":
             (packed,) = struct.unpack_from("<I", head, 21)
@@ -76,16 +80,15 @@ def _webp(head: bytes) -> tuple[int, int] | None:
             (width,) = struct.unpack_from("<I", head, 24)
             (height,) = struct.unpack_from("<I", head, 27)
             return (width & 0xFFFFFF) + 1, (height & 0xFFFFFF) + 1
-        case _:
-            return None
+    return None
 
 
 class PictureRule(msgspec.Struct, frozen=True):
     pixels: int
-    """Of each token."""
+    """The pixels of a token."""
     least: int
     most: int
-    """Also where the size is not known."""
+    """The tokens of a picture of unknown size, too."""
 
 
 _PICTURES: tuple[tuple[str, PictureRule], ...] = (
@@ -96,13 +99,13 @@ _PICTURES: tuple[tuple[str, PictureRule], ...] = (
 _OTHER_PICTURES = PictureRule(750, 85, 1600)
 
 _HEAD = 1 << 17
-"""Characters of base64 in which the size of a picture is looked for; photographs begin with a thumbnail."""
+"""The base64 characters that are searched for the size of a picture; photographs begin with a thumbnail."""
 
 PAGE_TOKENS = 2500
 BYTES_A_TOKEN = 4
 
 MOST_FILE_TOKENS = 100 * PAGE_TOKENS
-"""A scan has many bytes and few pages; vendors take about as many pages in one request."""
+"""A scan has many bytes and few pages; vendors accept about 100 pages in one request."""
 
 _PAGE = re.compile(rb"/Type\s*/Page\b")
 
@@ -126,7 +129,7 @@ def file_tokens(file: File, text: Callable[[str], int]) -> int:
 
 
 def _decoded(data: str) -> bytes:
-    """What can be decoded of it: a head may end within a group, and data may be no base64 at all."""
+    """The decoded data; empty if it is not base64. A head may end within a group of characters."""
     try:
         return base64.b64decode(data[: len(data) // 4 * 4])
     except (binascii.Error, ValueError):
@@ -141,37 +144,32 @@ TOOL_FRAME = 24
 TOOLS_FRAME = 80
 
 CLAUDE_TOOLS_FRAME = 350
-"""Claude is told how to call tools in a prompt of its own; the vendor counts 346 tokens for it."""
+"""Claude gets a prompt about how to call tools, for which the vendor counts 346 tokens."""
 
 SEALED_CHARACTERS = 5
-"""Of each token in what a vendor has encrypted: four of text, a third more in base64."""
+"""The characters of a token in data that a vendor has encrypted: four of text, a third more in base64."""
 
 _SHORTEST_SEALED = 100
-"""Shorter strings of a vendor's own data are ids and the like, which no model reads."""
+"""Shorter strings in a vendor's own data are ids, which no model reads."""
 
 
 def count_message(message: Message, model: str, text: CountText) -> tuple[int, Confidence]:
-    """Its tokens, and how certain they are if those of its texts are certain."""
-    counting = _Counting(model, text)
-    return MESSAGE_FRAME + counting.blocks(message.content), counting.confidence
+    """The tokens of a message, and the confidence if those of its texts are certain."""
+    counter = _MessageCounter(model, text)
+    return MESSAGE_FRAME + counter.blocks(message.content), counter.confidence
 
 
 def count_tools(offers: Sequence[ToolOffer], model: str, text: CountText) -> int:
     if not offers:
         return 0
-    frame = CLAUDE_TOOLS_FRAME if "claude" in model.lower() else TOOLS_FRAME
-    return frame + sum(
-        TOOL_FRAME
-        + text(offer.name)
-        + text(offer.description)
-        + text(msgspec.json.encode(offer.schema).decode())
-        for offer in offers
-    )
+    tokens = CLAUDE_TOOLS_FRAME if "claude" in model.lower() else TOOLS_FRAME
+    for offer in offers:
+        schema = msgspec.json.encode(offer.schema).decode()
+        tokens += TOOL_FRAME + text(offer.name) + text(offer.description) + text(schema)
+    return tokens
 
 
-class _Counting:
-    """One message being counted."""
-
+class _MessageCounter:
     def __init__(self, model: str, text: CountText) -> None:
         self._model = model
         self._provider = model.partition("/")[0]
@@ -185,13 +183,12 @@ class _Counting:
         if isinstance(block, Text):
             return self._text(block.text) + self._sealed(block.opaque)
         if isinstance(block, ToolCall):
-            said = self._text(f"{block.id} {block.name} {block.arguments}")
-            return CALL_FRAME + said + self._sealed(block.opaque)
+            text = self._text(f"{block.id} {block.name} {block.arguments}")
+            return CALL_FRAME + text + self._sealed(block.opaque)
         if isinstance(block, Reasoning):
-            # Without a vendor's data, or with another's, it is for people only.
-            return (
-                max(self._text(block.text), self._sealed(block.opaque)) if self._is_own(block.opaque) else 0
-            )
+            if not self._is_own(block.opaque):
+                return 0  # without data of this vendor, the reasoning is not sent
+            return max(self._text(block.text), self._sealed(block.opaque))
         if isinstance(block, Image):
             self.confidence = "low"
             return picture_tokens(block, self._model)
@@ -215,11 +212,8 @@ class _Counting:
 def _strings(data: Any) -> Iterator[str]:
     if isinstance(data, str):
         yield data
-    elif isinstance(data, dict):
-        for value in data.values():
-            yield from _strings(value)
-    elif isinstance(data, list | tuple):
-        for value in data:
+    elif isinstance(data, dict | list | tuple):
+        for value in data.values() if isinstance(data, dict) else data:
             yield from _strings(value)
 
 
@@ -228,7 +222,7 @@ _CONTINUATION = bytes(range(0x80, 0xC0))
 _WEIGHTS: tuple[tuple[float, tuple[bytes, ...]], ...] = (
     (1.0, (b" a", b".a", b"\na", b"0a")),  # a word begins
     (0.5, (b"a" * 7,)),  # and is long
-    (7.0, (b"a" * 24,)),  # or no word at all
+    (7.0, (b"a" * 24,)),  # or is not a word
     (1.25, (b" A", b".A", b"\nA", b"0A", b"aA")),
     (0.25, (b"A",)),
     (0.75, (b"0",)),  # each, or three together: vocabularies differ
@@ -242,8 +236,8 @@ _WEIGHTS: tuple[tuple[float, tuple[bytes, ...]], ...] = (
     (0.7, (b"3",)),
     (2.0, (b"4",)),
 )
-"""Tokens for each occurrence of these kinds, one behind the other; `2`, `3` and `4` are characters of as many
-bytes. The sum grows with the text: none of them is negative."""
+"""The tokens for each occurrence of these sequences; `2`, `3` and `4` are characters of as many bytes.
+No weight is negative, so the sum grows with the text."""
 
 
 def _kind(byte: int) -> int:
@@ -295,7 +289,7 @@ _VOCABULARIES: tuple[tuple[str, str], ...] = (
     (r"gpt-oss", "gpt-oss"),
     (r"(chat)?gpt-(4o|4\.1|4\.5|5)|o[13](-|$)|o4-mini", "o200k_base"),
     (r"gpt-(4|3\.?5)(-|$)", "cl100k_base"),
-    # Google's SDK says Gemma 4 of the later ones: it gives the same counts, and loads five times as long.
+    # Google's SDK uses Gemma 4 for the later ones: it counts the same, and loads five times as long.
     (r"gemini-(2\.|3-|3\.1-|3\.5-)|gemma-?[34]", "gemma3"),
     (r"(meta-)?llama-?3", "llama3"),
     (r"qwen-?(2|2\.5|3)([-_:]|$)", "qwen3"),
@@ -306,20 +300,20 @@ _VOCABULARIES: tuple[tuple[str, str], ...] = (
     (r"(open-)?mistral-nemo|pixtral", "mistral_v3"),
     (r"phi-?4(?!-m)", "phi4"),
 )
-"""By how the last part of a model's name begins."""
+"""Patterns for the beginning of the last part of a model's name, and the vocabulary."""
 
 
 @cache
 def vocabulary_of(model: str) -> str | None:
-    """The name of a model's vocabulary, where it is known and on board."""
+    """The name of a model's vocabulary, if splintr has it."""
     name = model.lower().rpartition("/")[2]
     return next((vocabulary for pattern, vocabulary in _VOCABULARIES if re.match(pattern, name)), None)
 
 
 class SplintrTokenizer:
-    """See `Tokenizer`. Its vocabulary is loaded when it is made, in 30 to 150 ms.
+    """See `Tokenizer`. The constructor loads the vocabulary, in 30 to 150 ms.
 
-    Raises ImportError where splintr is not installed, and ValueError where it has no such vocabulary.
+    It raises ImportError if splintr is not installed, and ValueError if it has no such vocabulary.
     """
 
     def __init__(self, vocabulary: str) -> None:
@@ -334,7 +328,7 @@ class SplintrTokenizer:
 
     def tools(self, offers: Sequence[ToolOffer], model: str) -> Count:
         tokens = count_tools(offers, model, self._tokens)
-        # How a vendor writes tools down for its model is not public.
+        # Vendors do not publish how they present tools to their models.
         return Count(tokens, "tokenizer", "medium" if offers else "high")
 
     def _tokens(self, text: str) -> int:
@@ -342,7 +336,7 @@ class SplintrTokenizer:
             return 0
         try:
             return len(self._encode(text))
-        except UnicodeEncodeError:  # half of a surrogate pair, which tools may cut out of a text
+        except UnicodeEncodeError:  # half of a surrogate pair, which tools may produce
             return len(self._encode(text.encode("utf-8", "replace").decode()))
 
 
@@ -350,27 +344,22 @@ class SplintrTokenizer:
 def _encoder(vocabulary: str) -> Callable[[str], Sequence[int]]:
     from splintr import Tokenizer
 
-    # Text that spells a special token is text: who wrote it must not be able to make it count as one.
+    # Text that spells a special token counts as text.
     return Tokenizer.from_pretrained(vocabulary).encode_ordinary
-
-
-_ESTIMATING = EstimatingTokenizer()
 
 
 @cache
 def tokenizer_for(model: str) -> Tokenizer:
-    """The model's own vocabulary where the extra `tokens` is installed and has it, else the estimate."""
+    """The model's own vocabulary if the extra `tokens` is installed and has it, else the estimate."""
     vocabulary = vocabulary_of(model)
-    if vocabulary is None:
-        return _ESTIMATING
-    try:
-        return SplintrTokenizer(vocabulary)
-    except (ImportError, ValueError):  # not installed, or a version without this vocabulary
-        return _ESTIMATING
+    if vocabulary is not None:
+        with suppress(ImportError, ValueError):  # not installed, or a version without this vocabulary
+            return SplintrTokenizer(vocabulary)
+    return EstimatingTokenizer()
 
 
 class RoutedTokenizer:
-    """See `Tokenizer`. Counts with what `tokenizer_for` says of each model."""
+    """See `Tokenizer`. Counts with `tokenizer_for` each model."""
 
     def text(self, text: str, model: str) -> Count:
         return tokenizer_for(model).text(text, model)

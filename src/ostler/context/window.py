@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable
 
 import msgspec
 
@@ -19,7 +19,7 @@ from ostler.core.context import FIRST
 from ostler.core.transcript import Transcript
 from ostler.schema.messages import Message, Text
 
-LEFT_OUT = "[{} earlier messages of this conversation are left out for want of room.]"
+LEFT_OUT = "[{} earlier messages of this conversation are omitted because they do not fit.]"
 Count = Callable[[Message], int]
 
 
@@ -33,7 +33,7 @@ class Tally:
         self.total = 0
 
     def take(self, transcript: Transcript) -> None:
-        """Counts what is new in it."""
+        """Counts new messages."""
         if transcript is not self._of or len(transcript) < len(self.counts):
             self._of, self.counts, self.total = transcript, [], 0
         for place in range(len(self.counts), len(transcript)):
@@ -42,20 +42,20 @@ class Tally:
 
 
 class VisibleMessage(msgspec.Struct, frozen=True):
-    """What the window shows of a conversation."""
+    """The part of a conversation that the model gets."""
 
     transcript: Transcript
     tokens: int
     decisions: tuple[Decision, ...]
-    """Of all messages that are not told as they are."""
+    """Decisions about all messages that are not sent verbatim."""
     changed: str
-    """Why what was told in the step before is not told in the same way now; empty when it is."""
+    """Why the messages of the previous step are not sent unchanged; empty if they are."""
 
 
 class Window:
-    """Takes messages in as they come. From the same messages it gets to the same place, in one go or in many.
+    """Takes in new messages. The result depends only on the messages, not on how often it was called.
 
-    An answer marks where the model was asked before: there, and nowhere else, it was decided what to tell.
+    Decisions are made only where the model was called before, which the answers mark.
     """
 
     def __init__(self, policy: ContextPolicy, count: Count) -> None:
@@ -79,30 +79,30 @@ class Window:
         self._inserted: tuple[Message, ...] = ()
         self._prompt = 0
         self._derived: Transcript | None = None
-        """Absent as long as everything is told as it is."""
+        """None while all messages are sent verbatim."""
 
     @property
     def is_cut(self) -> bool:
-        """Not everything was told as it is."""
+        """Whether a message is not sent verbatim."""
         return self._derived is not None
 
     def show(
-        self, told: Conversation, source: Transcript, room: int, inserts: tuple[Message, ...]
+        self, whole: Conversation, source: Transcript, room: int, inserts: tuple[Message, ...]
     ) -> VisibleMessage:
-        """All of the source that there is room for, with `inserts` before the prompt of the present run."""
+        """The messages that fit, with `inserts` before the prompt of the current run."""
         self._changed = ""
         is_another = source is not self._source or len(source) < self._taken
         if is_another or room < self._tokens < self._room:
-            was_told = self._taken > 0
+            was_sent = self._taken > 0
             self._begin(source, room)
             why = "the conversation is another one" if is_another else "there is less room"
-            self._changed = why if was_told else FIRST
+            self._changed = why if was_sent else FIRST
         self._room = room
         for place in range(self._taken + 1, len(source)):
             if source[place].role == "assistant":
-                self._take(told, place)
-        self._take(told, len(source))
-        prompt = next((one for one in reversed(self._sources) if one in told.prompts), 0)
+                self._take(whole, place)
+        self._take(whole, len(source))
+        prompt = next((one for one in reversed(self._sources) if one in whole.prompts), 0)
         if inserts != self._inserted or (inserts and prompt != self._prompt):
             self._inserted, self._prompt = inserts, prompt
             self._derive()
@@ -110,34 +110,32 @@ class Window:
         transcript = self._source if self._derived is None else self._derived
         return VisibleMessage(transcript, self._tokens, tuple(self._decisions), self._changed)
 
-    def _take(self, told: Conversation, until: int) -> None:
-        """The messages up to there, which are told together for the first time."""
+    def _take(self, whole: Conversation, until: int) -> None:
+        """Takes in the messages up to there, which are sent together for the first time."""
         first, self._taken = self._taken, until
-        new, numbers = told.messages[first:until], told.sources[first:until]
-        counts = told.counts[first:until]
+        new, numbers = whole.messages[first:until], whole.sources[first:until]
         self._messages += new
         self._sources += numbers
-        self._counts += counts
-        self._tokens += sum(counts)
-        begins_run = not told.prompts.isdisjoint(numbers)
+        self._counts += whole.counts[first:until]
+        self._tokens += sum(whole.counts[first:until])
+        begins_run = not whole.prompts.isdisjoint(numbers)
         if self._tokens > self._room or (begins_run and self.has_rules):
-            self._plan(told)
+            self._plan(whole)
         elif self._derived is not None:
             for message in new:
                 self._derived.append(message)
 
-    def required(self, told: Conversation) -> tuple[RequiredEntry, ...]:
-        """Of what is told, by which rule each part of it is, when there is no room."""
-        return required_entries(self._present(told), self._policy)
+    def required(self, whole: Conversation) -> tuple[RequiredEntry, ...]:
+        """The rule by which each part stays, when there is no room."""
+        return required_entries(self._current(whole), self._policy)
 
-    def _present(self, told: Conversation) -> Conversation:
-        """What is told now, however long the session is: what was left out stays left out."""
-        return Conversation(
-            self._messages, self._sources, self._counts, told.prompts, self._count, told.steers
-        )
+    def _current(self, whole: Conversation) -> Conversation:
+        """The messages in the window; what was left out once stays out."""
+        counted = (self._messages, self._sources, self._counts)
+        return Conversation(*counted, whole.prompts, self._count, whole.steers)
 
-    def _plan(self, told: Conversation) -> None:
-        planned = plan(self._present(told), self._policy, max(0, self._room - self._note_tokens()))
+    def _plan(self, whole: Conversation) -> None:
+        planned = plan(self._current(whole), self._policy, max(0, self._room - self._note_tokens()))
         if not planned.decisions:
             if self._derived is not None:
                 self._derive()
@@ -164,16 +162,3 @@ class Window:
 
     def _note(self) -> Message:
         return Message("user", (Text(LEFT_OUT.format(self._left_out)),))
-
-
-def conversation(
-    transcript: Transcript,
-    sources: Sequence[int],
-    prompts: Set[int],
-    tally: Tally,
-    count: Count,
-    steers: Set[int] = frozenset(),
-) -> Conversation:
-    """The transcript with what is known of its messages."""
-    tally.take(transcript)
-    return Conversation(transcript.messages, sources, tally.counts, prompts, count, steers)

@@ -1,7 +1,7 @@
-"""The model catalogue: limits, modalities and prices; and the profile that a wire gets of its model.
+"""The model catalogue: limits, modalities and prices; and the profile of a model that its wire gets.
 
 `make catalogue` writes the bundled file: a header and a line for each model, so that a lookup decodes one
-line. What no source knows is absent in the file and `None` here.
+line. A value that no source has is absent in the file and `None` here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Modality = Literal["text", "image", "file", "audio", "video"]
 
 
 class Rates(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Dollars for a million tokens; `None` is unknown, which is never the same as 0."""
+    """Dollars for a million tokens; `None` is unknown, not 0."""
 
     input: float | None = None
     output: float | None = None
@@ -36,30 +36,26 @@ class Rates(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     cache_write: float | None = None
 
     def charge(self, usage: Usage) -> float | None:
-        """Unknown when a rate is missing for something that was used."""
-        charged = 0.0
-        for tokens, rate in (
+        """The cost in dollars; None if a rate is missing for tokens that were used."""
+        used = (
             (usage.input_tokens, self.input),
             (usage.output_tokens, self.output),
             (usage.cache_read_tokens, self.cache_read),
             (usage.cache_write_tokens, self.cache_write),
-        ):
-            if not tokens:
-                continue
-            if rate is None:
-                return None
-            charged += tokens * rate
-        return charged / 1_000_000
+        )
+        if any(tokens and rate is None for tokens, rate in used):
+            return None
+        return sum(tokens * (rate or 0.0) for tokens, rate in used) / 1_000_000
 
 
 class Tier(Rates, frozen=True, kw_only=True):
-    """What every token of a call costs whose input, cached or not, has more than so many tokens."""
+    """The rates of a call whose input, cached or not, has more tokens than `above`."""
 
     above: int
 
 
 class Hours(Rates, frozen=True, kw_only=True):
-    """What a call costs between two times of the day, `HH:MM` in UTC."""
+    """The rates between two times of the day, `HH:MM` in UTC."""
 
     start: str
     end: str
@@ -75,67 +71,61 @@ class Prices(Rates, frozen=True):
     hours: tuple[Hours, ...] = ()
 
     def cost(self, usage: Usage, at: float | None = None) -> float | None:
-        """Dollars for a call at that moment, by default now; `None` is unknown."""
-        return self._rates(usage, at).charge(usage)
-
-    def _rates(self, usage: Usage, at: float | None) -> Rates:
-        if self.hours:
-            clock = time.strftime("%H:%M", time.gmtime(at))
-            for hours in self.hours:
-                if hours.include(clock):
-                    return hours
+        """The cost of a call in dollars at that moment, by default now; `None` is unknown."""
+        clock = time.strftime("%H:%M", time.gmtime(at)) if self.hours else ""
         input_tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-        reached = [tier for tier in self.tiers if input_tokens > tier.above]
-        return max(reached, key=lambda tier: tier.above) if reached else self
+        tiers = [tier for tier in self.tiers if input_tokens > tier.above]
+        by_size = max(tiers, key=lambda tier: tier.above) if tiers else self
+        return next((hours for hours in self.hours if hours.include(clock)), by_size).charge(usage)
 
 
 FREE = Prices(input=0.0, output=0.0, cache_read=0.0, cache_write=0.0)
-"""Of a server of one's own."""
+"""The prices of a local server."""
 
 
 class ModelProfile(msgspec.Struct, frozen=True):
+    """Settings and capabilities of a model; what is unknown is None or empty."""
+
     max_output_tokens: int | None = None
-    """For requests that do not say it themselves."""
+    """The default for requests without a limit of their own."""
     headers: dict[str, str] = {}
-    """Sent with every request, over the wire's own."""
+    """Sent with every request; they override those of the wire."""
     prices: Prices | None = None
     """Without them the cost of a call is unknown, unless the vendor reports it."""
     output_limit: int | None = None
-    """The most that the model can write in one answer, where it is known."""
+    """The maximum number of tokens in one answer."""
     input: tuple[Modality, ...] = ()
-    """What the model can be shown; empty where it is not known."""
     reasons: bool | None = None
-    """Whether the model can reason, where it is known."""
+    """Whether the model can reason."""
     reasoning_levels: tuple[Level, ...] = ()
-    """Those that it has; empty where they are not known."""
     tools: bool | None = None
-    """Whether it takes tools, where it is known."""
+    """Whether the model supports tools."""
     assumptions: str = ""
-    """What had to be assumed of a model that nobody has described; told at the beginning of a session."""
+    """A warning about assumed values, for the beginning of a session."""
 
 
 FILE = Path(__file__).with_name("catalogue.jsonl")
 
 ASSUMED_CONTEXT_WINDOW = 128_000
-"""Nineteen of twenty models in the catalogue have as much or more."""
+"""19 of 20 models in the catalogue have at least this window."""
 
 
 class LaterPrices(Prices, frozen=True, kw_only=True):
-    """Prices from a day on, `YYYY-MM-DD`, in UTC."""
+    """Prices that apply from a day on, `YYYY-MM-DD`, in UTC."""
 
     since: str
 
 
 class ModelFields(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
-    """What can be said of a model, by the catalogue or by a user. What is absent is unknown."""
+    """The description of a model, by the catalogue or by a user. What is absent is unknown."""
 
     context_window: int | None = None
     output_limit: int | None = None
     input: tuple[Modality, ...] = ()
-    """Those that some source names; no source speaks of files, so far."""
+    """As named by some source; no source mentions files so far."""
     reasoning: bool | None = None
     reasoning_levels: tuple[Level, ...] = ()
-    """`off` is among them where reasoning can be switched off."""
+    """They include `off` if reasoning can be turned off."""
     tools: bool | None = None
     prices: Prices | None = None
     deprecated: bool = False
@@ -145,9 +135,9 @@ class ModelInfo(ModelFields, frozen=True, kw_only=True):
     name: str
     """`PROVIDER/ID`."""
     later_prices: tuple[LaterPrices, ...] = ()
-    """Announced, and not yet in force; by day."""
+    """Announced prices, by day."""
     known: bool = True
-    """Whether anybody described the model; of any other nothing is known but the name."""
+    """Whether the catalogue or the user describes the model."""
 
     @property
     def context_limit(self) -> int:
@@ -155,28 +145,26 @@ class ModelInfo(ModelFields, frozen=True, kw_only=True):
 
     @property
     def assumptions(self) -> str:
-        """A sentence for people where something had to be assumed, otherwise empty."""
+        """A warning for people if something is assumed, otherwise empty."""
         if self.known and self.context_window:
             return ""
-        unknown = f"how much {self.name} holds" if self.known else self.name
+        unknown = f"the context window of {self.name}" if self.known else self.name
         price = "" if self.prices else ", and its price is unknown"
-        return (
-            f"the catalogue does not know {unknown}: "
-            f"a context of {ASSUMED_CONTEXT_WINDOW:,} tokens is assumed{price}"
-        )
+        assumed = f"a context of {ASSUMED_CONTEXT_WINDOW:,} tokens is assumed"
+        return f"the catalogue does not have {unknown}: {assumed}{price}"
 
 
 class Header(msgspec.Struct, frozen=True):
     date: str
-    """Of the newest data in the file."""
+    """The date of the newest data in the file."""
     sources: dict[str, str]
-    """The day of each source's data."""
+    """The date of each source's data."""
     aliases: dict[str, str]
-    """The newest model of a line, by the name of the line."""
+    """The newest model of each product line, by the line's name."""
 
 
 class Catalogue:
-    """The bundled models, and what a user says about these or others: the user wins.
+    """The bundled models, with the user's changes and additions.
 
     `overrides` are fields of `ModelFields` by `PROVIDER/ID`; each replaces that field of the bundled entry.
     """
@@ -198,43 +186,45 @@ class Catalogue:
         return _header().aliases | self._aliases
 
     def resolve(self, name: str) -> str:
-        """The model that an alias stands for, be it by way of others; any other name stands for itself."""
-        passed: list[str] = []
+        """The model that an alias stands for, directly or through others; else the name itself."""
+        names: list[str] = []
         while name in self._aliases:
-            passed.append(name)
+            names.append(name)
             name = self._aliases[name].strip()
-            if name in passed:
-                circle = " = ".join((*passed[passed.index(name) :], name))
-                raise ConfigurationError(f"aliases lead in a circle: {circle}; let one of them name a model")
+            if name in names:
+                circle = " = ".join((*names[names.index(name) :], name))
+                raise ConfigurationError(
+                    f"aliases refer to each other: {circle}; let one of them name a model"
+                )
         return name if "/" in name else _header().aliases.get(name, name)
 
     def limits(self, model: str) -> tuple[int, int | None]:
-        """How many tokens a model reads, and how many it writes."""
+        """A model's context window and output limit, in tokens."""
         info = self.lookup(model)
         return info.context_limit, info.output_limit
 
     def lookup(self, name: str, today: str | None = None, *, like: str = "") -> ModelInfo:
-        """What is known of `PROVIDER/ID` or an alias, with the prices of that day. It always answers.
+        """The description of `PROVIDER/ID` or an alias, with the prices of that day; it never fails.
 
-        Where the bundled models have no such name, it is known as the same id of the provider `like`.
+        A name that is not bundled is looked up as the same id of the provider `like`.
         """
         name = self.resolve(name.strip())
-        found = _find(name)
-        if found is None and like:
+        bundled = _find(name)
+        if bundled is None and like:
             same = self.lookup(f"{like}/{name.partition('/')[2]}", today)
             return self._overridden(msgspec.structs.replace(same, name=name))
-        info = _priced(found, today or _today()) if found else ModelInfo(name=name, known=False)
+        info = _priced(bundled, today or _today()) if bundled else ModelInfo(name=name, known=False)
         return self._overridden(info)
 
     def prices_of_user(self, name: str) -> Prices | None:
-        """What the user says that a model costs, which goes before all else."""
+        """The prices that the user sets for a model, which override all others."""
         prices: Prices | None = self._overrides.get(name, {}).get("prices")
         return prices
 
     def models(self, today: str | None = None) -> Iterator[ModelInfo]:
-        """All of them, by name."""
+        """All models, sorted by name."""
         today = today or _today()
-        listed = {info.name: info for info in map(_decode, _lines()[1:])}
+        listed = {info.name: info for info in map(_decode, _content().splitlines()[1:])}
         added = {name: ModelInfo(name=name, known=False) for name in self._overrides if name not in listed}
         for _, info in sorted((listed | added).items()):
             yield self._overridden(_priced(info, today))
@@ -249,11 +239,6 @@ class Catalogue:
 
 
 @cache
-def _lines() -> list[bytes]:
-    return _content().splitlines()
-
-
-@cache
 def _content() -> bytes:
     return FILE.read_bytes()
 
@@ -265,7 +250,7 @@ def _header() -> Header:
 
 
 def _find(name: str) -> ModelInfo | None:
-    """The entry of that name, or of the name without the day of its snapshot."""
+    """The entry of that name, or of the name without the date of its snapshot."""
     content = _content()
     for candidate in (name, _without_day(name)):
         start = content.find(b'\n{"name":' + msgspec.json.encode(candidate) + b",") + 1
@@ -276,7 +261,7 @@ def _find(name: str) -> ModelInfo | None:
 
 
 def _without_day(name: str) -> str:
-    """`x-20261101` and `x-2026-11-01` are `x` as it was on that day."""
+    """The name without a date at its end: `x` for `x-20261101` and `x-2026-11-01`."""
     parts = name.split("-")
     for count in (1, 3):
         day = "".join(parts[-count:])
@@ -290,7 +275,7 @@ def _decode(line: bytes) -> ModelInfo:
 
 
 def _priced(info: ModelInfo, today: str) -> ModelInfo:
-    """With the prices in force on that day."""
+    """The model with the prices of that day."""
     due = [later for later in info.later_prices if later.since <= today]
     if not due:
         return info
@@ -305,9 +290,8 @@ def _checked(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     if "/" not in name:
         raise ConfigurationError(f'models."{name}": a model is named PROVIDER/ID')
     try:
-        described = msgspec.convert(dict(fields), ModelFields)
+        model = msgspec.convert(dict(fields), ModelFields)
     except msgspec.ValidationError:
-        raise ConfigurationError(
-            validation_module.describe_mismatch(dict(fields), ModelFields, f'models."{name}"')
-        ) from None
-    return {field: getattr(described, field) for field in fields}
+        problem = validation_module.describe_mismatch(dict(fields), ModelFields, f'models."{name}"')
+        raise ConfigurationError(problem) from None
+    return {field: getattr(model, field) for field in fields}

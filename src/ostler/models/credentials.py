@@ -1,6 +1,6 @@
-"""Where API keys come from (option, environment, command, file, keyring), checking one, and redacting them.
+"""Finds API keys (option, environment, command, file, keyring), checks them and redacts them.
 
-A key is never part of an error, an event or an output.
+No error, event or output contains a key.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -32,11 +33,11 @@ else:
 HIDDEN = "[hidden]"
 
 SHORTEST_SECRET = 8
-"""No vendor's key is shorter; to hide less would tear words apart."""
+"""No vendor's key is shorter; hiding shorter strings would damage words."""
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
-    """The text without these secrets, the longest first: one may be a part of another."""
+    """The text without these secrets; the longest first, because one may contain another."""
     for secret in sorted({secret.strip() for secret in secrets}, key=len, reverse=True):
         if len(secret) >= SHORTEST_SECRET:
             text = text.replace(secret, HIDDEN)
@@ -45,11 +46,11 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 KEY_COMMAND_SECONDS = 30.0
 Source = Literal["named", "environment", "configuration", "command", "file", "keyring"]
-_handed_out: set[str] = set()
+_used_keys: set[str] = set()
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A key, or a place that has one: the value is empty where somebody has to be asked for it."""
+    """A key, or a place that has one: the value is empty if a command or the keyring has it."""
 
     value: str
     source: Source
@@ -60,12 +61,12 @@ class Key(msgspec.Struct, frozen=True):
 
 
 class KeySearch(msgspec.Struct, frozen=True):
-    """Where to look for a provider's key: in the order of the fields, and in the keyring last of all."""
+    """Where to look for a provider's key: in the order of the fields, then in the keyring."""
 
     named: str = ""
-    """`--api-key`, `OSTLER_API_KEY` or `api_key`: a key for the model that is named beside it."""
+    """`--api-key`, `OSTLER_API_KEY` or `api_key`: a key for the model that is set with it."""
     environment: Mapping[str, str] = {}
-    """Only the variables of the provider count."""
+    """Only the provider's variables are read."""
     configured: str = ""
     """`api_key` of `[providers.NAME]`."""
     command: str = ""
@@ -76,7 +77,7 @@ class KeySearch(msgspec.Struct, frozen=True):
 
 
 def places_of_key(provider: Provider, search: KeySearch) -> Iterator[Key]:
-    """Every place that has a key for the provider, the one that is used first. Nothing is run for it."""
+    """Every place that has a key for the provider, in order of precedence, without running any command."""
     if search.named:
         yield Key(search.named, "named", "--api-key, OSTLER_API_KEY or api_key")
     for variable in provider.key_variables:
@@ -96,46 +97,45 @@ def places_of_key(provider: Provider, search: KeySearch) -> Iterator[Key]:
 
 
 def find_key(provider: Provider, search: KeySearch) -> Key | None:
-    """The provider's key. The command is run and the keyring asked only when nothing before had one."""
+    """The provider's key. The command and the keyring are used only if no place before them has one."""
+    key = _find_key(provider, search)
+    if key is not None:
+        _used_keys.add(key.value)
+    return key
+
+
+def _find_key(provider: Provider, search: KeySearch) -> Key | None:
     for place in places_of_key(provider, search):
-        value = (place.value or _asked_for(place, provider, search)).strip()
-        if value:
-            return _noted(Key(value, place.source, place.where))
-    # A person may have put it into the keyring without telling us; a local server needs none.
+        value = place.value
+        if place.source == "command":
+            value = _key_from_command(search.command)
+        elif not value:
+            value = key_in_keyring(provider.name)
+        if value.strip():
+            return Key(value.strip(), place.source, place.where)
+    # A person may have put it into the keyring without `ostler key`; a local server needs none.
     is_searched = search.file is not None and provider.key_variables
     if is_searched and (value := key_in_keyring(provider.name).strip()):
-        return _noted(Key(value, "keyring", "the keyring"))
+        return Key(value, "keyring", "the keyring")
     return None
 
 
 def is_sendable(key: str) -> bool:
-    """Whether it may be a key: no vendor's has a blank in it, or anything that a header does not carry."""
+    """Whether a header can carry the key; no vendor's key contains a blank."""
     return key.isascii() and key.isprintable() and " " not in key
 
 
 def fingerprint(value: str) -> str:
-    """Tells keys apart without showing any part of them."""
+    """Identifies a key without showing any part of it."""
     from hashlib import sha256
 
     return sha256(value.encode()).hexdigest()[:8]
 
 
 def redact_keys(text: str, known: Iterable[str] = ()) -> str:
-    """The text without these keys, those that were found, and those that a variable holds by its name."""
+    """The text without these keys, all keys that were used, and those in variables `…_API_KEY`."""
     named = {value for name, value in os.environ.items() if name.endswith("_API_KEY")}
-    return redact(text, (*known, *named, *_handed_out))
-
-
-def _noted(key: Key) -> Key:
-    _handed_out.add(key.value)
-    return key
-
-
-def _asked_for(place: Key, provider: Provider, search: KeySearch) -> str:
-    if place.source == "command":
-        return _key_from_command(search.command)
-
-    return key_in_keyring(provider.name)
+    return redact(text, (*known, *named, *_used_keys))
 
 
 def _key_from_command(command: str) -> str:
@@ -143,7 +143,7 @@ def _key_from_command(command: str) -> str:
 
     mark = new_id("key")
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             shell=True,
             env={**os.environ, **process_environment(mark, "key_command")},
@@ -152,14 +152,13 @@ def _key_from_command(command: str) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        # By its mark, not as a group of its own: that could not ask for a password on the terminal.
+        # It has no process group of its own, because that could not prompt for a password on the terminal.
         kill_processes_of(mark)
-        raise ConfigurationError(f"key_command gave no key within {KEY_COMMAND_SECONDS:g} s") from None
-    key = done.stdout.decode(errors="replace").strip()
-    if done.returncode != 0 or not key:
-        raise ConfigurationError(
-            f"key_command failed (exit code {done.returncode}): run it by hand to see why"
-        )
+        raise ConfigurationError(f"key_command printed no key within {KEY_COMMAND_SECONDS:g} s") from None
+    key = result.stdout.decode(errors="replace").strip()
+    if result.returncode != 0 or not key:
+        problem = f"key_command failed (exit code {result.returncode}): run it by hand to see why"
+        raise ConfigurationError(problem)
     return key
 
 
@@ -168,7 +167,7 @@ Keys = dict[str, str | None]
 
 
 def read_key_file(path: Path) -> Keys:
-    """What is stored; nothing when there is no file. One that others can read is refused."""
+    """The stored keys; empty without a file. Raises for a file that others can read."""
     try:
         with path.open("rb") as file:
             is_open_to_others = os.fstat(file.fileno()).st_mode & 0o077
@@ -181,7 +180,7 @@ def read_key_file(path: Path) -> Keys:
         from shlex import quote
 
         raise ConfigurationError(
-            f"{path} holds keys and is open to others: say `chmod 600 {quote(str(path))}`"
+            f"{path} has keys and others can read it: run `chmod 600 {quote(str(path))}`"
         )
     try:
         return msgspec.json.decode(content, type=Keys)
@@ -190,7 +189,7 @@ def read_key_file(path: Path) -> Keys:
 
 
 def store_key(path: Path, provider: str, key: str | None) -> None:
-    """Keeps the key; `None` says that the keyring has it."""
+    """Stores the key; `None` if the keyring has it."""
     write_privately(path, msgspec.json.encode(read_key_file(path) | {provider: key}))
 
 
@@ -201,7 +200,7 @@ def forget_key(path: Path, provider: str) -> None:
 
 
 def write_privately(path: Path, content: bytes) -> None:
-    """Replaces a file that only its owner can read. Raises `ConfigurationError`."""
+    """Writes a file that only its owner can read. Raises `ConfigurationError`."""
     try:
         files.write_atomically(path, content, private=True)
     except OSError as error:
@@ -209,10 +208,10 @@ def write_privately(path: Path, content: bytes) -> None:
 
 
 SERVICE = "ostler"
-"""Under this name, with the provider as the user, a keyring has our keys."""
+"""The service name of our keys in a keyring; the user name is the provider."""
 
 KEYRING_SECONDS = 10.0
-"""A keyring may ask its owner to be unlocked, on a screen that nobody looks at."""
+"""A keyring may wait to be unlocked on a screen that nobody sees."""
 
 
 def has_keyring() -> bool:
@@ -220,88 +219,79 @@ def has_keyring() -> bool:
 
 
 def key_in_keyring(provider: str) -> str:
-    """The key, or nothing: a keyring that is missing, locked or broken has none for us."""
+    """The key; empty if the keyring is missing, locked or broken."""
     if not has_keyring():
         return ""
     from keyring import get_password
 
     try:
-        return _bounded(lambda: get_password(SERVICE, provider)) or ""
-    except _Failed:
+        return _with_timeout(lambda: get_password(SERVICE, provider)) or ""
+    except _KeyringFailed:
         return ""
 
 
 def put_into_keyring(provider: str, key: str) -> None:
     if not has_keyring():
-        raise ConfigurationError(
-            f"there is no keyring here: {how_to_install('keyring')}, or leave out --keyring"
-        )
+        raise ConfigurationError(f"there is no keyring: {how_to_install('keyring')}, or leave out --keyring")
     from keyring import set_password
 
     try:
-        _bounded(lambda: set_password(SERVICE, provider, key))
-    except _Failed as failed:
-        raise ConfigurationError(
-            f"the keyring did not take the key ({failed}): mend that, or leave out --keyring"
-        ) from None
+        _with_timeout(lambda: set_password(SERVICE, provider, key))
+    except _KeyringFailed as error:
+        problem = f"the keyring did not take the key ({error}): fix that, or leave out --keyring"
+        raise ConfigurationError(problem) from None
 
 
 def remove_from_keyring(provider: str) -> None:
-    """Without a word when it had none."""
+    """Removes the key, if there is one."""
     if not has_keyring():
         return
     from keyring import delete_password
     from keyring.errors import PasswordDeleteError
 
     def delete() -> None:
-        try:
+        with suppress(PasswordDeleteError):
             delete_password(SERVICE, provider)
-        except PasswordDeleteError:
-            return
 
     try:
-        _bounded(delete)
-    except _Failed as failed:
-        raise ConfigurationError(f"the keyring did not remove the key ({failed})") from None
+        _with_timeout(delete)
+    except _KeyringFailed as error:
+        raise ConfigurationError(f"the keyring did not remove the key ({error})") from None
 
 
-class _Failed(Exception):
-    """In words without anything that the keyring said: it was told a key."""
+class _KeyringFailed(Exception):
+    """Contains no text of the keyring, which could include the key."""
 
 
-def _bounded(work: Callable[[], str | None]) -> str | None:
+def _with_timeout(work: Callable[[], str | None]) -> str | None:
     outcome: list[str | Exception | None] = []
 
     def run() -> None:
         try:
             outcome.append(work())
-        except Exception as error:  # every system's keyring has errors of its own
+        except Exception as error:  # each system's keyring has its own errors
             outcome.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(KEYRING_SECONDS)
     if not outcome:
-        raise _Failed(f"no answer within {KEYRING_SECONDS:g} s")
+        raise _KeyringFailed(f"no answer within {KEYRING_SECONDS:g} s")
     if isinstance(outcome[0], Exception):
-        raise _Failed(type(outcome[0]).__name__)
+        raise _KeyringFailed(type(outcome[0]).__name__)
     return outcome[0]
 
 
 CHECK_SECONDS = 30.0
 
 _FEWEST_TOKENS = 16
-"""Less is refused by some vendors."""
+"""Some vendors refuse a smaller limit."""
 
 
 async def check_key(model: Model) -> Failure | None:
-    """Why the vendor does not answer with this key; `None` when it does."""
-    request = ModelRequest(
-        id=new_id("msg"),
-        model=model.name,
-        transcript=Transcript([user("Say OK.")]),
-        max_output_tokens=_FEWEST_TOKENS,
-    )
+    """Why the vendor does not answer with this key; None if it does."""
+    transcript = Transcript([user("Say OK.")])
+    request = ModelRequest(new_id("msg"), model.name, transcript, max_output_tokens=_FEWEST_TOKENS)
     try:
         async with asyncio.timeout(CHECK_SECONDS):
             async for batch in model.stream(request):

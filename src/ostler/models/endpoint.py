@@ -27,16 +27,16 @@ from ostler.schema.usage import NOTHING_USED, Usage
 
 # The end of the body follows the last frame at once; reading it lets the connection be used again.
 _DRAIN_SECONDS = 0.25
-_WORTH_TELLING_SECONDS = 1.0
+_SHORTEST_NOTICE = 1.0
 
 
 class Decoder(Protocol):
     """Turns the bytes of one answer into events.
 
-    - `feed` gives the events that a read completes. A failure the vendor reports is the last of them.
-    - `finished` is set once the wire has said all it will say.
-    - `end` is called once when nothing more comes, unless `feed` gave a failure. Its last event is the
-      answer, or the failure of an answer that was cut.
+    - `feed` returns the events that a read completes. A failure that the vendor reports is the last of them.
+    - `finished` is set at the wire's final event.
+    - `end` is called once at the end of the body, unless `feed` returned a failure. Its last event is the
+      answer, or the failure of an answer that was cut off.
     """
 
     finished: bool
@@ -47,12 +47,12 @@ class Decoder(Protocol):
     def end(self) -> list[ModelEvent]: ...
 
     def usage(self) -> Usage:
-        """What the vendor has reported so far."""
+        """The usage that the vendor has reported so far."""
         ...
 
 
 class Endpoint:
-    """An address of a vendor, and how to reach it."""
+    """An address of a vendor, with its headers, transport and rate gate."""
 
     def __init__(
         self,
@@ -81,10 +81,10 @@ class Endpoint:
 
     def prepare(self) -> None:
         """Loads and builds what the first request needs; any thread may call it."""
-        self._carrier().prepare(self._url)
+        self._get_transport().prepare(self._url)
 
     async def aclose(self) -> None:
-        """Closes the transport, unless it was handed in and so belongs to someone else."""
+        """Closes the transport, unless the caller provided it."""
         if self._owns_transport and self._transport is not None:
             await self._transport.aclose()
 
@@ -93,13 +93,16 @@ class Endpoint:
     ) -> AsyncGenerator[list[ModelEvent], None]:
         """The events of one attempt, a batch for each read; a read that completes none is an empty batch."""
         try:
-            body = self._built(build)
-            notice = self._notice_of_waiting()
+            try:
+                body = build()
+            except (TypeError, ValueError) as error:
+                raise InvalidRequest(f"the request cannot be encoded as JSON: {error}") from error
+            notice = self._waiting_notice()
             while pause := self._gate.pause(self._provider):
-                yield notice  # also an empty one: whoever waits for us shall not take it for silence
+                yield notice  # even an empty batch resets the caller's timeout
                 notice = []
                 await asyncio.sleep(pause)
-            reply = await self._carrier().post(self._url, self._headers, body)
+            reply = await self._get_transport().post(self._url, self._headers, body)
         except ModelError as error:
             yield [self._failure(error, decoder)]
             return
@@ -122,13 +125,13 @@ class Endpoint:
                     break
                 yield events
                 events = []
-            if events and isinstance(events[-1], ModelFailure):
-                events[-1] = self._scrubbed(events[-1])
-                yield events
-                return
-            if decoder.finished and not reply.is_complete:
-                await _drain(reply)
-            yield [*events, *self._end(decoder)]
+            if not (events and isinstance(events[-1], ModelFailure)):
+                if decoder.finished and not reply.is_complete:
+                    await _drain(reply)
+                events += decoder.end()
+            if isinstance(events[-1], ModelFailure):
+                events[-1] = self._redacted(events[-1])
+            yield events
         except ModelError as error:
             yield [self._failure(error, decoder)]
         except Exception as error:
@@ -136,41 +139,30 @@ class Endpoint:
         finally:
             await reply.aclose()
 
-    def _built(self, build: Callable[[], bytes]) -> bytes:
-        try:
-            return build()
-        except (TypeError, ValueError) as error:
-            raise InvalidRequest(f"the request cannot be written as JSON: {error}") from error
-
-    def _notice_of_waiting(self) -> list[ModelEvent]:
+    def _waiting_notice(self) -> list[ModelEvent]:
         left = self._gate.seconds_left()
-        if left < _WORTH_TELLING_SECONDS:
+        if left < _SHORTEST_NOTICE:
             return []
-        return [Warned(f"{self._provider} takes no more for now: the request waits for {math.ceil(left)} s")]
+        return [Warned(f"{self._provider} has reached its rate limit: waiting for {math.ceil(left)} s")]
 
-    def _carrier(self) -> Transport:
+    def _get_transport(self) -> Transport:
         if self._transport is None:
             self._transport = default_transport(self._url)
         return self._transport
 
-    def _end(self, decoder: Decoder) -> list[ModelEvent]:
-        events = decoder.end()
-        last = events[-1]
-        return [*events[:-1], self._scrubbed(last)] if isinstance(last, ModelFailure) else events
-
     def _failure(self, error: ModelError, decoder: Decoder) -> ModelFailure:
-        # Nobody charges for a request that was refused; for one that was taken and then lost, who knows.
-        was_taken = error.stream_opened or isinstance(error, StreamBroken)
-        usage = decoder.usage() if was_taken else NOTHING_USED
-        return self._scrubbed(ModelFailure(failure_of(error), usage))
+        # A refused request is free of charge; one that was accepted and then lost may not be.
+        was_accepted = error.stream_opened or isinstance(error, StreamBroken)
+        usage = decoder.usage() if was_accepted else NOTHING_USED
+        return self._redacted(ModelFailure(failure_of(error), usage))
 
-    def _scrubbed(self, event: ModelFailure) -> ModelFailure:
+    def _redacted(self, event: ModelFailure) -> ModelFailure:
         failure = event.failure
         message, code = one_line(failure.message, self._secrets), one_line(failure.code, self._secrets)
         return replace(event, failure=replace(failure, message=message, code=code))
 
     async def _refusal(self, reply: Reply) -> ModelError:
-        # Read far enough that no key is cut in two at the limit, where it would not be recognised.
+        # Reads beyond the limit, so that a key at the limit is whole and can be redacted.
         limit = BODY_LIMIT + max(map(len, self._secrets), default=0)
         body = b""
         while len(body) < limit and (piece := await reply.read()):
@@ -188,17 +180,11 @@ def _is_stream(reply: Reply) -> bool:
 def _not_a_stream(provider: str, reply: Reply, body: bytes) -> ModelError:
     error = read_error(body)
     if b'"error"' in body and error.message:
-        return error_in_stream(
-            provider,
-            {"message": error.message, "type": error.kind, "code": error.status or error.code},
-            request_id=request_id(reply.headers),
-        )
+        reported = {"message": error.message, "type": error.kind, "code": error.status or error.code}
+        return error_in_stream(provider, reported, request_id=request_id(reply.headers))
     kind = reply.headers.get("content-type", "nothing")
-    return StreamBroken(
-        f"{provider} answered with {kind} in place of an event stream; check the base URL",
-        status=reply.status,
-        stream_opened=True,
-    )
+    message = f"{provider} answered with {kind} instead of an event stream; check the base URL"
+    return StreamBroken(message, status=reply.status, stream_opened=True)
 
 
 async def _drain(reply: Reply) -> None:

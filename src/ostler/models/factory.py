@@ -1,4 +1,4 @@
-"""Makes the model for a name such as `anthropic/claude-…`: its provider, key, address and wire."""
+"""Makes the model for a name such as `anthropic/claude-…`: finds its provider, key, address and wire."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ FindKey = Callable[[Provider, KeySearch], Key | None]
 
 
 class ModelFactory:
-    """Makes models by name or alias, with the providers, keys and prices that the settings know.
+    """Makes models by name or alias, with the providers, keys and prices of the settings.
 
-    The settings' own `base_url`, `api_key`, `key_command` and `wire` are meant for the provider of their
-    `model`: a model of another provider gets none of them.
+    The settings' own `base_url`, `api_key`, `key_command` and `wire` apply only to the provider of their
+    `model`.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class ModelFactory:
         self.catalogue = Catalogue(settings.models, settings.aliases)
 
     def limits(self, model: str) -> tuple[int, int | None]:
-        """How many tokens a model reads, and how many it writes."""
+        """A model's context window and output limit, in tokens."""
         return self.catalogue.limits(model)
 
     def __call__(self, name: str) -> Model:
-        if name in ("demo", "demo/script"):  # as it is asked for, and as a session remembers it
+        if name in ("demo", "demo/script"):  # the alias, and the name in a session's log
             demo: Model = load("ostler.models.scripted:DemoModel")()
             return demo
 
@@ -79,28 +79,28 @@ class ModelFactory:
 def key_search(
     settings: ModelOptions, provider: Provider, environment: Mapping[str, str] = os.environ
 ) -> KeySearch:
-    """Where the settings let a provider's key be looked for."""
+    """Where to look for a provider's key, by the settings."""
     is_own = names_vendor_of_key(settings, provider)
-    known = settings.providers.get(provider.name, ProviderSettings())
+    configured = settings.providers.get(provider.name, ProviderSettings())
     return KeySearch(
         named=settings.api_key if is_own else "",
         environment=environment,
-        configured=known.api_key,
-        command=(settings.key_command if is_own else "") or known.key_command,
+        configured=configured.api_key,
+        command=(settings.key_command if is_own else "") or configured.key_command,
         file=key_file(),
     )
 
 
 def names_vendor_of_key(settings: ModelOptions, provider: Provider) -> bool:
-    """Whether what is set for one model's provider is set for this one."""
+    """Whether the settings for one model's provider apply to this provider."""
     if not settings.model:
         return True
-    named = Catalogue(aliases=settings.aliases).resolve(settings.model.strip())
-    return named.partition("/")[0] == provider.name
+    model = Catalogue(aliases=settings.aliases).resolve(settings.model.strip())
+    return model.partition("/")[0] == provider.name
 
 
 def for_any_model(settings: Options) -> Options:
-    """Without what was meant for one model's provider: a key must not go to another's."""
+    """The settings without those for one model's provider: another provider must not get its key."""
     defaults = ModelOptions()
     return msgspec.structs.replace(settings, **{name: getattr(defaults, name) for name in FOR_ONE_MODEL})
 
@@ -114,9 +114,9 @@ _WIRES: dict[Wire, str] = {
 
 
 class LazyModel:
-    """A model whose wire is imported at its first `prepare` or `stream`: the start does not wait for it.
+    """A model whose wire is imported at its first `prepare` or `stream`, to save time at the start.
 
-    It holds the rate gate of its server and key from the beginning.
+    It keeps the rate gate of its server and key alive.
     """
 
     def __init__(self, name: str, make: Callable[[], WireModel], gate: RateGate) -> None:
@@ -126,13 +126,11 @@ class LazyModel:
         self._model: WireModel | None = None
 
     def load(self) -> WireModel:
-        """The model itself."""
         if self._model is None:
             self._model = self._make()
         return self._model
 
     def prepare(self) -> None:
-        """Loads what the first request needs."""
         self.load().prepare()
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[list[ModelEvent], None]:
@@ -155,31 +153,39 @@ def make_model(
     providers: Mapping[str, Provider] = PROVIDERS,
     catalogue: Catalogue | None = None,
 ) -> Model:
-    """The model of that name or alias. What is not given comes from the environment, then the provider.
+    """The model of that name or alias. Missing options come from the environment, then from the provider.
 
-    A provider's key goes to whatever base URL is named: who names both means both.
+    The provider's key is sent to any base URL that is set.
     """
     catalogue = catalogue or Catalogue()
     provider, model = split_name(catalogue.resolve(name.strip()), providers)
     info = catalogue.lookup(f"{provider.name}/{model}", like=provider.like)
-    informed = _informed(settings or ModelProfile(), provider, info, catalogue.prices_of_user(info.name))
+    profile = _profile(settings or ModelProfile(), provider, info, catalogue.prices_of_user(info.name))
     if provider.name == "gguf":
-        return _from_file(model, base_url, informed, info)
+        if base_url:
+            raise UsageError(f"gguf/{model} is a file and has no base URL: leave it out")
+        local: Model = load("ostler.models.gguf:GgufModel")(
+            model, settings=profile, context=info.context_window
+        )
+        return local
     own_address = _address_in(environment, provider)
     named_address = base_url or own_address
     address = named_address or provider.base_url
     _check_address(provider, address)
-    key = (api_key or key_in(environment, provider)).strip()
-    # Another server may do without a key; where a path belongs to the variable, it names the vendor's own.
+    variables = (environment.get(name, "").strip() for name in provider.key_variables)
+    key = (api_key or next(filter(None, variables), "")).strip()
+    # Another server may need no key. With a base path, the variable names the vendor's own server.
     is_elsewhere = bool(base_url or (own_address and not provider.base_path))
     if not key and provider.key_variables and not is_elsewhere:
-        raise NoModel(needs_key(provider))
+        raise NoModel(
+            f"{provider.name} needs a key: set {provider.key_variables[0]}, "
+            f"run `ostler key set {provider.name}`, or name another model"
+        )
     if not is_sendable(key):
-        raise UsageError(f"the key for {provider.name} holds characters that no key has: copy it again")
-    wire = wire or (named_address and provider.wire_elsewhere) or provider.wire
-    if not named_address and provider.charges:  # nobody expects the catalogue to know another server's
-        informed = msgspec.structs.replace(informed, assumptions=info.assumptions)
-    spoken = wire
+        raise UsageError(f"the key for {provider.name} contains invalid characters: copy it again")
+    spoken = wire or (named_address and provider.wire_elsewhere) or provider.wire
+    if not named_address and provider.charges:  # the catalogue does not describe other servers' models
+        profile = msgspec.structs.replace(profile, assumptions=info.assumptions)
 
     def make() -> WireModel:
         loaded: WireModel = load(_WIRES[spoken])(
@@ -187,7 +193,7 @@ def make_model(
             base_url=address,
             api_key=key,
             transport=transport,
-            settings=informed,
+            settings=profile,
             provider=provider.name,
             **_wire_options(spoken, provider, address),
         )
@@ -197,7 +203,7 @@ def make_model(
 
 
 def split_name(name: str, providers: Mapping[str, Provider]) -> tuple[Provider, str]:
-    """The provider and the id in a name; a provider alone means its default model."""
+    """The provider and the id of a name; a provider alone means its default model."""
     provider_name, _, model = name.partition("/")
     provider = providers.get(provider_name)
     if provider is None:
@@ -212,13 +218,12 @@ def _unknown(name: str, providers: Mapping[str, Provider]) -> str:
     from difflib import get_close_matches
 
     catalogue = Catalogue()
-    written = {one.lower(): one for one in (*catalogue.aliases, *(f"{one}/" for one in providers))}
+    names = {one.lower(): one for one in (*catalogue.aliases, *(f"{one}/" for one in providers))}
     for info in catalogue.models():
-        written[info.name.lower()] = info.name
-        written.setdefault(info.name.partition("/")[2].lower(), info.name)
-    close = get_close_matches(name.lower(), written, n=1, cutoff=0.75)
-    if close:
-        return f"there is no model {name!r}: did you mean {written[close[0]].rstrip('/')}?"
+        names[info.name.lower()] = info.name
+        names.setdefault(info.name.partition("/")[2].lower(), info.name)
+    if close := get_close_matches(name.lower(), names, n=1, cutoff=0.75):
+        return f"there is no model {name!r}: did you mean {names[close[0]].rstrip('/')}?"
     start, slash, _ = name.partition("/")
     if slash and (near := get_close_matches(start.lower(), providers, n=1, cutoff=0.75)):
         return f"there is no model {name!r}, and no provider {start!r}: did you mean the provider {near[0]}?"
@@ -228,24 +233,6 @@ def _unknown(name: str, providers: Mapping[str, Provider]) -> str:
     )
 
 
-def key_in(environment: Mapping[str, str], provider: Provider) -> str:
-    return next((key for one in provider.key_variables if (key := environment.get(one, "").strip())), "")
-
-
-def needs_key(provider: Provider) -> str:
-    return (
-        f"{provider.name} needs a key: set {provider.key_variables[0]}, "
-        f"say `ostler key set {provider.name}`, or name another model"
-    )
-
-
-def _from_file(file: str, base_url: str, settings: ModelProfile, info: ModelInfo) -> Model:
-    if base_url:
-        raise UsageError(f"gguf/{file} is a file and has no base URL: leave it out")
-    model: Model = load("ostler.models.gguf:GgufModel")(file, settings=settings, context=info.context_window)
-    return model
-
-
 def _address_in(environment: Mapping[str, str], provider: Provider) -> str:
     address = environment.get(provider.base_url_variable, "") if provider.base_url_variable else ""
     if address and provider.base_path and provider.base_path not in address:
@@ -253,14 +240,13 @@ def _address_in(environment: Mapping[str, str], provider: Provider) -> str:
     return address
 
 
-def _informed(
+def _profile(
     settings: ModelProfile, provider: Provider, info: ModelInfo, prices_of_user: Prices | None
 ) -> ModelProfile:
-    """The settings with what is known of the model, where they do not say it themselves."""
-    prices = settings.prices or prices_of_user or (info.prices if provider.charges else FREE)
+    """The settings, with missing values from the catalogue."""
     return msgspec.structs.replace(
         settings,
-        prices=prices,
+        prices=settings.prices or prices_of_user or (info.prices if provider.charges else FREE),
         headers={**provider.headers, **settings.headers},
         output_limit=settings.output_limit or info.output_limit,
         input=settings.input or info.input,
@@ -275,28 +261,21 @@ def _wire_options(wire: Wire, provider: Provider, address: str) -> dict[str, Any
     if wire not in ("chat", "responses"):
         return {}
     options: dict[str, Any] = {"key_header": provider.key_header}
-    # A vendor's quirks are its own server's; another one behind its name gets the wire as it is written.
-    is_own = provider.like or not provider.key_variables or _host(address) == _host(provider.base_url)
-    if wire == "chat" and is_own:
-        options["dialect"] = load("ostler.models.wires.chat_dialects:DIALECTS").get(
-            provider.like or provider.name
-        )
+    # A vendor's dialect applies to its own server; another server under its name gets the plain wire.
+    is_vendor = urlsplit(address).hostname == urlsplit(provider.base_url).hostname
+    if wire == "chat" and (provider.like or not provider.key_variables or is_vendor):
+        dialects = load("ostler.models.wires.chat_dialects:DIALECTS")
+        options["dialect"] = dialects.get(provider.like or provider.name)
     return options
 
 
 def _check_address(provider: Provider, address: str) -> None:
     if not address:
-        raise NoModel(
-            f"{provider.name} needs an address: set {provider.base_url_variable}, or name a base URL"
-        )
+        raise NoModel(f"{provider.name} needs an address: set {provider.base_url_variable}, or a base URL")
     try:
         parts = urlsplit(address)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets that are not closed, a port beyond 65535
+    except ValueError:  # unclosed brackets, or a port above 65535
         usable = False
     if not usable:
         raise UsageError("the base URL is not an address: write it as https://host/path or http://host:port")
-
-
-def _host(address: str) -> str | None:
-    return urlsplit(address).hostname

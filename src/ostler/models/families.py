@@ -14,29 +14,29 @@ if TYPE_CHECKING:
     from ostler.models.catalogue import ModelProfile
 
 Level = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
-"""Those that a model may have; a person asks for none above `high`."""
+"""Levels that a model may have; a person cannot request one above `high`."""
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 
 WORDS: dict[Level, str] = {level: "none" if level == "off" else level for level in LEVELS}
-"""As OpenAI calls them, and those who imitate it."""
+"""The words of OpenAI, and of servers that are compatible with it."""
 
 Spelling = Mapping[Level, Any]
-"""What stands for each level on a wire."""
+"""The value of each level on a wire."""
 
 
 class Levels(msgspec.Struct, frozen=True):
-    """What the wire of a kind of models can say about reasoning; nothing for those that take no level."""
+    """The reasoning levels of a kind of models on their wire; empty for models without levels."""
 
     spelled: Spelling = {}
-    """A level that is not here is never sent, whoever lists it: the vendor would refuse it."""
+    """Only these levels are ever sent: the vendor would refuse another."""
     assumed: Spelling | None = None
-    """Where nobody lists the model's levels; by default all that are spelled."""
+    """The levels of a model whose levels nobody lists; by default all that are spelled."""
     stoppable: bool = False
-    """The vendor is known to take `off`, also where a list leaves it out."""
+    """The vendor accepts `off`, even if a list omits it."""
 
     def available(self, listed: Collection[Level], reasons: bool | None) -> Spelling:
-        """Those of a model of which somebody lists levels, or says whether it reasons."""
+        """The levels of a model, by its listed levels and whether it reasons."""
         if reasons is False:
             return {}
         available = {level: value for level, value in self.spelled.items() if level in listed}
@@ -45,24 +45,24 @@ class Levels(msgspec.Struct, frozen=True):
         return {"off": self.spelled["off"], **available} if self.stoppable else available
 
 
-def nearest(asked: Level | None, had: Collection[Level]) -> Level | None:
-    """The least level that is not below the one asked for, else the highest; nothing where there is none."""
-    if asked is None:
+def nearest(requested: Level | None, available: Collection[Level]) -> Level | None:
+    """The lowest available level that is not below the requested one, else the highest; None without any."""
+    if requested is None:
         return None
-    ordered = [level for level in LEVELS if level in had]
-    enough = [level for level in ordered if LEVELS.index(level) >= LEVELS.index(asked)]
+    ordered = [level for level in LEVELS if level in available]
+    enough = [level for level in ordered if LEVELS.index(level) >= LEVELS.index(requested)]
     return next(iter(enough or ordered[-1:]), None)
 
 
 Thinking = Literal["none", "budget", "adaptive"]
-"""Not at all; within a number of tokens; or as much as the model sees fit for a level of effort."""
+"""None; within a budget of tokens; or as much as the model chooses at a level of effort."""
 
 
 class ClaudeFamily(msgspec.Struct, frozen=True):
     output_tokens: int
     thinking: Thinking
     schemas: bool = False
-    """Whether the text of an answer can be held to a schema."""
+    """Whether the vendor can enforce a schema for the answer."""
 
 
 _CLAUDE_FAMILIES: tuple[tuple[str, ClaudeFamily], ...] = (
@@ -75,22 +75,16 @@ _CLAUDE_FAMILIES: tuple[tuple[str, ClaudeFamily], ...] = (
 )
 
 _OTHER_CLAUDE = ClaudeFamily(32_000, "budget")
-"""Models of other vendors behind the same wire know the older way to ask for thinking."""
+"""Models of other vendors on the same wire support the older way to request thinking."""
 
 _CLAUDE_BUDGETS: dict[Level, int] = {"off": 0, "minimal": 1024, "low": 2048, "medium": 8192, "high": 16384}
 
-_EFFORTS: dict[Level, str] = {
-    "low": "low",
-    "medium": "medium",
-    "high": "high",
-    "xhigh": "xhigh",
-    "max": "max",
-}
+_EFFORTS: dict[Level, str] = {level: level for level in LEVELS[LEVELS.index("low") :]}
 
 _LEVELS: dict[Thinking, Levels] = {
     "none": Levels(),
     "budget": Levels(_CLAUDE_BUDGETS),
-    # Some models cannot be stopped from thinking, and refuse to be told to.
+    # Some models always think, and refuse a request that turns it off.
     "adaptive": Levels({"off": "", **_EFFORTS}, assumed=_EFFORTS),
 }
 
@@ -98,10 +92,8 @@ _ROOM_TO_ANSWER = 4096
 
 
 def claude_family(model: str) -> ClaudeFamily:
-    for pattern, family in _CLAUDE_FAMILIES:
-        if re.search(pattern, model):
-            return family
-    return _OTHER_CLAUDE
+    families = (family for pattern, family in _CLAUDE_FAMILIES if re.search(pattern, model))
+    return next(families, _OTHER_CLAUDE)
 
 
 def claude_levels(family: ClaudeFamily) -> Levels:
@@ -111,16 +103,16 @@ def claude_levels(family: ClaudeFamily) -> Levels:
 
 def limits_for(
     family: ClaudeFamily,
-    asked: ReasoningLevel | None,
+    requested: ReasoningLevel | None,
     level: Level | None,
     output: int | None,
     most: int | None,
     *,
     forced_tool: bool,
 ) -> dict[str, Any]:
-    """The fields of a request that say how much the model may think and write, of at most so many tokens.
+    """The fields of a request that limit how much the model thinks and writes; `most` is its own limit.
 
-    `level` is what the model has for the level that was `asked`.
+    `level` is the model's level for the `requested` one.
     """
     limit = output or min(family.output_tokens, most or family.output_tokens)
     if level is None:
@@ -129,10 +121,10 @@ def limits_for(
         if level == "off":
             return {"max_tokens": limit, "thinking": {"type": "disabled"}}
         fields: dict[str, Any] = {"max_tokens": limit, "output_config": {"effort": _EFFORTS[level]}}
-        if asked != "off" and not forced_tool:
+        if requested != "off" and not forced_tool:
             fields["thinking"] = {"type": "adaptive", "display": "summarized"}
         return fields
-    # The vendor refuses thinking together with a tool that must be called.
+    # The vendor refuses thinking with a tool that must be called.
     if level == "off" or forced_tool:
         return {"max_tokens": limit}
     budget = _CLAUDE_BUDGETS[level]
@@ -148,8 +140,8 @@ class GeminiFamily(msgspec.Struct, frozen=True):
     levels: Levels = Levels()
     """A number is a budget of tokens, a word a level of thinking."""
     strict: bool = False
-    """From the third generation on: calls have ids and signatures, results hold pictures, and an answer may
-    have to fit a schema while there are tools."""
+    """Since the third generation: calls have ids and signatures, results may contain pictures, and a schema
+    can be combined with tools."""
 
 
 _GEMINI_BUDGETS: dict[Level, int] = {"off": 0, "minimal": 512, "low": 2048, "medium": 8192, "high": 24576}
@@ -157,7 +149,7 @@ _BUDGETS_OF_PRO: dict[Level, int] = {"minimal": 128, "low": 2048, "medium": 8192
 _USUAL_GEMINI: dict[Level, str] = {"low": "LOW", "medium": "MEDIUM", "high": "HIGH"}
 
 _ALL: dict[Level, str] = {"minimal": "MINIMAL", **_USUAL_GEMINI}
-"""None of them is `off`: these models cannot be stopped from thinking."""
+"""None of them is `off`: these models always think."""
 
 _GEMINI_FAMILIES: tuple[tuple[str, GeminiFamily], ...] = (
     (r"gemini-(1|2\.0)|gemini-2\.5-.*(image|tts|audio|computer)", GeminiFamily()),
@@ -170,24 +162,22 @@ _GEMINI_FAMILIES: tuple[tuple[str, GeminiFamily], ...] = (
 )
 
 _OTHER_GEMINI = GeminiFamily(Levels(_ALL, assumed={}))
-"""Open models behind the same wire."""
+"""Open models on the same wire."""
 
 
 def gemini_family(model: str) -> GeminiFamily:
-    for pattern, family in _GEMINI_FAMILIES:
-        if re.search(pattern, model):
-            return family
-    return _OTHER_GEMINI
+    families = (family for pattern, family in _GEMINI_FAMILIES if re.search(pattern, model))
+    return next(families, _OTHER_GEMINI)
 
 
-def thinking_for(had: Spelling, asked: ReasoningLevel | None) -> dict[str, object]:
-    """The `thinkingConfig` of a request; empty where nothing is to be said."""
-    level = nearest(asked, had)
+def thinking_for(available: Spelling, requested: ReasoningLevel | None) -> dict[str, object]:
+    """The `thinkingConfig` of a request; empty without a level."""
+    level = nearest(requested, available)
     if level is None:
         return {}
-    value = had[level]
+    value = available[level]
     config: dict[str, object] = {"thinkingBudget" if isinstance(value, int) else "thinkingLevel": value}
-    if asked != "off":
+    if requested != "off":
         config["includeThoughts"] = True
     return config
 
@@ -206,14 +196,14 @@ _OPENAI_FAMILIES: tuple[tuple[str, tuple[Level, ...]], ...] = (
 )
 
 FAMILIES = tuple([(rf"(^|[/:])({pattern})", levels) for pattern, levels in _OPENAI_FAMILIES])
-"""By a pattern that is found in their names, also in those of fine-tuned models."""
+"""Patterns in model names, including those of fine-tuned models, and their levels."""
 
 _UNKNOWN = Levels(WORDS, assumed={"off": "", **{level: level for level in _USUAL_OPENAI}})
 """An empty word is not sent."""
 
 
 def openai_levels(model: str, settings: ModelProfile) -> Spelling:
-    """The word for each level that the model has; nothing for one that does not reason."""
+    """The word for each level of the model; empty for one that does not reason."""
     family = next((levels for pattern, levels in FAMILIES if re.search(pattern, model)), None)
     if family is None or (not family and settings.reasons):
         return _UNKNOWN.available(settings.reasoning_levels, settings.reasons)
@@ -221,16 +211,18 @@ def openai_levels(model: str, settings: ModelProfile) -> Spelling:
     return levels.available(settings.reasoning_levels, settings.reasons)
 
 
-def reasoning_fields(had: Spelling, reasons: bool | None, asked: ReasoningLevel | None) -> dict[str, Any]:
-    """The fields of a request that say how much to reason, and that the reasoning is wanted for replay.
+def reasoning_fields(
+    available: Spelling, reasons: bool | None, requested: ReasoningLevel | None
+) -> dict[str, Any]:
+    """The fields of a request that set the level of reasoning, and ask for the reasoning for replay.
 
-    Models that do not reason refuse both. Of an unknown one it is taken that it reasons when somebody
-    says so, or asks it to.
+    Models that do not reason refuse both. An unknown model is assumed to reason if its profile says so, or
+    if a level is requested.
     """
-    level = nearest(asked, had)
-    word = had[level] if level else ""
-    is_known = bool(reasons) or had.get("off") != ""
-    if not had or not (word or is_known):
+    level = nearest(requested, available)
+    word = available[level] if level else ""
+    does_reason = bool(reasons) or available.get("off") != ""
+    if not available or not (word or does_reason):
         return {}
     fields: dict[str, Any] = {"include": ["reasoning.encrypted_content"]}
     if word:

@@ -1,15 +1,16 @@
-"""A model file on disk, `gguf/PATH`: llama.cpp serves it from a child process, and the Chat wire asks it."""
+"""A model file on disk, `gguf/PATH`: llama.cpp serves it in a child process, over the Chat wire."""
 
 from __future__ import annotations
 
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from secrets import token_urlsafe
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,7 +28,7 @@ from ostler.store.paths import expand_home
 
 LOAD_SECONDS = 600.0
 PULSE_SECONDS = 5.0
-"""How often a stream shows that it is alive while the model is loaded."""
+"""The interval of empty batches while the model is loaded."""
 
 _CAUSE = "error loading model: "
 
@@ -35,19 +36,20 @@ _CAUSE = "error loading model: "
 class GgufModel:
     """See `Model`. The first request loads the file, and `aclose` frees it.
 
-    Loading goes on when the request that began it is abandoned: the next one wants the model as well.
+    Loading continues if the first request is cancelled, because the next one needs the model too.
     """
 
     def __init__(self, file: str, *, settings: ModelProfile, context: int | None = None) -> None:
         self.name = f"gguf/{file}"
         self._file = file
         self._path = _checked(expand_home(file))
+        self._template_file = self._path.with_suffix(".jinja")
         self._settings = settings
         self._context = context
         self._loading: asyncio.Task[_Serving] | None = None
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[list[ModelEvent], None]:
-        if self._loading is not None and _is_spent(self._loading):
+        if self._loading is not None and self._loading.done() and not _is_serving(self._loading):
             await self.aclose()
         if self._loading is None:
             self._loading = asyncio.create_task(self._load())
@@ -62,7 +64,11 @@ class GgufModel:
             return
         is_new = not len(request.transcript) or request.transcript[-1].role == "user"
         if request.tools and is_new and not serving.knows_tools:
-            yield [Warned(self._toolless(), call=request.id)]
+            warning = (
+                f"the chat template in {self._path.name} does not support tools, so the model gets none: "
+                f"put a template that does into {self._template_file}"
+            )
+            yield [Warned(warning, call=request.id)]
         async with aclosing(serving.chat.stream(request)) as answer:
             async for batch in answer:
                 yield batch
@@ -80,15 +86,16 @@ class GgufModel:
     async def _load(self) -> _Serving:
         key = token_urlsafe(32)
         order = Order(str(self._path.absolute()), key, self._template(), self._context or 0)
-        server = _start()
+        # Without -P, a folder in the working directory could shadow a module of ours.
+        command = [sys.executable, "-P", "-m", "ostler.models.gguf_server"]
+        server = OwnedGroup(command, cwd=Path.cwd(), stdin=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
             async with asyncio.timeout(LOAD_SECONDS):
                 served = await asyncio.to_thread(_served, server.process, order)
-        except TimeoutError:
+        except BaseException as error:
             server.kill()
-            raise InvalidRequest(f"{self._path} was not loaded within {LOAD_SECONDS:g} s") from None
-        except BaseException:
-            server.kill()
+            if isinstance(error, TimeoutError):
+                raise InvalidRequest(f"{self._path} was not loaded within {LOAD_SECONDS:g} s") from None
             raise
         transport = DirectTransport()
         chat = ChatModel(
@@ -102,10 +109,6 @@ class GgufModel:
         )
         return _Serving(server, transport, chat, served.knows_tools)
 
-    @property
-    def _template_file(self) -> Path:
-        return self._path.with_suffix(".jinja")
-
     def _template(self) -> str:
         if not self._template_file.is_file():
             return ""
@@ -114,50 +117,32 @@ class GgufModel:
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidRequest(f"cannot read the template {self._template_file}: {error}") from None
 
-    def _toolless(self) -> str:
-        return (
-            f"the chat template in {self._path.name} knows no tools, so the model is told of none: "
-            f"put one that does into {self._template_file}"
-        )
 
+class _Serving(NamedTuple):
+    """A server that is ready for requests."""
 
-class _Serving:
-    """A server that answers."""
-
-    def __init__(
-        self, server: OwnedGroup, transport: DirectTransport, chat: ChatModel, knows_tools: bool
-    ) -> None:
-        self.chat = chat
-        self.knows_tools = knows_tools
-        self._server = server
-        self._transport = transport
+    server: OwnedGroup
+    transport: DirectTransport
+    chat: ChatModel
+    knows_tools: bool
 
     def is_alive(self) -> bool:
-        return self._server.process.poll() is None
+        return self.server.process.poll() is None
 
     async def stop(self) -> None:
-        await self._transport.aclose()
-        self._server.kill()
+        await self.transport.aclose()
+        self.server.kill()
 
 
-def _is_spent(loading: asyncio.Task[_Serving]) -> bool:
-    """Whether what was loaded, if anything was, is no longer there."""
-    if not loading.done():
-        return False
-    return loading.cancelled() or loading.exception() is not None or not loading.result().is_alive()
-
-
-def _start() -> OwnedGroup:
-    # Without -P, a directory named like a module of ours would be imported from where we work.
-    command = [sys.executable, "-P", "-m", "ostler.models.gguf_server"]
-    return OwnedGroup(command, cwd=Path.cwd(), stdin=subprocess.PIPE, stderr=subprocess.STDOUT)
+def _is_serving(loading: asyncio.Task[_Serving]) -> bool:
+    return not loading.cancelled() and loading.exception() is None and loading.result().is_alive()
 
 
 def _served(process: subprocess.Popen[bytes], order: Order) -> Served:
-    """Waits for the server as long as it takes to get ready, or to fail."""
+    """Waits until the server is ready or has failed."""
     assert process.stdin is not None
     assert process.stdout is not None
-    with suppress(BrokenPipeError):  # it is gone, and has said why
+    with suppress(BrokenPipeError):  # it has exited, and its output says why
         process.stdin.write(msgspec.json.encode(order) + b"\n")
         process.stdin.flush()
     output: list[str] = []
@@ -165,19 +150,14 @@ def _served(process: subprocess.Popen[bytes], order: Order) -> Served:
         if line.startswith(b'{"address"'):
             return msgspec.json.decode(line, type=Served)
         output.append(line.decode(errors="replace").strip())
-    cause = _cause(output) or f"its server ended with code {process.wait()}; is there enough memory?"
-    raise InvalidRequest(f"cannot serve {order.path}: {cause}")
-
-
-def _cause(output: Iterable[str]) -> str:
-    """Of a failure: the loader's own word comes first, and what only follows from it later."""
-    lines = [line for line in output if line]
-    named = [line.partition(_CAUSE)[2] for line in lines if _CAUSE in line]
-    return next(iter([*named, *lines[-1:]]), "")
+    lines = list(filter(None, output))
+    loader_errors = [line.partition(_CAUSE)[2] for line in lines if _CAUSE in line]
+    unknown = f"its server exited with code {process.wait()}; is there enough memory?"
+    raise InvalidRequest(f"cannot serve {order.path}: {[*loader_errors, *lines[-1:], unknown][0]}")
 
 
 def _checked(path: Path) -> Path:
-    """The file, where it looks like one that can be served."""
+    """The path. Raises if it is not a model file, or if it cannot be served."""
     try:
         with path.open("rb") as file:
             magic = file.read(4)

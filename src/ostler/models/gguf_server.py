@@ -1,8 +1,8 @@
-"""Serves one GGUF file on loopback for the process that started it, and ends with it.
+"""Serves one GGUF file on loopback for the process that started it, and exits with it.
 
-A program of its own: the library holds the interpreter's lock while it loads a model, and a fault in native
-code ends the process it happens in. The order comes as the first line of standard input; standard output
-gets what went wrong or, once the model can be asked, a `Served`. Run it with `python -m`.
+It is a separate program because the library holds the interpreter's lock while it loads a model, and a fault
+in native code ends the process. The `Order` comes as the first line of standard input; standard output gets
+error messages or, once the server is ready, a `Served`. Run it with `python -m`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import msgspec
 class Order(msgspec.Struct, frozen=True):
     path: str
     key: str
-    """Whoever asks the server has to know it."""
+    """The key that clients of the server need."""
     template: str = ""
-    """A chat template in place of the file's own."""
+    """A chat template that replaces the file's own."""
     context: int = 0
-    """How many tokens it shall hold; 0 for as many as the model knows and the memory has room for."""
+    """The context window in tokens; 0 for as many as the model and the memory allow."""
 
 
 class Served(msgspec.Struct, frozen=True):
     address: str
     knows_tools: bool
-    """Whether the model's chat template has a place for tools; without one it is told of none."""
+    """Whether the model's chat template supports tools."""
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Properties(msgspec.Struct, frozen=True):
 
 def main() -> None:
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
-    xllamacpp = import_module("xllamacpp")  # which has no types
+    xllamacpp = import_module("xllamacpp")  # it has no types
     parameters = xllamacpp.CommonParams()
     parameters.model.path = order.path
     parameters.api_keys = [order.key]
@@ -49,8 +49,9 @@ def main() -> None:
     parameters.n_ctx = order.context
     parameters.ui = False
     parameters.verbosity = 1  # errors
-    # Its threads wait for each other without sleeping: where one has to share its core, all of them crawl.
-    threads = max(1, _cores() // 2)
+    # Its threads wait for each other without sleeping: if one shares its core, all of them are slow.
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    threads = max(1, cores // 2)
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
     server = xllamacpp.Server(parameters)
     served = Served(server.listening_address, _knows_tools(server.listening_address, order.key))
@@ -60,12 +61,6 @@ def main() -> None:
         os.dup2(nowhere, descriptor)
     sys.stdin.buffer.read()
     os._exit(0)
-
-
-def _cores() -> int:
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _knows_tools(address: str, key: str) -> bool:

@@ -18,36 +18,25 @@ from urllib.parse import quote, unquote, urlsplit
 
 from httptools import HttpParserError, HttpResponseParser
 
-from ostler.models.transport import (
-    CONNECT_SECONDS,
-    IDLE_LIMIT,
-    IDLE_SECONDS,
-    broken_off,
-    display_host,
-    ssl_context,
-    timed_out,
-    unanswered,
-    unreachable,
-    unsendable,
-)
+from ostler.models import transport
 from ostler.schema.errors import StreamBroken
 
 HEAD_LIMIT = 100 * 1024
 READ_SIZE = 64 * 1024
 
 HOLD_LIMIT = 256 * 1024
-"""What may wait for a slow reader before the server is made to wait."""
+"""Bytes that may wait for a slow reader before reading from the server pauses."""
 
 
 class ConnectionBroken(Exception):
-    """The exchange cannot go on; the words say why."""
+    """The exchange cannot continue; the message says why."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Carries one exchange at a time: `ask`, then `read` until it gives nothing.
+    """Carries one exchange at a time: `ask`, then `read` until it returns nothing.
 
-    The parser calls the methods that begin with `on_`. What it finds in one read of the network is handed
-    over together, and so is what several reads brought while nobody asked.
+    The parser calls the methods that begin with `on_`. `read` returns everything that has arrived since its
+    last call.
     """
 
     def __init__(self) -> None:
@@ -55,11 +44,11 @@ class Connection(asyncio.BufferedProtocol):
         self.headers: dict[str, str] = {}
         self.idle_since = 0.0
         self.answered = False
-        """A byte has come since the request was sent."""
+        """A byte has arrived since the request was sent."""
         self.is_complete = False
-        """All of the answer has come."""
+        """The whole answer has arrived."""
         self._transport: Any = None
-        # Without it the loop makes a buffer of 256 kB for each read, which takes longer than all the parsing.
+        # Without it the loop allocates 256 kB for each read, which takes longer than all the parsing.
         self._buffer = memoryview(bytearray(READ_SIZE))
         self._parser: HttpResponseParser | None = None
         self._pieces: list[bytes] = []
@@ -74,32 +63,30 @@ class Connection(asyncio.BufferedProtocol):
         self._waiter: asyncio.Future[None] | None = None
 
     async def ask(self, request: bytes) -> None:
-        """Sends the request, and returns when `status` and `headers` are known."""
+        """Sends the request, and returns once `status` and `headers` are set."""
         self.headers = {}
         self.answered = self._has_head = self.is_complete = self._ends_with_connection = False
         self._fruitless = 0
         self._parser = HttpResponseParser(self)
         self._transport.write(request)
         while not self._has_head:
-            await self._news()
+            await self._wait()
 
     async def read(self) -> bytes:
-        """What has come of the body since the last call; nothing at its end."""
+        """The part of the body that has arrived since the last call; nothing at its end."""
         pieces = self._pieces
         while not pieces:
             if self.is_complete:
                 return b""
-            await self._news()
+            await self._wait()
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         self._held = 0
-        if self._paused:
-            self._paused = False
-            self._transport.resume_reading()
+        self._resume()
         return data
 
     def release(self) -> bool:
-        """Ends the exchange; says whether the connection can carry another one."""
+        """Ends the exchange; True if the connection can carry another one."""
         usable = (
             self.is_complete
             and self._keeps_alive
@@ -109,13 +96,17 @@ class Connection(asyncio.BufferedProtocol):
         self._parser = None
         self._pieces.clear()
         self._held = 0
-        if usable and self._paused:
-            self._paused = False
-            self._transport.resume_reading()
+        if usable:
+            self._resume()
         return usable
 
+    def _resume(self) -> None:
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+
     def is_still_open(self) -> bool:
-        """Asks the operating system, since the loop may not have come to know of an end yet."""
+        """Asks the operating system, because the event loop may not have noticed a close yet."""
         if self._transport.is_closing():
             return False
         poll = select.poll()
@@ -133,7 +124,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._parser is None:
-            self._transport.abort()  # nothing was asked for
+            self._transport.abort()  # there is no request
             return
         self.answered = True
         try:
@@ -141,7 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         except HttpParserError as error:
             self._keeps_alive = False
             if not self.is_complete:
-                self._fail(ConnectionBroken(f"that is no HTTP: {error.__context__ or error}"))
+                self._fail(ConnectionBroken(f"the answer is not HTTP: {error.__context__ or error}"))
         if self._pieces:
             self._fruitless = 0
             self._held += nbytes
@@ -162,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def on_message_begin(self) -> None:
         if self.is_complete:
-            raise ConnectionBroken("there is more than the answer")
+            raise ConnectionBroken("the server sent more than the answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._has_head:
@@ -174,7 +165,7 @@ class Connection(asyncio.BufferedProtocol):
         assert self._parser is not None
         self.status = self._parser.get_status_code()
         if self.status == 101:
-            raise ConnectionBroken("it changes the protocol, unasked")
+            raise ConnectionBroken("the server switched protocols")
         if self.status < 200:
             self.headers = {}
             return
@@ -187,7 +178,7 @@ class Connection(asyncio.BufferedProtocol):
     def on_message_complete(self) -> None:
         self.is_complete = self._has_head
 
-    async def _news(self) -> None:
+    async def _wait(self) -> None:
         if self._failure is not None:
             raise self._failure
         self._waiter = asyncio.get_running_loop().create_future()
@@ -206,7 +197,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 HEAD_START_SECONDS = 0.25
-"""How long an address is tried alone before the next is tried beside it, as RFC 8305 recommends."""
+"""How long an address is tried alone before the next is tried in parallel, as RFC 8305 recommends."""
 
 Address = tuple[socket.AddressFamily, Any]
 
@@ -247,7 +238,7 @@ async def _addresses(host: str, port: int) -> list[Address]:
     # Bytes do not load Python's codec for international names, which takes a millisecond.
     name = host.encode() if host.isascii() else host
     try:
-        # A numeric address needs no thread to look it up.
+        # A numeric address needs no lookup in a thread.
         resolved = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
         resolved = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
@@ -255,7 +246,7 @@ async def _addresses(host: str, port: int) -> list[Address]:
 
 
 def _in_turns(addresses: list[Address]) -> list[Address]:
-    """Families take turns, so that one of them without a route does not hold up the other."""
+    """Lets address families take turns, so that one without a route does not delay the other."""
     places: defaultdict[int, Iterator[int]] = defaultdict(count)
     return sorted(addresses, key=lambda address: next(places[address[0]]))
 
@@ -273,17 +264,17 @@ async def _connected(address: Address) -> socket.socket:
 
 
 RACE_SECONDS = 2.0
-"""A connection closed while idle shows it within a round trip; a request that is lost later may be taken."""
+"""A connection that was closed while idle fails within a round trip; later, the request may be accepted."""
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _IN_PATH = "/%:@!$&'()*+,;=~"
 
 Place = tuple[str, int, bool]
-"""The host, the port, and whether it speaks TLS."""
+"""The host, the port, and whether it uses TLS."""
 
 
 class Target(NamedTuple):
-    """What an address says."""
+    """A parsed address."""
 
     host: str
     port: int
@@ -317,13 +308,13 @@ class DirectReply:
             if self._unpack is None:
                 self._unpack = _unpacker(self.headers.get("content-encoding", ""))
             if self._connection is None:
-                raise ConnectionBroken("it was closed on this side")
+                raise ConnectionBroken("the client closed it")
             while data := await self._connection.read():
                 if piece := self._unpack(data):
                     return piece
             return b""
         except (ConnectionBroken, OSError, zlib.error) as error:
-            raise broken_off(self._host, error) from error
+            raise transport.broken_off(self._host, error) from error
 
     async def aclose(self) -> None:
         if self._connection is not None:
@@ -348,7 +339,7 @@ class DirectTransport:
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> DirectReply:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            # Connections of another loop cannot be used, nor closed, on this one.
+            # Connections of another loop cannot be used or closed on this one.
             self._idle, self._busy, self._loop = {}, set(), loop
         target, head = self._prepared(url, headers)
         request = b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
@@ -358,9 +349,8 @@ class DirectTransport:
             try:
                 return await self._ask(reused, target, request)
             except StreamBroken:
-                # A server that limits idle time now and then closes a connection while a request is on its
-                # way to it. That cannot be told for certain from one that took the request and fell over
-                # at once, but it is by far the likelier, and a run must not end by it.
+                # A server that limits idle time may close a connection just as a request is sent. A server
+                # that accepts a request and crashes at once looks the same, but is far less likely.
                 if reused.answered or loop.time() - begun > RACE_SECONDS:
                     raise
         return await self._ask(await self._connect(target), target, request)
@@ -379,14 +369,14 @@ class DirectTransport:
             self._busy.discard(connection)
             connection.abort()
             if isinstance(error, ConnectionBroken | OSError):
-                raise unanswered(target.host_text, error) from error
+                raise transport.unanswered(target.host_text, error) from error
             raise
         return DirectReply(connection, target.host_text, partial(self._release, target[:3]))
 
     def _release(self, place: Place, connection: Connection) -> None:
         self._busy.discard(connection)
         idle = self._idle.setdefault(place, deque())
-        if connection.release() and len(idle) < IDLE_LIMIT:
+        if connection.release() and len(idle) < transport.IDLE_LIMIT:
             connection.idle_since = asyncio.get_running_loop().time()
             idle.append(connection)
         else:
@@ -394,7 +384,7 @@ class DirectTransport:
 
     def _reusable(self, target: Target) -> Connection | None:
         idle = self._idle.get(target[:3], deque())
-        oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
+        oldest = asyncio.get_running_loop().time() - transport.IDLE_SECONDS
         while idle and idle[0].idle_since < oldest:
             idle.popleft().abort()
         while idle:
@@ -407,7 +397,7 @@ class DirectTransport:
     async def _connect(self, target: Target) -> Connection:
         context = self._trust() if target.secure else None
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(transport.CONNECT_SECONDS):
                 endpoint = await open_socket(target.host, target.port)
                 _, connection = await asyncio.get_running_loop().create_connection(
                     Connection,
@@ -416,21 +406,21 @@ class DirectTransport:
                     server_hostname=target.host if target.secure else None,
                 )
         except TimeoutError as error:
-            raise timed_out(target.host_text) from error
+            raise transport.timed_out(target.host_text) from error
         except UnicodeError as error:
-            raise unsendable(target.host_text) from error
+            raise transport.unsendable(target.host_text) from error
         except OSError as error:
-            raise unreachable(target.host_text, error) from error
+            raise transport.unreachable(target.host_text, error) from error
         return connection
 
     def _trust(self) -> ssl.SSLContext:
         if self._context is None:
-            self._context = ssl_context()
+            self._context = transport.ssl_context()
             self._context.set_alpn_protocols(["http/1.1"])
         return self._context
 
     def _prepared(self, url: str, headers: Mapping[str, str]) -> tuple[Target, bytes]:
-        """Made once: a step's requests all go to the same address with the same headers."""
+        """Cached: the requests of a step all go to the same address with the same headers."""
         if self._latest[0] != url or self._latest[1] != headers:
             target = _parse(url)
             self._latest = url, dict(headers), target, _head(target, headers)
@@ -439,13 +429,13 @@ class DirectTransport:
 
 def _parse(url: str) -> Target:
     parts = urlsplit(url)
-    host_text = display_host(url)
+    host_text = transport.display_host(url)
     try:
         port = parts.port
     except ValueError as error:
-        raise unsendable(host_text) from error
+        raise transport.unsendable(host_text) from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise unsendable(host_text)
+        raise transport.unsendable(host_text)
     secure = parts.scheme == "https"
     usual = 443 if secure else 80
     name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
@@ -461,7 +451,7 @@ def _parse(url: str) -> Target:
 
 
 def _head(target: Target, headers: Mapping[str, str]) -> bytes:
-    """All of a request but its length and its body."""
+    """The request line and all headers but the length."""
     fields = {"host": target.host_header, **{name.lower(): value for name, value in headers.items()}}
     fields.pop("content-length", None)
     if target.authorization:
@@ -469,18 +459,18 @@ def _head(target: Target, headers: Mapping[str, str]) -> bytes:
     lines = [f"POST {target.path} HTTP/1.1"]
     for name, value in fields.items():
         if not (_TOKEN.fullmatch(name) and value.isascii() and value.isprintable()):
-            raise unsendable(target.host_text)
+            raise transport.unsendable(target.host_text)
         lines.append(f"{name}: {value}")
     if "transfer-encoding" in fields:
-        raise unsendable(target.host_text)
+        raise transport.unsendable(target.host_text)
     return "\r\n".join([*lines, ""]).encode("ascii")
 
 
 def _unpacker(encoding: str) -> Callable[[bytes], bytes]:
-    """We ask for plain bytes; some gateways compress all the same."""
+    """Requests accept only plain bytes, but some gateways compress answers anyway."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return bytes
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise ConnectionBroken(f"it is packed as {encoding}, which was not asked for")
+        raise ConnectionBroken(f"the answer is compressed with {encoding}")
     return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress

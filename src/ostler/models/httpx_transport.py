@@ -1,4 +1,4 @@
-"""The transport on httpx2: for proxies, and for addresses that the direct one leaves alone."""
+"""The transport on httpx2: for proxies, and for addresses that the direct one does not support."""
 
 from __future__ import annotations
 
@@ -9,26 +9,13 @@ from typing import Any
 
 import httpx2
 
-from ostler.models.transport import (
-    CONNECT_SECONDS,
-    IDLE_LIMIT,
-    IDLE_SECONDS,
-    broken_off,
-    display_host,
-    proxy_unreachable,
-    proxy_variables,
-    reason_of,
-    ssl_context,
-    timed_out,
-    unanswered,
-    unreachable,
-    unsendable,
-)
+from ostler.models import transport
 from ostler.models.vendor_errors import proxy_login
 from ostler.schema.errors import ConnectionFailed, InvalidRequest, ModelError
 
-_TIMEOUT = httpx2.Timeout(None, connect=CONNECT_SECONDS)
+_TIMEOUT = httpx2.Timeout(None, connect=transport.CONNECT_SECONDS)
 _EXTENSIONS = {"timeout": _TIMEOUT.as_dict()}
+_UNSENDABLE = (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol, httpx2.InvalidURL, ValueError)
 
 
 class HttpxReply:
@@ -52,9 +39,9 @@ class HttpxReply:
                 if piece:
                     return piece
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
-            raise broken_off(self._host, error) from error
+            raise transport.broken_off(self._host, error) from error
         if self._is_closed:
-            raise broken_off(self._host, OSError("it was closed on this side"))
+            raise transport.broken_off(self._host, OSError("the client closed it"))
         return b""
 
     async def aclose(self) -> None:
@@ -63,33 +50,33 @@ class HttpxReply:
         await self._response.aclose()
 
 
-class _Way:
-    """Whom a request is about to reach, as httpx2's trace tells it."""
+class _ConnectTrace:
+    """Follows httpx2's trace events to know whether a request has reached the proxy or the server."""
 
     def __init__(self, url: httpx2.URL) -> None:
         self.secure = url.scheme == "https"
         self.proxy = ""
-        """Set as long as it is the proxy."""
-        self._end = url.raw_host.decode("ascii"), url.port or (443 if self.secure else 80)
+        """The proxy's address while the connection is with the proxy."""
+        self._server = url.raw_host.decode("ascii"), url.port or (443 if self.secure else 80)
         self._stream: Any = None
-        self._shakes_hands = False
+        self._in_handshake = False
 
-    async def leave(self) -> None:
-        """Closes what httpx2 leaves open when it is cancelled in a TLS handshake."""
-        if self._shakes_hands:
+    async def abort(self) -> None:
+        """Closes the connection that httpx2 leaves open if it is cancelled in a TLS handshake."""
+        if self._in_handshake:
             await self._stream.aclose()
 
     async def follow(self, event: str, info: dict[str, Any]) -> None:
         if event.endswith("connect_tcp.complete"):
             self._stream = info["return_value"]
         elif ".start_tls." in event:
-            self._shakes_hands = not event.endswith("complete")
+            self._in_handshake = not event.endswith("complete")
         if event.endswith("connect_tcp.started"):
             host, port = info["host"], info["port"]
             address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            self.proxy = "" if (host, port) == self._end else address
+            self.proxy = "" if (host, port) == self._server else address
         elif event.endswith("start_tls.started") and not event.startswith("connection."):
-            self.proxy = ""  # it has opened the tunnel; a connection's own handshake may still be with it
+            self.proxy = ""  # the tunnel is open; a connection's own handshake may still be with the proxy
 
 
 class HttpxTransport:
@@ -108,26 +95,22 @@ class HttpxTransport:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             if self._loop is not None:
-                self._clients = {}  # connections of another loop cannot be used, nor closed, on this one
+                self._clients = {}  # connections of another loop cannot be used or closed on this one
             self._loop = loop
-        host = display_host(url)
+        host = transport.display_host(url)
         try:
-            parsed = self._parsed(url)
-            way = _Way(parsed)
-            extensions = {**_EXTENSIONS, "trace": way.follow}
-            request = httpx2.Request("POST", parsed, headers=headers, content=body, extensions=extensions)
+            if url != self._url_text:  # parsed once: the requests of a step all go to the same address
+                self._url, self._url_text = httpx2.URL(url), url
+            trace = _ConnectTrace(self._url)
+            extensions = {**_EXTENSIONS, "trace": trace.follow}
+            request = httpx2.Request("POST", self._url, headers=headers, content=body, extensions=extensions)
             response = await self._client(url).send(request, stream=True, follow_redirects=False)
-        except (
-            httpx2.LocalProtocolError,
-            httpx2.UnsupportedProtocol,
-            httpx2.InvalidURL,
-            ValueError,
-        ) as error:
-            raise unsendable(host) from error
+        except _UNSENDABLE as error:
+            raise transport.unsendable(host) from error
         except (httpx2.HTTPError, OSError) as error:
-            raise _failed(host, way, error) from error
+            raise _failed(host, trace, error) from error
         except asyncio.CancelledError:
-            await way.leave()
+            await trace.abort()
             raise
         return HttpxReply(response, host)
 
@@ -135,12 +118,6 @@ class HttpxTransport:
         clients, self._clients = self._clients, {}
         for client in clients.values():
             await client.aclose()
-
-    def _parsed(self, url: str) -> httpx2.URL:
-        """Parsed once: a step's requests all go to the same address."""
-        if url != self._url_text:
-            self._url, self._url_text = httpx2.URL(url), url
-        return self._url
 
     def _client(self, url: str) -> httpx2.AsyncClient:
         encrypted = not url.lower().startswith("http://")
@@ -151,34 +128,28 @@ class HttpxTransport:
 
 
 def _client(encrypted: bool) -> httpx2.AsyncClient:
-    # Reading the certificates takes tens of milliseconds, which a plain address has no use for.
-    trusting = ssl_context() if encrypted else False
-    limits = httpx2.Limits(
-        max_connections=None, max_keepalive_connections=IDLE_LIMIT, keepalive_expiry=IDLE_SECONDS
-    )
+    # Reading the certificates takes tens of milliseconds, and an http:// address needs none.
+    context = transport.ssl_context() if encrypted else False
+    limit, seconds = transport.IDLE_LIMIT, transport.IDLE_SECONDS
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=limit, keepalive_expiry=seconds)
     try:
-        return httpx2.AsyncClient(verify=trusting, timeout=_TIMEOUT, limits=limits)
-    except ImportError as error:
-        named = _named([one for one in _all_proxies() if os.environ[one].lower().startswith("socks")])
-        raise InvalidRequest(
-            f"{named} names a SOCKS proxy, which needs one more package: `pip install socksio`, or unset it"
-        ) from error
-    except (ValueError, httpx2.InvalidURL) as error:
-        raise InvalidRequest(
-            f"{_named(_all_proxies())} names no proxy that can be used: write http://HOST:PORT, or unset it"
-        ) from error
+        return httpx2.AsyncClient(verify=context, timeout=_TIMEOUT, limits=limits)
+    except (ImportError, ValueError, httpx2.InvalidURL) as error:
+        variables = transport.proxy_variables("http", "https")
+        if isinstance(error, ImportError):
+            variables = [name for name in variables if os.environ[name].lower().startswith("socks")]
+            problem = "names a SOCKS proxy, which needs one more package: `pip install socksio`, or unset it"
+        else:
+            problem = "does not name a usable proxy: write http://HOST:PORT, or unset it"
+        raise InvalidRequest(f"{_or_system_setting(variables)} {problem}") from error
 
 
-def _all_proxies() -> list[str]:
-    return proxy_variables("http", "https")
-
-
-def _named(variables: list[str]) -> str:
+def _or_system_setting(variables: list[str]) -> str:
     return " or ".join(variables) or "the system's proxy setting"
 
 
-def _failed(host: str, way: _Way, error: Exception) -> ModelError:
-    variable = _named(proxy_variables("https" if way.secure else "http")[:1])
+def _failed(host: str, trace: _ConnectTrace, error: Exception) -> ModelError:
+    variable = _or_system_setting(transport.proxy_variables("https" if trace.secure else "http")[:1])
     if isinstance(error, httpx2.ProxyError):
         if str(error).startswith("407"):
             return proxy_login(host, variable)
@@ -186,11 +157,16 @@ def _failed(host: str, way: _Way, error: Exception) -> ModelError:
     is_unconnected = not isinstance(error, httpx2.HTTPError) or isinstance(
         error, httpx2.ConnectError | httpx2.ConnectTimeout
     )
-    # Through a tunnel nothing is sent before the handshake with the host itself.
-    if way.proxy and (is_unconnected or way.secure):
-        late = isinstance(error, httpx2.TimeoutException)
-        reason = f"no connection within {CONNECT_SECONDS:.0f} s" if late else reason_of(error)
-        return proxy_unreachable(host, way.proxy, variable, reason)
+    # Through a tunnel, nothing is sent before the handshake with the host itself.
+    if trace.proxy and (is_unconnected or trace.secure):
+        is_timeout = isinstance(error, httpx2.TimeoutException)
+        reason = (
+            f"no connection within {transport.CONNECT_SECONDS:.0f} s"
+            if is_timeout
+            else transport.reason_of(error)
+        )
+        problem = f"the proxy {trace.proxy} cannot be used ({reason})"
+        return ConnectionFailed(f"cannot reach {host}: {problem}; correct or unset {variable}")
     if isinstance(error, httpx2.ConnectTimeout):
-        return timed_out(host)
-    return unreachable(host, error) if is_unconnected else unanswered(host, error)
+        return transport.timed_out(host)
+    return transport.unreachable(host, error) if is_unconnected else transport.unanswered(host, error)

@@ -1,4 +1,4 @@
-"""Model servers on this machine, found by asking the ports they usually have, all at once."""
+"""Detects model servers on this machine by querying their usual ports in parallel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from httptools import HttpParserError, HttpResponseParser
 from ostler.models.providers import Provider
 
 SECONDS = 1.0
-"""For all of them together: nobody waits longer for servers that are not there."""
+"""The time limit for all servers together."""
 
 _LARGEST = 1 << 20
 _CANNOT_CHAT = re.compile(
@@ -24,14 +24,14 @@ _CANNOT_CHAT = re.compile(
 
 
 class LocalServer(msgspec.Struct, frozen=True):
-    """What was found at a provider's port."""
+    """The server at a provider's port, or why there is none."""
 
     provider: str
     base_url: str
     models: tuple[str, ...] = ()
-    """Those that can chat, in the order of the server's own list, the provider's default model first."""
+    """Models that can chat, in the server's order, but the provider's default model first."""
     problem: str = ""
-    """Why there are none."""
+    """Why there are no models."""
     is_absent: bool = False
     wants_key: bool = False
 
@@ -46,17 +46,17 @@ class _Listed(msgspec.Struct):
 
 class _ModelList(msgspec.Struct):
     data: list[_Listed] | None
-    """An Ollama without models says null."""
+    """Ollama without models returns null."""
 
 
 def find_local_servers(providers: Iterable[Provider], seconds: float = SECONDS) -> list[LocalServer]:
-    """Asks every local provider for its models, without a key, and waits no longer than that for all."""
+    """Queries every local provider for its models, without a key, within the time limit for all."""
     deadline = time.monotonic() + seconds
     local = [provider for provider in providers if provider.is_local]
     servers: dict[str, LocalServer] = {}
 
     def look(provider: Provider) -> None:
-        servers[provider.name] = _asked(provider, deadline)
+        servers[provider.name] = _query(provider, deadline)
 
     threads = [threading.Thread(target=look, args=(provider,), daemon=True) for provider in local]
     for thread in threads:
@@ -67,33 +67,29 @@ def find_local_servers(providers: Iterable[Provider], seconds: float = SECONDS) 
     return [servers.get(one.name) or LocalServer(one.name, one.base_url, problem=silent) for one in local]
 
 
-def _asked(provider: Provider, deadline: float) -> LocalServer:
+def _query(provider: Provider, deadline: float) -> LocalServer:
     models: tuple[str, ...] = ()
     is_absent = wants_key = False
     try:
         status, body = _get(f"{provider.base_url.rstrip('/')}/models", deadline)
         if status == 200:
-            listed = msgspec.json.decode(body, type=_ModelList).data or []
-            models = _for_chat([one.id for one in listed], provider.default_model)
+            names = [model.id for model in msgspec.json.decode(body, type=_ModelList).data or []]
+            for_chat = [name for name in names if not _CANNOT_CHAT.search(name)]
+            models = tuple(sorted(for_chat, key=lambda name: name != provider.default_model))
             problem = "" if models else "it runs, but has no model that can chat"
         elif status in (401, 403):
             wants_key = True
-            problem = f"it wants a key: say `ostler key set {provider.name}`, and name its model"
+            problem = f"it needs a key: run `ostler key set {provider.name}`, and name its model"
         else:
-            problem = "something else is there"
+            problem = "another program is running"
     except ConnectionRefusedError:
         is_absent = True
-        problem = "nobody is there"
+        problem = "no server is running"
     except TimeoutError:
-        problem = "something is there, but does not answer"
+        problem = "a program is running, but does not answer"
     except (OSError, ValueError, HttpParserError):  # DecodeError is a ValueError
-        problem = "something else is there"
+        problem = "another program is running"
     return LocalServer(provider.name, provider.base_url, models, problem, is_absent, wants_key)
-
-
-def _for_chat(listed: list[str], default: str) -> tuple[str, ...]:
-    chatting = [one for one in listed if not _CANNOT_CHAT.search(one)]
-    return tuple(sorted(chatting, key=lambda one: one != default))
 
 
 class _Answer:

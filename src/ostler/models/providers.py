@@ -1,4 +1,4 @@
-"""The providers there are, as data. A user's configuration adds to them and changes them."""
+"""The built-in providers, and those that a user's configuration adds or changes."""
 
 from __future__ import annotations
 
@@ -13,39 +13,36 @@ Wire = Literal["anthropic", "chat", "responses", "gemini"]
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):
-    """A vendor, or a server of one's own."""
+    """A vendor, or a local server."""
 
     name: str
     base_url: str = ""
-    """What the vendor's own SDK calls by that name."""
+    """As in the vendor's own SDK."""
     key_variables: tuple[str, ...] = ()
-    """Where a key is looked for in the environment; none for a server that needs no key."""
+    """The environment variables of its key; empty for a server that needs no key."""
     default_model: str = ""
     wire: Wire = "chat"
     wire_elsewhere: Wire | None = None
-    """What is spoken at any other address than the vendor's own, where nobody says it."""
+    """The default wire at any other address than the vendor's own."""
     base_url_variable: str = ""
     base_path: str = ""
-    """Follows what that variable says, where the vendor's SDK adds it as well.
-
-    A vendor that has one serves each customer at an address of its own.
-    """
+    """Added to the address in that variable, for a vendor with an address for each customer."""
     key_header: str = "authorization"
     """`authorization` carries `Bearer KEY`; any other header the key alone."""
     charges: bool = True
-    """Whether a call costs money; tokens are counted in any case."""
+    """Whether calls cost money."""
     like: str = ""
-    """The provider whose quirks and models it shares; by default its own."""
+    """The provider whose dialect and models it shares; by default its own."""
     headers: dict[str, str] = {}
 
     @property
     def is_local(self) -> bool:
-        """A server on this machine, found by its port."""
+        """Whether it is a server on this machine."""
         return self.base_url.startswith(("http://127.0.0.1:", "http://localhost:", "http://[::1]:"))
 
 
 class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A provider in the configuration: `[providers.NAME]`. What is absent stays as it is known."""
+    """A provider in the configuration: `[providers.NAME]`. Absent values are not changed."""
 
     base_url: str | None = None
     key_variable: str | None = None
@@ -113,7 +110,7 @@ _ALL = (
         key_variables=("OPENAI_API_KEY",),
         default_model="gpt-6.1-sol",
         wire="responses",
-        wire_elsewhere="chat",  # which every server that imitates the vendor's speaks
+        wire_elsewhere="chat",  # the wire of every compatible server
         base_url_variable="OPENAI_BASE_URL",
     ),
     Provider(
@@ -164,27 +161,21 @@ def configured_providers(configured: Mapping[str, ProviderSettings]) -> dict[str
 
 
 def _configured(name: str, settings: ProviderSettings) -> Provider:
-    known = PROVIDERS.get(name)
-    if known is None and not settings.base_url:
+    built_in = PROVIDERS.get(name)
+    if built_in is None and not settings.base_url:
         raise ConfigurationError(f"providers.{name} is new and needs a base_url")
     if not name or "/" in name:
         raise ConfigurationError(f"providers.{name}: a provider's name has no slash in it")
     if settings.like and settings.like not in PROVIDERS:
         raise ConfigurationError(f"providers.{name}: like must be one of {', '.join(PROVIDERS)}")
-    changes = {
-        "base_url": settings.base_url,
-        "key_variables": None
-        if settings.key_variable is None
-        else tuple(filter(None, [settings.key_variable])),
-        "default_model": settings.default_model,
-        "wire": settings.wire,
-        "charges": settings.charges,
-        "like": settings.like and (PROVIDERS[settings.like].like or settings.like),
-        "headers": settings.headers,
-    }
-    given: dict[str, Any] = {field: value for field, value in changes.items() if value is not None}
+    fields = ("base_url", "default_model", "wire", "charges", "headers")
+    changes: dict[str, Any] = {field: getattr(settings, field) for field in fields}
+    changes["like"] = settings.like and (PROVIDERS[settings.like].like or settings.like)
+    changes = {field: value for field, value in changes.items() if value is not None}
+    if settings.key_variable is not None:
+        changes["key_variables"] = tuple(filter(None, [settings.key_variable]))
     if settings.wire is not None:
-        given["wire_elsewhere"] = None
-    if settings.base_url and known is not None:
-        given = {"wire": known.wire_elsewhere or known.wire} | given | {"base_url_variable": ""}
-    return msgspec.structs.replace(known or Provider(name=name), **given)
+        changes["wire_elsewhere"] = None
+    if settings.base_url and built_in is not None:
+        changes = {"wire": built_in.wire_elsewhere or built_in.wire} | changes | {"base_url_variable": ""}
+    return msgspec.structs.replace(built_in or Provider(name=name), **changes)

@@ -1,4 +1,4 @@
-"""One gate for each server and key in a process: a limit that a vendor reports to one agent holds for all."""
+"""One gate for each server and key in a process: a rate limit of one agent applies to all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ else:
     random = lazy_module("random")
 
 LONGEST_WAIT = 30.0
-"""Whoever would have to wait longer is refused at once, and may go to another model."""
+"""A request that would wait longer fails at once, so that another model can be used."""
 
 _FIRST_PAUSE = 1.0
 _PROBE_SECONDS = 15.0
@@ -24,10 +24,10 @@ _LOOK_SECONDS = 0.5
 
 
 class RateGate:
-    """Open until a vendor refuses for its limits; then shut for as long as it says.
+    """Closes when a vendor reports its rate limit, for as long as the vendor says.
 
-    Afterwards one request goes first, and the others follow when it was let in: however many agents share
-    a key, the vendor refuses one of them at a time.
+    After that, one request goes first, and the others follow when it is accepted: even if many agents share
+    a key, the vendor refuses only one of them at a time.
     """
 
     def __init__(self) -> None:
@@ -36,23 +36,20 @@ class RateGate:
         self._probe: float | None = None
 
     def seconds_left(self) -> float:
-        """For how long it is still shut."""
+        """The seconds until the gate opens."""
         return self._opens_at - time.monotonic() if self._refusals else 0.0
 
     def pause(self, who: str) -> float:
-        """Seconds to wait before asking again whether a request may be sent; 0 when it may be now.
+        """The seconds to wait before the next call of `pause`; 0 if a request may be sent now.
 
-        Raises `RateLimited` where it would take too long.
+        Raises `RateLimited` if it would take too long.
         """
         if not self._refusals:
             return 0.0
         now, left = time.monotonic(), self.seconds_left()
         if left > LONGEST_WAIT:
-            raise RateLimited(
-                f"{who} is not asked for another {left:.0f} s, as it wished; wait, or name another model",
-                status=429,
-                retry_after=left,
-            )
+            message = f"{who} accepts no requests for another {left:.0f} s; wait, or name another model"
+            raise RateLimited(message, status=429, retry_after=left)
         if left > 0:
             return min(left, _LOOK_SECONDS)
         if self._probe is None or now - self._probe > _PROBE_SECONDS:
@@ -61,19 +58,19 @@ class RateGate:
         return _GLANCE_SECONDS
 
     def refused(self, retry_after: float | None) -> None:
-        """The vendor's limit was reached. Where it does not say for how long, the pause doubles each time."""
+        """Closes the gate. If the vendor does not say for how long, the pause doubles each time."""
         now = time.monotonic()
         pause = retry_after
         if pause is None:
             if now < self._opens_at:
-                return  # of a request that was under way when the gate was shut
+                return  # the request was sent before the gate closed
             pause = min(_FIRST_PAUSE * 2**self._refusals, LONGEST_WAIT) * random.uniform(0.8, 1.2)
         self._refusals += 1
         self._opens_at = max(self._opens_at, now + pause)
         self._probe = None
 
     def admitted(self) -> None:
-        """The vendor took a request: the gate is open for all."""
+        """Opens the gate for all, after the vendor has accepted a request."""
         self._refusals = 0
         self._probe = None
 
@@ -82,7 +79,7 @@ _gates: WeakValueDictionary[tuple[str, str], RateGate] = WeakValueDictionary()
 
 
 def gate_of(provider: str, key: str) -> RateGate:
-    """The gate that all models of this provider with this key share."""
+    """The gate that all models on this server with this key share."""
     gate = _gates.get((provider, key))
     if gate is None:
         gate = _gates[provider, key] = RateGate()

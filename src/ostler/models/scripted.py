@@ -1,4 +1,4 @@
-"""Models without a network: scripted answers, the answers of a recorded session, and the demo script."""
+"""Models without a network: scripted answers, answers of a recorded session, and the demo."""
 
 from __future__ import annotations
 
@@ -12,22 +12,13 @@ from ostler.core.model import ModelDone, ModelEvent, ModelFailure, ModelRequest
 from ostler.core.transcript import Transcript
 from ostler.schema import events
 from ostler.schema.errors import Failure, ModelError, failure_of
-from ostler.schema.events import (
-    ReasoningDelta,
-    SourceCited,
-    TextDelta,
-    ToolInputDelta,
-    ToolInputEnded,
-    ToolInputStarted,
-    Warned,
-)
 from ostler.schema.facts import Fact
 from ostler.schema.messages import Block, Message, Opaque, Reasoning, StopReason, Text, ToolCall
 from ostler.schema.usage import UNKNOWN_USAGE, Usage
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A tool call to make. `raw` is the arguments' JSON text, for arguments that are no JSON at all."""
+    """A tool call to make. `raw` is the text of the arguments, which may be invalid JSON."""
 
     name: str
     arguments: dict[str, Any] = {}
@@ -39,7 +30,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One scripted answer. With `failure` it ends so, after whatever else it has was streamed."""
+    """One scripted answer; a `failure` comes after everything else was streamed."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
@@ -48,11 +39,11 @@ class Turn(msgspec.Struct, frozen=True):
     usage: Usage = Usage(input_tokens=10, output_tokens=5, cost=0.0)
     failure: Failure | None = None
     piece: int = 8
-    """Characters a delta."""
+    """The characters of a delta."""
     pause: float = 0.0
-    """Seconds before each delta, for people who watch."""
+    """The seconds before each delta, for people who watch."""
     hangs: bool = False
-    """After what it has, it falls silent for ever."""
+    """Whether the stream never ends."""
 
 
 Answer = Turn | str | Call | ModelError | Sequence[Call]
@@ -60,9 +51,9 @@ Script = Iterable[Answer | Callable[[ModelRequest], Answer]]
 
 
 class ScriptedModel:
-    """Gives the answers of its script in order. An answer may be a function of the request.
+    """Returns the answers of its script in order. An answer may be a function of the request.
 
-    `requests` holds what it was asked. A request beyond the script fails, and says so.
+    `requests` are those it has received. A request after the end of the script fails.
     """
 
     def __init__(self, script: Script = (), *, name: str = "scripted/model") -> None:
@@ -71,8 +62,7 @@ class ScriptedModel:
         self._script: Iterator[Answer | Callable[[ModelRequest], Answer]] = iter(script)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
-        # A copy: the transcript itself goes on growing while the run does.
-        self.requests.append(msgspec.structs.replace(request, transcript=Transcript(request.transcript)))
+        self.requests.append(_copied(request))
         turn = self._next_turn(request)
         call_ids = [call.id or f"call_{request.id[-6:]}_{number}" for number, call in enumerate(turn.calls)]
         content = _content(turn, call_ids)
@@ -112,20 +102,23 @@ class ScriptedModel:
 
 
 def deltas(content: Iterable[Block], message: str, size: int = 0) -> Iterator[ModelEvent]:
-    """The events that stream these blocks, `size` characters a piece; 0 sends each block whole."""
+    """The events that stream these blocks, in pieces of `size` characters; 0 for whole blocks."""
     for number, block in enumerate(content):
         match block:
-            case Text(text=text) if text:
+            case Text(text=text) | Reasoning(text=text) if text:
+                delta = events.TextDelta if isinstance(block, Text) else events.ReasoningDelta
                 for offset, piece in _pieces(text, size):
-                    yield TextDelta(message, number, offset, piece)
-            case Reasoning(text=text) if text:
-                for offset, piece in _pieces(text, size):
-                    yield ReasoningDelta(message, number, offset, piece)
+                    yield delta(message, number, offset, piece)
             case ToolCall(id=call, name=name, arguments=arguments):
-                yield ToolInputStarted(message, number, call, name)
+                yield events.ToolInputStarted(message, number, call, name)
                 for offset, piece in _pieces(arguments, size):
-                    yield ToolInputDelta(message, number, call, offset, piece)
-                yield ToolInputEnded(message, number, call)
+                    yield events.ToolInputDelta(message, number, call, offset, piece)
+                yield events.ToolInputEnded(message, number, call)
+
+
+def _copied(request: ModelRequest) -> ModelRequest:
+    """The request with a copy of its transcript, which grows with the run."""
+    return msgspec.structs.replace(request, transcript=Transcript(request.transcript))
 
 
 def _pieces(text: str, size: int) -> Iterator[tuple[int, str]]:
@@ -149,18 +142,18 @@ def _content(turn: Turn, call_ids: list[str]) -> tuple[Block, ...]:
 
 
 class RecordedAnswer(msgspec.Struct, frozen=True):
-    """A model call of a log, and what came of it; `end` is None when the log stops before its end."""
+    """A model call of a log, and its result; `end` is None if the log stops before its end."""
 
     called: events.ModelCalled
     fact: int
     """The number of the call's fact."""
     end: events.AssistantMessage | events.ModelFailed | None = None
     usage: Usage = UNKNOWN_USAGE
-    beside: tuple[Warned | SourceCited, ...] = ()
+    beside: tuple[events.Warned | events.SourceCited, ...] = ()
 
 
 def recorded_answers(facts: Iterable[Fact]) -> list[RecordedAnswer]:
-    """The model calls of all steps, in their order. Calls for other purposes are no part of a run's steps."""
+    """The model calls of all steps, in their order; calls for other purposes are left out."""
     answers: dict[str, RecordedAnswer] = {}
     latest = ""
     for fact in facts:
@@ -172,16 +165,17 @@ def recorded_answers(facts: Iterable[Fact]) -> list[RecordedAnswer]:
                 answers[call] = msgspec.structs.replace(answers[call], usage=usage)
             case events.AssistantMessage(call=call) | events.ModelFailed(call=call) as end if call in answers:
                 answers[call] = msgspec.structs.replace(answers[call], end=end)
-            case Warned(about="model") | SourceCited() as said if latest and answers[latest].end is None:
-                beside = (*answers[latest].beside, said)
-                answers[latest] = msgspec.structs.replace(answers[latest], beside=beside)
+            case (events.Warned(about="model") | events.SourceCited()) as event if latest:
+                answer = answers[latest]
+                if answer.end is None:
+                    answers[latest] = msgspec.structs.replace(answer, beside=(*answer.beside, event))
     return list(answers.values())
 
 
 class RecordedModel:
-    """Gives the recorded answers in order, whatever it is asked: it never reaches for a network.
+    """Returns the recorded answers in order, for any requests.
 
-    `requests` holds what it was asked. A request beyond the recording fails, and says so.
+    `requests` are those it has received. A request after the end of the recording fails.
     """
 
     def __init__(self, facts: Iterable[Fact], *, name: str = "") -> None:
@@ -190,8 +184,7 @@ class RecordedModel:
         self.requests: list[ModelRequest] = []
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
-        # A copy: the transcript itself goes on growing while the run does.
-        self.requests.append(msgspec.structs.replace(request, transcript=Transcript(request.transcript)))
+        self.requests.append(_copied(request))
         number = len(self.requests)
         if number > len(self._answers):
             text = f"{self.name} has no answer number {number}: the recording is over"
@@ -206,21 +199,19 @@ class RecordedModel:
 
 
 def deltas_of(answer: RecordedAnswer, message: str) -> list[ModelEvent]:
-    """What was streamed, one delta a block. `message` is the id of the call that is answered now."""
+    """The streamed events, one delta a block. `message` is the id of the present call."""
+    streamed: list[ModelEvent] = []
     match answer.end:
         case events.AssistantMessage(content=content) | events.ModelFailed(partial=content):
-            streamed = list(deltas(content, message))
-        case _:
-            streamed = []
-    cited = [
-        msgspec.structs.replace(event, call=message) if isinstance(event, SourceCited) else event
-        for event in answer.beside
-    ]
-    return [*streamed, *cited]
+            streamed += deltas(content, message)
+    for event in answer.beside:
+        is_source = isinstance(event, events.SourceCited)
+        streamed.append(msgspec.structs.replace(event, call=message) if is_source else event)
+    return streamed
 
 
 def end_of(answer: RecordedAnswer) -> ModelDone | ModelFailure:
-    """How the stream ended. One whose end the log does not have was interrupted."""
+    """The last event of the stream; one without an end in the log was interrupted."""
     match answer.end:
         case events.AssistantMessage() as message:
             model = message.model or answer.called.model.partition("/")[2]
@@ -252,8 +243,8 @@ print("Hello, world!")
 '''
 
 WAYS = (
-    "give a vendor's key: set ANTHROPIC_API_KEY or OPENAI_API_KEY, or say `ostler key set anthropic`",
-    "start a local server such as Ollama: it is found by itself, or named with --model ollama/NAME",
+    "add a vendor's key: set ANTHROPIC_API_KEY or OPENAI_API_KEY, or run `ostler key set anthropic`",
+    "start a local server such as Ollama: it is detected, or named with --model ollama/NAME",
     "name any OpenAI-compatible server: --model openai/NAME --base-url http://HOST:PORT/v1",
 )
 """How to connect a model."""
@@ -269,14 +260,13 @@ _NO_SCRIPT = "\n".join(
 )
 
 _INTERRUPTED = "The process ended while this call ran"
-"""As the result says it of a call that was under way when its process died."""
+"""The result of a call whose process died while it ran."""
 
 _FREE = Usage(input_tokens=0, output_tokens=0, cost=0.0)
 
 
 class DemoModel:
-    """Plays the demo job step by step, as far as the transcript has got. If it `is_slow`, it also runs a
-    command that takes a minute: there is time to kill it."""
+    """Plays the next step of the demo job. If it `is_slow`, one command takes a minute, to be killed."""
 
     name = "demo/script"
 
@@ -304,14 +294,14 @@ def _turn(messages: list[Message], is_slow: bool, pause: float) -> Turn:
 
 
 def _step(results: list[Message], is_slow: bool) -> tuple[str, Call | None]:
-    """What comes after so many results: what is said, and what is called."""
+    """The text and the call that follow these results."""
     if not results:
         write = Call("write", {"path": "hello.py", "content": _PROGRAM})
         return "I write the program first.", write
     if _INTERRUPTED in _text(results[-1]):
         text = "the slow run was interrupted. I do not just start it again: I look at what it left."
         return text, Call("bash", {"command": f"cat {RUNS}"})
-    if _failed(results[-1]):
+    if any(getattr(result, "failed", False) for result in results[-1].content):
         return "that call did not go through, so I stop here. Nothing else was changed.", None
     if len(results) == 1:
         return "now I run it. That needs your permission.", Call("bash", {"command": QUICK_RUN})
@@ -323,14 +313,6 @@ def _step(results: list[Message], is_slow: bool) -> tuple[str, Call | None]:
     return text, None
 
 
-def _failed(message: Message) -> bool:
-    return any(getattr(result, "failed", False) for result in message.content)
-
-
 def _text(message: Message) -> str:
-    return "\n".join(
-        block.text
-        for result in message.content
-        for block in getattr(result, "content", ())
-        if isinstance(block, Text)
-    )
+    blocks = [block for result in message.content for block in getattr(result, "content", ())]
+    return "\n".join(block.text for block in blocks if isinstance(block, Text))

@@ -5,20 +5,20 @@ from __future__ import annotations
 from ostler.schema.errors import StreamBroken
 
 FRAME_LIMIT = 64 * 1024 * 1024
-"""A vendor's frame is a few kilobytes; what grows past this is not an event stream."""
+"""A vendor's frame has a few kilobytes; a larger one is not an event stream."""
 
 Frame = tuple[bytes, bytes]
-"""The event's name, empty where it has none, and its data."""
+"""The event's name, which may be empty, and its data."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE_FEED = 10
 
 
 class SseSplitter:
-    """Gives the frames that each read completes. Lines end in LF, CRLF or CR; a blank one ends a frame.
+    """Returns the frames that each read completes. Lines end in LF, CRLF or CR; a blank one ends a frame.
 
-    Whole frames of one `data` line, with or without an `event` line, cost a split and a search each. What
-    arrives in pieces is joined once, when its end has come.
+    A whole frame of one `data` line, with or without an `event` line, costs a split and a search. The pieces
+    of a frame are joined once, at its end.
     """
 
     def __init__(self, limit: int = FRAME_LIMIT) -> None:
@@ -43,18 +43,18 @@ class SseSplitter:
             data = b"".join(held)
             held.clear()
         texts = data.split(b"\n\n")
-        rest = texts.pop()
+        incomplete = texts.pop()
         self._size = 0
-        if rest:
-            held.append(rest)
-            self._grow(len(rest))
+        if incomplete:
+            held.append(incomplete)
+            self._grow(len(incomplete))
         return self._frames(texts)
 
     def flush(self) -> list[Frame]:
-        """The frame that lacks its blank line because the stream has ended."""
-        rest = b"".join(self._held)
+        """The last frame, without its blank line."""
+        text = b"".join(self._held)
         self._held.clear()
-        return self._frames([rest])
+        return self._frames([text])
 
     def _frames(self, texts: list[bytes]) -> list[Frame]:
         if self._at_start and texts:
@@ -75,7 +75,7 @@ class SseSplitter:
         return frames
 
     def _with_line_feeds(self, data: bytes) -> bytes:
-        # A CR that ended the last read was taken for a whole line end, so the LF of a CRLF is left over.
+        # A CR at the end of the last read counted as a line end, so the LF of a CRLF is skipped.
         if self._after_return and data.startswith(b"\n"):
             data = data[1:]
         self._after_return = data.endswith(b"\r")
@@ -84,9 +84,8 @@ class SseSplitter:
     def _grow(self, size: int) -> None:
         self._size += size
         if self._size > self._limit:
-            raise StreamBroken(
-                f"the answer holds a frame of more than {self._limit} bytes", stream_opened=True
-            )
+            message = f"the answer has a frame of more than {self._limit} bytes"
+            raise StreamBroken(message, stream_opened=True)
 
 
 def _read_lines(text: bytes) -> Frame | None:

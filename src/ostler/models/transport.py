@@ -19,11 +19,11 @@ CONNECT_SECONDS = 15.0
 IDLE_LIMIT = 64
 
 IDLE_SECONDS = 30.0
-"""How long a connection is kept for the next request: tools often run for many seconds between two."""
+"""How long a connection waits for the next request: tools often run for many seconds between two."""
 
 
 class Reply(Protocol):
-    """The head of an answer. Closing it frees its connection, however much of the body was read."""
+    """The head of an answer. Closing it frees its connection, even if the body is not read."""
 
     @property
     def status(self) -> int: ...
@@ -35,12 +35,11 @@ class Reply(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """The whole body has come; False also where that is not known."""
+        """The whole body has arrived; False also if that is unknown."""
         ...
 
     async def read(self) -> bytes:
-        """The next piece of the body as it arrives; nothing at its end. Raises `StreamBroken` where it breaks
-        off, or was closed."""
+        """The next piece of the body; nothing at its end. Raises `StreamBroken` if it breaks or is closed."""
         ...
 
     async def aclose(self) -> None: ...
@@ -49,16 +48,16 @@ class Reply(Protocol):
 class Transport(Protocol):
     """Carries requests to a vendor.
 
-    - `post` returns once the status is known. It raises `ConnectionFailed` when there was no connection, and
-      `StreamBroken` when the request was sent and the connection then ended without an answer. Only a kept
-      connection that the server closes just as the request is sent may be replaced, once.
-    - Redirects are handed back as they are: following one would carry the key to another host.
-    - It bounds the time to connect and nothing else; who waits for an answer decides how long.
-    - No message of an error holds a header's value or a part of the address that may be secret.
+    - `post` returns once the status has arrived. It raises `ConnectionFailed` without a connection, and
+      `StreamBroken` if the connection ends after the request without an answer. Only a reused connection that
+      the server closes just as the request is sent may be replaced, once.
+    - Redirects are returned, not followed: that would send the key to another host.
+    - It limits only the time to connect; the caller decides how long to wait for an answer.
+    - No error message contains a header's value or a part of the address that may be secret.
     """
 
     def prepare(self, url: str) -> None:
-        """Does ahead of the first request what can be done without the network; any thread may call it."""
+        """Prepares the first request as far as possible without the network; any thread may call it."""
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply: ...
 
@@ -66,85 +65,71 @@ class Transport(Protocol):
 
 
 def default_transport(url: str) -> Transport:
-    """A new transport for this address; importing one takes time, so ask for it when a request is due."""
+    """A new transport for this address. Importing one takes time, so call it when a request is due."""
     name = "http_client:DirectTransport" if _is_plain(url) else "httpx_transport:HttpxTransport"
     transport: Transport = load(f"ostler.models.{name}")()
     return transport
 
 
 def _is_plain(url: str) -> bool:
-    """No proxy stands before such addresses, and the host's name needs no translation."""
-    scheme, _, rest = url.partition("://")
-    host = rest.partition("/")[0].rpartition("@")[2]
-    return (
-        scheme.lower() in ("http", "https")
-        and host.isascii()
-        and "%" not in host
-        and not _has_proxy(scheme.lower())
-    )
+    """Whether the address needs no proxy, and the host's name no encoding."""
+    scheme, _, address = url.partition("://")
+    scheme, host = scheme.lower(), address.partition("/")[0].rpartition("@")[2]
+    is_simple = scheme in ("http", "https") and host.isascii() and "%" not in host
+    return is_simple and not _has_proxy(scheme)
 
 
 def proxy_variables(*schemes: str) -> list[str]:
-    """Those that are set and name a proxy for such addresses, the one that counts first."""
-    meant = [*(f"{scheme}_proxy" for scheme in schemes), "all_proxy"]
-    named = [name for name, value in os.environ.items() if value and name.lower() in meant]
-    return sorted(named, key=lambda name: meant.index(name.lower()))
+    """The variables that set a proxy for these schemes, in order of precedence."""
+    names = [*(f"{scheme}_proxy" for scheme in schemes), "all_proxy"]
+    variables = [name for name, value in os.environ.items() if value and name.lower() in names]
+    return sorted(variables, key=lambda name: names.index(name.lower()))
 
 
 def _has_proxy(scheme: str) -> bool:
-    """Whether one is set at all. httpx2 knows the rules of NO_PROXY; they are not worth having twice."""
+    """Whether any proxy is set; httpx2 applies the rules of NO_PROXY."""
     if proxy_variables(scheme):
         return True
     if sys.platform != "darwin":
         return False
     from urllib.request import getproxies
 
-    return bool(getproxies())  # also those of the system's settings
+    return bool(getproxies())  # includes the system's settings
 
 
 def display_host(url: str) -> str:
-    """The part of an address that may be shown."""
+    """The part of an address that is not secret."""
     return urlsplit(url).netloc.rpartition("@")[2] or "the given address"
 
 
 def unsendable(host: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"the request to {host} cannot be sent: check the base URL, the key and the extra headers"
-    )
+    advice = "check the base URL, the key and the extra headers"
+    return InvalidRequest(f"the request to {host} cannot be sent: {advice}")
 
 
 def unreachable(host: str, error: Exception) -> ConnectionFailed:
-    cause = _origin(error)
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return ConnectionFailed(
-            f"cannot trust {host}: {cause.verify_message}; name your own authority's file in SSL_CERT_FILE"
-        )
-    if isinstance(cause, ssl.SSLError):
-        return ConnectionFailed(f"cannot speak TLS with {host} ({cause.reason}); is it an http:// address?")
-    if isinstance(cause, socket.gaierror):
-        return ConnectionFailed(f"cannot find {host}: its name is unknown; check the address and the network")
-    if isinstance(cause, ConnectionRefusedError):
-        return ConnectionFailed(f"cannot reach {host}: connection refused; is the server running?")
+    match _origin(error):
+        case ssl.SSLCertVerificationError(verify_message=problem):
+            advice = "name your own authority's file in SSL_CERT_FILE"
+            return ConnectionFailed(f"cannot trust {host}: {problem}; {advice}")
+        case ssl.SSLError(reason=reason):
+            return ConnectionFailed(f"TLS with {host} failed ({reason}); is it an http:// address?")
+        case socket.gaierror():
+            return ConnectionFailed(f"cannot find {host}: unknown name; check the address and the network")
+        case ConnectionRefusedError():
+            return ConnectionFailed(f"cannot reach {host}: connection refused; is the server running?")
     return ConnectionFailed(f"cannot reach {host}: {reason_of(error)}; check the network")
 
 
-def proxy_unreachable(host: str, proxy: str, variable: str, reason: str) -> ConnectionFailed:
-    return ConnectionFailed(
-        f"cannot reach {host}: the proxy {proxy} cannot be used ({reason}); correct or unset {variable}"
-    )
-
-
 def timed_out(host: str) -> ConnectionFailed:
-    return ConnectionFailed(
-        f"cannot reach {host}: no connection within {CONNECT_SECONDS:.0f} s; check the network"
-    )
+    timeout = f"no connection within {CONNECT_SECONDS:.0f} s"
+    return ConnectionFailed(f"cannot reach {host}: {timeout}; check the network")
 
 
 def unanswered(host: str, error: Exception) -> StreamBroken:
-    """The request may have been taken: a second one could be paid, or done, twice."""
-    return StreamBroken(
-        f"{host} closed the connection without an answer ({reason_of(error)}); try again", stream_opened=True
-    )
+    """The server may have accepted the request: a second one could be charged, or run, twice."""
+    message = f"{host} closed the connection without an answer ({reason_of(error)}); try again"
+    return StreamBroken(message, stream_opened=True)
 
 
 def broken_off(host: str, error: Exception) -> StreamBroken:
@@ -152,29 +137,28 @@ def broken_off(host: str, error: Exception) -> StreamBroken:
 
 
 def _origin(error: BaseException) -> BaseException:
-    """The operating system's own error at the bottom of a chain, or the last of the chain."""
-    seen = error
-    while not (isinstance(seen, OSError) and seen.errno is not None):
-        if isinstance(seen, BaseExceptionGroup):
-            seen = seen.exceptions[0]
-            continue
-        below = seen.__cause__ or seen.__context__
-        if below is None:
+    """The operating system's error in a chain of causes, or the last error of the chain."""
+    while not (isinstance(error, OSError) and error.errno is not None):
+        if isinstance(error, BaseExceptionGroup):
+            cause: BaseException | None = error.exceptions[0]
+        else:
+            cause = error.__cause__ or error.__context__
+        if cause is None:
             break
-        seen = below
-    return seen
+        error = cause
+    return error
 
 
 def reason_of(error: Exception) -> str:
     cause = _origin(error)
     if isinstance(cause, OSError) and cause.strerror:
         if cause.errno and not isinstance(cause, socket.gaierror | ssl.SSLError):
-            return os.strerror(cause.errno).lower()  # asyncio's words for it repeat the address
+            return os.strerror(cause.errno).lower()  # asyncio's message would repeat the address
         return cause.strerror.lower()
     return str(error).rstrip(".") or type(error).__name__
 
 
-# Where distributions keep their bundle; a Python that was built elsewhere does not look there.
+# Where distributions keep their bundle; a Python that was built elsewhere does not search there.
 _BUNDLES = (
     "/etc/ssl/cert.pem",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
@@ -187,20 +171,19 @@ _HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 
 
 def ssl_context() -> ssl.SSLContext:
-    """Trusts what SSL_CERT_FILE and SSL_CERT_DIR name, or else what the system trusts."""
+    """Trusts the certificates of SSL_CERT_FILE and SSL_CERT_DIR, or else those of the system."""
     file, directory = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     if not file and not directory:
-        return _trusting_as_the_system()
+        return _system_context()
     try:
         return ssl.create_default_context(cafile=file or None, capath=directory or None)
     except OSError as error:
-        reason = "it holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
-        raise ConnectionFailed(
-            f"SSL_CERT_FILE={file} cannot be used: {reason}; correct or unset it"
-        ) from error
+        reason = "it contains no certificate" if isinstance(error, ssl.SSLError) else error.strerror
+        message = f"SSL_CERT_FILE={file} cannot be used: {reason}; correct or unset it"
+        raise ConnectionFailed(message) from error
 
 
-def _trusting_as_the_system() -> ssl.SSLContext:
+def _system_context() -> ssl.SSLContext:
     if sys.platform == "darwin":
         import truststore
 
@@ -217,5 +200,5 @@ def _trusting_as_the_system() -> ssl.SSLContext:
 
 
 def _is_hashed(directory: Path) -> bool:
-    """Whether OpenSSL finds authorities in it, one file for each, when it needs them."""
+    """Whether OpenSSL can find authorities in it, one file for each."""
     return directory.is_dir() and any(_HASHED.fullmatch(path.name) for path in directory.iterdir())

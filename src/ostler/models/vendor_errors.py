@@ -1,4 +1,4 @@
-"""What a vendor's refusal means: its status, its words and its headers as one error of our tree."""
+"""Maps a vendor's error (its status, body and headers) to one of our `ModelError` classes."""
 
 from __future__ import annotations
 
@@ -37,51 +37,26 @@ _BY_STATUS: dict[int, type[ModelError]] = {
 
 _PROXY_LOGIN = 407
 
-_BY_CODE: dict[str, type[ModelError]] = {
-    "authentication_error": AuthenticationFailed,
-    "invalid_api_key": AuthenticationFailed,
-    "permission_error": PermissionDenied,
-    "not_found_error": ModelNotFound,
-    "model_not_found": ModelNotFound,
-    "billing_error": InvalidRequest,
-    "invalid_request_error": InvalidRequest,
-    "request_too_large": ContextOverflow,
-    "context_length_exceeded": ContextOverflow,
-    "exceed_context_size_error": ContextOverflow,
-    "rate_limit_error": RateLimited,
-    "rate_limit_exceeded": RateLimited,
-    "insufficient_quota": RateLimited,
-    "overloaded_error": Overloaded,
-    "server_is_overloaded": Overloaded,
-    "slow_down": Overloaded,
-    "too_many_requests": RateLimited,
-    "invalid_prompt": InvalidRequest,
-    "invalid_encrypted_content": InvalidRequest,
-    "data_residency_mismatch": InvalidRequest,
-    "bio_policy": InvalidRequest,
-    "misalignment_policy_violation": InvalidRequest,
-    "image_content_policy_violation": InvalidRequest,
-    "invalid_image": InvalidRequest,
-    "invalid_image_format": InvalidRequest,
-    "invalid_base64_image": InvalidRequest,
-    "invalid_image_url": InvalidRequest,
-    "image_too_large": InvalidRequest,
-    "image_too_small": InvalidRequest,
-    "image_parse_error": InvalidRequest,
-    "image_file_too_large": InvalidRequest,
-    "unsupported_image_media_type": InvalidRequest,
-    "empty_image_file": InvalidRequest,
-    "failed_to_download_image": InvalidRequest,
-    "API_KEY_INVALID": AuthenticationFailed,
-    "UNAUTHENTICATED": AuthenticationFailed,
-    "PERMISSION_DENIED": PermissionDenied,
-    "NOT_FOUND": ModelNotFound,
-    "INVALID_ARGUMENT": InvalidRequest,
-    "FAILED_PRECONDITION": InvalidRequest,
-    "RESOURCE_EXHAUSTED": RateLimited,
-    "UNAVAILABLE": Overloaded,
+_CODES: dict[type[ModelError], str] = {
+    AuthenticationFailed: "authentication_error invalid_api_key API_KEY_INVALID UNAUTHENTICATED",
+    PermissionDenied: "permission_error PERMISSION_DENIED",
+    ModelNotFound: "not_found_error model_not_found NOT_FOUND",
+    ContextOverflow: "request_too_large context_length_exceeded exceed_context_size_error",
+    RateLimited: (
+        "rate_limit_error rate_limit_exceeded insufficient_quota too_many_requests RESOURCE_EXHAUSTED"
+    ),
+    Overloaded: "overloaded_error server_is_overloaded slow_down UNAVAILABLE",
+    InvalidRequest: (
+        "billing_error invalid_request_error invalid_prompt invalid_encrypted_content bio_policy "
+        "data_residency_mismatch misalignment_policy_violation image_content_policy_violation invalid_image "
+        "invalid_image_format invalid_base64_image invalid_image_url image_too_large image_too_small "
+        "image_parse_error image_file_too_large unsupported_image_media_type empty_image_file "
+        "failed_to_download_image INVALID_ARGUMENT FAILED_PRECONDITION"
+    ),
 }
-"""What vendors write into `type`, `code` or `status` of an error that may come without an HTTP status."""
+"""The `type`, `code` or `status` that vendors write into an error, which may come without an HTTP status."""
+
+_BY_CODE = {code: kind for kind, codes in _CODES.items() for code in codes.split()}
 
 _OVERFLOW_PHRASES = (
     "prompt is too long",
@@ -105,18 +80,18 @@ _OVERFLOW_PHRASES = (
 
 _ADVICE: dict[type[ModelError], str] = {
     AuthenticationFailed: "check the API key",
-    PermissionDenied: "check what the API key may do",
+    PermissionDenied: "check the permissions of the API key",
     ModelNotFound: "check the model's name and the base URL",
-    InvalidRequest: "check that this model takes what was asked of it",
+    InvalidRequest: "check that this model supports the request",
     ContextOverflow: "begin a new session, or send less",
     RateLimited: "wait a little, or check the plan and its quota",
     Overloaded: "try again in a minute, or name another model",
-    ServerFailed: "try again; if it stays so, ask who runs the server",
+    ServerFailed: "try again; if it persists, contact the server's operator",
 }
 
 
 class VendorError(msgspec.Struct, frozen=True):
-    """What an error's body says, whichever vendor's shape it has."""
+    """An error's body, in any vendor's format."""
 
     message: str = ""
     code: str = ""
@@ -126,7 +101,7 @@ class VendorError(msgspec.Struct, frozen=True):
 
 
 def read_error(body: bytes) -> VendorError:
-    """The vendor's own words in a body, or the beginning of the body where it is not JSON."""
+    """The vendor's error in a body, or the beginning of the body if it is not JSON."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -136,7 +111,7 @@ def read_error(body: bytes) -> VendorError:
 
 
 def error_in(value: Any) -> VendorError:
-    """The same for a decoded body, or for the `error` of a frame."""
+    """The error in a decoded body, or in the `error` of a frame."""
     if isinstance(value, list) and value:
         value = value[0]
     if isinstance(value, str):
@@ -160,7 +135,7 @@ def error_in(value: Any) -> VendorError:
 
 
 def _in_details(details: Any) -> tuple[str, float | None]:
-    """The reason and the delay that Google puts beside an error's message."""
+    """The reason and the delay that Google adds to an error's message."""
     reason, delay = "", None
     for detail in details if isinstance(details, list) else ():
         if isinstance(detail, dict):
@@ -181,17 +156,13 @@ def error_of_status(
     vendor_error = read_error(body)
     message = one_line(vendor_error.message, secrets)
     if 300 <= status < 400:
-        return InvalidRequest(
-            f"{who} answered with a redirect ({status}), which is not followed; "
-            "set the base URL to where it leads",
-            status=status,
-            request_id=request_id(headers),
-        )
+        message = f"{who} answered with a redirect ({status}); set the base URL to its target"
+        return InvalidRequest(message, status=status, request_id=request_id(headers))
     if status == _PROXY_LOGIN:
         return proxy_login(who, "HTTP_PROXY")
     kind = _class_of(status, vendor_error)
-    asked = retry_after(headers)
-    wait = vendor_error.retry_after if asked is None else asked
+    wait = retry_after(headers)
+    wait = vendor_error.retry_after if wait is None else wait
     return kind(
         f"{who} answered {status}: {message or _phrase(status)}; {_advice(kind, wait)}",
         status=status,
@@ -202,14 +173,12 @@ def error_of_status(
 
 
 def proxy_login(who: str, variable: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"the proxy on the way to {who} wants a valid login: write {variable} as http://USER:PASSWORD@HOST:PORT",
-        status=_PROXY_LOGIN,
-    )
+    advice = f"write {variable} as http://USER:PASSWORD@HOST:PORT"
+    return InvalidRequest(f"the proxy for {who} needs a valid login: {advice}", status=_PROXY_LOGIN)
 
 
 def error_in_stream(who: str, value: Any, *, request_id: str = "") -> ModelError:
-    """The error that a vendor reported after its stream had begun."""
+    """The error that a vendor reports after the beginning of its stream."""
     vendor_error = error_in(value)
     kind = _class_of(vendor_error.status, vendor_error)
     reason = one_line(vendor_error.message) or vendor_error.kind or "no reason given"
@@ -226,32 +195,23 @@ def error_in_stream(who: str, value: Any, *, request_id: str = "") -> ModelError
 def _advice(kind: type[ModelError], wait: float | None) -> str:
     if not wait or kind not in (RateLimited, Overloaded):
         return _ADVICE[kind]
-    return f"wait {_span(wait)}, or name another model"
-
-
-def _span(seconds: float) -> str:
-    for unit, length in (("h", 3600), ("min", 60)):
-        if seconds > 2 * length:
-            return f"{math.ceil(seconds / length)} {unit}"
-    return f"{math.ceil(seconds)} s"
+    units = (("h", 3600), ("min", 60))
+    unit, length = next(((unit, length) for unit, length in units if wait > 2 * length), ("s", 1))
+    return f"wait {math.ceil(wait / length)} {unit}, or name another model"
 
 
 def _class_of(status: int | None, vendor_error: VendorError) -> type[ModelError]:
-    if status in (None, 400, 413, 422) and _is_overflow(vendor_error):
+    text = f"{vendor_error.code} {vendor_error.kind} {vendor_error.message}".lower()
+    if status in (None, 400, 413, 422) and any(phrase in text for phrase in _OVERFLOW_PHRASES):
         return ContextOverflow
-    named = _BY_CODE.get(vendor_error.code) or _BY_CODE.get(vendor_error.kind)
+    by_code = _BY_CODE.get(vendor_error.code) or _BY_CODE.get(vendor_error.kind)
     if status is None:
-        return named or ServerFailed
-    if status == 400 and named in (ModelNotFound, AuthenticationFailed):
-        return named
+        return by_code or ServerFailed
+    if status == 400 and by_code in (ModelNotFound, AuthenticationFailed):
+        return by_code
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     return ServerFailed if status >= 500 else InvalidRequest
-
-
-def _is_overflow(vendor_error: VendorError) -> bool:
-    text = f"{vendor_error.code} {vendor_error.kind} {vendor_error.message}".lower()
-    return any(phrase in text for phrase in _OVERFLOW_PHRASES)
 
 
 def _phrase(status: int) -> str:
@@ -261,7 +221,7 @@ def _phrase(status: int) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds until the vendor wants to be asked again, from a number or an HTTP date."""
+    """The seconds to wait before the next request, from a number or an HTTP date."""
     milliseconds = _number(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
         return milliseconds / 1000
@@ -290,5 +250,5 @@ def request_id(headers: Mapping[str, str]) -> str:
 
 
 def one_line(text: str, secrets: Iterable[str] = ()) -> str:
-    """Text fit for a message: no secret, no line break, at most `BODY_LIMIT` characters."""
+    """The text without secrets and line breaks, at most `BODY_LIMIT` characters."""
     return " ".join(redact(text, secrets)[:BODY_LIMIT].split()).rstrip(".")

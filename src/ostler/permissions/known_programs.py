@@ -171,8 +171,6 @@ _CHECKED: dict[str, Callable[[list[str]], bool]] = {
 READ_ONLY = (ANY_ARGUMENTS | _CHECKED.keys()) - VERSIONS | {"git"}
 """Programs that may only read, some of them only with certain options."""
 
-WrappedWords = tuple[str | None, ...]
-
 
 class Unwrapped(msgspec.Struct, frozen=True):
     commands: tuple[Command, ...] = ()
@@ -300,7 +298,7 @@ def _behind_options(name: str, command: Command, options: _Options) -> Unwrapped
     return Unwrapped((run,), stands_in=name in _TRANSPARENT)
 
 
-def _shell(words: WrappedWords) -> Unwrapped:
+def _shell(words: Words) -> Unwrapped:
     position = 0
     while position < len(words):
         word = words[position]
@@ -316,7 +314,7 @@ def _shell(words: WrappedWords) -> Unwrapped:
     return Unwrapped(problem="it runs what it reads from its input")
 
 
-def _script_behind(words: WrappedWords) -> Unwrapped:
+def _script_behind(words: Words) -> Unwrapped:
     """The first word that is not an option is the script; the others are its arguments."""
     for position, word in enumerate(words):
         if word is None:

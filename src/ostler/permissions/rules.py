@@ -107,6 +107,7 @@ def preview_line(text: str) -> str:
 Effect = Literal["allow", "ask", "deny"]
 EFFECTS: tuple[Effect, ...] = ("allow", "ask", "deny")
 Match = Literal["yes", "maybe", "no"]
+_PATH_TOOLS = ("read", "search", "edit", "write", "ls", "grep", "find")
 _RULE = re.compile(r"([\w.:/*-]+)(?:\((.*)\))?", re.DOTALL)
 _SPECIAL = re.compile(r"[*?\[\]{}\\]")
 
@@ -144,7 +145,7 @@ def parse_rule(text: str, effect: Effect, *, base: str = "", origin: str = "") -
     pattern = match[2].strip() if match[2] is not None else None
     if pattern is not None:
         try:
-            if not _is_about_paths(match[1]):  # in a path, a quotation mark is a character like any other
+            if match[1] not in _PATH_TOOLS:  # in a path, a quotation mark is a character like any other
                 shlex.split(pattern.removeprefix("="))
             files.compile_glob(pattern)
             _with_home(pattern)
@@ -288,17 +289,13 @@ def escaped_path(path: Path) -> str:
 def anchored(rule: Rule, folder: Path) -> Rule:
     """The rule with its relative path, if it has one, made absolute below the folder."""
     pattern = rule.pattern
-    if pattern is None or pattern.startswith(("/", "~")) or not _is_about_paths(rule.tool):
+    if pattern is None or pattern.startswith(("/", "~")) or rule.tool not in _PATH_TOOLS:
         return rule
     if "/" not in pattern and rule.restricts:
         return rule
     anywhere = "" if "/" in pattern else "**/"
     whole = f"{escaped_path(folder.resolve())}/{anywhere}{pattern.removeprefix('./')}"
     return msgspec.structs.replace(rule, pattern=whole)
-
-
-def _is_about_paths(tool: str) -> bool:
-    return tool in ("read", "search", "edit", "write", "ls", "grep", "find")
 
 
 def host_of(url: str) -> str | None:

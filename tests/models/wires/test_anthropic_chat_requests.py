@@ -1,4 +1,4 @@
-"""What the wires send: as the vendors' own SDKs would send it, and always something the vendor accepts."""
+"""The Messages and the Chat wire send what the vendors' own SDKs would send."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import pytest
 
 from ostler.core.model import ModelRequest
 from ostler.models.catalogue import ModelProfile
+from ostler.models.providers import Wire
 from ostler.models.wires.anthropic import AnthropicModel
 from ostler.models.wires.chat import ChatModel
-from ostler.schema.messages import File, Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, user
+from ostler.schema.messages import Message, Text, ToolResult, user
 from ostler.testkit.vendors import FakeVendor, Think, call, turn
+from tests.models.wires.transcripts import AWKWARD, CALLS, PIXEL, RESULTS
 from tests.models.wires.wire_cases import (
     KEY,
     READ,
-    WIRES,
     WRITE,
     answer_of,
     ask,
@@ -26,25 +27,8 @@ from tests.models.wires.wire_cases import (
     request_of,
 )
 
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-CALLS = Message(
-    "assistant",
-    (
-        Text("Looking."),
-        ToolCall("call_a", "read", '{"path":"a"}'),
-        ToolCall("call_b", "read", '{"path":"b"}'),
-    ),
-)
-RESULTS = Message(
-    "tool",
-    (
-        ToolResult("call_a", "read", (Text("alpha"),)),
-        ToolResult("call_b", "read", (Text("no b"),), failed=True),
-    ),
-)
 
-
-def sent(wire: str, request: ModelRequest, **options: Any) -> dict[str, Any]:
+def sent(wire: Wire, request: ModelRequest, **options: Any) -> dict[str, Any]:
     return json.loads(model_for(wire, **options).body(request))
 
 
@@ -127,88 +111,6 @@ async def test_the_chat_request_is_what_the_sdk_sends() -> None:
     assert ours.path == theirs.path
     assert ours.json == theirs.json
     assert ours.headers["authorization"] == theirs.headers["authorization"] == f"Bearer {KEY}"
-
-
-AWKWARD = {
-    "broken arguments": [
-        user("Hi"),
-        Message("assistant", (ToolCall("c1", "read", '{"path": "a'), ToolCall("c2", "read", "[1]"))),
-        Message("tool", (ToolResult("c1", "read", failed=True), ToolResult("c2", "read"))),
-    ],
-    "a name no vendor takes": [
-        user("Hi"),
-        Message("assistant", (ToolCall("c1", "functions.read file", "{}"), ToolCall("c2", "", "{}"))),
-        Message("tool", (ToolResult("c1", "x", failed=True), ToolResult("c2", "x", failed=True))),
-    ],
-    "ids of another vendor": [
-        user("Hi"),
-        Message("assistant", (ToolCall("functions.read:0", "read", "{}"), ToolCall("x" * 90, "read", "{}"))),
-        Message("tool", (ToolResult("functions.read:0", "read"), ToolResult("x" * 90, "read"))),
-    ],
-    "reasoning alone": [user("Hi"), Message("assistant", (Reasoning("Hm."),)), user("And?")],
-    "an empty answer": [user("Hi"), Message("assistant", ()), user("And?")],
-    "thinking that was cut": [
-        user("Hi"),
-        Message(
-            "assistant", (Reasoning("Hm.", Opaque("anthropic", {"type": "thinking", "signature": "s"})),)
-        ),
-        user("And?"),
-    ],
-    "blank text": [
-        user(Text(""), Text(" \n"), Text("Hi")),
-        Message("assistant", (Text("\n"), Text("Yes"))),
-        user("Go on"),
-    ],
-    "pictures": [
-        user("Look", Image("image/png", PIXEL), Image("image/jpeg", url="https://example.org/a.jpg"))
-    ],
-    "a picture no vendor takes": [user("Look", Image("image/svg+xml", "PHN2Zy8+"))],
-    "documents": [
-        user(
-            "Read",
-            File("application/pdf", "a.pdf", "JVBERi0="),
-            File("text/plain", "a.txt", "aGVsbG8="),
-            File("application/zip", "a.zip", "UEsDBA=="),
-        )
-    ],
-    "a picture from a tool": [
-        user("Hi"),
-        Message("assistant", (ToolCall("c1", "read", "{}"), ToolCall("c2", "read", "{}"))),
-        Message(
-            "tool",
-            (ToolResult("c1", "read", (Image("image/png", PIXEL),)), ToolResult("c2", "read", (Text("b"),))),
-        ),
-        user("steered"),
-    ],
-    "pictures and documents from a tool that failed": [
-        user("Hi"),
-        Message("assistant", (ToolCall("c1", "shoot", "{}"), ToolCall("c2", "shoot", "{}"))),
-        Message(
-            "tool",
-            (
-                ToolResult("c1", "shoot", (Text("no"), Image("image/png", PIXEL)), failed=True),
-                ToolResult("c2", "shoot", (File("application/pdf", "a.pdf", "JVBERi0="),), failed=True),
-            ),
-        ),
-    ],
-    "a steered step": [user("Hi"), CALLS, RESULTS, user("Stop that."), user("Do this.")],
-}
-
-
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("case", AWKWARD)
-async def test_an_awkward_transcript_is_still_accepted(wire: str, case: str) -> None:
-    async with FakeVendor([turn("ok")]) as vendor:
-        answer = await ask(vendor, wire, request_of(*AWKWARD[case], tools=(READ,)))
-    assert answer.done.content == (Text("ok"),)
-
-
-@pytest.mark.parametrize("wire", WIRES)
-async def test_the_fake_vendor_refuses_a_call_without_its_result(wire: str) -> None:
-    async with FakeVendor([turn("ok")]) as vendor:
-        for messages in ([user("Hi"), CALLS], [user("Hi"), CALLS, user("x")], [user("Hi"), RESULTS]):
-            failure = (await ask(vendor, wire, request_of(*messages))).failure.failure
-            assert failure.kind == "invalid_request" and "tool" in failure.message
 
 
 def test_results_of_one_step_are_one_message_for_one_wire_and_several_for_the_other() -> None:
@@ -322,7 +224,9 @@ async def test_a_level_of_reasoning_is_a_budget_below_the_limit(level: Any, budg
         ("kimi-k2", 32000, "enabled"),
     ],
 )
-def test_each_family_of_models_is_asked_in_its_own_way(model: str, output: int, thinking: str | None) -> None:
+def test_each_claude_family_gets_its_own_thinking_fields(
+    model: str, output: int, thinking: str | None
+) -> None:
     body = json.loads(AnthropicModel(model).body(request_of(reasoning="medium")))
     assert body["max_tokens"] == output
     assert body.get("thinking", {}).get("type") == thinking
@@ -334,7 +238,7 @@ def test_each_family_of_models_is_asked_in_its_own_way(model: str, output: int, 
 
 
 @pytest.mark.parametrize("choice", ["required", "read"])
-async def test_a_forced_tool_goes_without_thinking(choice: str) -> None:
+async def test_a_forced_tool_disables_thinking(choice: str) -> None:
     request = request_of(reasoning="high", tools=(READ,), tool_choice=choice)
     async with FakeVendor([turn(call("read", {"path": "a"}))]) as vendor:
         assert (await ask(vendor, "anthropic", request)).done.stop_reason == "tool_calls"
@@ -356,7 +260,7 @@ def test_the_choice_of_a_tool_has_the_form_of_its_wire(choice: str, messages: An
     assert "tool_choice" not in sent("chat", request_of(tool_choice=choice))
 
 
-def test_the_limit_of_the_answer_has_the_name_its_server_knows() -> None:
+def test_the_output_limit_uses_the_field_of_its_server() -> None:
     request = request_of(max_output_tokens=77)
     assert sent("chat", request)["max_tokens"] == 77
     assert sent("chat", request, base_url="https://api.openai.com/v1")["max_completion_tokens"] == 77
@@ -364,13 +268,13 @@ def test_the_limit_of_the_answer_has_the_name_its_server_knows() -> None:
 
 
 @pytest.mark.parametrize("given", ["", "/", "/v1", "/v1/"])
-async def test_the_base_url_of_messages_may_be_given_with_or_without_v1(given: str) -> None:
+async def test_the_messages_base_url_may_omit_v1(given: str) -> None:
     async with FakeVendor([turn("ok")]) as vendor:
         answer = await ask(vendor, "anthropic", base_url=vendor.anthropic_url + given)
     assert answer.done.stop_reason == "end"
 
 
-def test_an_answer_is_never_asked_to_be_longer_than_the_model_can_write() -> None:
+def test_the_output_limit_never_exceeds_the_models_limit() -> None:
     short = ModelProfile(output_limit=6000)
     bodies = [
         json.loads(kind("m", settings=short).body(request_of(max_output_tokens=asked)))
@@ -384,7 +288,7 @@ def test_an_answer_is_never_asked_to_be_longer_than_the_model_can_write() -> Non
 
 
 @pytest.mark.parametrize(("header", "value"), [("authorization", f"Bearer {KEY}"), ("api-key", KEY)])
-async def test_the_key_goes_into_the_header_that_was_named(header: str, value: str) -> None:
+async def test_the_key_is_sent_in_the_configured_header(header: str, value: str) -> None:
     async with FakeVendor([turn("ok")]) as vendor:
         model = ChatModel("m", base_url=vendor.chat_url, api_key=KEY, key_header=header)
         assert (await answer_of(model, request_of())).done.stop_reason == "end"

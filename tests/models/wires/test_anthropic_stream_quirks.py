@@ -47,7 +47,7 @@ def stop(index: int) -> dict[str, Any]:
     return {"type": "content_block_stop", "index": index}
 
 
-def test_unknown_events_no_names_and_a_whole_input_are_understood() -> None:
+def test_unknown_events_missing_names_and_a_whole_input_are_accepted() -> None:
     events, done = decode(
         {"type": "message_start", "message": {"id": "m", "model": "m", "usage": {"input_tokens": 2}}},
         {"type": "novelty", "x": 1},
@@ -123,14 +123,14 @@ def test_the_explanation_of_a_refusal_is_a_warning() -> None:
         ),
     ],
 )
-def test_every_kind_of_citation_is_told_once(citation: dict[str, Any], cited: SourceCited) -> None:
+def test_every_kind_of_citation_is_reported_once(citation: dict[str, Any], cited: SourceCited) -> None:
     cites = delta(0, type="citations_delta", citation=citation)
     events, done = decode(start(0, type="text", text=""), cites, delta(0, text="Yes."), cites, stop(0), STOP)
     assert [event for event in events if isinstance(event, SourceCited)] == [cited]
     assert done.content == (Text("Yes."),)
 
 
-def test_a_text_block_that_says_nothing_is_no_part_of_the_answer() -> None:
+def test_an_empty_text_block_is_not_part_of_the_answer() -> None:
     _, done = decode(
         start(0, type="text", text=""),
         stop(0),
@@ -141,7 +141,7 @@ def test_a_text_block_that_says_nothing_is_no_part_of_the_answer() -> None:
     assert done.content == (Text("Yes. No."),)
 
 
-def test_a_call_whose_end_is_not_told_ends_with_the_message() -> None:
+def test_a_call_without_an_end_event_ends_with_the_message() -> None:
     events, done = decode(
         start(0, type="tool_use", id="c1", name="read", input={}), delta(0, partial_json="{"), STOP
     )
@@ -149,14 +149,14 @@ def test_a_call_whose_end_is_not_told_ends_with_the_message() -> None:
     assert events[-1] == ToolInputEnded("mc_1", 0, "c1")
 
 
-def test_nothing_comes_after_an_error() -> None:
+def test_nothing_follows_an_error() -> None:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     events, last = read(start(0, type="text", text="A"), error, delta(0, text="B"), STOP)
     assert isinstance(last, ModelFailure) and last.failure.kind == "overloaded"
     assert events[-1] is last and len(events) == 2
 
 
-def test_writes_to_the_cache_are_summed_where_only_their_lifetimes_are_told() -> None:
+def test_cache_writes_by_lifetime_are_summed() -> None:
     lifetimes = {"ephemeral_5m_input_tokens": 30, "ephemeral_1h_input_tokens": 12}
     message = {"usage": {"input_tokens": 1, "cache_creation": lifetimes}}
     _, done = decode({"type": "message_start", "message": message}, STOP)

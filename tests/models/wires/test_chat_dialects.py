@@ -72,7 +72,7 @@ def sent(provider: str, model: str, *messages: Message, **fields: Any) -> dict[s
         ("someone", "m", "off", {}),
     ],
 )
-def test_a_level_of_reasoning_is_asked_for_in_the_words_of_the_provider(
+def test_a_reasoning_level_is_sent_in_the_providers_format(
     provider: str, model: str, level: Any, fields: dict[str, Any]
 ) -> None:
     usual = {"model", "stream", "stream_options", "messages"}
@@ -109,7 +109,7 @@ def test_a_tool_is_forced_where_and_how_the_provider_lets_it_be(
 
 
 @pytest.mark.parametrize("provider", ["deepseek", "groq", "moonshot"])
-def test_a_server_that_refuses_schemas_has_its_model_told_and_the_person_too(provider: str) -> None:
+def test_without_schema_support_the_prompt_contains_it_and_a_warning_is_sent(provider: str) -> None:
     request = request_of(system="Be kind.", answer_schema={"type": "object"})
     model = model_of(provider)
     body = json.loads(model.body(request))
@@ -139,7 +139,7 @@ def thought(provider: str, field: str, *more: Any) -> Message:
         ("mistral", "reasoning_content", None, None),
     ],
 )
-def test_reasoning_goes_back_to_those_who_want_it(
+def test_reasoning_is_replayed_to_providers_that_want_it(
     provider: str, field: str, with_calls: str | None, without: str | None
 ) -> None:
     called = thought(provider, field, ToolCall("call12345", "read", "{}"))
@@ -159,7 +159,7 @@ def test_a_call_without_reasoning_gets_a_stand_in_where_its_absence_is_refused(
     assert messages[1].get("reasoning_content") == stand_in
 
 
-def test_one_transcript_may_be_told_to_several_providers() -> None:
+def test_a_transcript_can_be_sent_to_several_providers() -> None:
     called = thought("deepseek", "reasoning_content", ToolCall("c1", "read", "{}"))
     transcript = Transcript([user("Hi"), called, Message("tool", (ToolResult("c1", "read"),))])
     request = ModelRequest("mc", "m", transcript)

@@ -55,7 +55,7 @@ def ids(done: ModelDone) -> list[str]:
     return [block.id for block in done.content if isinstance(block, ToolCall)]
 
 
-def test_arguments_that_come_before_the_id_are_held_and_then_sent() -> None:
+def test_arguments_before_the_id_are_buffered() -> None:
     events, done = decode(
         tool(0, None, "read", '{"a"'), tool(0, None, None, ":1"), tool(0, "c" * 24, None, "}"), END
     )
@@ -100,7 +100,7 @@ def test_whole_calls_that_all_have_index_zero_are_several() -> None:
     assert calls(done) == [("read", '{"p":1}'), ("read", '{"p":2}')]
 
 
-def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
+def test_calls_without_an_index_are_identified_by_their_ids() -> None:
     frames = (tool(None, "a1", "read", '{"p"'), tool(None, None, None, ":1}"))
     _, done = decode(*frames, tool(None, "a2", "write", "{}"), END)
     assert calls(done) == [("read", '{"p":1}'), ("write", "{}")]
@@ -124,12 +124,12 @@ def test_a_name_and_an_id_repeated_with_every_delta_is_one_call() -> None:
     assert calls(done) == [("read", '{"p":{}}')]
 
 
-def test_arguments_may_come_as_an_object() -> None:
+def test_arguments_may_be_an_object() -> None:
     _, done = decode(tool(0, "a1", "read", {"path": "x"}), END)
     assert calls(done) == [("read", '{"path":"x"}')]
 
 
-def test_calls_are_calls_whatever_the_finish_reason_says() -> None:
+def test_calls_count_with_any_finish_reason() -> None:
     _, done = decode(tool(0, "a1", "read", "{}"), delta("stop"), "[DONE]")
     assert done.stop_reason == "tool_calls"
     _, done = decode(delta(content="Hi"), delta("tool_calls"))
@@ -155,7 +155,7 @@ def test_more_cached_than_prompt_tokens_do_not_make_a_negative_count() -> None:
     assert done.usage.input_tokens == 5
 
 
-def test_a_total_alone_is_not_taken_apart() -> None:
+def test_a_total_without_parts_is_not_split() -> None:
     _, done = decode(delta("stop", content="A"), {"choices": [], "usage": {"total_tokens": 12}})
     assert done.usage == UNKNOWN_USAGE
 
@@ -171,7 +171,7 @@ def test_thinking_in_a_list_of_parts_is_reasoning() -> None:
     assert done.content == (Reasoning("Hm."), Text("Yes."))
 
 
-def test_reasoning_details_are_joined_and_replayed_though_the_last_comes_late() -> None:
+def test_late_reasoning_details_are_joined_and_replayed() -> None:
     def part(text: str, **more: Any) -> dict[str, Any]:
         return {"type": "reasoning.text", "index": 0, "text": text, **more}
 
@@ -192,7 +192,7 @@ def test_reasoning_details_are_joined_and_replayed_though_the_last_comes_late() 
     ]
 
 
-def test_frames_and_fields_nobody_knows_are_ignored() -> None:
+def test_unknown_frames_and_fields_are_ignored() -> None:
     _, done = decode({"object": "novelty", "x": [1]}, delta("stop", content="A", mood="good"), "[DONE]")
     assert done.content == (Text("A"),)
 
@@ -213,7 +213,7 @@ def test_the_size_of_the_reads_changes_nothing(size: int) -> None:
     assert decoder.end()[-1] == done
 
 
-def test_sources_in_the_chunks_are_told_once_with_their_titles() -> None:
+def test_sources_in_chunks_are_reported_once_with_titles() -> None:
     sources = {
         "citations": ["https://a.example", "https://b.example"],
         "search_results": [{"title": "A", "url": "https://a.example", "date": None}],
@@ -230,7 +230,7 @@ def test_sources_in_the_chunks_are_told_once_with_their_titles() -> None:
 
 
 @pytest.mark.parametrize("citations", [["https://a.example"], [{"url": "https://a.example"}]])
-def test_sources_may_come_with_the_last_chunk_alone(citations: Any) -> None:
+def test_sources_may_come_only_with_the_last_chunk(citations: Any) -> None:
     events, _ = decode(delta("stop", content="Yes."), {"choices": [], "citations": citations}, "[DONE]")
     assert events[-1] == SourceCited("mc_1", "https://a.example")
 
@@ -267,7 +267,7 @@ def test_an_answer_that_ends_with_an_error_is_a_failure(frame: dict[str, Any], k
     ("word", "reason"),
     [("eos", "end"), ("model_length", "length"), ("content_filter", "refusal"), ("x", "other")],
 )
-def test_words_of_other_servers_for_the_end_are_known(word: str, reason: str) -> None:
+def test_finish_reasons_of_other_servers_are_mapped(word: str, reason: str) -> None:
     assert decode(delta(word, content="A"))[1].stop_reason == reason
 
 

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from ostler.models.catalogue import ModelProfile, Prices
 from ostler.schema.events import (
-    ReasoningDelta,
     SourceCited,
     TextDelta,
     ToolInputDelta,
@@ -19,7 +17,7 @@ from ostler.schema.events import (
     Warned,
 )
 from ostler.schema.messages import Image, Reasoning, Text, ToolCall
-from ostler.schema.usage import UNKNOWN_USAGE, Usage
+from ostler.schema.usage import Usage
 from ostler.testkit.vendors import Call, FakeVendor, Think, call, say, turn
 from ostler.testkit.vendors.script import Cite
 from tests.models.wires.gemini_cases import MODEL, OLDER, ask, decoded, frame, sdk_reads
@@ -124,22 +122,6 @@ async def test_the_wire_reads_what_the_vendors_sdk_reads_with_gemini(case: str, 
     assert theirs["text"] or theirs["calls"] or theirs["stop"] == "refusal"
 
 
-@pytest.mark.parametrize("case", TURNS)
-async def test_the_deltas_join_to_the_blocks_they_belong_to_with_gemini(case: str) -> None:
-    async with FakeVendor([TURNS[case]]) as vendor:
-        answer = await ask(vendor)
-    joined = dict.fromkeys(range(len(answer.done.content)), "")
-    for event in answer.events:
-        if isinstance(event, TextDelta | ReasoningDelta | ToolInputDelta):
-            assert event.offset == len(joined[event.block])
-            joined[event.block] += event.text
-    whole = [
-        block.arguments if isinstance(block, ToolCall) else block.text  # type: ignore[union-attr]
-        for block in answer.done.content
-    ]
-    assert list(joined.values()) == whole
-
-
 async def test_a_call_arrives_in_one_delta() -> None:
     async with FakeVendor([TURNS["parallel calls"]]) as vendor:
         answer = await ask(vendor)
@@ -169,25 +151,13 @@ async def test_a_call_that_the_vendor_could_not_read_is_a_failure() -> None:
     assert "MALFORMED_FUNCTION_CALL" in failure.message and "try again" in failure.message
 
 
-async def test_a_refused_prompt_says_so_and_costs_its_input() -> None:
+async def test_a_refused_prompt_is_reported_and_charged() -> None:
     async with FakeVendor([turn(stop="refusal")]) as vendor:
         answer = await ask(vendor)
     assert [event.text for event in answer.events if isinstance(event, Warned)] == [
         "google refused the prompt (PROHIBITED_CONTENT)"
     ]
     assert answer.done.stop_reason == "refusal" and answer.done.usage.input_tokens == 10
-
-
-async def test_the_cost_is_known_with_prices() -> None:
-    settings = ModelProfile(prices=Prices(input=1, output=10, cache_read=0.1))
-    async with FakeVendor([TURNS["cached"]]) as vendor:
-        usage = (await ask(vendor, settings=settings)).done.usage
-    assert usage.cost == pytest.approx((7 * 1 + 5 * 10 + 100 * 0.1) / 1e6)
-
-
-async def test_usage_that_was_not_reported_is_unknown() -> None:
-    async with FakeVendor([turn("Hi", usage=None)]) as vendor:
-        assert (await ask(vendor)).done.usage == UNKNOWN_USAGE
 
 
 async def test_the_model_that_answered_is_named_where_it_is_another() -> None:
@@ -227,7 +197,7 @@ def test_an_answer_that_is_unusable_is_a_failure(reason: str) -> None:
     assert failure.kind == "stream_broken" and reason in failure.message and failure.stream_opened
 
 
-def test_what_comes_after_a_reason_to_stop_still_counts() -> None:
+def test_chunks_after_the_stop_reason_still_count() -> None:
     counts = {"promptTokenCount": 20, "candidatesTokenCount": 3, "toolUsePromptTokenCount": 4}
     answer = decoded(
         [
@@ -242,7 +212,7 @@ def test_what_comes_after_a_reason_to_stop_still_counts() -> None:
     assert answer.done.usage == Usage(19, 5, cache_read_tokens=5, reasoning_tokens=2)
 
 
-def test_sources_and_warnings_that_are_repeated_are_told_once() -> None:
+def test_repeated_sources_and_warnings_are_reported_once() -> None:
     sources = {
         "groundingMetadata": {
             "groundingChunks": [
@@ -269,7 +239,7 @@ def test_a_picture_in_the_answer_is_a_block_of_it() -> None:
     assert [event.block for event in answer.events if isinstance(event, TextDelta)] == [0, 2]
 
 
-def test_other_candidates_and_unknown_parts_are_passed_over() -> None:
+def test_other_candidates_and_unknown_parts_are_ignored() -> None:
     chunk = {
         "candidates": [
             {"content": {"parts": [{"executableCode": {"code": "1"}}, {"text": "a", "new": [1]}]}},

@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import json
-from random import Random
 from typing import Any
 
 import pytest
 from google.genai.errors import APIError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.schema.errors import ERRORS, ModelError
 from ostler.schema.events import TextDelta
-from ostler.testkit.vendors import FakeVendor, Refusal, Think, Trouble, call, gemini, say, turn
-from ostler.testkit.vendors.script import Cite
-from tests.models.test_vendor_errors import STATUSES
-from tests.models.wires.gemini_cases import MODEL, ask, decoded, frame, sdk_reads
-from tests.support.seeds import FIRST_SEED
+from ostler.testkit.vendors import FakeVendor, Refusal, Trouble, say, turn
+from tests.models.wires.gemini_cases import ask, decoded, frame, sdk_reads
 
 
 def refusal(code: int, status: str, message: str = "no", **detail: Any) -> Refusal:
     details = [{"@type": "type.googleapis.com/google.rpc.Help", "links": []}, detail]
     error = {"code": code, "message": message, "status": status, "details": details}
     return Refusal(code, body=json.dumps({"error": error}))
-
-
-@pytest.mark.parametrize("status", STATUSES)
-async def test_every_status_has_its_failure_with_gemini(status: int) -> None:
-    async with FakeVendor([Refusal(status, "the vendor's own words")]) as vendor:
-        failure = (await ask(vendor)).failure.failure
-    assert (failure.kind, failure.status) == (STATUSES[status], status)
-    assert "the vendor's own words" in failure.message and not failure.stream_opened
 
 
 @pytest.mark.parametrize(
@@ -61,7 +48,7 @@ async def test_every_status_has_its_failure_with_gemini(status: int) -> None:
         ),
     ],
 )
-async def test_a_refusal_in_googles_words_has_its_failure(answer: Refusal, kind: str, code: str) -> None:
+async def test_a_google_error_maps_to_its_failure(answer: Refusal, kind: str, code: str) -> None:
     async with FakeVendor([answer]) as vendor:
         failure = (await ask(vendor)).failure.failure
     assert (failure.kind, failure.code) == (kind, code)
@@ -77,7 +64,7 @@ async def test_a_refusal_in_googles_words_has_its_failure(answer: Refusal, kind:
         ("12s", {"retry-after": "7"}, 7.0),
     ],
 )
-async def test_the_delay_that_google_asks_for_is_passed_on(
+async def test_the_retry_delay_of_google_is_used(
     delay: Any, headers: dict[str, str], seconds: float | None
 ) -> None:
     asked = refusal(429, "RESOURCE_EXHAUSTED", retryDelay=delay)
@@ -127,13 +114,6 @@ async def test_an_error_inside_the_stream_has_its_failure(code: str, kind: str) 
     assert failure.stream_opened and "what went wrong" in failure.message
 
 
-TURNS = (
-    turn("Hello there.", Cite("https://a", "A")),
-    turn(Think(("let me", " see"), "sig"), say("I will ", "look. 🐎"), call("read", {"path": "ä.py"})),
-    turn(call("read", {"path": "a"}), call("write", {"path": "b", "content": "x" * 300}), stop="length"),
-    turn(Think(redacted="opaque"), "ok", usage=None),
-    turn(stop="refusal"),
-)
 ODD = (
     b'data: {"candidates":[{}]}\n\n',
     b'data: {"candidates":[{"content":{"parts":[{},{"functionCall":{}},{"inlineData":{}}]}}]}\n\n',
@@ -153,50 +133,6 @@ ODD = (
 )
 
 
-def garbled(random: Random) -> list[bytes]:
-    """The reads of an answer after a few accidents."""
-    frames = list(gemini.frames(random.choice(TURNS), {"model": MODEL}, 1))
-    for _ in range(random.randint(0, 4)):
-        place = random.randrange(len(frames)) if frames else 0
-        match random.randrange(6):
-            case 0:
-                del frames[place : place + random.randint(1, 3)]
-            case 1:
-                frames.insert(place, random.choice(frames) if frames else b"data: {}\n\n")
-            case 2:
-                random.shuffle(frames)
-            case 3:
-                frames.insert(place, random.randbytes(random.randint(0, 60)))
-            case 4:
-                frames.insert(place, random.choice(ODD))
-            case 5 if frames and frames[place]:
-                garbage = bytearray(frames[place])
-                garbage[random.randrange(len(garbage))] = random.randrange(256)
-                frames[place] = bytes(garbage)
-    whole = b"".join(frames)[: random.randint(0, 4000) if random.random() < 0.3 else None]
-    reads = []
-    while whole:
-        size = random.choice((1, 3, 17, 64, 500)) if len(whole) < 10_000 else 60_000
-        reads.append(whole[:size])
-        whole = whole[size:]
-    return reads
-
-
-def check(seed: int) -> None:
-    answer = decoded(garbled(Random(seed)))
-    if hasattr(answer.last, "failure"):
-        assert issubclass(ERRORS[answer.failure.failure.kind], ModelError)
-        assert "exchange failed" not in answer.failure.failure.message
-    else:
-        assert answer.done.stop_reason
-
-
-@given(seed=st.integers(0, 2**32))
-@settings(max_examples=250)
-def test_a_garbled_stream_ends_with_an_answer_or_a_failure(seed: int) -> None:
-    check(seed)
-
-
 @pytest.mark.parametrize("odd", ODD)
 def test_an_odd_frame_ends_with_an_answer_or_a_failure(odd: bytes) -> None:
     assert decoded([odd, frame(finish="STOP")]).last
@@ -205,9 +141,3 @@ def test_an_odd_frame_ends_with_an_answer_or_a_failure(odd: bytes) -> None:
 @given(reads=st.lists(st.binary(max_size=80), max_size=8))
 def test_noise_ends_with_a_failure(reads: list[bytes]) -> None:
     assert decoded(reads).failure.failure.kind == "stream_broken"
-
-
-@pytest.mark.long
-def test_many_garbled_streams_end_with_an_answer_or_a_failure() -> None:
-    for seed in range(FIRST_SEED, FIRST_SEED + 15_000):
-        check(seed)

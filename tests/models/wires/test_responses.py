@@ -14,7 +14,7 @@ from ostler.schema.events import Warned
 from ostler.schema.messages import File, Image, Message, Opaque, Reasoning, Text, ToolResult, user
 from ostler.testkit.vendors import FakeVendor, Think, call, turn
 from tests.models.wires.responses_cases import MODEL, ask
-from tests.models.wires.test_anthropic_chat_requests import AWKWARD, CALLS, PIXEL, RESULTS
+from tests.models.wires.transcripts import CALLS, PIXEL, RESULTS
 from tests.models.wires.wire_cases import KEY, READ, request_of
 
 SEALED = {"id": "rs_1", "summary": [], "encrypted_content": "sealed"}
@@ -95,13 +95,6 @@ async def test_azure_gets_the_bare_key_in_its_own_header_under_its_own_path() ->
         assert received.headers["api-key"] == KEY and "authorization" not in received.headers
         failure = (await ask(vendor, api_key="another", key_header="api-key")).failure.failure
     assert failure.kind == "authentication_failed"
-
-
-@pytest.mark.parametrize("case", AWKWARD)
-async def test_an_awkward_transcript_is_still_accepted_by_responses(case: str) -> None:
-    async with FakeVendor([turn("ok")]) as vendor:
-        answer = await ask(vendor, request_of(*AWKWARD[case], tools=(READ,)))
-    assert answer.done.content == (Text("ok"),)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +183,7 @@ LEVELS = ("off", "minimal", "low", "medium", "high")
         ("gpt-oss-20b", "low low low medium high"),
     ],
 )
-def test_each_level_of_reasoning_is_an_effort_that_the_model_knows(model: str, efforts: str | None) -> None:
+def test_each_reasoning_level_maps_to_an_effort_of_the_model(model: str, efforts: str | None) -> None:
     bodies = [sent(request_of(reasoning=level), model) for level in LEVELS]
     silent = sent(request_of(), model)
     assert "reasoning" not in silent
@@ -203,7 +196,7 @@ def test_each_level_of_reasoning_is_an_effort_that_the_model_knows(model: str, e
     assert all(body["include"] == ["reasoning.encrypted_content"] for body in (*bodies, silent))
 
 
-def test_a_model_that_nobody_described_reasons_when_somebody_asks_it_to() -> None:
+def test_an_unknown_model_reasons_if_a_level_is_requested() -> None:
     for level in (None, "off"):
         assert not {"reasoning", "include"} & sent(request_of(reasoning=level), "deployment-7").keys()
     body = sent(request_of(reasoning="minimal"), "deployment-7")
@@ -252,7 +245,7 @@ async def test_a_limit_below_the_vendors_least_is_raised_to_it() -> None:
     assert "max_output_tokens" not in sent(request_of())
 
 
-def test_files_are_text_documents_addresses_or_a_word_about_them() -> None:
+def test_files_become_text_documents_urls_or_placeholders() -> None:
     word = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
     request = request_of(
         user(

@@ -23,7 +23,7 @@ def warnings(request: ModelRequest, model: Any) -> list[str]:
     return list(model.warnings(request))
 
 
-async def test_what_a_model_cannot_do_is_told_once_and_left_out() -> None:
+async def test_unsupported_features_are_reported_once_and_not_sent() -> None:
     request = request_of(reasoning="high", answer_schema=SCHEMA)
     async with FakeVendor([turn("ok"), turn("ok")]) as vendor:
         old = AnthropicModel("claude-3-5-haiku-20241022", base_url=vendor.anthropic_url)
@@ -41,7 +41,7 @@ async def test_what_a_model_cannot_do_is_told_once_and_left_out() -> None:
     assert not {"reasoning_effort"} & second.keys()
 
 
-def test_the_later_steps_of_a_run_do_not_repeat_what_was_told() -> None:
+def test_later_steps_do_not_repeat_warnings() -> None:
     model = AnthropicModel("claude-3-5-haiku-20241022")
     asked: dict[str, Any] = {"reasoning": "low", "answer_schema": {"type": "object"}, "tools": (READ,)}
     result = Message("tool", (ToolResult("call_a", "read", (Text("a"),)),))
@@ -50,7 +50,7 @@ def test_the_later_steps_of_a_run_do_not_repeat_what_was_told() -> None:
     assert warnings(request_of(user("Hi"), reasoning="off"), model) == []
 
 
-def test_what_a_model_is_not_shown_is_told_when_it_comes() -> None:
+def test_an_omitted_block_is_reported_when_it_is_new() -> None:
     picture = Image("image/png", PIXEL)
     blind = ChatModel("deepseek-chat", provider="deepseek", dialect=DIALECTS["deepseek"])
     request = request_of(user("Look", picture, picture, File("application/pdf", "a.pdf", "JVBERi0=")))

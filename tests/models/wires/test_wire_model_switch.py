@@ -98,7 +98,7 @@ async def test_call_ids_that_a_vendor_refuses_are_made_to_fit(other: Wire) -> No
 
 
 @pytest.mark.parametrize("wire", NAMES)
-async def test_a_picture_that_a_model_drew_is_in_nobodys_way(wire: Wire) -> None:
+async def test_a_picture_drawn_by_a_model_breaks_no_later_request(wire: Wire) -> None:
     drawn = Message("assistant", (Text("Here it is."), Image("image/png", PIXEL)))
     async with FakeVendor([turn("Thanks.")]) as vendor:
         model = make(vendor, wire)
@@ -108,7 +108,7 @@ async def test_a_picture_that_a_model_drew_is_in_nobodys_way(wire: Wire) -> None
 
 
 @pytest.mark.parametrize("wire", NAMES)
-async def test_reasoning_of_another_provider_on_the_same_wire_stays_away(wire: Wire) -> None:
+async def test_reasoning_of_another_provider_is_not_sent(wire: Wire) -> None:
     async with FakeVendor([*first_answers(), turn("Yes.")]) as vendor:
         other = Provider(name="other", base_url=vendor.base_url(wire), wire=wire)
         name = NAMES[wire].partition("/")[2]

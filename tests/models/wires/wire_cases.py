@@ -1,4 +1,4 @@
-"""What the tests of both wires share: how to make a model, and how to read its answer."""
+"""Helpers for the tests of all wires: how to make a model, and how to read its answer."""
 
 from __future__ import annotations
 
@@ -6,13 +6,23 @@ import asyncio
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
+import pytest
+
 from ostler.core.model import ModelDone, ModelEvent, ModelFailure, ModelRequest, ToolOffer
 from ostler.core.transcript import Transcript
 from ostler.models.factory import make_model
+from ostler.models.providers import Wire
 from ostler.schema.messages import Message, user
 from ostler.testkit.vendors import FakeVendor
 
-WIRES = ("anthropic", "chat")
+WIRES: dict[Wire, str] = {
+    "anthropic": "anthropic/claude-sonnet-5-5",
+    "chat": "openai/gpt-x",
+    "responses": "openai/gpt-6.1-sol",
+    "gemini": "google/gemini-3.5-flash",
+}
+"""The wires, and a model on each."""
+every_wire = pytest.mark.parametrize("wire", WIRES)
 KEY = "sk-canary-0123456789abcdef"
 READ = ToolOffer(
     "read",
@@ -37,19 +47,15 @@ class Answer(NamedTuple):
         return self.last
 
 
-def url_of(vendor: FakeVendor, wire: str) -> str:
-    return vendor.anthropic_url if wire == "anthropic" else vendor.chat_url
-
-
 def load_model(name: str, **options: Any) -> Any:
     """The model of a name with its wire loaded, for tests that read its requests."""
     model: Any = make_model(name, **options)
     return model.load()
 
 
-def model_for(wire: str, base_url: str = "http://127.0.0.1:1", **options: Any) -> Any:
-    name = "anthropic/claude-sonnet-5-5" if wire == "anthropic" else "openai/gpt-x"
-    return load_model(name, **{"base_url": base_url, "api_key": KEY, "environment": {}, **options})
+def model_for(wire: Wire, base_url: str = "http://127.0.0.1:1", **options: Any) -> Any:
+    defaults = {"base_url": base_url, "api_key": KEY, "environment": {}, "wire": wire}
+    return load_model(WIRES[wire], **{**defaults, **options})
 
 
 def request_of(*messages: Message, **fields: Any) -> ModelRequest:
@@ -67,8 +73,8 @@ async def answer_of(model: Any, request: ModelRequest) -> Answer:
     return Answer(events, events[-1])
 
 
-async def ask(vendor: FakeVendor, wire: str, request: ModelRequest | None = None, **options: Any) -> Answer:
-    model = model_for(wire, **{"base_url": url_of(vendor, wire), **options})
+async def ask(vendor: FakeVendor, wire: Wire, request: ModelRequest | None = None, **options: Any) -> Answer:
+    model = model_for(wire, **{"base_url": vendor.base_url(wire), **options})
     try:
         return await answer_of(model, request or request_of())
     finally:

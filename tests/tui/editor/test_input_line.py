@@ -103,7 +103,7 @@ def test_templates_of_the_user_attach_files_and_those_of_a_project_do_not(
     assert text_of(theirs.blocks) == "Look at @notes.md for Ada."
 
 
-def test_an_unknown_command_suggests_similar_ones(harness: Harness) -> None:
-    with pytest.raises(UsageError, match="perhaps you mean /model"):
+def test_a_command_that_nobody_has_names_those_that_may_be_meant(harness: Harness) -> None:
+    with pytest.raises(UsageError, match="did you mean /model"):
         expand_draft(PromptDraft("/modl x", Chips()), harness, ["model"])
     assert text_of(expand_draft(PromptDraft("\\!bash", Chips()), harness, ()).blocks) == "!bash"

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from ostler.core.model import ModelRequest, ToolOffer
 from ostler.models.families import claude_family, claude_levels, limits_for, nearest
+from ostler.models.wires import encoder
 from ostler.models.wires.anthropic_stream import WIRE, AnthropicDecoder
-from ostler.models.wires.encoder import (
-    closed,
-    encode_json,
-    placeholder,
-    refused_by_vendor,
-    sendable_arguments,
-    sendable_id,
-    sendable_name,
-    text_of_file,
-    tool_schema,
-)
 from ostler.models.wires.wire_model import RequestSupport, WireModel
 from ostler.schema.messages import (
     Block,
@@ -35,7 +26,7 @@ from ostler.schema.messages import (
 
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _BREAKPOINT = {"cache_control": {"type": "ephemeral"}}
-_MARKER = b"," + encode_json(_BREAKPOINT)[1:-1]
+_MARKER = b"," + encoder.encode_json(_BREAKPOINT)[1:-1]
 
 
 def _encode_message(message: Message) -> bytes:
@@ -50,7 +41,7 @@ def _encode_message(message: Message) -> bytes:
             content.pop()
     else:
         content.sort(key=lambda block: block["type"] != "tool_result")
-    return encode_json({"role": role, "content": content}) if content else b""
+    return encoder.encode_json({"role": role, "content": content}) if content else b""
 
 
 def _with_marker(message: bytes) -> bytes:
@@ -62,9 +53,9 @@ def _blocks(block: Block) -> list[dict[str, Any]]:
     if isinstance(block, ToolCall):
         call = {
             "type": "tool_use",
-            "id": sendable_id(block.id, _CALL_ID),
-            "name": sendable_name(block.name),
-            "input": msgspec.Raw(sendable_arguments(block.arguments).encode()),
+            "id": encoder.sendable_id(block.id, _CALL_ID),
+            "name": encoder.sendable_name(block.name),
+            "input": msgspec.Raw(encoder.sendable_arguments(block.arguments).encode()),
         }
         return [call]
     if isinstance(block, ToolResult):
@@ -78,14 +69,14 @@ def _plain(block: PlainBlock) -> list[dict[str, Any]]:
     if isinstance(block, Text):
         # The vendor refuses a text of white space.
         return [{"type": "text", "text": block.text}] if block.text.strip() else []
-    if description := refused_by_vendor(block):
-        return [{"type": "text", "text": placeholder(description)}]
+    if description := encoder.refused_by_vendor(block):
+        return [{"type": "text", "text": encoder.placeholder(description)}]
     if block.url:
         source = {"type": "url", "url": block.url}
     elif isinstance(block, Image) or block.media_type == "application/pdf":
         source = {"type": "base64", "media_type": block.media_type, "data": block.data}
     else:
-        source = {"type": "text", "media_type": "text/plain", "data": text_of_file(block) or ""}
+        source = {"type": "text", "media_type": "text/plain", "data": encoder.text_of_file(block) or ""}
     if isinstance(block, Image):
         return [{"type": "image", "source": source}]
     return [{"type": "document", "source": source} | ({"title": block.name} if block.name else {})]
@@ -101,7 +92,10 @@ def _thinking(block: Reasoning) -> list[dict[str, Any]]:
 
 
 def _tool_result(result: ToolResult) -> list[dict[str, Any]]:
-    encoded: dict[str, Any] = {"type": "tool_result", "tool_use_id": sendable_id(result.call, _CALL_ID)}
+    encoded: dict[str, Any] = {
+        "type": "tool_result",
+        "tool_use_id": encoder.sendable_id(result.call, _CALL_ID),
+    }
     content = [block for part in result.content for block in _plain(part)]
     media: list[dict[str, Any]] = []
     if result.failed:
@@ -153,7 +147,7 @@ class AnthropicModel(WireModel):
     def _head(self, request: ModelRequest) -> dict[str, Any]:
         head = {"model": self._model, "stream": True, **self._limits(request)}
         if request.answer_schema is not None and self._family.schemas:
-            answer = {"format": {"type": "json_schema", "schema": closed(request.answer_schema)}}
+            answer = {"format": {"type": "json_schema", "schema": encoder.closed(request.answer_schema)}}
             head["output_config"] = head.get("output_config", {}) | answer
         if choice := _tool_choice(request):
             head["tool_choice"] = choice
@@ -173,21 +167,18 @@ class AnthropicModel(WireModel):
 
     def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
         offers: list[dict[str, Any]] = [
-            {"name": tool.name, "description": tool.description, "input_schema": tool_schema(tool)}
+            {"name": tool.name, "description": tool.description, "input_schema": encoder.tool_schema(tool)}
             for tool in tools
         ]
         offers[-1] |= _BREAKPOINT
-        return encode_json(offers)
+        return encoder.encode_json(offers)
 
     def _messages(self, request: ModelRequest) -> list[bytes]:
         messages = list(super()._messages(request))
-        left = _MARKED_MESSAGES
-        for index in range(len(request.transcript) - 1, -1, -1):
-            if not left:
-                break
-            if messages[index] and request.transcript[index].role != "assistant":
-                messages[index] = _with_marker(messages[index])
-                left -= 1
+        newest_first = reversed(range(len(request.transcript)))
+        places = (at for at in newest_first if messages[at] and request.transcript[at].role != "assistant")
+        for place in islice(places, _MARKED_MESSAGES):
+            messages[place] = _with_marker(messages[place])
         return messages
 
     def _support(self, request: ModelRequest) -> RequestSupport:
@@ -208,8 +199,5 @@ def _is_forced(request: ModelRequest) -> bool:
 def _tool_choice(request: ModelRequest) -> dict[str, str]:
     if not request.tools or request.tool_choice == "auto":
         return {}
-    if request.tool_choice == "none":
-        return {"type": "none"}
-    if request.tool_choice == "required":
-        return {"type": "any"}
-    return {"type": "tool", "name": request.tool_choice}
+    modes = {"none": {"type": "none"}, "required": {"type": "any"}}
+    return modes.get(request.tool_choice, {"type": "tool", "name": request.tool_choice})

@@ -11,19 +11,9 @@ import msgspec
 
 from ostler.core.model import ModelRequest, ToolOffer
 from ostler.models.families import nearest
+from ostler.models.wires import encoder
 from ostler.models.wires.chat_dialects import ChatDialect
 from ostler.models.wires.chat_stream import WIRE, ChatDecoder
-from ostler.models.wires.encoder import (
-    encode_json,
-    is_strict,
-    placeholder,
-    refused_by_vendor,
-    sendable_arguments,
-    sendable_id,
-    sendable_name,
-    text_of_file,
-    tool_schema,
-)
 from ostler.models.wires.wire_model import RequestSupport, WireModel
 from ostler.schema.messages import Block, File, Image, Message, Reasoning, Text, ToolCall, ToolResult, text_of
 
@@ -66,7 +56,7 @@ class MessageEncoder:
             items = self._assistant_message(message)
         else:
             items = self._user_message(message.content)
-        return encode_json(items)[1:-1]
+        return encoder.encode_json(items)[1:-1]
 
     def _user_message(self, content: Iterable[Block]) -> list[dict[str, Any]]:
         parts = [part for block in content if (part := self._part(block)) is not None]
@@ -80,8 +70,8 @@ class MessageEncoder:
     def _part(self, block: Block) -> dict[str, Any] | None:
         if isinstance(block, Text):
             return {"type": "text", "text": block.text} if block.text else None
-        if description := refused_by_vendor(block, pdf=self._dialect.pdf != "never"):
-            return {"type": "text", "text": placeholder(description)}
+        if description := encoder.refused_by_vendor(block, pdf=self._dialect.pdf != "never"):
+            return {"type": "text", "text": encoder.placeholder(description)}
         if isinstance(block, File):
             return _file_part(block)
         if isinstance(block, Image):
@@ -95,8 +85,10 @@ class MessageEncoder:
         thoughts: list[Reasoning] = []
         for block in message.content:  # `isinstance` takes longer, and a session has thousands of these
             if type(block) is ToolCall:
-                call = block.id if self._call_id is None else sendable_id(block.id, self._call_id)
-                function = _Function(sendable_name(block.name), sendable_arguments(block.arguments))
+                call = block.id if self._call_id is None else encoder.sendable_id(block.id, self._call_id)
+                function = _Function(
+                    encoder.sendable_name(block.name), encoder.sendable_arguments(block.arguments)
+                )
                 calls.append(_Call(call, "function", function))
             elif type(block) is Text:
                 texts.append(block.text)
@@ -134,7 +126,7 @@ class MessageEncoder:
         for block in message.content:
             if type(block) is not ToolResult:
                 continue
-            call = block.call if self._call_id is None else sendable_id(block.call, self._call_id)
+            call = block.call if self._call_id is None else encoder.sendable_id(block.call, self._call_id)
             parts = block.content
             text = text_of(parts) or "(no text)"
             items.append(_Result("tool", call, f"[error] {text}" if block.failed else text))
@@ -148,7 +140,7 @@ class MessageEncoder:
 
 def _file_part(file: File) -> dict[str, Any]:
     name = file.name or "A file"
-    text = text_of_file(file)
+    text = encoder.text_of_file(file)
     if text is not None:
         return {"type": "text", "text": f"{name}:\n{text}"}
     if file.url:
@@ -171,22 +163,22 @@ class ChatModel(WireModel):
 
     def _configure(self) -> None:
         dialect, model = self._dialect, self._model
-        control = dialect.knob(model)
+        control = dialect.control(model)
         self._levels = control.levels.available(self._settings.reasoning_levels, self._settings.reasons)
-        self._unasked = {} if self._settings.reasons is False else control.unasked
+        self._without_level = {} if self._settings.reasons is False else control.without_level
         self._takes_schema = re.search(dialect.schemas, model) is not None
         if not self._settings.input:
             self._sees_images = re.search(dialect.seeing, model) is not None
         self._reads_files = self._reads_files or dialect.pdf == "always"
-        self._refused = partial(refused_by_vendor, pdf=dialect.pdf != "never")
-        encoder = MessageEncoder(self._provider, dialect)
-        self._encoding, self._encode_message = encoder.key, encoder
+        self._refused = partial(encoder.refused_by_vendor, pdf=dialect.pdf != "never")
+        encode_message = MessageEncoder(self._provider, dialect)
+        self._encoding, self._encode_message = encode_message.key, encode_message
 
     def _messages(self, request: ModelRequest) -> list[bytes]:
         messages = super()._messages(request)
         if not request.system:
             return messages
-        return [encode_json({"role": "system", "content": request.system}), *messages]
+        return [encoder.encode_json({"role": "system", "content": request.system}), *messages]
 
     def _head(self, request: ModelRequest) -> dict[str, Any]:
         head: dict[str, Any] = {"model": self._model, "stream": True}
@@ -197,12 +189,12 @@ class ChatModel(WireModel):
             head[self._dialect.output_limit] = output
         choice = self._tool_choice(request)
         level = "off" if self._is_stopped(choice) else nearest(request.reasoning, self._levels)
-        head |= self._levels.get(level, {}) if level else self._unasked
+        head |= self._levels.get(level, {}) if level else self._without_level
         if choice is not None:
             head["tool_choice"] = choice
         schema = request.answer_schema
         if schema is not None and self._takes_schema:
-            answer = {"name": "answer", "schema": schema, "strict": is_strict(schema)}
+            answer = {"name": "answer", "schema": schema, "strict": encoder.is_strict(schema)}
             head["response_format"] = {"type": "json_schema", "json_schema": answer}
         return head
 
@@ -225,10 +217,10 @@ class ChatModel(WireModel):
 
     def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
         functions = [
-            {"name": tool.name, "description": tool.description, "parameters": tool_schema(tool)}
+            {"name": tool.name, "description": tool.description, "parameters": encoder.tool_schema(tool)}
             for tool in tools
         ]
-        return encode_json([{"type": "function", "function": function} for function in functions])
+        return encoder.encode_json([{"type": "function", "function": function} for function in functions])
 
     def _support(self, request: ModelRequest) -> RequestSupport:
         sent, level = self._tool_choice(request), nearest(request.reasoning, self._levels)

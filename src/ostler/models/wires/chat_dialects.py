@@ -10,120 +10,120 @@ import msgspec
 from ostler.models.families import FAMILIES, LEVELS, WORDS, Level, Levels
 
 NO_MODEL = "(?!)"
-"""A pattern that is found in no name."""
+"""A pattern that matches no name."""
 
 
 def efforts(*levels: Level, **more: Any) -> dict[Level, Any]:
-    """The levels by the words of `reasoning_effort`, with more fields beside it."""
+    """The levels as `reasoning_effort`, with more fields."""
     return {level: {"reasoning_effort": WORDS[level], **more} for level in levels}
 
 
 def reasoning_switch(off: dict[str, Any], on: dict[str, Any]) -> Levels:
-    """Of a model that reasons or does not: all that is above `off` is the same to it."""
+    """The levels of a model whose reasoning is only on or off."""
     spelled: dict[Level, Any] = dict.fromkeys(LEVELS, on) | {"off": off}
     return Levels(spelled, assumed={"off": off, "high": on})
 
 
 class ReasoningControl(msgspec.Struct, frozen=True):
-    """How the models in whose name `models` is found are told how much to reason, if at all."""
+    """How to set the reasoning level of the models whose name matches the pattern `models`."""
 
     models: str
     levels: Levels
-    unasked: dict[str, Any] = {}
-    """What is sent to them where no level is asked for."""
+    without_level: dict[str, Any] = {}
+    """The fields of a request without a level."""
 
 
 USUAL = efforts("low", "medium", "high")
 
 LISTED = Levels(efforts(*LEVELS), assumed={})
-"""For models that take a level only where somebody lists what they have."""
+"""For models that take a level only if their levels are listed."""
 
 ANY = Levels(efforts(*LEVELS), assumed={"off": {}, **USUAL})
-"""For models of which nothing is known: not every server knows how to switch reasoning off."""
+"""For unknown models: not every server can turn reasoning off."""
 
 
 class ChatDialect(msgspec.Struct, frozen=True, kw_only=True):
-    """A pattern is one that is found in a model's name, so an empty one means all models."""
+    """The patterns are searched in a model's name, so an empty one matches all models."""
 
     output_limit: str = "max_tokens"
     """The field that limits the answer's length."""
     usage_option: bool = True
-    """Usage has to be asked for; a server that reports it anyway may refuse the question."""
+    """Whether usage must be requested; a server that always reports it may refuse the option."""
     call_id: str = ""
-    """A pattern for the whole of the ids it takes; empty for any."""
-    knobs: tuple[ReasoningControl, ...] = (ReasoningControl("", ANY),)
-    """The first that fits a model is its own; the last fits all."""
+    """A pattern that matches every id it accepts; empty for any."""
+    controls: tuple[ReasoningControl, ...] = (ReasoningControl("", ANY),)
+    """The first that matches a model applies; the last matches all."""
     replay: Literal["never", "with_calls", "always"] = "with_calls"
-    """Which messages carry their reasoning back, in the field in which it came."""
+    """Which messages include their reasoning, in the field in which it came."""
     missing_reasoning: str = ""
-    """The `reasoning_content` of a message with calls that has none, where one without it is refused."""
+    """The `reasoning_content` of a message with calls and without reasoning, if it is required."""
     forced_tools: Literal["any_time", "without_reasoning", "never"] = "any_time"
-    """When a model can be made to call a tool."""
+    """When a request can require a tool call."""
     named_tools: bool = True
-    """Whether it can be made to call a certain one; otherwise it is made to call any."""
+    """Whether a request can require a certain tool; otherwise it requires any."""
     seeing: str = ""
-    """The models that are shown images, of those whose input nobody describes."""
+    """The models that get images, of those whose input nobody describes."""
     pdf: Literal["never", "if_it_sees", "always"] = "if_it_sees"
-    """`always` where the server reads it to models that see nothing."""
+    """`always` if the server reads it for models that see nothing."""
     schemas: str = ""
-    """The models whose answer can be held to a schema."""
+    """The models for which the server can enforce a schema."""
 
-    def knob(self, model: str) -> ReasoningControl:
-        return next(knob for knob in self.knobs if re.search(knob.models, model))
+    def control(self, model: str) -> ReasoningControl:
+        return next(control for control in self.controls if re.search(control.models, model))
+
+
+def _for_all(levels: Levels) -> tuple[ReasoningControl, ...]:
+    return (ReasoningControl("", levels),)
 
 
 _OFF_AND_USUAL = Levels(efforts(*LEVELS), assumed=efforts("off", "low", "medium", "high"))
+_EFFORT_OBJECT = Levels({level: {"reasoning": {"effort": word}} for level, word in WORDS.items()})
+_SWITCH = reasoning_switch({"reasoning": {"enabled": False}}, {"reasoning": {"enabled": True}})
+_ON, _OFF = ({"chat_template_kwargs": {"enable_thinking": is_on}} for is_on in (True, False))
+_ENABLED, _DISABLED = ({"thinking": {"type": word}} for word in ("enabled", "disabled"))
+_DEEPSEEK_EFFORTS = Levels(
+    {"off": _DISABLED} | {level: _ENABLED | fields for level, fields in efforts("low", "high", "max").items()}
+)
 
-_OPENAI_KNOBS = tuple(
+_OPENAI_CONTROLS = tuple(
     ReasoningControl(pattern, Levels(efforts(*levels), stoppable="off" in levels))
     for pattern, levels in FAMILIES
 )
 
-_ENABLED, _DISABLED = {"thinking": {"type": "enabled"}}, {"thinking": {"type": "disabled"}}
-_SWITCH = reasoning_switch({"reasoning": {"enabled": False}}, {"reasoning": {"enabled": True}})
-_NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
-
 _PARSED = {"reasoning_format": "parsed"}
-"""Left alone, some models of Groq's write their reasoning into the text."""
+"""Without it, some models of Groq write their reasoning into the text."""
 
 DIALECTS: dict[str, ChatDialect] = {
     "openai": ChatDialect(
         output_limit="max_completion_tokens",
         call_id=r"[a-zA-Z0-9_-]{1,40}",
-        knobs=(*_OPENAI_KNOBS, ReasoningControl("", ANY)),
+        controls=(*_OPENAI_CONTROLS, ReasoningControl("", ANY)),
     ),
-    "openrouter": ChatDialect(
-        knobs=(
-            ReasoningControl(
-                "", Levels({level: {"reasoning": {"effort": word}} for level, word in WORDS.items()})
-            ),
-        ),
-        pdf="always",
-    ),
+    "openrouter": ChatDialect(controls=_for_all(_EFFORT_OBJECT), pdf="always"),
     "groq": ChatDialect(
-        knobs=(
+        controls=(
             ReasoningControl("gpt-oss", Levels(USUAL)),
             ReasoningControl(
                 r"qwen3\.8",
                 Levels(efforts("off") | efforts("low", "medium", "high", **_PARSED)),
-                unasked=_PARSED,
+                without_level=_PARSED,
             ),
             ReasoningControl(
                 "qwen",
                 reasoning_switch({"reasoning_effort": "none"}, {"reasoning_effort": "default", **_PARSED}),
-                unasked=_PARSED,
+                without_level=_PARSED,
             ),
             ReasoningControl("", LISTED),
         ),
         replay="never",
         pdf="never",
-        # It has schemas, but not for an answer that is streamed.
+        # It supports schemas, but not for an answer that is streamed.
         schemas=NO_MODEL,
     ),
     "mistral": ChatDialect(
         usage_option=False,
         call_id=r"[a-zA-Z0-9]{9}",
-        knobs=(
+        controls=(
             ReasoningControl(
                 r"mistral-(small-(latest|2[6-9])|medium-(latest|3[-.]5|2[6-9]))",
                 Levels(efforts("off", "high")),
@@ -135,19 +135,7 @@ DIALECTS: dict[str, ChatDialect] = {
         pdf="never",
     ),
     "deepseek": ChatDialect(
-        knobs=(
-            ReasoningControl(
-                "",
-                Levels(
-                    {
-                        "off": _DISABLED,
-                        "low": _ENABLED | {"reasoning_effort": "low"},
-                        "high": _ENABLED | {"reasoning_effort": "high"},
-                        "max": _ENABLED | {"reasoning_effort": "max"},
-                    }
-                ),
-            ),
-        ),
+        controls=_for_all(_DEEPSEEK_EFFORTS),
         replay="always",
         missing_reasoning=" ",
         forced_tools="without_reasoning",
@@ -156,9 +144,9 @@ DIALECTS: dict[str, ChatDialect] = {
         schemas=NO_MODEL,
     ),
     "moonshot": ChatDialect(
-        knobs=(
+        controls=(
             ReasoningControl(r"kimi-k2\.[56]", reasoning_switch(_DISABLED, _ENABLED)),
-            # It always reasons, and as much as it likes.
+            # It always reasons, without a level.
             ReasoningControl(r"kimi-k2\.7", Levels({"high": _ENABLED})),
             ReasoningControl(r"kimi-k[3-9]", Levels(efforts("low", "high", "max"))),
             ReasoningControl("", LISTED),
@@ -170,7 +158,7 @@ DIALECTS: dict[str, ChatDialect] = {
     ),
     "xai": ChatDialect(
         output_limit="max_completion_tokens",
-        knobs=(
+        controls=(
             ReasoningControl("grok-3-mini", Levels(efforts("low", "high"))),
             ReasoningControl(r"grok-4\.3", Levels(efforts("off", "low", "medium", "high"))),
             ReasoningControl(r"grok-(4\.[4-9]|latest)", Levels(USUAL)),
@@ -180,32 +168,20 @@ DIALECTS: dict[str, ChatDialect] = {
         pdf="never",
     ),
     "together": ChatDialect(
-        knobs=(
+        controls=(
             ReasoningControl("gpt-oss", Levels(USUAL)),
             ReasoningControl(r"(?i)deepseek-v|glm-|kimi-k2\.|qwen3\.|cogito", _SWITCH),
             ReasoningControl("", Levels(_SWITCH.spelled, assumed={})),
         ),
         pdf="never",
     ),
-    "fireworks": ChatDialect(knobs=(ReasoningControl("", _OFF_AND_USUAL),), pdf="never"),
-    # It takes no choice of a tool at all, and does not say so.
-    "ollama": ChatDialect(knobs=(ReasoningControl("", _OFF_AND_USUAL),), forced_tools="never", pdf="never"),
+    "fireworks": ChatDialect(controls=_for_all(_OFF_AND_USUAL), pdf="never"),
+    # It ignores a tool choice silently.
+    "ollama": ChatDialect(controls=_for_all(_OFF_AND_USUAL), forced_tools="never", pdf="never"),
     "lmstudio": ChatDialect(named_tools=False, pdf="never"),
-    "llamacpp": ChatDialect(
-        knobs=(
-            ReasoningControl(
-                "", reasoning_switch(_NO_THINKING, {"chat_template_kwargs": {"enable_thinking": True}})
-            ),
-        ),
-        named_tools=False,
-        pdf="never",
-    ),
+    "llamacpp": ChatDialect(controls=_for_all(reasoning_switch(_OFF, _ON)), named_tools=False, pdf="never"),
     "vllm": ChatDialect(
-        knobs=(
-            ReasoningControl(
-                "", Levels({**efforts(*LEVELS), "off": _NO_THINKING}, assumed={"off": _NO_THINKING, **USUAL})
-            ),
-        ),
+        controls=_for_all(Levels({**efforts(*LEVELS), "off": _OFF}, assumed={"off": _OFF, **USUAL})),
         pdf="never",
     ),
     "jan": ChatDialect(pdf="never"),

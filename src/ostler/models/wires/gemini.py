@@ -11,15 +11,7 @@ import msgspec
 
 from ostler.core.model import ModelRequest, ToolOffer
 from ostler.models.families import gemini_family, nearest, thinking_for
-from ostler.models.wires.encoder import (
-    encode_json,
-    placeholder,
-    refused_by_vendor,
-    sendable_arguments,
-    sendable_name,
-    text_of_file,
-    tool_schema,
-)
+from ostler.models.wires import encoder
 from ostler.models.wires.gemini_stream import WIRE, GeminiDecoder
 from ostler.models.wires.wire_model import RequestSupport, WireModel
 from ostler.schema.messages import (
@@ -59,7 +51,7 @@ def _message_encoder(strict: bool) -> Callable[[Message], bytes]:
             contents = _content("model", _answer_parts(message, strict))
         else:
             contents = _content("user", _plain_parts(message.content))
-        return encode_json(contents)[1:-1]
+        return encoder.encode_json(contents)[1:-1]
 
     return encode
 
@@ -71,7 +63,7 @@ def _refused(block: Block) -> str:
         return "" if is_visible else f"an image of type {block.media_type}"
     if isinstance(block, File) and block.media_type.startswith(("audio/", "video/")):
         return ""
-    return refused_by_vendor(block)
+    return encoder.refused_by_vendor(block)
 
 
 def _content(role: str, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -93,7 +85,7 @@ def _answer_part(block: Block, strict: bool) -> list[dict[str, Any]]:
     if isinstance(block, ToolCall):
         call: dict[str, Any] = {"id": block.id} if strict else {}
         call["name"] = _name(block.name)
-        call["args"] = msgspec.Raw(sendable_arguments(block.arguments).encode())
+        call["args"] = msgspec.Raw(encoder.sendable_arguments(block.arguments).encode())
         part: dict[str, Any] = {"functionCall": call}
         if (data := _own(block.opaque)) is not None:
             part["thoughtSignature"] = data["signature"]
@@ -130,7 +122,7 @@ def _spans(opaque: Opaque | None) -> list[Any]:
 
 
 def _name(name: str) -> str:
-    name = sendable_name(name)
+    name = encoder.sendable_name(name)
     return name if name[0].isalpha() or name[0] == "_" else f"_{name}"[:64]
 
 
@@ -146,9 +138,9 @@ def _plain_parts(content: Iterable[Any]) -> list[dict[str, Any]]:
 
 def _media_parts(block: Image | File) -> list[dict[str, Any]]:
     if description := _refused(block):
-        return [{"text": placeholder(description)}]
+        return [{"text": encoder.placeholder(description)}]
     name = block.name if isinstance(block, File) else ""
-    if isinstance(block, File) and (text := text_of_file(block)) is not None:
+    if isinstance(block, File) and (text := encoder.text_of_file(block)) is not None:
         return [{"text": f"{name or 'A file'}:\n{text}"}]
     label = [{"text": f"{name}:"}] if name else []
     if block.url:
@@ -216,10 +208,14 @@ class GeminiModel(WireModel):
 
     def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
         declarations = [
-            {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool_schema(tool)}
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "parametersJsonSchema": encoder.tool_schema(tool),
+            }
             for tool in tools
         ]
-        return encode_json([{"functionDeclarations": declarations}])
+        return encoder.encode_json([{"functionDeclarations": declarations}])
 
     def _support(self, request: ModelRequest) -> RequestSupport:
         level = nearest(request.reasoning, self._levels)
@@ -242,8 +238,5 @@ class GeminiModel(WireModel):
 
 
 def _tool_choice(choice: str) -> dict[str, Any]:
-    if choice == "none":
-        return {"mode": "NONE"}
-    if choice == "required":
-        return {"mode": "ANY"}
-    return {"mode": "ANY", "allowedFunctionNames": [choice]}
+    modes = {"none": {"mode": "NONE"}, "required": {"mode": "ANY"}}
+    return modes.get(choice, {"mode": "ANY", "allowedFunctionNames": [choice]})

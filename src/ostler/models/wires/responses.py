@@ -8,17 +8,7 @@ from typing import Any
 
 from ostler.core.model import ModelRequest, ToolOffer
 from ostler.models.families import nearest, openai_levels, reasoning_fields
-from ostler.models.wires.encoder import (
-    encode_json,
-    is_strict,
-    placeholder,
-    refused_by_vendor,
-    sendable_arguments,
-    sendable_id,
-    sendable_name,
-    text_of_file,
-    tool_schema,
-)
+from ostler.models.wires import encoder
 from ostler.models.wires.responses_stream import WIRE, ResponsesDecoder
 from ostler.models.wires.wire_model import RequestSupport, WireModel
 from ostler.schema.messages import (
@@ -71,7 +61,7 @@ def _message_encoder(provider: str, model: str) -> Callable[[Message], bytes]:
         else:
             parts = _parts([block for block in message.content if isinstance(block, PlainBlock)])
             items = [{"role": "user", "content": parts}] if parts else []
-        return encode_json(items)[1:-1]
+        return encoder.encode_json(items)[1:-1]
 
     return encode
 
@@ -80,7 +70,7 @@ def _refused(block: Block) -> str:
     """As `refused_by_vendor`, for this vendor."""
     if isinstance(block, File) and block.media_type in _DOCUMENTS:
         return ""
-    return refused_by_vendor(block)
+    return encoder.refused_by_vendor(block)
 
 
 def _answer_items(content: Iterable[Block], own: _Own) -> list[dict[str, Any]]:
@@ -95,9 +85,9 @@ def _answer_item(block: Block, own: _Own) -> dict[str, Any] | None:
     if isinstance(block, ToolCall):
         return {
             "type": "function_call",
-            "call_id": sendable_id(block.id, _CALL_ID),
-            "name": sendable_name(block.name),
-            "arguments": sendable_arguments(block.arguments),
+            "call_id": encoder.sendable_id(block.id, _CALL_ID),
+            "name": encoder.sendable_name(block.name),
+            "arguments": encoder.sendable_arguments(block.arguments),
         }
     if isinstance(block, Text):
         item = {"role": "assistant", "content": block.text}
@@ -115,7 +105,11 @@ def _tool_output(result: ToolResult) -> dict[str, Any]:
         output = f"[error] {text}" if result.failed else text
     else:
         output = _parts([Text("[error]"), *result.content] if result.failed else result.content)
-    return {"type": "function_call_output", "call_id": sendable_id(result.call, _CALL_ID), "output": output}
+    return {
+        "type": "function_call_output",
+        "call_id": encoder.sendable_id(result.call, _CALL_ID),
+        "output": output,
+    }
 
 
 def _parts(content: Iterable[PlainBlock]) -> list[dict[str, Any]]:
@@ -126,7 +120,7 @@ def _part(block: PlainBlock) -> dict[str, Any] | None:
     if isinstance(block, Text):
         return _text(block.text) if block.text else None
     if description := _refused(block):
-        return _text(placeholder(description))
+        return _text(encoder.placeholder(description))
     if isinstance(block, Image):
         url = block.url or f"data:{block.media_type};base64,{block.data}"
         return {"type": "input_image", "detail": "auto", "image_url": url}
@@ -138,7 +132,7 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def _file(file: File) -> dict[str, Any]:
-    text = text_of_file(file)
+    text = encoder.text_of_file(file)
     if text is not None:
         return _text(f"{file.name or 'A file'}:\n{text}")
     if file.url:
@@ -171,16 +165,16 @@ class ResponsesModel(WireModel):
         functions = [
             {"type": "function", "name": tool.name, "description": tool.description}
             # Without `strict`, the vendor tries to make the schema a strict one.
-            | {"parameters": tool_schema(tool), "strict": False}
+            | {"parameters": encoder.tool_schema(tool), "strict": False}
             for tool in tools
         ]
-        return encode_json(functions)
+        return encoder.encode_json(functions)
 
     def _support(self, request: ModelRequest) -> RequestSupport:
         level = nearest(request.reasoning, self._levels)
         return RequestSupport(
             level=level if level and self._levels[level] else None,
-            schema=request.answer_schema is None or is_strict(request.answer_schema),
+            schema=request.answer_schema is None or encoder.is_strict(request.answer_schema),
         )
 
     def _head(self, request: ModelRequest) -> dict[str, Any]:
@@ -197,7 +191,12 @@ class ResponsesModel(WireModel):
                 head["tool_choice"] = request.tool_choice if is_mode else named
         schema = request.answer_schema
         if schema is not None:
-            answer = {"type": "json_schema", "name": "answer", "strict": is_strict(schema), "schema": schema}
+            answer = {
+                "type": "json_schema",
+                "name": "answer",
+                "strict": encoder.is_strict(schema),
+                "schema": schema,
+            }
             head["text"] = {"format": answer}
         if request.session:
             head["prompt_cache_key"] = request.session

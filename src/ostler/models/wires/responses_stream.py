@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -124,9 +124,8 @@ class ResponsesDecoder(AnswerDecoder):
     """
 
     def _configure(self) -> None:
-        self._texts: dict[tuple[int, int], OpenBlock] = {}
+        self._prose: dict[tuple[str, int, int], OpenBlock] = {}
         self._calls: dict[int, OpenBlock] = {}
-        self._thoughts: dict[int, OpenBlock] = {}
         self._thought_part = 0
         self._unknown: set[str] = set()
         self._refused = False
@@ -160,7 +159,7 @@ class ResponsesDecoder(AnswerDecoder):
     def _text_delta(self, data: bytes) -> None:
         frame = _decode_delta(data)
         if frame.delta:
-            self._answer.add(self._text(frame.output_index, frame.content_index), frame.delta)
+            self._answer.add(self._block("text", frame.output_index, frame.content_index), frame.delta)
 
     def _refusal_delta(self, data: bytes) -> None:
         self._refused = True
@@ -176,7 +175,7 @@ class ResponsesDecoder(AnswerDecoder):
         frame = _decode_delta(data)
         if not frame.delta:
             return
-        block = self._thought(frame.output_index)
+        block = self._block("reasoning", frame.output_index)
         part = frame.summary_index or frame.content_index
         if part != self._thought_part and block.parts:
             self._answer.add(block, "\n\n")
@@ -217,7 +216,7 @@ class ResponsesDecoder(AnswerDecoder):
                 self._refused = True
             text = part.text or part.refusal
             if text:
-                block = self._text(index, place)
+                block = self._block("text", index, place)
                 self._fill(block, text)
                 if message_item.phase:
                     block.opaque = self._own({"phase": message_item.phase})
@@ -231,7 +230,7 @@ class ResponsesDecoder(AnswerDecoder):
         text = "\n\n".join(filter(None, texts))
         if not text and not thought.encrypted_content:
             return
-        block = self._thought(index)
+        block = self._block("reasoning", index)
         if text and not block.parts:
             self._answer.add(block, text)
         if thought.encrypted_content and thought.id:
@@ -287,16 +286,10 @@ class ResponsesDecoder(AnswerDecoder):
             return "refusal"
         return "tool_calls" if self._answer.has_calls() else "end"
 
-    def _text(self, index: int, place: int) -> OpenBlock:
-        block = self._texts.get((index, place))
+    def _block(self, kind: Literal["text", "reasoning"], index: int, place: int = 0) -> OpenBlock:
+        block = self._prose.get((kind, index, place))
         if block is None:
-            block = self._texts[index, place] = self._answer.begin("text")
-        return block
-
-    def _thought(self, index: int) -> OpenBlock:
-        block = self._thoughts.get(index)
-        if block is None:
-            block = self._thoughts[index] = self._answer.begin("reasoning")
+            block = self._prose[kind, index, place] = self._answer.begin(kind)
         return block
 
     def _call(self, index: int, called: _Called) -> OpenBlock:
