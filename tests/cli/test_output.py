@@ -62,7 +62,7 @@ def test_a_waiting_run_says_who_asks_and_how_it_goes_on(capsys: pytest.CaptureFi
     print_waiting(waiting, "ses_1", [childs])
     assert "`ostler answer ses_1 yes` goes on" in capsys.readouterr().err
     print_waiting(RunWaiting("pending"), "ses_1", [])
-    assert "for a call that finishes later; `ostler runs` shows it" in capsys.readouterr().err
+    assert "for a deferred call; `ostler runs` shows it" in capsys.readouterr().err
 
 
 def test_a_waiting_run_says_what_an_answer_may_be(capsys: pytest.CaptureFixture[str]) -> None:

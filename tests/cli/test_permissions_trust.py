@@ -84,7 +84,7 @@ def test_trust_can_be_taken_back_even_when_the_file_is_gone(ostler: Ostler) -> N
     file = write_project(ostler, "base_url = 'http://there'")
     ostler("trust")
     file.unlink()
-    assert ostler("trust", "--list").out == f"{ostler.work}  (has no ostler.toml any more)\n"
+    assert ostler("trust", "--list").out == f"{ostler.work}  (no longer has an ostler.toml)\n"
     assert ostler("trust", "--remove").out == f"{ostler.work} is no longer trusted\n"
     again = ostler("trust", "--remove")
     assert (again.code, again.out, again.err) == (0, "", f"ostler: {ostler.work} was not trusted\n")

@@ -32,7 +32,7 @@ def test_open_runs_are_listed_with_who_works_on_them_and_what_they_wait_for(
     assert question["text"].startswith("Allow bash: touch made") and "yes" in question["choices"]
     first, second = ostler("runs").out.splitlines()
     assert first.startswith(waiting) and "waiting  make it  asks: Allow bash: touch made" in first
-    assert second.startswith(cut) and "cut" in second and "nobody works on it" in second
+    assert second.startswith(cut) and "cut" in second and "its process is gone" in second
     shown = ostler.on_terminal("runs").out.splitlines()
     assert shown[0].split() == ["SESSION", "AGE", "STATUS", "ABOUT", "RUN"]
     assert waiting.startswith(shown[1].split()[0]) and max(map(len, shown)) <= 80
@@ -47,7 +47,7 @@ def test_a_run_under_way_names_its_process(ostler: Ostler, serve: Serve) -> None
         assert f"process {gated.process.pid} on " in ostler("runs").out
         gated.open()
         assert finish(gated.process).code == 0
-    assert ostler("runs").err == "ostler: no run is open; --all shows those that have ended\n"
+    assert ostler("runs").err == "ostler: no run is open; --all lists those that ended\n"
 
 
 def test_all_runs_are_listed_with_how_they_ended(ostler: Ostler, serve: Serve) -> None:

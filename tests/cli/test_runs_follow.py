@@ -140,7 +140,7 @@ def test_a_process_that_dies_while_it_is_followed_is_noticed(ostler: Ostler, ser
         assert following.stdout is not None and following.stdout.readline() == b"I wait.\n"
         gated.process.kill()
         ran = read_to_end(following)
-    assert ran.code == 1 and "nobody works on the run" in ran.err
+    assert ran.code == 1 and "the process of the run is gone" in ran.err
 
 
 def test_forever_goes_on_with_the_runs_that_follow_until_it_is_interrupted(
