@@ -337,7 +337,7 @@ async def test_a_run_that_waits_goes_on_with_the_answer() -> None:
 
     asks = Hook("before_tool", lambda planned: Ask(Question("Add?", kind="permission")))
     model = ScriptedModel(["hello", Call("add", {"a": 1, "b": 2}), "three"])
-    agent = Agent(model, tools=[add], hooks=[asks], waits_for_answers=True)
+    agent = Agent(model, tools=[add], hooks=[asks], wait_for_answers=True)
     before = await agent.run("hi")
     waiting = await agent.run("1 + 2?")
     assert (waiting.status, waiting.reason, len(waiting.questions)) == (None, "Add?", 1)
@@ -359,7 +359,7 @@ async def test_what_a_child_asks_is_answered_through_the_agent_that_it_works_for
         return NeedUser(Question("Which bed?"))
 
     model = ScriptedModel([Call("delegate", {"task": "plant"}), Call("need"), "planted", "done"])
-    agent = Agent(model, tools=[need, DelegateTool({})], waits_for_answers=True)
+    agent = Agent(model, tools=[need, DelegateTool({})], wait_for_answers=True)
     waiting = await agent.run("go")
     assert (waiting.status, waiting.reason) == (None, "Which bed?")
     ended = await agent.answer("5", question=waiting.questions[0].id)
@@ -411,13 +411,11 @@ async def test_a_secret_can_be_answered_later_and_no_file_ever_sees_it(tmp_path:
         return "unlocked"
 
     file = tmp_path / "s.db"
-    async with Agent(
-        ScriptedModel([Call("need")]), tools=[need], waits_for_answers=True, store=file
-    ) as agent:
+    async with Agent(ScriptedModel([Call("need")]), tools=[need], wait_for_answers=True, store=file) as agent:
         assert (await agent.run("go")).status is None
         session = agent.session
     model = ScriptedModel(["done"])
-    async with Agent(model, tools=[need], waits_for_answers=True, store=file, session=session) as agent:
+    async with Agent(model, tools=[need], wait_for_answers=True, store=file, session=session) as agent:
         assert (await agent.answer("canary-7")).status == "completed"
         stored = [tmp_path / f"s.db{suffix}" for suffix in ("", "-wal")]
         assert not [part for part in stored if b"canary-7" in part.read_bytes()]
@@ -433,7 +431,7 @@ async def test_a_secret_is_not_taken_through_the_inbox(tmp_path: Path) -> None:
         """Asks by its outcome."""
         return NeedUser(Question("PIN?", secret=True))
 
-    async with Agent(ScriptedModel([Call("need"), "done"]), tools=[need], waits_for_answers=True) as agent:
+    async with Agent(ScriptedModel([Call("need"), "done"]), tools=[need], wait_for_answers=True) as agent:
         result = await agent.run("go")
         session = await agent.open()
         request = Answer(id="a1", question=result.questions[0].id, answer="1234")

@@ -37,7 +37,7 @@ async def leave(store: Path, cwd: Path, sessions: list[str]) -> None:
     kept = SqliteStore(store)
     for kinds in sessions:
         calls = tuple(Call("ask", {"kind": kind}) for kind in kinds.split(","))
-        harness = Harness(ScriptedModel([Turn("", calls)]), cwd=cwd, waits_for_answers=True)
+        harness = Harness(ScriptedModel([Turn("", calls)]), cwd=cwd, wait_for_answers=True)
         harness.set_tools([ask])
         session = await create_session(kept, harness)
         await session.prompt(as_content("go"))

@@ -319,13 +319,13 @@ async def test_an_audit_that_begins_in_the_middle_knows_what_came_before() -> No
     options: dict[str, Any] = {
         "tools": [pretend_bash],
         "permission_hook": permission_hook("ask", Path("/")),
-        "waits_for_answers": True,
+        "wait_for_answers": True,
     }
     ran = await run([PUSH], store=store, **options)
     assert said(ran, "run.wait")[0].startswith("it waits for an answer: Allow bash: git push origin")
     await ran.session.close()
     harness = Harness(
-        ScriptedModel(["done"]), permission_hook=options["permission_hook"], waits_for_answers=True
+        ScriptedModel(["done"]), permission_hook=options["permission_hook"], wait_for_answers=True
     )
     harness.set_tools(options["tools"])
     session = await open_session(store, ran.session.id, harness)

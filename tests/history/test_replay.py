@@ -194,7 +194,7 @@ async def test_a_run_that_waited_is_given_what_it_waited_for() -> None:
         return Pending("order 7")
 
     calls = [Call("inquire"), Call("order", id="c-order")]
-    ran = await started([calls, "done"], tools=[inquire, order], waits_for_answers=True)
+    ran = await started([calls, "done"], tools=[inquire, order], wait_for_answers=True)
     waiting = await ran.session.prompt(as_content("go"))
     assert isinstance(waiting, events.RunWaiting)
     await ran.session.answer(waiting.questions[0], "blue")

@@ -141,7 +141,7 @@ def build_harness(
         silence_limit=settings.silence_limit,
         cwd=cwd,
         asker=asker,
-        waits_for_answers=settings.on_question == "wait",
+        wait_for_answers=settings.on_question == "wait",
         listeners=[_audit_listener(settings.audit, say)] if settings.audit else [],
         context=session_context,
     )

@@ -253,7 +253,7 @@ def add_model_options(parser: Parser) -> Callable[..., argparse.Action]:
     add = parser.add_argument_group("model").add_argument
     add("--model", metavar="PROVIDER/ID", help="such as anthropic/…, openai/…, ollama/… or demo")
     add("--base-url", metavar="URL", help="a server that speaks the provider's protocol")
-    add("--api-key", metavar="KEY", help="prefer an environment variable: other users can see arguments")
+    add("--api-key", metavar="KEY", help="safer in an environment variable: other users can see arguments")
     levels = ("off", "minimal", "low", "medium", "high")
     add("--reasoning", choices=levels, help="how much the model reasons")
     add("--system", metavar="TEXT", help="replace the system prompt")

@@ -190,7 +190,7 @@ _ANSWER_ABOUT = (
 def answer_command(arguments: list[str]) -> int:
     parser = driving_parser("answer", _ANSWER_ABOUT)
     add = parser.add_argument
-    add("words", metavar="ANSWER", nargs="*")
+    add("words", metavar="ANSWER", nargs="*", help="the answer")
     add("--question", metavar="ID", help="which question, if there are several")
     add("--decline", action="store_true", help="decline the question; ANSWER is an optional reason")
     about = "only record the answer; `ostler resume` continues the run"

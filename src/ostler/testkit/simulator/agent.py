@@ -252,7 +252,7 @@ def harness_of(process: SimulatedProcess, limits: Limits) -> Harness:
         ),
         limits=limits,
         silence_limit=20.0,
-        waits_for_answers=random.random() < 0.8,
+        wait_for_answers=random.random() < 0.8,
         services={PROCESS: process},
         children_together=random.choice((1, 2, 8)),
     )

@@ -368,7 +368,7 @@ async def _opens_as_a_whole(store: Store, session: str) -> dict[str, Any]:
 
 async def _drive(store: Store, random: Random, name: str) -> None:
     """A session through runs, requests and other processes, checked whenever it rests."""
-    harness = Harness(ScriptedModel(_answers(random)), waits_for_answers=True)
+    harness = Harness(ScriptedModel(_answers(random)), wait_for_answers=True)
     harness.set_tools(_tools())
     session = await create_session(store, harness, session=name)
     for number in range(6):
