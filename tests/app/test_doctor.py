@@ -91,7 +91,7 @@ def host(url: str) -> str:
     return url.split("/")[2]
 
 
-def test_a_named_model_of_this_machine_needs_somebody_there(diagnosed: Diagnose, closed: str) -> None:
+def test_a_local_model_needs_a_running_server(diagnosed: Diagnose, closed: str) -> None:
     found = diagnosed("model = 'ollama/x'")
     assert not found.has_model
     assert found.answering.because == f"ollama/x cannot answer at {host(closed)}: nobody is there"
@@ -107,7 +107,7 @@ def test_a_named_model_of_this_machine_needs_somebody_there(diagnosed: Diagnose,
         (None, "it is named, though at HOST something else is there"),
     ],
 )
-def test_what_a_server_lists_is_a_doubt_and_no_verdict(
+def test_a_model_that_its_server_does_not_list_is_only_doubted(
     diagnosed: Diagnose, serving: ExitStack, listed: list[str] | None, because: str
 ) -> None:
     vendor = serving.enter_context(FakeVendor([], models=listed))
@@ -116,14 +116,14 @@ def test_what_a_server_lists_is_a_doubt_and_no_verdict(
     assert answering.because == because.replace("HOST", host(vendor.chat_url))
 
 
-def test_a_server_that_wants_a_key_counts_with_one(diagnosed: Diagnose, locked: str) -> None:
+def test_a_server_that_needs_a_key_is_usable_with_one(diagnosed: Diagnose, locked: str) -> None:
     found = diagnosed("model = 'lmstudio/x'", lmstudio=locked)
     assert not found.has_model and "it wants a key" in found.answering.because
     found = diagnosed("model = 'lmstudio/x'\napi_key = 'k'", lmstudio=locked)
     assert (found.answering.model, found.answering.because) == ("lmstudio/x", "it is named")
 
 
-def test_another_address_on_this_machine_needs_somebody_there(diagnosed: Diagnose, closed: str) -> None:
+def test_another_local_address_needs_a_running_server(diagnosed: Diagnose, closed: str) -> None:
     for text, variables in (
         (f"model = 'openai/x'\nbase_url = '{closed}'", {}),
         ("model = 'openai/x'", {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": closed}),
@@ -132,13 +132,13 @@ def test_another_address_on_this_machine_needs_somebody_there(diagnosed: Diagnos
         assert not found.has_model and "nobody is there" in found.answering.because
 
 
-def test_another_server_on_this_machine_is_not_doubted(diagnosed: Diagnose, serving: ExitStack) -> None:
+def test_another_local_server_is_not_doubted(diagnosed: Diagnose, serving: ExitStack) -> None:
     vendor = serving.enter_context(FakeVendor([]))
     found = diagnosed("model = 'anthropic/x'", {"ANTHROPIC_BASE_URL": vendor.anthropic_url})
     assert found.answering.because == "it is named"
 
 
-def test_azure_needs_its_address_and_its_key(diagnosed: Diagnose) -> None:
+def test_azure_needs_its_address_and_key(diagnosed: Diagnose) -> None:
     text = "[providers.azure]\ndefault_model = 'd'"
     found = diagnosed(text, {"AZURE_OPENAI_API_KEY": "k"})
     assert not found.has_model and "azure needs an address" in found.answering.because
@@ -149,13 +149,13 @@ def test_azure_needs_its_address_and_its_key(diagnosed: Diagnose) -> None:
 
 
 @pytest.mark.parametrize("key", ["k\u00e4se", "a\\u0000b", "a\\tb"])
-def test_a_key_that_cannot_be_sent_is_no_key(diagnosed: Diagnose, key: str) -> None:
+def test_an_unsendable_key_does_not_count(diagnosed: Diagnose, key: str) -> None:
     found = diagnosed(f'[providers.groq]\napi_key = "{key}"')
     assert not found.has_model
     assert found.answering.because == "the key for groq holds characters that no key has: copy it again"
 
 
-def test_a_command_for_a_key_counts_and_is_not_run(diagnosed: Diagnose, tmp_path: Path) -> None:
+def test_a_key_command_counts_and_is_not_run(diagnosed: Diagnose, tmp_path: Path) -> None:
     ran = tmp_path / "was-run"
     command = json.dumps(f"touch {quote(str(ran))}")
     found = diagnosed(
@@ -167,7 +167,7 @@ def test_a_command_for_a_key_counts_and_is_not_run(diagnosed: Diagnose, tmp_path
     assert not ran.exists()
 
 
-def test_fallbacks_are_told_with_their_state(diagnosed: Diagnose, closed: str) -> None:
+def test_fallbacks_are_listed_with_their_state(diagnosed: Diagnose, closed: str) -> None:
     found = diagnosed("model = 'anthropic/x'\nfallback = ['groq/x', 'jan/x', 'anthropic/y']\napi_key = 'k'")
     assert found.answering.model == "anthropic/x"
     assert [(one.name, one.found) for one in fallbacks(found)] == [
@@ -178,13 +178,13 @@ def test_fallbacks_are_told_with_their_state(diagnosed: Diagnose, closed: str) -
     assert "GROQ_API_KEY" in fallbacks(found)[0].detail and host(closed) in fallbacks(found)[1].detail
 
 
-def test_where_nobody_is_a_fallback_that_is_ready_goes_on(diagnosed: Diagnose) -> None:
+def test_a_ready_fallback_answers_if_the_server_is_gone(diagnosed: Diagnose) -> None:
     found = diagnosed("model = 'jan/x'\nfallback = ['groq/x', 'xai/y']", {"XAI_API_KEY": "k"})
     assert found.answering.model == "xai/y" and "as a fallback" in found.answering.because
     found = diagnosed("model = 'mistral/x'\nfallback = ['xai/y']")
     assert not found.has_model, "a run begins with its own model, or not at all"
 
 
-def test_aliases_in_a_circle_are_told(diagnosed: Diagnose) -> None:
+def test_circular_aliases_are_reported(diagnosed: Diagnose) -> None:
     found = diagnosed("model = 'a'\n[aliases]\na = 'b'\nb = 'a'")
     assert not found.has_model and "a = b = a" in found.answering.because

@@ -20,9 +20,7 @@ def place(told: dict[str, Any], name: str) -> dict[str, Any]:
     return found
 
 
-def test_where_nothing_can_answer_everything_that_was_looked_for_is_shown(
-    ostler: Ostler, configure: Configure
-) -> None:
+def test_without_a_model_every_checked_source_is_listed(ostler: Ostler, configure: Configure) -> None:
     ran = ostler("doctor")
     assert (ran.code, ran.err) == (3, "")
     for provider in PROVIDERS.values():
@@ -38,7 +36,7 @@ def test_where_nothing_can_answer_everything_that_was_looked_for_is_shown(
     assert not ostler.store.exists()
 
 
-def test_a_key_is_named_by_its_place_and_never_shown(ostler: Ostler, configure: Configure) -> None:
+def test_a_key_is_listed_by_its_source_and_never_printed(ostler: Ostler, configure: Configure) -> None:
     configure(f"[providers.mistral]\napi_key = '{KEY}'")
     ostler("key", "set", "openai", piped=KEY.encode())
     for arguments in (("doctor",), ("doctor", "--json")):
@@ -52,7 +50,7 @@ def test_a_key_is_named_by_its_place_and_never_shown(ostler: Ostler, configure: 
     )
 
 
-def test_servers_are_shown_with_their_models(ostler: Ostler, serve: Serve, configure: Configure) -> None:
+def test_servers_are_listed_with_their_models(ostler: Ostler, serve: Serve, configure: Configure) -> None:
     vendor = serve(models=["qwen3:8b", "nomic-embed-text", "llama3"])
     configure(lmstudio=vendor.chat_url)
     (told,) = ostler("doctor", "--json").lines
@@ -64,7 +62,7 @@ def test_servers_are_shown_with_their_models(ostler: Ostler, serve: Serve, confi
     assert not (ostler.home / "servers.json").exists()
 
 
-def test_a_named_model_counts_only_with_its_key(ostler: Ostler, configure: Configure) -> None:
+def test_a_named_model_needs_its_key(ostler: Ostler, configure: Configure) -> None:
     assert ostler("doctor", OSTLER_MODEL="demo").code == 0
     keyless = ostler("doctor", OSTLER_MODEL="xai/x")
     assert keyless.code == 3 and "xai needs a key: set XAI_API_KEY" in keyless.out
@@ -76,7 +74,9 @@ def test_a_named_model_counts_only_with_its_key(ostler: Ostler, configure: Confi
     assert unknown.code == 3 and "there is no model 'nobody/x'" in unknown.out
 
 
-def test_what_a_run_would_meet_is_what_is_said(ostler: Ostler, serve: Serve, configure: Configure) -> None:
+def test_doctor_reports_the_error_that_a_run_would_report(
+    ostler: Ostler, serve: Serve, configure: Configure
+) -> None:
     configure("model = 'jan/x'")
     absent = ostler("doctor")
     assert absent.code == 3 and "no model can answer: jan/x cannot answer at 127.0.0.1:" in absent.out
@@ -90,7 +90,7 @@ def test_what_a_run_would_meet_is_what_is_said(ostler: Ostler, serve: Serve, con
     assert re.search(r"\n  -  groq/x +groq needs a key: .*\n  \+  xai/x +ready\n", ran.out)
 
 
-def test_what_is_broken_is_part_of_the_answer(ostler: Ostler, configure: Configure) -> None:
+def test_broken_files_are_part_of_the_report(ostler: Ostler, configure: Configure) -> None:
     configure(f"api_key = '{KEY}'\nmodel = 'openai/x'")
     (ostler.home / "config.toml").chmod(0o644)
     (told,) = ostler("doctor", "--json").lines
@@ -111,7 +111,7 @@ def test_what_is_broken_is_part_of_the_answer(ostler: Ostler, configure: Configu
     assert (ran.code, ran.err) == (3, "") and "config.toml is not valid TOML" in ran.out
 
 
-def test_a_file_of_settings_that_is_wrong_has_its_row(ostler: Ostler, configure: Configure) -> None:
+def test_an_invalid_settings_file_has_its_row(ostler: Ostler, configure: Configure) -> None:
     (ostler.work / "ostler.toml").write_text("[models.'a/b']\ntools = 'yes'")
     ran = ostler("doctor", "--json")
     (told,) = ran.lines
@@ -123,20 +123,22 @@ def test_a_file_of_settings_that_is_wrong_has_its_row(ostler: Ostler, configure:
     assert (broken["sound"], broken["state"]) == (False, "providers.acme.base_url must be a text")
 
 
-def test_a_home_that_is_no_folder_is_said(ostler: Ostler) -> None:
+def test_a_home_that_is_not_a_folder_is_reported(ostler: Ostler) -> None:
     ostler.home.write_text("a file where a folder should be")
     (told,) = ostler("doctor", "--json").lines
     assert not place(told, "state")["sound"]
 
 
-def test_the_store_is_opened_and_measured(ostler: Ostler, serve: Serve, configure: Configure) -> None:
+def test_the_store_is_opened_and_its_size_reported(
+    ostler: Ostler, serve: Serve, configure: Configure
+) -> None:
     vendor = serve(turn("ok"))
     ostler("-p", "--model", "openai/x", "--base-url", vendor.chat_url, "hello")
     (told,) = ostler("doctor", "--json").lines
     assert place(told, "store")["sound"] and place(told, "store")["state"].startswith("ok, 0.")
 
 
-def test_the_trust_of_this_folder_is_told(ostler: Ostler, configure: Configure) -> None:
+def test_the_trust_of_the_folder_is_reported(ostler: Ostler, configure: Configure) -> None:
     (told,) = ostler("doctor", "--json").lines
     assert "project" not in [one["name"] for one in told["places"]]
     (ostler.work / "ostler.toml").write_text("base_url = 'http://127.0.0.1:1/v1'")
@@ -147,7 +149,7 @@ def test_the_trust_of_this_folder_is_told(ostler: Ostler, configure: Configure) 
     assert place(told, "project")["state"] == "trusted with base_url"
 
 
-def test_extras_and_programs_are_told(ostler: Ostler, configure: Configure) -> None:
+def test_extras_and_programs_are_listed(ostler: Ostler, configure: Configure) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert set(project["optional-dependencies"]) - {"all"} <= set(EXTRAS)
     (told,) = ostler("doctor", "--json").lines

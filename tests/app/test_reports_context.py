@@ -38,7 +38,7 @@ def short_of_room(ostler: Ostler, serve: Serve, configure: Configure) -> str:
     return str(ran.facts[0]["session"])
 
 
-def test_what_was_told_is_shown_with_the_rule_and_a_bar(ostler: Ostler, short_of_room: str) -> None:
+def test_a_step_is_shown_with_its_rules_and_a_bar(ostler: Ostler, short_of_room: str) -> None:
     ran = ostler("context", short_of_room)
     assert (ran.code, ran.err) == (0, "")
     heading, _, titles, *listed = rows(ran.out)
@@ -74,7 +74,7 @@ def test_two_steps_are_compared(ostler: Ostler, short_of_room: str) -> None:
     assert not found["same_prefix"] and found["decided"] and not found["withdrawn"]
 
 
-def test_what_is_not_there_is_said_in_one_line(ostler: Ostler, short_of_room: str) -> None:
+def test_a_missing_item_is_reported_in_one_line(ostler: Ostler, short_of_room: str) -> None:
     for arguments, complaint in (
         (("ses_nobody",), "ses_nobody"),
         ((short_of_room, "--step", "8"), "no step 8: the last one is 7"),
@@ -91,7 +91,7 @@ def test_a_terminal_gets_lines_that_fit(ostler: Ostler, short_of_room: str) -> N
     assert ran.code == 0 and max(map(len, ran.out.splitlines())) <= 60
 
 
-def test_while_it_is_easy_everything_is_told(ostler: Ostler, serve: Serve) -> None:
+def test_a_short_conversation_is_sent_whole(ostler: Ostler, serve: Serve) -> None:
     ran = ostler("-p", "--json", "hello", *use(serve(turn("hi"))))
     shown = ostler("context", str(ran.facts[0]["session"])).out
     assert re.search(r"system, tools and messages +at most [\d,]+ +all 1", shown)
@@ -108,7 +108,7 @@ def compacted(ostler: Ostler, vendor: FakeVendor) -> str:
     return session
 
 
-def test_a_session_is_compacted_and_that_is_undone(ostler: Ostler, serve: Serve) -> None:
+def test_a_compaction_can_be_undone(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(*LOOKS[:3], turn("done"), turn("Task: look. Done: three times."), turn("a"), turn("b"))
     session = compacted(ostler, vendor)
     asked = vendor.requests[-1].json["messages"][-1]["content"]
@@ -134,7 +134,7 @@ def test_a_session_is_compacted_and_that_is_undone(ostler: Ostler, serve: Serve)
     assert (ran.code, ran.err) == (2, "ostler: nothing in this session is compacted\n")
 
 
-def test_a_compaction_that_cannot_be_is_refused_with_the_reason(ostler: Ostler, serve: Serve) -> None:
+def test_an_impossible_compaction_is_refused_with_the_reason(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(*LOOKS[:1], turn("done"), turn("hi"))
     ran = ostler("-p", "--json", "hello", *use(serve(turn("hi"))))
     session = str(ran.facts[0]["session"])
@@ -145,7 +145,7 @@ def test_a_compaction_that_cannot_be_is_refused_with_the_reason(ostler: Ostler, 
     assert ran.code == 2 and "there is no compaction 2" in ran.err
 
 
-def test_what_cannot_fit_is_shown_with_the_rule_that_keeps_it(ostler: Ostler, serve: Serve) -> None:
+def test_an_entry_that_does_not_fit_is_shown_with_its_rule(ostler: Ostler, serve: Serve) -> None:
     ran = ostler("-p", "--json", "thyme " * 9000, "--context", "window.tokens=9000", *use(serve()))
     assert ran.code == 1 and "must_keep.last_prompt" in ran.err
     session = str(ran.facts[0]["session"])
@@ -157,7 +157,7 @@ def test_what_cannot_fit_is_shown_with_the_rule_that_keeps_it(ostler: Ostler, se
     assert not step["fits"] and step["kept"][0]["tokens"] > 9000
 
 
-def test_a_rule_for_one_run_holds_over_the_settings(
+def test_a_rule_for_one_run_overrides_the_settings(
     ostler: Ostler, serve: Serve, configure: Configure
 ) -> None:
     configure("[context.window]\ntokens = 9000\nreserve = 500\n")
@@ -192,15 +192,13 @@ def test_a_rule_for_one_run_holds_over_the_settings(
         ),
     ],
 )
-def test_a_rule_that_makes_no_sense_is_refused(
-    ostler: Ostler, rules: tuple[str, ...], complaint: str
-) -> None:
+def test_an_invalid_rule_is_refused(ostler: Ostler, rules: tuple[str, ...], complaint: str) -> None:
     options = [part for rule in rules for part in ("--context", rule)]
     ran = ostler("-p", "hello", *options)
     assert ran.code == 2 and complaint in ran.err and ran.err.count("\n") == 1
 
 
-def test_files_that_contradict_each_other_are_named(ostler: Ostler, configure: Configure) -> None:
+def test_contradicting_files_are_named(ostler: Ostler, configure: Configure) -> None:
     configure("[context.summaries]\nkeep = 0.6\n")
     (ostler.work / "ostler.toml").write_text("[context.summaries]\nat = 0.5\n")
     ran = ostler("-p", "hello")

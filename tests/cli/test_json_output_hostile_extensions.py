@@ -299,7 +299,7 @@ def test_the_run_is_correct_and_every_line_is_an_event(hostile: Ostler, serve: S
     assert hostile("sessions", "check").code == 0
 
 
-def test_each_of_them_is_named_with_the_line_that_failed(hostile: Ostler, serve: Serve) -> None:
+def test_each_failing_extension_is_named_with_its_line(hostile: Ostler, serve: Serve) -> None:
     vendor = serve(turn(call("read", {"path": "a.txt"})), turn("done"))
     ran = hostile("-p", *use(vendor), "go")
     assert ran.code == 0, ran.err
@@ -325,7 +325,7 @@ def test_each_of_them_is_named_with_the_line_that_failed(hostile: Ostler, serve:
         assert said in ran.err, said
 
 
-def test_their_tools_and_commands_fail_as_any_other(hostile: Ostler, serve: Serve) -> None:
+def test_tools_and_commands_of_failing_extensions_fail_normally(hostile: Ostler, serve: Serve) -> None:
     vendor = serve(turn(call("mute_tool"), call("interrupted_tool")), turn("done"))
     ran = hostile("-p", "--json", "--yes", *use(vendor), "go")
     assert ran.code == 0, ran.err
@@ -336,9 +336,7 @@ def test_their_tools_and_commands_fail_as_any_other(hostile: Ostler, serve: Serv
     assert "the command /mute failed: ValueError: not even this" in ran.err
 
 
-def test_processes_that_do_everything_wrong_leave_the_run_correct_and_none_behind(
-    ostler: Ostler, serve: Serve
-) -> None:
+def test_hostile_processes_leave_the_run_correct_and_end(ostler: Ostler, serve: Serve) -> None:
     mark = f"600.{os.getpid()}"
     for name, script in FOREIGN.items():
         folder = ostler.home / "extensions" / name
@@ -368,7 +366,7 @@ def test_processes_that_do_everything_wrong_leave_the_run_correct_and_none_behin
     assert str(ostler.home) not in left
 
 
-def test_a_guard_that_hangs_refuses_and_the_process_still_ends(ostler: Ostler, serve: Serve) -> None:
+def test_a_hanging_guard_denies_and_the_process_ends(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(call("read", {"path": "a.txt"})), turn("done"))
     folder = ostler.home / "extensions"
     folder.mkdir(parents=True)

@@ -20,7 +20,7 @@ def facts(*told: Event) -> list[Fact]:
     ]
 
 
-def test_a_child_is_told_of_when_it_begins_and_when_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_child_is_printed_when_it_starts_and_ends(capsys: pytest.CaptureFixture[str]) -> None:
     cheap = Totals(steps=4, usage=Usage(cost=0.0021))
     unknown = Totals(steps=1, usage=Usage())
     ConsoleOutput("notices", shows_work=True).see(
@@ -49,7 +49,7 @@ def test_a_child_is_told_of_when_it_begins_and_when_it_ends(capsys: pytest.Captu
     ]
 
 
-def test_a_waiting_run_says_who_asks_and_how_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_waiting_run_prints_who_asks_and_how_to_continue(capsys: pytest.CaptureFixture[str]) -> None:
     own = OpenQuestion("ses_1", QuestionAsked("q_1", Question("Why?")))
     childs = OpenQuestion("ses_2", QuestionAsked("q_2", Question("Allow it?", "permission")), "critic")
     waiting = RunWaiting("question")
@@ -65,7 +65,7 @@ def test_a_waiting_run_says_who_asks_and_how_it_goes_on(capsys: pytest.CaptureFi
     assert "for a deferred call; `ostler runs` shows it" in capsys.readouterr().err
 
 
-def test_a_waiting_run_says_what_an_answer_may_be(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_waiting_run_prints_the_possible_answers(capsys: pytest.CaptureFixture[str]) -> None:
     form = {"properties": {"port": {"type": "integer"}}}
     questions = [
         Question("Which bed?", "choice", choices=("2", "5"), reason="both are free"),

@@ -69,7 +69,7 @@ def answered_later(ostler: Ostler, vendor: FakeVendor, answer: str) -> str:
     return session
 
 
-def test_a_session_remembers_after_a_restart_and_no_other_does(ostler: Ostler, serve: Serve) -> None:
+def test_a_rule_of_a_session_survives_a_restart(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(
         run_it(), turn("ran"), run_it(), turn("again"), run_it(), turn("refused"), run_it(), turn("-")
     )
@@ -87,7 +87,7 @@ def test_a_session_remembers_after_a_restart_and_no_other_does(ostler: Ostler, s
     assert revoked.code == 4
 
 
-def test_a_project_remembers_for_its_folder(ostler: Ostler, serve: Serve) -> None:
+def test_a_rule_of_a_project_applies_in_its_folder(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(run_it(), turn("ran"), run_it(), turn("again"), run_it(), turn("refused"))
     answered_later(ostler, vendor, "project")
     assert [one.name for one in ostler.work.iterdir() if one.name not in (".git", "ran.txt")] == []
@@ -100,7 +100,7 @@ def test_a_project_remembers_for_its_folder(ostler: Ostler, serve: Serve) -> Non
     assert listed(ostler) == []
 
 
-def test_a_user_s_rule_holds_everywhere(ostler: Ostler, serve: Serve) -> None:
+def test_a_rule_of_the_user_applies_everywhere(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(run_it(), turn("ran"), run_it(), turn("there"))
     answered_later(ostler, vendor, "user")
     elsewhere = Path(f"{ostler.work}-2")
@@ -109,7 +109,7 @@ def test_a_user_s_rule_holds_everywhere(ostler: Ostler, serve: Serve) -> None:
     assert listed(ostler) == [("allow", RULE, "user")]
 
 
-def test_a_denied_call_is_refused_at_once_and_both_are_told_the_rule(ostler: Ostler, serve: Serve) -> None:
+def test_a_denied_call_names_the_rule_to_person_and_model(ostler: Ostler, serve: Serve) -> None:
     ostler.configure("deny = ['bash(tee)']")
     vendor = serve(run_it(), turn("Without it."))
     ran = ostler("-p", *use(vendor), "--yes", "--on-question", "wait", "run it")
@@ -142,7 +142,7 @@ def test_a_project_may_restrict_by_itself_but_allow_only_with_trust(ostler: Ostl
     assert "ignored" not in ostler("permissions").out
 
 
-def test_rules_are_given_and_taken_back(ostler: Ostler) -> None:
+def test_rules_are_added_and_revoked(ostler: Ostler) -> None:
     assert ostler("permissions").err == "ostler: there are no rules here; only the profile applies\n"
     assert ostler("permissions", "allow", "bash(npm run *)").out == (
         f"allow bash(npm run *), in {ostler.work}\n"
@@ -177,7 +177,7 @@ def test_rules_are_given_and_taken_back(ostler: Ostler) -> None:
         (("list", "--session", "ses_x"), "there is no session ses_x"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(
+def test_an_impossible_command_is_one_line(
     ostler: Ostler, arguments: tuple[str, ...], complaint: str
 ) -> None:
     ran = ostler("permissions", *arguments)
@@ -185,21 +185,21 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert complaint in ran.err
 
 
-def test_a_rule_of_a_file_is_taken_back_in_the_file(ostler: Ostler) -> None:
+def test_a_rule_of_a_file_is_removed_in_the_file(ostler: Ostler) -> None:
     ostler.configure("allow = ['bash(make)']")
     ran = ostler("permissions", "revoke", "1")
     assert ran.code == 2
     assert f"bash(make) is set in {ostler.home / 'config.toml'}: remove it there" in ran.err
 
 
-def test_a_file_with_something_that_is_no_rule_is_refused(ostler: Ostler) -> None:
+def test_a_file_with_an_invalid_rule_is_refused(ostler: Ostler) -> None:
     ostler.configure("deny = ['bash(git']")
     ran = ostler("-p", "--model", "demo", "hello")
     assert ran.code == 2
     assert f"{ostler.home / 'config.toml'}: deny: 'bash(git' is not a rule" in ran.err
 
 
-def test_a_call_can_be_tried(ostler: Ostler) -> None:
+def test_a_call_can_be_tested(ostler: Ostler) -> None:
     def tried(call: str, profile: str) -> list[str]:
         return ostler("permissions", "test", call, "--permissions", profile).out.splitlines()
 
@@ -223,9 +223,7 @@ def test_a_call_can_be_tried(ostler: Ostler) -> None:
     assert json.loads(out)["remember"]["user"] == ["bash(git push)"]
 
 
-def test_taking_a_rule_back_from_a_cut_session_ends_what_it_left_running(
-    ostler: Ostler, serve: Serve
-) -> None:
+def test_revoking_a_rule_of_a_cut_session_ends_its_processes(ostler: Ostler, serve: Serve) -> None:
     # A process in the group of the command would be killed with the run.
     vendor = serve(turn(TOUCH), turn(call("bash", {"command": "setsid --wait cat gate"})))
     session = waiting_run(ostler, vendor)

@@ -43,7 +43,7 @@ def test_only_a_session_of_the_same_directory_is_continued(ostler: Ostler, serve
     assert said(vendor.requests[1].json) == [("user", "there")]
 
 
-def test_what_a_tool_did_is_part_of_the_history(ostler: Ostler, serve: Serve) -> None:
+def test_tool_results_are_part_of_the_history(ostler: Ostler, serve: Serve) -> None:
     (ostler.work / "a.txt").write_text("the content")
     vendor = serve(turn(call("read", {"path": "a.txt"})), turn("read"), turn("again"))
     ostler("-p", *use(vendor), "read it")
@@ -53,13 +53,13 @@ def test_what_a_tool_did_is_part_of_the_history(ostler: Ostler, serve: Serve) ->
     assert "the content" in said(vendor.requests[2].json)[2][1]
 
 
-def test_no_session_leaves_nothing_behind(ostler: Ostler, serve: Serve) -> None:
+def test_no_session_stores_nothing(ostler: Ostler, serve: Serve) -> None:
     ran = ostler("-p", *use(serve(turn("gone"))), "--no-session", "hello")
     assert (ran.code, ran.out) == (0, "gone\n")
     assert not ostler.home.exists()
 
 
-def test_a_session_that_is_not_there_is_refused(ostler: Ostler) -> None:
+def test_a_missing_session_is_refused(ostler: Ostler) -> None:
     ran = ostler("-p", "--model", "demo", "--session", "ses_nowhere", "hello")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == "ostler: no session 'ses_nowhere'; `ostler sessions` lists those there are\n"
@@ -98,7 +98,7 @@ def test_a_session_that_another_process_runs_is_refused(ostler: Ostler, serve: S
     assert after.code == 0
 
 
-def test_a_run_whose_process_was_killed_is_closed_by_the_next_prompt(ostler: Ostler, serve: Serve) -> None:
+def test_the_next_prompt_closes_a_killed_run(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("never", trouble=Trouble("silence", after=0)), turn("answered"))
     running = ostler.start("-p", *use(vendor), "hello")
     wait_until(lambda: vendor.requests)
@@ -111,7 +111,7 @@ def test_a_run_whose_process_was_killed_is_closed_by_the_next_prompt(ostler: Ost
     assert [line["status"] for line in shown.all("run_ended")] == ["interrupted", "completed"]
 
 
-def test_a_run_that_goes_on_is_printed_from_its_beginning(ostler: Ostler, serve: Serve) -> None:
+def test_a_continued_run_is_printed_from_its_start(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("never", trouble=Trouble("silence", after=0)), turn("answered"))
     running = ostler.start("-p", *use(vendor), "hello")
     wait_until(lambda: vendor.requests)
@@ -123,7 +123,7 @@ def test_a_run_that_goes_on_is_printed_from_its_beginning(ostler: Ostler, serve:
     assert len({fact["run"] for fact in ran.facts}) == 1
 
 
-def test_a_session_keeps_the_model_that_it_was_given(ostler: Ostler, serve: Serve) -> None:
+def test_a_session_keeps_its_model(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("one"), turn("two"), turn("three"))
     ostler.configure(
         f"""
@@ -140,7 +140,7 @@ def test_a_session_keeps_the_model_that_it_was_given(ostler: Ostler, serve: Serv
     assert [one.json["model"] for one in vendor.requests] == ["large", "large", "small"]
 
 
-def test_another_server_is_named_for_once(ostler: Ostler, serve: Serve) -> None:
+def test_a_base_url_applies_to_one_run(ostler: Ostler, serve: Serve) -> None:
     vendor, other = serve(turn("two")), serve(turn("one"))
     ostler.configure(f'model = "ollama/mine"\nbase_url = "{vendor.chat_url}"')
     ostler("-p", *use(other), "hello")
@@ -149,7 +149,7 @@ def test_another_server_is_named_for_once(ostler: Ostler, serve: Serve) -> None:
     assert vendor.requests[0].json["model"] == "mine"
 
 
-def test_a_session_that_keeps_its_model_needs_no_other(ostler: Ostler, serve: Serve) -> None:
+def test_a_session_with_a_model_needs_no_other(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("one"), turn("two"), turn("three"))
     ostler.configure(f'[providers.acme]\nbase_url = "{vendor.chat_url}"\nkey_variable = ""')
     ostler("-p", "--model", "acme/large", "hello")
@@ -159,6 +159,6 @@ def test_a_session_that_keeps_its_model_needs_no_other(ostler: Ostler, serve: Se
     assert ostler("-p", "a new one").code == 3
 
 
-def test_the_demo_is_continued_by_the_demo(ostler: Ostler) -> None:
+def test_a_demo_session_continues_with_the_demo(ostler: Ostler) -> None:
     ostler("-p", "--model", "demo", "hello")
     assert ostler("-p", "--continue", "and?").code == 0

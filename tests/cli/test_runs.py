@@ -8,16 +8,14 @@ from tests.support.fixtures import Serve
 from tests.support.open_runs import GATED, SILENCE, TOUCH, cut_run, gated_run, parent_and_child, waiting_run
 
 
-def test_without_a_store_there_is_nothing_to_list_and_none_is_made(ostler: Ostler) -> None:
+def test_without_a_store_no_runs_are_listed_and_none_is_created(ostler: Ostler) -> None:
     for options in ((), ("--all",), ("--json",)):
         ran = ostler("runs", *options)
         assert (ran.code, ran.out) == (0, "") and "there are no sessions yet" in ran.err
     assert not ostler.store.exists()
 
 
-def test_open_runs_are_listed_with_who_works_on_them_and_what_they_wait_for(
-    ostler: Ostler, serve: Serve
-) -> None:
+def test_open_runs_are_listed_with_their_process_and_questions(ostler: Ostler, serve: Serve) -> None:
     cut = cut_run(ostler, serve(SILENCE))
     waiting = waiting_run(ostler, serve(turn(TOUCH)))
     ostler("-p", *use(serve(turn("done"))), "this one ends")
@@ -40,7 +38,7 @@ def test_open_runs_are_listed_with_who_works_on_them_and_what_they_wait_for(
     assert few.out.startswith(waiting) and few.err == "ostler: there are more; --limit shows them\n"
 
 
-def test_a_run_under_way_names_its_process(ostler: Ostler, serve: Serve) -> None:
+def test_a_running_run_names_its_process(ostler: Ostler, serve: Serve) -> None:
     with gated_run(ostler, serve(turn(GATED), turn("done"))) as gated:
         (row,) = ostler("runs", "--json").lines
         assert (row["status"], row["holder"]["pid"]) == ("running", gated.process.pid)
@@ -50,7 +48,7 @@ def test_a_run_under_way_names_its_process(ostler: Ostler, serve: Serve) -> None
     assert ostler("runs").err == "ostler: no run is open; --all lists those that ended\n"
 
 
-def test_all_runs_are_listed_with_how_they_ended(ostler: Ostler, serve: Serve) -> None:
+def test_ended_runs_are_listed_with_their_status(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(call("ls", {})), turn("done"), turn(call("ls", {})), turn("never"))
     ostler("-p", *use(vendor), "one")
     ostler("-p", *use(vendor), "--continue", "--max-steps", "1", "two")
@@ -66,7 +64,7 @@ def test_all_runs_are_listed_with_how_they_ended(ostler: Ostler, serve: Serve) -
     assert "limit" in shown[0] and "1 step, " in shown[0] and "2 steps, " in shown[1]
 
 
-def test_a_child_stands_below_its_parent(ostler: Ostler, serve: Serve) -> None:
+def test_a_child_is_listed_below_its_parent(ostler: Ostler, serve: Serve) -> None:
     _, parent, child = parent_and_child(ostler, serve)
     above, below = ostler("runs", "--json").lines
     assert (above["session"], below["session"], below["child_of"]) == (parent, child, parent)

@@ -26,7 +26,7 @@ def branched(ostler: Ostler, vendor: FakeVendor) -> tuple[str, int]:
 ANSWERS = (turn("I look.", call("read", {"path": "a.txt"})), turn("seen"), turn("a dead end"))
 
 
-def test_going_back_and_prompting_again_makes_a_branch(ostler: Ostler, serve: Serve) -> None:
+def test_navigating_back_and_prompting_makes_a_branch(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(*ANSWERS, turn("better"))
     session, _ = branched(ostler, vendor)
     assert ostler("-p", *use(vendor), "--session", session, "another way").out == "better\n"
@@ -48,7 +48,7 @@ def test_going_back_and_prompting_again_makes_a_branch(ostler: Ostler, serve: Se
     assert ostler("sessions", "check").code == 0
 
 
-def test_entries_get_names_and_lose_them(ostler: Ostler, serve: Serve) -> None:
+def test_entries_can_be_labelled_and_unlabelled(ostler: Ostler, serve: Serve) -> None:
     session, _ = branched(ostler, serve(*ANSWERS))
     results = [
         one["seq"]
@@ -62,7 +62,7 @@ def test_entries_get_names_and_lose_them(ostler: Ostler, serve: Serve) -> None:
     assert " result: " not in ostler("sessions", "tree", session).out
 
 
-def test_an_entry_that_is_not_there_is_refused(ostler: Ostler, serve: Serve) -> None:
+def test_a_missing_entry_is_refused(ostler: Ostler, serve: Serve) -> None:
     session, _ = branched(ostler, serve(*ANSWERS))
     for command, wrong in (("navigate", "1"), ("label", "999"), ("label", "0"), ("collapse", "1")):
         ran = ostler("sessions", command, session, wrong, OPENAI_API_KEY=KEY)
@@ -71,7 +71,7 @@ def test_an_entry_that_is_not_there_is_refused(ostler: Ostler, serve: Serve) -> 
     assert ostler("sessions", "check").code == 0
 
 
-def test_before_the_first_entry_everything_begins_anew(ostler: Ostler, serve: Serve) -> None:
+def test_navigating_before_the_first_entry_starts_anew(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(*ANSWERS, turn("fresh"))
     session, _ = branched(ostler, vendor)
     ostler("sessions", "navigate", session, "0")
@@ -81,7 +81,7 @@ def test_before_the_first_entry_everything_begins_anew(ostler: Ostler, serve: Se
     assert [line[0] for line in ostler("sessions", "tree", session).out.splitlines()].count("├") == 1
 
 
-def test_a_branch_that_was_left_is_told_in_a_summary(ostler: Ostler, serve: Serve) -> None:
+def test_an_abandoned_branch_is_summarised(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(*ANSWERS, turn("It led nowhere."), turn("then I know"))
     session, end = branched(ostler, vendor)
     keys = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": vendor.chat_url}

@@ -17,7 +17,7 @@ def said(request: dict[str, Any]) -> list[tuple[str, Any]]:
     return [(one["role"], one["content"]) for one in request["messages"] if one["role"] != "system"]
 
 
-def test_a_configured_chain_goes_on_without_asking(ostler: Ostler, serve: Serve) -> None:
+def test_a_configured_fallback_takes_over_without_asking(ostler: Ostler, serve: Serve) -> None:
     broken, working = serve(NO_CREDIT, NO_CREDIT), serve(turn("saved"), turn("again"))
     ostler.configure(
         f"""
@@ -43,7 +43,7 @@ def test_a_configured_chain_goes_on_without_asking(ostler: Ostler, serve: Serve)
     assert (failed["rescue"], failed["retry_in"]) == ("acme/big", 0.0)
 
 
-def test_a_failed_run_goes_on_with_another_model_and_no_second_message(ostler: Ostler, serve: Serve) -> None:
+def test_a_failed_run_continues_with_another_model(ostler: Ostler, serve: Serve) -> None:
     broken = serve(turn(call("ls", {"path": "."})), NO_CREDIT)
     assert ostler("-p", *use(broken), "look around").code == 1
     working = serve(turn("I see"))
@@ -57,7 +57,7 @@ def test_a_failed_run_goes_on_with_another_model_and_no_second_message(ostler: O
     )
 
 
-def test_a_run_that_was_killed_goes_on_from_its_last_fact(ostler: Ostler, serve: Serve) -> None:
+def test_a_killed_run_continues_from_its_last_fact(ostler: Ostler, serve: Serve) -> None:
     silent = serve(turn("half", trouble=Trouble("silence", 2)))
     process = ostler.start("-p", "--json", *use(silent), "hello")
     wait_until(lambda: bool(silent.requests))
@@ -69,13 +69,13 @@ def test_a_run_that_was_killed_goes_on_from_its_last_fact(ostler: Ostler, serve:
     assert said(working.requests[0].json) == [("user", "hello")]
 
 
-def test_without_a_session_there_is_nothing_to_go_on_with(ostler: Ostler, serve: Serve) -> None:
+def test_without_a_session_there_is_nothing_to_continue(ostler: Ostler, serve: Serve) -> None:
     ran = ostler("-p", *use(serve()), "--continue")
     assert ran.code == 2
     assert ran.err == (f"ostler: {ostler.work} has no session to continue: give a prompt after -p\n")
 
 
-def test_what_is_set_for_one_provider_is_not_sent_to_another(ostler: Ostler, serve: Serve) -> None:
+def test_settings_of_one_provider_are_not_sent_to_another(ostler: Ostler, serve: Serve) -> None:
     configured, other = serve(), serve(turn("ok"))
     ostler.configure(f"model = 'openai/x'\nbase_url = '{configured.chat_url}'\napi_key = '{KEY}'")
     ran = ostler("-p", "--model", "anthropic/claude-x", "hello", ANTHROPIC_BASE_URL=other.anthropic_url)

@@ -62,7 +62,7 @@ def spent(*usages: Usage) -> CostTotals:
         ([ESTIMATED, ESTIMATED], "$0.02; tokens of 2 calls estimated"),
     ],
 )
-def test_a_sum_says_what_is_missing_in_it(usages: list[Usage], words: str) -> None:
+def test_a_sum_reports_its_missing_parts(usages: list[Usage], words: str) -> None:
     assert spent(*usages).in_words() == words
 
 
@@ -77,7 +77,7 @@ def test_an_unknown_part_never_becomes_zero(usages: list[Usage]) -> None:
     assert together.calls == len(usages) == together.unpriced_calls + len(known)
 
 
-def test_a_small_amount_is_not_shown_as_nothing() -> None:
+def test_a_small_amount_is_not_shown_as_zero() -> None:
     shown = [dollars(amount) for amount in (0.5, 0.0123, 0.00012, 0.00004, 0.99999, 1.5, 1234.567)]
     assert shown == ["$0.50", "$0.0123", "$0.0001", "under $0.0001", "$1.00", "$1.50", "$1,234.57"]
 
@@ -129,7 +129,7 @@ def test_days_are_those_of_the_zone() -> None:
         ),
     ],
 )
-def test_calls_are_summed_by_what_was_asked_for(by: list[By], expected: list[Group]) -> None:
+def test_calls_are_summed_by_the_chosen_groups(by: list[By], expected: list[Group]) -> None:
     facts = [
         used(FREE, session="ses_two", model="b/model", at=datetime(2026, 1, 30, tzinfo=UTC)),
         used(run="run_2", model="b/model"),
@@ -139,7 +139,7 @@ def test_calls_are_summed_by_what_was_asked_for(by: list[By], expected: list[Gro
     assert grouped(facts, by, {"ses_one": "", "ses_two": ""}, UTC) == expected
 
 
-def test_the_childrens_part_is_apart_and_counts_for_the_session_at_the_root() -> None:
+def test_children_count_separately_for_their_root_session() -> None:
     parents = {"ses_one": "", "ses_child": "ses_one", "ses_grandchild": "ses_child", "ses_stray": "ses_gone"}
     facts = [used(FREE), *(used(session=one) for one in ("ses_child", "ses_grandchild", "ses_stray"))]
     one, stray = grouped(facts, ["session"], parents)
@@ -157,7 +157,7 @@ def test_the_childrens_part_is_apart_and_counts_for_the_session_at_the_root() ->
     assert root_of("ses_grandchild", parents) == "ses_one"
 
 
-async def test_neither_a_fork_nor_an_import_of_what_is_here_is_counted_again() -> None:
+async def test_forks_and_imports_are_not_counted_twice() -> None:
     store = MemoryStore()
     usage = UsageReported("msg_1", "a/model", PRICED, PRICED)
     await put(store, facts_of(UserMessage(as_content("hello")), usage, UserMessage(as_content("and?"))))

@@ -127,7 +127,7 @@ PLAIN = seen("".join(html_page(summary_of(session_of("word")), session_of("word"
 
 
 @given(HOSTILE)
-def test_no_words_of_a_session_become_a_part_of_the_page(text: str) -> None:
+def test_content_of_a_session_is_escaped_in_html(text: str) -> None:
     facts = session_of(text)
     page = "".join(html_page(summary_of(facts), facts))
     page.encode()
@@ -142,7 +142,7 @@ def test_no_words_of_a_session_become_a_part_of_the_page(text: str) -> None:
 
 
 @given(HOSTILE)
-def test_no_words_of_a_session_pass_for_ours_in_markdown(text: str) -> None:
+def test_content_of_a_session_is_quoted_in_markdown(text: str) -> None:
     facts = session_of(text)
     page = "".join(markdown_page(summary_of(facts), facts))
     page.encode()
@@ -162,7 +162,7 @@ def test_no_words_of_a_session_pass_for_ours_in_markdown(text: str) -> None:
     assert [token.type for token in tokens].count("table_open") == 1 or text.startswith("|")
 
 
-def test_only_pictures_of_known_types_are_shown_and_nothing_is_fetched() -> None:
+def test_only_known_image_types_are_embedded_and_nothing_is_fetched() -> None:
     pictures = [Image(kind, PIXEL) for kind in PICTURES]
     others = [
         Image("image/svg+xml", PIXEL),
@@ -177,7 +177,7 @@ def test_only_pictures_of_known_types_are_shown_and_nothing_is_fetched() -> None
     assert "prefers-color-scheme: dark" in page
 
 
-def test_only_the_path_is_told_and_what_was_withheld_stays_so() -> None:
+def test_a_page_has_the_path_without_withheld_answers() -> None:
     facts = facts_of(
         events.UserMessage((Text("the root"),)),
         events.UserMessage((Text("a dead end"),)),
@@ -193,7 +193,7 @@ def test_only_the_path_is_told_and_what_was_withheld_stays_so() -> None:
         assert "a dead end" not in text and "a reminder" not in text
 
 
-def test_a_page_names_the_sessions_of_children_and_what_they_used() -> None:
+def test_a_page_has_the_sessions_and_usage_of_children() -> None:
     used = events.Totals(steps=2, model_calls=2, usage=Usage(70, 35, cost=0.25))
     facts = facts_of(
         events.UserMessage((Text("review it"),)),
@@ -217,7 +217,7 @@ def test_a_page_names_the_sessions_of_children_and_what_they_used() -> None:
     assert "#3 delegate: critic look" in told and "  critic: session ses_2" in told
 
 
-def test_a_session_is_written_to_be_read(ostler: Ostler, serve: Serve) -> None:
+def test_a_session_is_exported_as_a_readable_page(ostler: Ostler, serve: Serve) -> None:
     (ostler.work / "a.txt").write_text("<b>text</b>\n")
     vendor = serve(turn("I look.", call("read", {"path": "a.txt"})), turn("It is **bold**."))
     ostler("-p", *use(vendor), "look at <a.txt>")

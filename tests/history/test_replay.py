@@ -104,7 +104,7 @@ def numbers_of(facts: Sequence[Fact], kind: str) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_happened_to_a_session_it_replays_as_identical(seed: int) -> None:
+def test_every_kind_of_session_replays_identically(seed: int) -> None:
     reports = map(simulate, count(seed, 40))
     report = next(report for report in reports if numbers_of(report.facts, "run_started"))
     found = asyncio.run(replay(Recording(report.facts), Stage(Harness(ScriptedModel()))))
@@ -155,9 +155,7 @@ async def recorded(turns: list[Turn], cancel_at: int, steer_at: int) -> Ran:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(TURNS, max_size=8), st.integers(1, 60), st.integers(1, 60))
-def test_live_tools_that_do_the_same_give_the_same_session(
-    turns: list[Turn], cancel: int, steer: int
-) -> None:
+def test_live_tools_with_equal_results_replay_identically(turns: list[Turn], cancel: int, steer: int) -> None:
     async def check() -> None:
         facts = await all_facts(await recorded(turns, cancel, steer))
         found = await again(facts)
@@ -187,7 +185,7 @@ async def test_a_cancelled_tool_is_not_run_again() -> None:
     assert (found.runs, found.requests, found.results) == (2, 2, 2)
 
 
-async def test_a_run_that_waited_is_given_what_it_waited_for() -> None:
+async def test_a_run_that_waited_gets_the_recorded_answer() -> None:
     @tool
     async def order() -> Pending:
         """Finishes later."""
@@ -206,7 +204,7 @@ async def test_a_run_that_waited_is_given_what_it_waited_for() -> None:
     assert found.results == 2
 
 
-async def test_a_session_that_went_back_and_a_fork_replay() -> None:
+async def test_a_rewound_session_and_a_fork_replay() -> None:
     store = MemoryStore()
     script = [Call("double", {"number": 1}), "first", Call("double", {"number": 2}), "second"]
     ran = await started(script, tools=TOOLS, store=store)
@@ -249,7 +247,7 @@ async def test_ids_times_and_the_folder_may_differ(tmp_path: Path) -> None:
     )
 
 
-async def test_a_result_that_was_cut_for_the_model_is_not_cut_twice() -> None:
+async def test_a_truncated_result_is_not_truncated_twice() -> None:
     @tool
     async def recite() -> str:
         """Says much."""
@@ -280,7 +278,7 @@ async def two_runs() -> list[Fact]:
 
 
 @pytest.mark.parametrize("number", range(4))
-async def test_a_result_that_differs_is_the_first_difference(number: int) -> None:
+async def test_a_different_result_is_the_first_difference(number: int) -> None:
     facts = await two_runs()
     seq = numbers_of(facts, "tool_result")[number]
     found = await again(changed(facts, seq, content=as_content("one\ntwo\nfour")))
@@ -296,9 +294,7 @@ async def test_a_result_that_differs_is_the_first_difference(number: int) -> Non
     ("kind", "number", "asked"),
     [("assistant_message", 0, 1), ("assistant_message", 1, 2), ("tool_result", 3, 4)],
 )
-async def test_a_changed_log_is_found_by_the_digest_of_the_next_request(
-    kind: str, number: int, asked: int
-) -> None:
+async def test_a_changed_log_is_detected_by_the_next_digest(kind: str, number: int, asked: int) -> None:
     facts = await two_runs()
     seq = numbers_of(facts, kind)[number]
     before: Any = facts[seq - 1].event
@@ -314,7 +310,7 @@ async def test_a_changed_log_is_found_by_the_digest_of_the_next_request(
     )
 
 
-async def test_a_tool_that_is_gone_is_a_difference_of_the_request() -> None:
+async def test_a_missing_tool_is_a_difference_of_the_request() -> None:
     facts = await two_runs()
     difference = (await again(facts, tools=[double, stumble])).difference
     assert difference is not None
@@ -322,7 +318,7 @@ async def test_a_tool_that_is_gone_is_a_difference_of_the_request() -> None:
     assert '-  "consult",' in difference.diff()
 
 
-async def test_a_hook_that_tells_the_model_less_is_a_difference() -> None:
+async def test_a_hook_that_removes_messages_is_a_difference() -> None:
     facts = await two_runs()
     forget = Hook("context", lambda draft: ContextDraft(draft.system, draft.messages[-1:]))
     difference = (await again(facts, hooks=Hooks([forget]))).difference
@@ -352,7 +348,7 @@ async def test_a_run_that_ends_earlier_or_later_is_a_difference() -> None:
     assert (late.what, late.recorded) == ("end", {"end": {"status": "completed", "reason": ""}})
 
 
-async def test_a_call_that_was_refused_then_is_not_run_now() -> None:
+async def test_a_denied_call_is_not_run_by_a_replay() -> None:
     ran_now: list[str] = []
 
     @tool
@@ -375,7 +371,7 @@ async def test_a_call_that_was_refused_then_is_not_run_now() -> None:
     assert ran_now == []
 
 
-async def test_recorded_tools_do_not_run_and_no_other_model_is_asked() -> None:
+async def test_recorded_tools_do_not_run_and_no_other_model_is_called() -> None:
     paid: list[str] = []
 
     @tool
