@@ -1,4 +1,4 @@
-"""Fuzzy matching: what is found, what comes first, and what it costs."""
+"""Fuzzy matching: which texts match, in which order, and at what cost."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def test_the_likeliest_match_comes_first(query: str, better: str, worse: str) ->
     ],
 )
 def test_a_match_has_its_positions(query: str, text: str, positions: tuple[int, ...]) -> None:
-    found = match(query, text)
-    assert found is not None
-    assert found.positions == positions
+    result = match(query, text)
+    assert result is not None
+    assert result.positions == positions
 
 
 @pytest.mark.parametrize(
@@ -106,20 +106,22 @@ def test_the_score_is_that_of_the_best_alignment(query: str, text: str) -> None:
         for places in combinations(range(len(text)), len(query))
         if all(searched[at] == letter for at, letter in zip(places, query, strict=True))
     ]
-    found = match(query, text)
-    if found is None:
+    result = match(query, text)
+    if result is None:
         assert ways == []
         return
-    assert found.positions in ways
-    assert found.score == the_worth_of(text, found.positions) == max(the_worth_of(text, one) for one in ways)
+    assert result.positions in ways
+    assert (
+        result.score == the_worth_of(text, result.positions) == max(the_worth_of(text, one) for one in ways)
+    )
 
 
 @given(st.text(max_size=6), st.text(max_size=20))
 def test_any_text_can_be_searched_in_any_text(query: str, text: str) -> None:
-    found = match(query, text)
-    if found is not None:
-        assert list(found.positions) == sorted(set(found.positions))
-        assert all(0 <= at < len(text) for at in found.positions)
+    result = match(query, text)
+    if result is not None:
+        assert list(result.positions) == sorted(set(result.positions))
+        assert all(0 <= at < len(text) for at in result.positions)
     assert match(text, text) is not None
 
 

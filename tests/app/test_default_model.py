@@ -1,4 +1,4 @@
-"""Which model answers where none is named: what is looked for, in which order, and what is left alone."""
+"""The model that is chosen if none is named: the sources, and their order."""
 
 from __future__ import annotations
 
@@ -66,22 +66,22 @@ def answering(
     return choose_model(ModelProbe(settings, environment or {}), **options)  # type: ignore[arg-type]
 
 
-def ask_nobody(question: str) -> bool:
+def fail_if_asked(question: str) -> bool:
     raise AssertionError(f"nobody should be asked: {question}")
 
 
 def test_a_named_model_comes_first(serving: ExitStack, closed: str) -> None:
     settings = Settings(model="groq/x", providers=at(closed))
-    found = answering(settings, {"ANTHROPIC_API_KEY": "k"}, ask=ask_nobody)
-    assert (found.model, found.why) == ("groq/x", "named")
+    choice = answering(settings, {"ANTHROPIC_API_KEY": "k"}, ask=fail_if_asked)
+    assert (choice.model, choice.why) == ("groq/x", "named")
 
 
 @pytest.mark.parametrize("name", [one.name for one in PROVIDERS.values() if one.default_model])
 def test_a_key_in_the_environment_selects_its_vendors_default_model(name: str) -> None:
     provider = PROVIDERS[name]
-    found = answering(Settings(), {provider.key_variables[-1]: "k"}, ask=ask_nobody)
-    assert (found.model, found.why) == (f"{name}/{provider.default_model}", "key")
-    assert provider.key_variables[-1] in found.because and not found.notice
+    choice = answering(Settings(), {provider.key_variables[-1]: "k"}, ask=fail_if_asked)
+    assert (choice.model, choice.why) == (f"{name}/{provider.default_model}", "key")
+    assert provider.key_variables[-1] in choice.because and not choice.notice
 
 
 def test_environment_keys_precede_stored_keys_and_those_precede_servers(
@@ -110,8 +110,8 @@ def test_a_configured_provider_with_a_default_model_is_used(closed: str) -> None
 
 
 def test_a_key_without_a_default_model_needs_a_model_name(closed: str) -> None:
-    found = answering(Settings(providers=at(closed)), {"AZURE_OPENAI_API_KEY": "k"}, ask=ask_nobody)
-    assert found.why == "nothing" and "--model azure/ID" in found.notice
+    choice = answering(Settings(providers=at(closed)), {"AZURE_OPENAI_API_KEY": "k"}, ask=fail_if_asked)
+    assert choice.why == "nothing" and "--model azure/ID" in choice.notice
 
 
 @pytest.mark.parametrize("name", ["base_url", "api_key", "key_command"])
@@ -261,8 +261,8 @@ def test_the_person_at_a_terminal_is_asked_once(serving: ExitStack, closed: str)
         return True
 
     assert resolve_model(settings, ask=agree).model == "ollama/m"
-    assert resolve_model(settings, ask=ask_nobody).model == "ollama/m"
-    assert resolve_model(settings, say=ask_nobody).model == "ollama/m"  # nothing is left to say
+    assert resolve_model(settings, ask=fail_if_asked).model == "ollama/m"
+    assert resolve_model(settings, say=fail_if_asked).model == "ollama/m"  # nothing is left to say
     assert len(asked) == 1 and "ollama/m" in asked[0]
 
 
@@ -270,12 +270,12 @@ def test_a_declined_server_is_remembered_and_the_next_source_used(serving: ExitS
     first = serving.enter_context(FakeVendor([], models=["m"]))
     second = serving.enter_context(FakeVendor([], models=["n"]))
     settings = Settings(providers=at(closed, ollama=first.chat_url, vllm=second.chat_url))
-    found = answering(settings, ask=lambda question: "vllm" in question)
-    assert found.model == "vllm/n"
+    choice = answering(settings, ask=lambda question: "vllm" in question)
+    assert choice.model == "vllm/n"
     assert answering(settings).model == "vllm/n"
     only_first = Settings(providers=at(closed, ollama=first.chat_url))
     assert answering(only_first).why == "nothing"
-    assert answering(only_first, ask=ask_nobody).why == "demo"
+    assert answering(only_first, ask=fail_if_asked).why == "demo"
     (finding,) = [one for one in ModelProbe(only_first, {}).findings() if one.models]
     assert "you declined" in finding.to_do
     server_consent_file().write_text("no JSON")
@@ -320,8 +320,8 @@ def test_a_model_file_is_reported_and_chosen_only_where_it_can_run(
 
 def test_without_a_model_a_person_gets_the_demo_and_a_program_an_error(closed: str) -> None:
     settings = Settings(providers=at(closed))
-    found = answering(settings, ask=ask_nobody)
-    assert (found.model, found.why) == ("demo", "demo") and "DEMO (scripted, not a model)" in found.notice
+    choice = answering(settings, ask=fail_if_asked)
+    assert (choice.model, choice.why) == ("demo", "demo") and "DEMO (scripted, not a model)" in choice.notice
     assert answering(settings).model == ""
 
 

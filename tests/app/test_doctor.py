@@ -1,4 +1,4 @@
-"""Whether what would answer really can: what `ostler doctor` says must be what a run would meet."""
+"""`ostler doctor` reports a model as ready only if a run could use it."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def diagnosed(home: Path, closed: str, tmp_path: Path, monkeypatch: pytest.Monke
     return see
 
 
-def fallbacks(found: DoctorReport) -> list[ProbeResult]:
-    return [one for one in found.findings if one.kind == "fallback"]
+def fallbacks(report: DoctorReport) -> list[ProbeResult]:
+    return [one for one in report.findings if one.kind == "fallback"]
 
 
 def host(url: str) -> str:
@@ -92,9 +92,9 @@ def host(url: str) -> str:
 
 
 def test_a_local_model_needs_a_running_server(diagnosed: Diagnose, closed: str) -> None:
-    found = diagnosed("model = 'ollama/x'")
-    assert not found.has_model
-    assert found.answering.because == f"ollama/x cannot answer at {host(closed)}: nobody is there"
+    report = diagnosed("model = 'ollama/x'")
+    assert not report.has_model
+    assert report.answering.because == f"ollama/x cannot answer at {host(closed)}: nobody is there"
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_a_model_that_its_server_does_not_list_is_only_doubted(
 
 
 def test_a_server_that_needs_a_key_is_usable_with_one(diagnosed: Diagnose, locked: str) -> None:
-    found = diagnosed("model = 'lmstudio/x'", lmstudio=locked)
-    assert not found.has_model and "it wants a key" in found.answering.because
-    found = diagnosed("model = 'lmstudio/x'\napi_key = 'k'", lmstudio=locked)
-    assert (found.answering.model, found.answering.because) == ("lmstudio/x", "it is named")
+    report = diagnosed("model = 'lmstudio/x'", lmstudio=locked)
+    assert not report.has_model and "it wants a key" in report.answering.because
+    report = diagnosed("model = 'lmstudio/x'\napi_key = 'k'", lmstudio=locked)
+    assert (report.answering.model, report.answering.because) == ("lmstudio/x", "it is named")
 
 
 def test_another_local_address_needs_a_running_server(diagnosed: Diagnose, closed: str) -> None:
@@ -128,63 +128,63 @@ def test_another_local_address_needs_a_running_server(diagnosed: Diagnose, close
         (f"model = 'openai/x'\nbase_url = '{closed}'", {}),
         ("model = 'openai/x'", {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": closed}),
     ):
-        found = diagnosed(text, variables)
-        assert not found.has_model and "nobody is there" in found.answering.because
+        report = diagnosed(text, variables)
+        assert not report.has_model and "nobody is there" in report.answering.because
 
 
 def test_another_local_server_is_not_doubted(diagnosed: Diagnose, serving: ExitStack) -> None:
     vendor = serving.enter_context(FakeVendor([]))
-    found = diagnosed("model = 'anthropic/x'", {"ANTHROPIC_BASE_URL": vendor.anthropic_url})
-    assert found.answering.because == "it is named"
+    report = diagnosed("model = 'anthropic/x'", {"ANTHROPIC_BASE_URL": vendor.anthropic_url})
+    assert report.answering.because == "it is named"
 
 
 def test_azure_needs_its_address_and_key(diagnosed: Diagnose) -> None:
     text = "[providers.azure]\ndefault_model = 'd'"
-    found = diagnosed(text, {"AZURE_OPENAI_API_KEY": "k"})
-    assert not found.has_model and "azure needs an address" in found.answering.because
-    found = diagnosed(text, {"AZURE_OPENAI_ENDPOINT": "https://x.example"})
-    assert found.answering.model == "azure/d"
-    found = diagnosed("model = 'azure/d'", {"AZURE_OPENAI_API_KEY": ""})
-    assert not found.has_model and "azure needs a key" in found.answering.because
+    report = diagnosed(text, {"AZURE_OPENAI_API_KEY": "k"})
+    assert not report.has_model and "azure needs an address" in report.answering.because
+    report = diagnosed(text, {"AZURE_OPENAI_ENDPOINT": "https://x.example"})
+    assert report.answering.model == "azure/d"
+    report = diagnosed("model = 'azure/d'", {"AZURE_OPENAI_API_KEY": ""})
+    assert not report.has_model and "azure needs a key" in report.answering.because
 
 
 @pytest.mark.parametrize("key", ["k\u00e4se", "a\\u0000b", "a\\tb"])
 def test_an_unsendable_key_does_not_count(diagnosed: Diagnose, key: str) -> None:
-    found = diagnosed(f'[providers.groq]\napi_key = "{key}"')
-    assert not found.has_model
-    assert found.answering.because == "the key for groq holds characters that no key has: copy it again"
+    report = diagnosed(f'[providers.groq]\napi_key = "{key}"')
+    assert not report.has_model
+    assert report.answering.because == "the key for groq holds characters that no key has: copy it again"
 
 
 def test_a_key_command_counts_and_is_not_run(diagnosed: Diagnose, tmp_path: Path) -> None:
     ran = tmp_path / "was-run"
     command = json.dumps(f"touch {quote(str(ran))}")
-    found = diagnosed(
+    report = diagnosed(
         f"model = 'xai/x'\nkey_command = {command}\nfallback = ['groq/x']\n"
         f"[providers.groq]\nkey_command = {command}"
     )
-    assert found.answering.model == "xai/x"
-    assert [(one.name, one.found) for one in fallbacks(found)] == [("groq/x", True)]
+    assert report.answering.model == "xai/x"
+    assert [(one.name, one.found) for one in fallbacks(report)] == [("groq/x", True)]
     assert not ran.exists()
 
 
 def test_fallbacks_are_listed_with_their_state(diagnosed: Diagnose, closed: str) -> None:
-    found = diagnosed("model = 'anthropic/x'\nfallback = ['groq/x', 'jan/x', 'anthropic/y']\napi_key = 'k'")
-    assert found.answering.model == "anthropic/x"
-    assert [(one.name, one.found) for one in fallbacks(found)] == [
+    report = diagnosed("model = 'anthropic/x'\nfallback = ['groq/x', 'jan/x', 'anthropic/y']\napi_key = 'k'")
+    assert report.answering.model == "anthropic/x"
+    assert [(one.name, one.found) for one in fallbacks(report)] == [
         ("groq/x", False),
         ("jan/x", False),
         ("anthropic/y", True),
     ]
-    assert "GROQ_API_KEY" in fallbacks(found)[0].detail and host(closed) in fallbacks(found)[1].detail
+    assert "GROQ_API_KEY" in fallbacks(report)[0].detail and host(closed) in fallbacks(report)[1].detail
 
 
 def test_a_ready_fallback_answers_if_the_server_is_gone(diagnosed: Diagnose) -> None:
-    found = diagnosed("model = 'jan/x'\nfallback = ['groq/x', 'xai/y']", {"XAI_API_KEY": "k"})
-    assert found.answering.model == "xai/y" and "as a fallback" in found.answering.because
-    found = diagnosed("model = 'mistral/x'\nfallback = ['xai/y']")
-    assert not found.has_model, "a run begins with its own model, or not at all"
+    report = diagnosed("model = 'jan/x'\nfallback = ['groq/x', 'xai/y']", {"XAI_API_KEY": "k"})
+    assert report.answering.model == "xai/y" and "as a fallback" in report.answering.because
+    report = diagnosed("model = 'mistral/x'\nfallback = ['xai/y']")
+    assert not report.has_model, "a run begins with its own model, or not at all"
 
 
 def test_circular_aliases_are_reported(diagnosed: Diagnose) -> None:
-    found = diagnosed("model = 'a'\n[aliases]\na = 'b'\nb = 'a'")
-    assert not found.has_model and "a = b = a" in found.answering.because
+    report = diagnosed("model = 'a'\n[aliases]\na = 'b'\nb = 'a'")
+    assert not report.has_model and "a = b = a" in report.answering.because

@@ -1,4 +1,4 @@
-"""`ostler doctor`: what could answer, what was looked for, what is broken, and what to do."""
+"""The output of `ostler doctor`: models, sources, broken files, and what to do."""
 
 from __future__ import annotations
 

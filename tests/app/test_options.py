@@ -1,4 +1,4 @@
-"""What can be said on the command line, and what is refused with one line and exit code 2."""
+"""Prompts and options of the command line, and usage errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a project, for choosing one while typing."""
+"""The files of a project, for completion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ostler key`: keys are kept, listed, removed and tried, and never shown."""
+"""`ostler key`: stores, lists, removes and tests keys, and never prints one."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def keyring(tmp_path: Path) -> dict[str, str]:
 
 
 def test_a_piped_key_is_stored_and_used(ostler: Ostler, serve: Serve, configure: Configure) -> None:
-    kept = ostler("key", "set", "openai", piped=f" {KEY}\n".encode())
+    result = ostler("key", "set", "openai", piped=f" {KEY}\n".encode())
     file = ostler.home / "keys.json"
-    assert (kept.code, kept.err) == (0, "")
-    assert kept.out == f"stored the key for openai in {file}; `ostler key test openai` tests it\n"
+    assert (result.code, result.err) == (0, "")
+    assert result.out == f"stored the key for openai in {file}; `ostler key test openai` tests it\n"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     vendor = serve(turn("ok"), api_key=KEY)
     ran = ostler("-p", "--model", "openai/fake", "--base-url", vendor.chat_url, "hello")
@@ -67,13 +67,13 @@ def test_a_typed_key_is_not_echoed(ostler: Ostler) -> None:
             assert piece, asked
             asked += piece
         os.write(ours, f"{KEY}\n".encode())
-        shown = read_terminal(ours).decode()
+        output = read_terminal(ours).decode()
         assert process.wait(PATIENCE) == 0
     finally:
         process.kill()
         process.stderr.close()
         os.close(ours)
-    assert "stored the key" in shown and KEY not in shown
+    assert "stored the key" in output and KEY not in output
     assert json.loads((ostler.home / "keys.json").read_text()) == {"anthropic": KEY}
 
 
@@ -121,10 +121,10 @@ def test_the_list_has_every_source_and_no_key(ostler: Ostler, configure: Configu
         ("groq", "command", "", True),
         ("mistral", "configuration", fingerprint("a-configured-key"), True),
     ]
-    shown = ostler("key", OPENAI_API_KEY="another-key", GEMINI_API_KEY=KEY)
-    assert len(shown.out.splitlines()) == 5 and "OPENAI_API_KEY" in shown.out
+    output = ostler("key", OPENAI_API_KEY="another-key", GEMINI_API_KEY=KEY)
+    assert len(output.out.splitlines()) == 5 and "OPENAI_API_KEY" in output.out
     for secret in (KEY, KEY[-4:], "another-key", "a-configured-key"):
-        assert secret not in listed.out + shown.out + listed.err + shown.err
+        assert secret not in listed.out + output.out + listed.err + output.err
 
 
 def test_a_key_for_one_model_is_not_listed_for_all(ostler: Ostler, configure: Configure) -> None:
@@ -151,8 +151,8 @@ def test_a_key_in_the_keyring_is_used_and_removed(
     ostler: Ostler, serve: Serve, keyring: dict[str, str]
 ) -> None:
     ostler("key", "set", "openai", piped=b"an-older-key")
-    kept = ostler("key", "set", "openai", "--keyring", piped=KEY.encode(), **keyring)
-    assert (kept.code, kept.err) == (0, "") and "in the keyring" in kept.out
+    result = ostler("key", "set", "openai", "--keyring", piped=KEY.encode(), **keyring)
+    assert (result.code, result.err) == (0, "") and "in the keyring" in result.out
     assert json.loads((ostler.home / "keys.json").read_text()) == {"openai": None}
     vendor = serve(turn("ok"), api_key=KEY)
     arguments = ("-p", "--model", "openai/fake", "--base-url", vendor.chat_url, "hello")

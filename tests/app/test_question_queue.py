@@ -1,4 +1,4 @@
-"""What can be answered at a front end, and how a line of text becomes an answer."""
+"""The answers to a question, and how typed text is parsed as one."""
 
 from __future__ import annotations
 

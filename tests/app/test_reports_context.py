@@ -1,4 +1,4 @@
-"""`ostler context` and `ostler sessions compact|uncompact`: what the model was told, and less of it."""
+"""`ostler context` and `ostler sessions compact|uncompact`: the context of a step."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ def test_a_terminal_gets_lines_that_fit(ostler: Ostler, short_of_room: str) -> N
 
 def test_a_short_conversation_is_sent_whole(ostler: Ostler, serve: Serve) -> None:
     ran = ostler("-p", "--json", "hello", *use(serve(turn("hi"))))
-    shown = ostler("context", str(ran.facts[0]["session"])).out
-    assert re.search(r"system, tools and messages +at most [\d,]+ +all 1", shown)
-    assert "the policy" not in shown
+    output = ostler("context", str(ran.facts[0]["session"])).out
+    assert re.search(r"system, tools and messages +at most [\d,]+ +all 1", output)
+    assert "the policy" not in output
 
 
 def compacted(ostler: Ostler, vendor: FakeVendor) -> str:
@@ -114,12 +114,12 @@ def test_a_compaction_can_be_undone(ostler: Ostler, serve: Serve) -> None:
     asked = vendor.requests[-1].json["messages"][-1]["content"]
     assert "mind the sage" in asked and "called read" in asked
     ostler("-p", *use(vendor), "--session", session, "go on")
-    told = vendor.requests[-1].json["messages"]
-    assert "Done: three times." in told[1]["content"] and len(told) == 4
-    shown = ostler("context", session).out
-    (line,) = [line for line in shown.splitlines() if line.startswith("compacted in #")]
+    messages = vendor.requests[-1].json["messages"]
+    assert "Done: three times." in messages[1]["content"] and len(messages) == 4
+    output = ostler("context", session).out
+    (line,) = [line for line in output.splitlines() if line.startswith("compacted in #")]
     assert "(user)" in line and "1 file" in line
-    assert "the prefix differs from the step before: the context was compacted" in shown
+    assert "the prefix differs from the step before: the context was compacted" in output
     compared = rows(ostler("context", session, "--diff", "4", "5").out)[3:]
     signs = {sign: [row[1].split()[1] for row in compared if row[0] == sign] for sign in "-+"}
     assert signs["-"] == ["user_message", *["assistant_message", "tool_result"] * 3]
@@ -149,9 +149,9 @@ def test_an_entry_that_does_not_fit_is_shown_with_its_rule(ostler: Ostler, serve
     ran = ostler("-p", "--json", "thyme " * 9000, "--context", "window.tokens=9000", *use(serve()))
     assert ran.code == 1 and "must_keep.last_prompt" in ran.err
     session = str(ran.facts[0]["session"])
-    shown = ostler("context", session)
-    assert shown.code == 0 and "tokens too many; nothing was sent" in shown.out
-    (kept,) = [row for row in rows(shown.out) if row[0] == "kept"]
+    output = ostler("context", session)
+    assert output.code == 0 and "tokens too many; nothing was sent" in output.out
+    (kept,) = [row for row in rows(output.out) if row[0] == "kept"]
     assert kept[-1] == "must_keep.last_prompt" and re.fullmatch(r"#\d+", kept[2])
     (step,) = ostler("context", session, "--step", "1", "--json").lines
     assert not step["fits"] and step["kept"][0]["tokens"] > 9000
@@ -167,8 +167,8 @@ def test_a_rule_for_one_run_overrides_the_settings(
     assert trace["policy"]["window"] == {"tokens": 7000, "reserve": 500}
     origins = {"window.tokens": "run", "window.reserve": "settings", "must_keep.first_prompt": "run"}
     assert trace["from"] == origins
-    shown = ostler("context", str(ran.facts[0]["session"])).out
-    assert "window.tokens = 7000 (run), window.reserve = 500 (settings)" in shown
+    output = ostler("context", str(ran.facts[0]["session"])).out
+    assert "window.tokens = 7000 (run), window.reserve = 500 (settings)" in output
     ran = ostler("-p", "--json", "--continue", "again", *use(serve(turn("hi"))))
     assert ran.all("model_called")[0]["trace"]["policy"]["window"]["tokens"] == 9000
     assert "the policy is another one" in ostler("context", str(ran.facts[0]["session"])).out

@@ -1,4 +1,4 @@
-"""`ostler cost`: what models used, from the facts of all sessions."""
+"""`ostler cost`: the usage of models, from the facts of all sessions."""
 
 from __future__ import annotations
 
@@ -205,9 +205,9 @@ def test_the_totals_equal_those_of_the_runs(ostler: Ostler, serve: Serve) -> Non
 def test_a_terminal_gets_rows_of_its_width_without_empty_columns(
     ostler: Ostler,
 ) -> None:
-    shown = ostler.on_terminal("cost", "--by", "session", columns=90).out.splitlines()
-    assert "The title o…" in shown[1] and PARENT not in shown[1] and shown[1].startswith(PARENT[:8])
-    assert re.search(r" 1,100 +30 +4 +220 +5  at least \$0.12, 1 call of unknown price$", shown[1])
+    table = ostler.on_terminal("cost", "--by", "session", columns=90).out.splitlines()
+    assert "The title o…" in table[1] and PARENT not in table[1] and table[1].startswith(PARENT[:8])
+    assert re.search(r" 1,100 +30 +4 +220 +5  at least \$0.12, 1 call of unknown price$", table[1])
     put(ostler, "ses_other0000000", (datetime(2026, 2, 1, tzinfo=UTC), UNPRICED))
     day = ostler.on_terminal("cost", "--by", "day", "--since", "2026-02-01", columns=90).out.splitlines()
     assert day[0].split() == ["DAY", "CALLS", "INPUT", "OUTPUT", "COST"]

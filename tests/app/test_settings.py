@@ -1,4 +1,4 @@
-"""Where settings come from, which of them win, and what a project's file may not decide by itself."""
+"""The sources of settings, their precedence, and what a project may not set without trust."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ def test_a_project_may_lower_the_permissions(home: Path, project: Path) -> None:
     (home / "config.toml").write_text("permissions = 'edit'")
     for wanted, needs_trust in (("read-only", False), ("ask", False), ("edit", False), ("full", True)):
         (project / "ostler.toml").write_text(f"permissions = '{wanted}'")
-        found = read_project_file(project)
-        assert found is not None and bool(found.risky) == needs_trust
+        project_file = read_project_file(project)
+        assert project_file is not None and bool(project_file.risky) == needs_trust
         assert loaded(project).permissions == ("edit" if needs_trust else wanted)
 
 
@@ -147,9 +147,9 @@ def test_a_project_may_not_raise_permissions_or_redirect_a_key(
 ) -> None:
     (home / "config.toml").write_text(own)
     (project / "ostler.toml").write_text(wanted)
-    found = read_project_file(project, {})
-    assert found is not None and found.risky == risky
-    (name,) = found.values
+    project_file = read_project_file(project, {})
+    assert project_file is not None and project_file.risky == risky
+    (name,) = project_file.values
     (project / "ostler.toml").unlink()
     alone = loaded(project)
     (project / "ostler.toml").write_text(wanted)
@@ -157,7 +157,7 @@ def test_a_project_may_not_raise_permissions_or_redirect_a_key(
         assert getattr(loaded(project), name) == getattr(alone, name)
     trust(project, wanted.encode())
     assert getattr(loaded(project), name) == getattr(
-        msgspec.convert(found.values, Settings, strict=False), name
+        msgspec.convert(project_file.values, Settings, strict=False), name
     )
 
 

@@ -1,4 +1,4 @@
-"""`ostler steer|cancel|pause|resume|release`: one process speaks to the run of another, or of nobody."""
+"""`ostler steer|cancel|pause|resume|release` on runs of other processes, and on runs without one."""
 
 from __future__ import annotations
 
@@ -259,8 +259,8 @@ def test_a_queued_prompt_runs_after_the_answer(ostler: Ostler, serve: Serve) -> 
     """`--continue` without a prompt shows the question, and `--yes` gives the permission."""
     vendor = serve(turn(TOUCH), turn("Made."))
     session = waiting_run(ostler, vendor)
-    shown = ostler("-p", *use(vendor), "--continue", "--permissions", "edit")
-    assert shown.code == 6 and f"`ostler answer {session} yes` goes on" in shown.err
+    result = ostler("-p", *use(vendor), "--continue", "--permissions", "edit")
+    assert result.code == 6 and f"`ostler answer {session} yes` goes on" in result.err
     assert ostler("-p", *use(vendor), "--continue", "--yes").out == "Made.\n"
 
 

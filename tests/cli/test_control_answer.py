@@ -1,4 +1,4 @@
-"""`ostler answer`: what a run asks is answered in another process, and the run goes on there."""
+"""`ostler answer`: another process answers a question and continues the run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.open_runs import (
 PROGRAM = Path(__file__).with_name("leaving_questions.py")
 
 
-def asked(ostler: Ostler, *sessions: str) -> list[str]:
+def open_questions(ostler: Ostler, *sessions: str) -> list[str]:
     """Sessions whose runs wait for answers of these kinds; a program left them in the command's store."""
     ostler.home.mkdir(exist_ok=True)
     command = [sys.executable, PROGRAM, ostler.store, ostler.work, *sessions]
@@ -92,7 +92,7 @@ WRONG = (
 
 
 def test_an_answer_must_fit_its_question(ostler: Ostler, in_process: InProcess) -> None:
-    sessions = asked(ostler, *[kind for kind, _, _ in WRONG])
+    sessions = open_questions(ostler, *[kind for kind, _, _ in WRONG])
     for session, (_, wrong, complaint) in zip(sessions, WRONG, strict=True):
         code, out, err = in_process("answer", session, wrong)
         assert (code, out) == (2, "") and complaint in err and err.count("\n") == 1
@@ -100,7 +100,7 @@ def test_an_answer_must_fit_its_question(ostler: Ostler, in_process: InProcess) 
 
 
 def test_record_only_does_not_continue_the_run(ostler: Ostler) -> None:
-    choice, form, text, secret = asked(ostler, "choice", "form", "text", "secret")
+    choice, form, text, secret = open_questions(ostler, "choice", "form", "text", "secret")
     for session, words, answer in (
         (choice, ("blue",), "Blue"),
         (form, ('{"port":', "80}"), {"port": 80}),
@@ -116,7 +116,7 @@ def test_record_only_does_not_continue_the_run(ostler: Ostler) -> None:
 
 
 def test_a_piped_secret_is_not_stored(ostler: Ostler, serve: Serve) -> None:
-    (session,) = asked(ostler, "secret")
+    (session,) = open_questions(ostler, "secret")
     vendor = serve(turn("Thank you."))
     ran = ostler("answer", session, *use(vendor), piped=b"hunter2")
     assert (ran.code, ran.out) == (0, "Thank you.\n")
@@ -125,14 +125,14 @@ def test_a_piped_secret_is_not_stored(ostler: Ostler, serve: Serve) -> None:
 
 
 def test_an_answer_may_be_piped_in(ostler: Ostler) -> None:
-    (session,) = asked(ostler, "form")
+    (session,) = open_questions(ostler, "form")
     ran = ostler("answer", session, "--record-only", "--json", piped=b'{"port": 81}\n')
     assert ran.code == 0 and ran.lines[0]["done"]
     assert answers(ostler, session) == [("answered", {"port": 81})]
 
 
 def test_one_of_several_questions_is_named(ostler: Ostler, in_process: InProcess) -> None:
-    (session,) = asked(ostler, "text,choice")
+    (session,) = open_questions(ostler, "text,choice")
     ids = [fact["id"] for fact in facts(ostler, session) if fact["type"] == "question_asked"]
     code, _, vague = in_process("answer", session, "so")
     assert code == 2 and vague.startswith("ostler: choose one with --question: ")

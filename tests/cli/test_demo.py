@@ -1,4 +1,4 @@
-"""`ostler demo`: works anywhere, survives `kill -9`, and what it says at the end is true."""
+"""`ostler demo` works anywhere, survives `kill -9`, and prints a true summary."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_without_a_terminal_the_demo_has_its_own_store(ostler: Ostler) -> None:
     (hint,) = re.findall("`(OSTLER_HOME=.*)`", ran.out)
     variable, command, *arguments = shlex.split(hint)
     assert command == "ostler"
-    shown = ostler(*arguments, OSTLER_HOME=variable.removeprefix("OSTLER_HOME="))
-    assert shown.code == 0 and "hello.py" in shown.out
+    result = ostler(*arguments, OSTLER_HOME=variable.removeprefix("OSTLER_HOME="))
+    assert result.code == 0 and "hello.py" in result.out
 
 
 def test_the_demo_resumes_a_killed_run_without_repeating_calls(ostler: Ostler) -> None:
@@ -75,10 +75,10 @@ def test_on_a_terminal_the_demo_uses_the_users_store(ostler: Ostler) -> None:
 
 def test_a_declined_demo_runs_and_kills_nothing(ostler: Ostler) -> None:
     ran = ostler.on_terminal("demo", typed=b"no\n")
-    said = re.sub(r"\x1b\[\d*m", "", ran.out)
-    assert ran.code == 4 and "that call did not go through" in said
-    assert "nothing was killed" in said and "Killing" not in said
-    assert not (folder_of(Ran(0, said, "")) / "runs.log").exists()
+    output = re.sub(r"\x1b\[\d*m", "", ran.out)
+    assert ran.code == 4 and "that call did not go through" in output
+    assert "nothing was killed" in output and "Killing" not in output
+    assert not (folder_of(Ran(0, output, "")) / "runs.log").exists()
 
 
 def test_a_terminated_demo_leaves_no_process(ostler: Ostler) -> None:

@@ -1,4 +1,4 @@
-"""`ostler ext`: the extensions that are there, and those of others."""
+"""`ostler ext`: lists, installs, updates, checks and creates extensions."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def test_extensions_are_listed_in_the_order_they_are_loaded(ostler: Ostler, tmp_
     )
     assert rows[2]["version"] == repository.first
     assert rows[2]["path"].startswith(str(ostler.home / "packages"))
-    shown = ostler("ext")
-    assert shown.code == 0
-    words = shown.out.splitlines()[2].split()
+    result = ostler("ext")
+    assert result.code == 0
+    words = result.out.splitlines()[2].split()
     assert words[:5] == ["one", "package", "tidy", "loaded", repository.first[:12]]
-    assert "1 tool, 1 command, 1 hook, 1 event" in shown.out.splitlines()[1]
-    assert "ostler trust" in shown.out.splitlines()[4]
+    assert "1 tool, 1 command, 1 hook, 1 event" in result.out.splitlines()[1]
+    assert "ostler trust" in result.out.splitlines()[4]
 
 
 def test_an_empty_list_says_where_to_put_extensions(ostler: Ostler) -> None:

@@ -1,4 +1,4 @@
-"""What extensions show, ask and write, on the command line and in real processes."""
+"""Output and dialogs of extensions on the command line, in real processes."""
 
 from __future__ import annotations
 
@@ -77,8 +77,15 @@ def test_standard_output_has_only_the_answer(ostler: Ostler, serve: Serve) -> No
     ran = ostler("-p", *use(vendor), *extension(ostler, NOISY), "go")
     assert (ran.code, ran.out) == (0, "the answer\n"), ran.err
     assert [noise for noise in NOISES if f"noise: {noise}\n" not in ran.err] == []
-    said = ["said plainly", "demo: said", "demo: error: complained", "│ framed", "│ text", "╰ about it"]
-    assert [line for line in ran.err.splitlines() if line in said] == said
+    printed_lines = [
+        "said plainly",
+        "demo: said",
+        "demo: error: complained",
+        "│ framed",
+        "│ text",
+        "╰ about it",
+    ]
+    assert [line for line in ran.err.splitlines() if line in printed_lines] == printed_lines
 
 
 def test_json_lines_include_what_extensions_print(ostler: Ostler, serve: Serve) -> None:

@@ -1,4 +1,4 @@
-"""`ostler audit`: why a session did what it did."""
+"""`ostler audit`: the decisions in a session and their reasons."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_why_shows_what_led_to_one_call(ostler: Ostler, session: str) -> None:
     _, _, _, _, *listed = rows(by_id.out)
     assert [row[2] for row in listed] == ["run.start", "model.select", "tool.deny"]
     assert ostler("audit", session, "--why", f"#{denied['seq']}").out == by_id.out
-    shown = ostler("sessions", "show", session).out
-    (number,) = re.findall(r"(?m)^(#\d+) bash: rm", shown)
+    output = ostler("sessions", "show", session).out
+    (number,) = re.findall(r"(?m)^(#\d+) bash: rm", output)
     assert ostler("audit", session, "--why", number).out == by_id.out
     lines = ostler("audit", session, "--why", number, "--json").lines
     assert [line["action"] for line in lines] == ["run.start", "model.select", "tool.deny"]

@@ -1,4 +1,4 @@
-"""`ostler replay`: the session of a real run, again and without its vendor."""
+"""`ostler replay`: replays a session of a real run without its vendor."""
 
 from __future__ import annotations
 

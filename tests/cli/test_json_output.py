@@ -1,4 +1,4 @@
-"""What a run prints: the answer for people, facts and deltas for programs, and nothing else."""
+"""The output of a run: the answer for people, facts and deltas for programs, and nothing else."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def test_json_output_is_the_run_from_its_beginning_to_its_end(ostler: Ostler, se
     (result,) = ran.all("tool_result")
     assert "what is in it" in result["content"][0]["text"]
     assert (lines[-1]["status"], lines[-1]["own"]["steps"]) == ("completed", 2)
-    kept = ostler("sessions", "show", facts[0]["session"], "--json")
-    assert kept.lines[0]["type"] == "session_started"
-    assert kept.lines[1:] == facts
+    stored_session = ostler("sessions", "show", facts[0]["session"], "--json")
+    assert stored_session.lines[0]["type"] == "session_started"
+    assert stored_session.lines[1:] == facts
     whole = [line for line in ran.out.splitlines() if "seq" in json.loads(line)]
-    assert kept.out.splitlines()[1:] == whole
+    assert stored_session.out.splitlines()[1:] == whole
 
 
 def test_plain_output_is_the_last_answer_alone(ostler: Ostler, serve: Serve) -> None:

@@ -1,4 +1,4 @@
-"""`ostler models`: the catalogue, read by people and programs."""
+"""`ostler models`: the catalogue for people and programs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def test_every_model_is_listed_with_the_date_of_the_catalogue(ostler: Ostler) ->
 
 
 def test_words_must_all_be_in_the_name_or_an_alias(ostler: Ostler) -> None:
-    known = Catalogue()
+    bundled = Catalogue()
     listed = ostler("models", "SONNET", "5-5", "--json").lines
     assert [one["name"] for one in listed] == ["anthropic/claude-sonnet-5-5"]
     assert "sonnet" in listed[0]["aliases"]
     by_alias = ostler("models", "gemini-flash", "--provider", "google", "--json").lines
-    assert known.aliases["gemini-flash"] in [one["name"] for one in by_alias]
+    assert bundled.aliases["gemini-flash"] in [one["name"] for one in by_alias]
 
 
 def test_a_provider_limits_the_list(ostler: Ostler) -> None:

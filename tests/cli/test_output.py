@@ -1,4 +1,4 @@
-"""What a person is told while a run goes on."""
+"""What the console prints during a run."""
 
 from __future__ import annotations
 

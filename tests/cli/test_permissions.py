@@ -1,4 +1,4 @@
-"""`ostler permissions`, and answers that are remembered, from one process to the next."""
+"""`ostler permissions`, and remembered answers across processes."""
 
 from __future__ import annotations
 

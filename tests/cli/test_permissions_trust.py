@@ -1,4 +1,4 @@
-"""`ostler trust`: what a project decides only after its user has looked."""
+"""`ostler trust`: consent to a project's settings."""
 
 from __future__ import annotations
 
@@ -118,12 +118,12 @@ def test_suggested_commands_quote_paths_with_spaces(
         path = project / name
         path.parent.mkdir(parents=True)
         path.write_text(text)
-    told = [
+    lines = [
         ostler("-p", "--model", "demo", "hello", cwd=project).err,
         *(ostler(command, cwd=project).err for command in ("agents", "skills")),
         ostler("ext", "list", cwd=project).out,
     ]
-    named = [shlex.split(command) for text in told for command in re.findall("`(ostler trust .*?)`", text)]
+    named = [shlex.split(command) for text in lines for command in re.findall("`(ostler trust .*?)`", text)]
     assert len(named) >= 6 and all(command == ["ostler", "trust", str(project)] for command in named)
 
     taken_back = re.findall("`(ostler trust --remove .*?)`", ostler(*named[0][1:]).out)

@@ -1,4 +1,4 @@
-"""Going on in a session from the command line, and keeping none."""
+"""`--continue`, `--session` and `--no-session`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.command import Ostler, finish, use, wait_until
 from tests.support.fixtures import Serve
 
 
-def said(request: dict[str, object]) -> list[tuple[str, str]]:
+def messages_of(request: dict[str, object]) -> list[tuple[str, str]]:
     """Who said what, in a request as the vendor got it, without the system prompt."""
     messages = request["messages"]
     assert isinstance(messages, list)
@@ -23,13 +23,17 @@ def test_a_session_is_continued_with_its_history(ostler: Ostler, serve: Serve) -
     assert first.err == f"ostler: {ostler.work} has no session yet: starting a new one\n"
     second = ostler("-p", *use(vendor), "--continue", "two")
     assert (second.out, second.err) == ("answer 2\n", "")
-    assert said(vendor.requests[1].json) == [("user", "one"), ("assistant", "answer 1"), ("user", "two")]
+    assert messages_of(vendor.requests[1].json) == [
+        ("user", "one"),
+        ("assistant", "answer 1"),
+        ("user", "two"),
+    ]
     (session,) = ostler("sessions", "--json").lines
     third = ostler("-p", "--json", *use(vendor), "--session", session["id"][:12], "three")
     assert {fact["session"] for fact in third.facts} == {session["id"]}
-    assert len(said(vendor.requests[2].json)) == 5
+    assert len(messages_of(vendor.requests[2].json)) == 5
     assert ostler("-p", *use(vendor), "four").err == ""
-    assert said(vendor.requests[3].json) == [("user", "four")]
+    assert messages_of(vendor.requests[3].json) == [("user", "four")]
     assert len(ostler("sessions", "--json").lines) == 2
 
 
@@ -40,7 +44,7 @@ def test_only_a_session_of_the_same_directory_is_continued(ostler: Ostler, serve
     ostler("-p", *use(vendor), "here")
     ran = ostler("-p", *use(vendor), "--continue", "there", cwd=elsewhere)
     assert "has no session yet" in ran.err
-    assert said(vendor.requests[1].json) == [("user", "there")]
+    assert messages_of(vendor.requests[1].json) == [("user", "there")]
 
 
 def test_tool_results_are_part_of_the_history(ostler: Ostler, serve: Serve) -> None:
@@ -48,9 +52,9 @@ def test_tool_results_are_part_of_the_history(ostler: Ostler, serve: Serve) -> N
     vendor = serve(turn(call("read", {"path": "a.txt"})), turn("read"), turn("again"))
     ostler("-p", *use(vendor), "read it")
     ostler("-p", *use(vendor), "--continue", "and?")
-    roles = [role for role, _ in said(vendor.requests[2].json)]
+    roles = [role for role, _ in messages_of(vendor.requests[2].json)]
     assert roles == ["user", "assistant", "tool", "assistant", "user"]
-    assert "the content" in said(vendor.requests[2].json)[2][1]
+    assert "the content" in messages_of(vendor.requests[2].json)[2][1]
 
 
 def test_no_session_stores_nothing(ostler: Ostler, serve: Serve) -> None:
@@ -107,8 +111,8 @@ def test_the_next_prompt_closes_a_killed_run(ostler: Ostler, serve: Serve) -> No
     ran = ostler("-p", *use(vendor), "--continue", "still there?")
     assert (ran.code, ran.out) == (0, "answered\n")
     (session,) = ostler("sessions", "--json").lines
-    shown = ostler("sessions", "show", session["id"], "--json")
-    assert [line["status"] for line in shown.all("run_ended")] == ["interrupted", "completed"]
+    result = ostler("sessions", "show", session["id"], "--json")
+    assert [line["status"] for line in result.all("run_ended")] == ["interrupted", "completed"]
 
 
 def test_a_continued_run_is_printed_from_its_start(ostler: Ostler, serve: Serve) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong outside: one line says what and what to do, and the key is never seen again."""
+"""Errors of vendors, keys and configuration: one line that says what to do, without the key."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def test_invalid_json_arguments_are_reported_to_the_model(ostler: Ostler, serve:
     ran = ostler("-p", "--json", *use(vendor), "look")
     assert ran.code == 0
     assert [result["failed"] for result in ran.all("tool_result")] == ["invalid_arguments"] * 2
-    told = [one["content"] for one in vendor.requests[2].json["messages"] if one["role"] == "tool"]
-    assert "not valid JSON" in told[0] and "path" in told[1]
+    results = [one["content"] for one in vendor.requests[2].json["messages"] if one["role"] == "tool"]
+    assert "not valid JSON" in results[0] and "path" in results[1]
 
 
 def test_an_unknown_tool_is_reported_to_the_model(ostler: Ostler, serve: Serve) -> None:

@@ -251,9 +251,9 @@ def test_a_file_saved_during_a_run_takes_effect_in_it(ostler: Ostler, serve: Ser
     rest = process.stdout.read()  # of the same reader, which has read ahead
     ran = finish(process)
     facts = [json.loads(line) for line in rest.splitlines()]
-    kept = {one["key"]: one["value"] for one in facts if one["type"] == "extension_state"}
+    state = {one["key"]: one["value"] for one in facts if one["type"] == "extension_state"}
     assert ran.code == 0, ran.err
-    assert kept["SessionOpened"] == "reload"
+    assert state["SessionOpened"] == "reload"
 
 
 def test_without_extensions_their_code_is_not_imported(ostler: Ostler, serve: Serve) -> None:

@@ -1,4 +1,4 @@
-"""A prompt where no model is named: on a terminal a person is asked, without one a line says what is used."""
+"""A prompt without a named model: a terminal asks, otherwise a line names the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run may use, on the command line and in the settings."""
+"""Limits of a run, from the command line and the settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session of another vendor's agent, to those who would have a model answer in it: one clear line."""
+"""Commands that need a model refuse a session of another vendor's agent in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a headless run may do: look by default, more when it was told so."""
+"""Permissions of a headless run: read-only by default."""
 
 from __future__ import annotations
 

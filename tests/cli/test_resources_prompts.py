@@ -1,4 +1,4 @@
-"""`ostler prompts`, and what `ostler -p` makes of `/name` and `@path`."""
+"""`ostler prompts`, and the expansion of `/name` and `@path` by `ostler -p`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def prompts(ostler: Ostler) -> Ostler:
     return ostler
 
 
-def said(vendor: FakeVendor) -> str:
+def sent_prompt(vendor: FakeVendor) -> str:
     """The newest message of a person."""
     content: str = vendor.requests[-1].json["messages"][-1]["content"]
     return content
@@ -96,28 +96,28 @@ def test_a_projects_template_attaches_only_typed_mentions(prompts: Ostler, serve
     vendor = serve(turn("done"))
     ran = prompts("-p", *use(vendor), "/review", "@a.py", "deep=true")
     assert (ran.code, ran.err) == (0, "")
-    assert said(vendor) == f"Review @a.py. Look deep. @own.txt\n{A}"
+    assert sent_prompt(vendor) == f"Review @a.py. Look deep. @own.txt\n{A}"
 
 
 def test_a_users_template_may_mention_files(prompts: Ostler, serve: Serve) -> None:
     vendor = serve(turn("done"))
     prompts("-p", *use(vendor), "/mine", "two  words", "and more")
-    assert said(vendor) == f"Mine: two  words and more @own.txt\n{OWN}"
+    assert sent_prompt(vendor) == f"Mine: two  words and more @own.txt\n{OWN}"
 
 
 def test_piped_input_is_not_expanded(prompts: Ostler, serve: Serve) -> None:
     vendor = serve(turn("done"), turn("done"))
     prompts("-p", *use(vendor), piped=b"/review @a.py")
-    assert said(vendor) == "/review @a.py"
+    assert sent_prompt(vendor) == "/review @a.py"
     prompts("-p", *use(vendor), "/mine @a.py", piped=b"@own.txt $1")
-    assert said(vendor) == f"Mine: @a.py @own.txt\n\n@own.txt $1\n{A}\n{OWN}"
+    assert sent_prompt(vendor) == f"Mine: @a.py @own.txt\n\n@own.txt $1\n{A}\n{OWN}"
 
 
 def test_a_prompt_can_be_sent_verbatim(prompts: Ostler, serve: Serve) -> None:
     vendor = serve(turn("done"))
     ran = prompts("-p", *use(vendor), "--no-expand", "/nothing", "@a.py", "@no/such.py")
     assert (ran.code, ran.err) == (0, "")
-    assert said(vendor) == "/nothing @a.py @no/such.py"
+    assert sent_prompt(vendor) == "/nothing @a.py @no/such.py"
 
 
 def test_a_missing_path_is_reported(prompts: Ostler, serve: Serve) -> None:
@@ -125,7 +125,7 @@ def test_a_missing_path_is_reported(prompts: Ostler, serve: Serve) -> None:
     ran = prompts("-p", *use(vendor), "see @src/b.py")
     assert ran.code == 0
     assert ran.err == "ostler: @src/b.py: no such file or directory; it is sent as plain text\n"
-    assert said(vendor) == "see @src/b.py"
+    assert sent_prompt(vendor) == "see @src/b.py"
 
 
 def test_a_mentioned_file_counts_as_read(prompts: Ostler, serve: Serve) -> None:

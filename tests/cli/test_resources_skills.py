@@ -1,4 +1,4 @@
-"""`ostler skills`, the consent that a project's skills need, and what a run tells the model of files."""
+"""`ostler skills`, consent to a project's skills, and instruction files in a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ostler runs`: who works on what, and what is waited for."""
+"""`ostler runs`: open runs, their processes, and what they wait for."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def test_open_runs_are_listed_with_their_process_and_questions(ostler: Ostler, s
     first, second = ostler("runs").out.splitlines()
     assert first.startswith(waiting) and "waiting  make it  asks: Allow bash: touch made" in first
     assert second.startswith(cut) and "cut" in second and "its process is gone" in second
-    shown = ostler.on_terminal("runs").out.splitlines()
-    assert shown[0].split() == ["SESSION", "AGE", "STATUS", "ABOUT", "RUN"]
-    assert waiting.startswith(shown[1].split()[0]) and max(map(len, shown)) <= 80
+    table = ostler.on_terminal("runs").out.splitlines()
+    assert table[0].split() == ["SESSION", "AGE", "STATUS", "ABOUT", "RUN"]
+    assert waiting.startswith(table[1].split()[0]) and max(map(len, table)) <= 80
     few = ostler("runs", "--limit", "1")
     assert few.out.startswith(waiting) and few.err == "ostler: there are more; --limit shows them\n"
 
@@ -60,8 +60,8 @@ def test_ended_runs_are_listed_with_their_status(ostler: Ostler, serve: Serve) -
         "the limit of 1 steps was reached",
     )
     assert first["session"] == second["session"] and first["started_ms"] <= second["started_ms"]
-    shown = ostler("runs", "--all").out.splitlines()
-    assert "limit" in shown[0] and "1 step, " in shown[0] and "2 steps, " in shown[1]
+    table = ostler("runs", "--all").out.splitlines()
+    assert "limit" in table[0] and "1 step, " in table[0] and "2 steps, " in table[1]
 
 
 def test_a_child_is_listed_below_its_parent(ostler: Ostler, serve: Serve) -> None:

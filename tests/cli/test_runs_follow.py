@@ -1,4 +1,4 @@
-"""`ostler follow`: a run as another process sees it."""
+"""`ostler follow`: prints the run of another process."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_a_run_is_followed_from_its_beginning_to_its_end(ostler: Ostler, serve: 
         assert finish(gated.process).code == 0
     whole = [fact for fact in facts(ostler, gated.session) if fact["run"]]
     assert (followed.code, [first, *followed.facts]) == (0, whole)
-    said = "".join(line["text"] for line in followed.all("text_delta"))
-    assert said.endswith("Done.")
+    texts = "".join(line["text"] for line in followed.all("text_delta"))
+    assert texts.endswith("Done.")
     assert (read.code, read.out) == (0, "Done.\n")
     assert read.err == "ostler: you: go\nostler: bash: cat gate\n"
 
@@ -160,14 +160,17 @@ def test_forever_follows_later_runs_until_interrupted(ostler: Ostler, serve: Ser
 def test_a_revised_answer_is_printed_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shown = ConsoleOutput("everything")
-    said = [
+    console = ConsoleOutput("everything")
+    texts = [
         events.AssistantMessage("", (Text("One"),), "end"),
         events.MessageRevised(1, (Text("One\nand two"),)),
         events.MessageRevised(1, (Text("Another"),)),
     ]
-    shown.see(
-        [Fact.of(event, seq=1 + at, session="ses_1", run="run_1", time_ms=0) for at, event in enumerate(said)]
+    console.see(
+        [
+            Fact.of(event, seq=1 + at, session="ses_1", run="run_1", time_ms=0)
+            for at, event in enumerate(texts)
+        ]
     )
     assert capsys.readouterr().out == "One\nand two\nAnother\n"
 

@@ -1,4 +1,4 @@
-"""`ostler sessions check|repair|prune`: keeping the store sound and small."""
+"""`ostler sessions check|repair|prune`."""
 
 from __future__ import annotations
 

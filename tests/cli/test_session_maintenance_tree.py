@@ -30,15 +30,15 @@ def test_navigating_back_and_prompting_makes_a_branch(ostler: Ostler, serve: Ser
     vendor = serve(*ANSWERS, turn("better"))
     session, _ = branched(ostler, vendor)
     assert ostler("-p", *use(vendor), "--session", session, "another way").out == "better\n"
-    told = [one["content"] for one in vendor.requests[-1].json["messages"] if one["role"] == "user"]
-    assert told == ["look", "another way"]
-    shown = ostler("sessions", "tree", session).out.splitlines()
-    assert [line.split(" ", 1)[1] for line in shown[:3]] == [
+    messages = [one["content"] for one in vendor.requests[-1].json["messages"] if one["role"] == "user"]
+    assert messages == ["look", "another way"]
+    rows = ostler("sessions", "tree", session).out.splitlines()
+    assert [line.split(" ", 1)[1] for line in rows[:3]] == [
         "you: look",
         "assistant: I look.",
         "assistant: seen",
     ]
-    assert [re.sub(r"#\d+", "#", line) for line in shown[3:]] == [
+    assert [re.sub(r"#\d+", "#", line) for line in rows[3:]] == [
         "├─ # you: one way",
         "│  # assistant: a dead end",
         "└─ # you: another way",
@@ -98,8 +98,8 @@ def test_an_abandoned_branch_is_summarised(ostler: Ostler, serve: Serve) -> None
     assert [fact["type"] for fact in facts[-3:]] == ["model_called", "usage", "branch_collapsed"]
     assert [fact["purpose"] for fact in facts[-3:-1]] == ["summary", "summary"]
     ostler("-p", *use(vendor), "--session", session, "go on")
-    told = [one["content"] for one in vendor.requests[-1].json["messages"] if one["role"] == "user"]
-    assert told[0] == "look" and told[1].endswith("\n\nIt led nowhere.") and told[2] == "go on"
+    messages = [one["content"] for one in vendor.requests[-1].json["messages"] if one["role"] == "user"]
+    assert messages[0] == "look" and messages[1].endswith("\n\nIt led nowhere.") and messages[2] == "go on"
     assert ostler("sessions", "check").code == 0
     calls = sum(one["own"]["calls"] for one in ostler("cost", "--by", "session", "--json").lines)
     assert calls == 5

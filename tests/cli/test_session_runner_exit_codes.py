@@ -1,4 +1,4 @@
-"""Every exit code, really produced, with the line that goes with it."""
+"""Every exit code of a run, with the line that goes with it."""
 
 from __future__ import annotations
 
@@ -126,11 +126,11 @@ def test_a_signal_ends_the_running_tool_and_its_processes(ostler: Ostler, serve:
 
 
 def processes_of(session: str) -> list[Path]:
-    found = []
+    leftovers = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         try:
             if f"{SESSION_VARIABLE}={session}".encode() in environment.read_bytes().split(b"\0"):
-                found.append(environment)
+                leftovers.append(environment)
         except OSError:
             continue  # it ended, or is somebody else's
-    return found
+    return leftovers

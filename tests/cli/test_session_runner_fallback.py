@@ -1,4 +1,4 @@
-"""When a model fails: another goes on, by a configured chain or because somebody says so."""
+"""When a model fails: a configured fallback takes over, or a person continues with another model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.fixtures import Serve
 NO_CREDIT = Refusal(402, "the credit is used up")
 
 
-def said(request: dict[str, Any]) -> list[tuple[str, Any]]:
+def messages_of(request: dict[str, Any]) -> list[tuple[str, Any]]:
     return [(one["role"], one["content"]) for one in request["messages"] if one["role"] != "system"]
 
 
@@ -36,7 +36,7 @@ def test_a_configured_fallback_takes_over_without_asking(ostler: Ostler, serve: 
         "check that this model takes what was asked of it; "
         "continuing with acme/big in place of openai/fake\n"
     )
-    assert said(working.requests[0].json) == [("user", "hello")]
+    assert messages_of(working.requests[0].json) == [("user", "hello")]
     assert working.requests[0].headers["authorization"] == f"Bearer {KEY}-of-acme"
     facts = ostler("-p", "--json", *use(broken), "again", ACME_API_KEY="k").facts
     failed = next(fact for fact in facts if fact["type"] == "model_failed")
@@ -49,7 +49,7 @@ def test_a_failed_run_continues_with_another_model(ostler: Ostler, serve: Serve)
     working = serve(turn("I see"))
     ran = ostler("-p", *use(working), "--model", "openai/other", "--continue")
     assert (ran.code, ran.out, ran.err) == (0, "I see\n", "")
-    assert [role for role, _ in said(working.requests[0].json)] == ["user", "assistant", "tool"]
+    assert [role for role, _ in messages_of(working.requests[0].json)] == ["user", "assistant", "tool"]
     done = ostler("-p", *use(working), "--continue")
     assert (done.code, done.err) == (
         2,
@@ -66,7 +66,7 @@ def test_a_killed_run_continues_from_its_last_fact(ostler: Ostler, serve: Serve)
     working = serve(turn("whole"))
     ran = ostler("-p", *use(working), "--continue")
     assert (ran.code, ran.out) == (0, "whole\n")
-    assert said(working.requests[0].json) == [("user", "hello")]
+    assert messages_of(working.requests[0].json) == [("user", "hello")]
 
 
 def test_without_a_session_there_is_nothing_to_continue(ostler: Ostler, serve: Serve) -> None:

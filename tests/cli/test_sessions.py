@@ -1,4 +1,4 @@
-"""`ostler sessions`: everything that can be done with sessions without running them."""
+"""`ostler sessions`: everything that needs no run."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def test_sessions_are_listed_newest_first(ostler: Ostler) -> None:
 
 def test_a_terminal_gets_rows_of_its_width_with_short_ids(ostler: Ostler) -> None:
     first, second = ask(ostler, "short"), ask(ostler, "a very long prompt " * 20)
-    shown = ostler.on_terminal("sessions", columns=70).out
-    head, newer, older = shown.splitlines()
+    output = ostler.on_terminal("sessions", columns=70).out
+    head, newer, older = output.splitlines()
     assert head.split() == ["ID", "AGE", "STATUS", "SESSION", "FOLDER"]
     assert max(map(len, (head, newer, older))) <= 70
     assert "…" in newer and "short" in older and " now " in older
@@ -93,9 +93,9 @@ def test_a_session_is_printed_as_text(ostler: Ostler, serve: Serve) -> None:
     (session,) = ids(ostler)
     ran = ostler("sessions", "show", session)
     assert ran.code == 0
-    head, told = ran.out.split("\n\n", 1)
+    head, body = ran.out.split("\n\n", 1)
     assert head.startswith(f"session {session}\ncompleted, begun 20") and head.endswith(f"in {ostler.work}")
-    told = re.sub(r"^#\d+ ", "# ", told, flags=re.MULTILINE)
+    body = re.sub(r"^#\d+ ", "# ", body, flags=re.MULTILINE)
     expected = [
         "# you:\n  look at a.txt\n",
         "# assistant:\n  I look.\n",
@@ -107,18 +107,18 @@ def test_a_session_is_printed_as_text(ostler: Ostler, serve: Serve) -> None:
     ]
     at = 0
     for part in expected:
-        at = told.index(part, at) + len(part)
+        at = body.index(part, at) + len(part)
     assert KEY not in ran.out
 
 
 def test_show_prints_waiting_and_failed_runs(ostler: Ostler, serve: Serve) -> None:
     waiting = serve(turn(call("bash", {"command": "make"})))
     ostler("-p", *use(waiting), "--permissions", "ask", "--on-question", "wait", "list")
-    shown = ostler("sessions", "show", *ids(ostler)).out
-    assert "asked: Allow bash: make [" in shown and "\n  the run waits: question\n" in shown
+    output = ostler("sessions", "show", *ids(ostler)).out
+    assert "asked: Allow bash: make [" in output and "\n  the run waits: question\n" in output
     ostler("-p", *use(serve(Refusal(400, "not today"))), "try")
-    shown = ostler("sessions", "show", ids(ostler)[0]).out
-    assert re.search(r"the model failed: .*not today.*\n  the run ended: failed: .*not today", shown)
+    output = ostler("sessions", "show", ids(ostler)[0]).out
+    assert re.search(r"the model failed: .*not today.*\n  the run ended: failed: .*not today", output)
 
 
 def test_messages_are_found_by_their_words(ostler: Ostler) -> None:
@@ -227,8 +227,8 @@ def test_a_fork_continues_from_its_entry(ostler: Ostler, serve: Serve) -> None:
     assert (started["forked_from"], started["forked_at"]) == (session, first_answer)
     assert f"forked from {session}" in ostler("sessions", "show", cut).out
     ostler("-p", *use(vendor), "--session", cut, "2, otherwise")
-    said = [one["content"] for one in vendor.requests[-1].json["messages"] if one["role"] != "system"]
-    assert said == ["1", "one", "2, otherwise"]
+    contents = [one["content"] for one in vendor.requests[-1].json["messages"] if one["role"] != "system"]
+    assert contents == ["1", "one", "2, otherwise"]
     ostler("sessions", "delete", "--yes", session)
     assert f"forked from {session}" in ostler("sessions", "show", cut).out
     for at in ("1", "999", "x"):

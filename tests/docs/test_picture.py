@@ -1,4 +1,4 @@
-"""The picture of the demo: current, and drawn as a terminal would."""
+"""The picture of the demo is current, and drawn as a terminal draws it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit of a session says why, for every decision that its facts tell of."""
+"""The audit of a session has a reason for every decision."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def audit(ran: Ran) -> list[AuditEntry]:
     return list(audit_entries(ran.facts))
 
 
-def said(ran: Ran, action: str) -> list[str]:
+def reasons(ran: Ran, action: str) -> list[str]:
     return [entry.reason for entry in audit(ran) if entry.action == action]
 
 
@@ -83,10 +83,10 @@ def test_every_golden_fact_can_be_audited() -> None:
     samples = [decode_event(line) for line in GOLDEN_FILE.read_bytes().splitlines()]
     stored = [one for one in samples if isinstance(one, Entry | Record)]
     entries = list(audit_entries(facts_of(stored)))
-    told = {type(stored[entry.seq - 1]) for entry in entries}
+    types = {type(stored[entry.seq - 1]) for entry in entries}
     only_sometimes = {events.UserMessage, events.StepEnded}
     sampled = {type(one) for one in stored}
-    assert told | only_sometimes >= {action.fact for action in ACTIONS.values()} & sampled
+    assert types | only_sometimes >= {action.fact for action in ACTIONS.values()} & sampled
     assert all(entry.reason for entry in entries)
 
 
@@ -125,13 +125,13 @@ async def test_each_model_call_has_a_reason() -> None:
         ("model.fallback", "acme/small", "fallback"),
         ("model.select", "acme/small", "allowed"),
     ]
-    assert said(ran, "model.select") == [
+    assert reasons(ran, "model.select") == [
         "the run was started with it",
         "attempt 2, because the one before failed: later",
         "the run was started with it",
         "it took over from scripted/model, which failed: the key is wrong",
     ]
-    assert len(said(ran, "model.select")) == len(ran.all(events.ModelCalled))
+    assert len(reasons(ran, "model.select")) == len(ran.all(events.ModelCalled))
 
 
 async def test_a_hook_that_chooses_another_model_is_named() -> None:
@@ -141,25 +141,25 @@ async def test_a_hook_that_chooses_another_model_is_named() -> None:
         return msgspec.structs.replace(plan, model=other)
 
     ran = await run([], hooks=[Hook("before_step", choose)])
-    assert said(ran, "model.select") == ["a hook chose it in place of scripted/model"]
+    assert reasons(ran, "model.select") == ["a hook chose it in place of scripted/model"]
 
 
 async def test_the_reason_names_who_chose_the_model() -> None:
     ran = await started(["Hello."])
     ran.session.journal.record(events.SettingsChanged(model="scripted/model", by="cli"))
     await ran.session.prompt(as_content("go"))
-    assert said(ran, "settings.change") == ["cli set model"]
-    assert said(ran, "model.select") == ["cli chose it for the session"]
+    assert reasons(ran, "settings.change") == ["cli set model"]
+    assert reasons(ran, "model.select") == ["cli chose it for the session"]
 
 
 async def test_a_final_failure_and_a_refusal_are_audited() -> None:
     ran = await run([AuthenticationFailed("the key is wrong", status=401)])
-    assert said(ran, "model.fail") == ["the key is wrong"]
+    assert reasons(ran, "model.fail") == ["the key is wrong"]
     (end,) = [entry for entry in audit(ran) if entry.action == "run.end"]
     assert end.reason == "the key is wrong"
     assert end.details == {"status": "failed", "failure": "authentication_failed"}
     ran = await run([Turn("No.", stop_reason="refusal")])
-    assert said(ran, "model.refuse") == ["the model refused to answer"]
+    assert reasons(ran, "model.refuse") == ["the model refused to answer"]
     assert [(entry.action, entry.outcome) for entry in audit(ran)][-1] == ("run.end", "denied")
 
 
@@ -202,9 +202,9 @@ async def test_an_invalid_call_is_a_protocol_error() -> None:
 
 async def test_without_a_guard_the_profile_is_the_reason() -> None:
     ran = await run([PUSH, "done"], tools=[pretend_bash], permission_profile="full")
-    assert said(ran, "tool.allow") == ["profile full"]
+    assert reasons(ran, "tool.allow") == ["profile full"]
     ran = await run([PUSH, "done"], tools=[pretend_bash], permission_profile="")
-    assert said(ran, "tool.allow") == ["no rule forbids it"]
+    assert reasons(ran, "tool.allow") == ["no rule forbids it"]
 
 
 def test_a_started_call_names_the_rule_or_profile() -> None:
@@ -229,13 +229,13 @@ async def test_the_result_of_a_call_is_audited_without_its_output() -> None:
         return failed("password: hunter2", summary="")
 
     ran = await run([[Call("broken"), Call("look", {"path": "a"})], "done"], tools=[broken, look])
-    assert said(ran, "call.finish") == ["it failed", "it succeeded"]
+    assert reasons(ran, "call.finish") == ["it failed", "it succeeded"]
 
 
 # --- people -----------------------------------------------------------------------------------------
 
 
-async def asked(*answers: Any, times: int = 1) -> Ran:
+async def run_with_answers(*answers: Any, times: int = 1) -> Ran:
     left = list(answers)
 
     async def ask(question: events.QuestionAsked) -> Any:
@@ -259,16 +259,16 @@ def of_calls(ran: Ran) -> list[tuple[str, str, str]]:
 
 
 async def test_an_answer_is_the_reason_that_a_call_ran() -> None:
-    ran = await asked("yes")
+    ran = await run_with_answers("yes")
     assert of_calls(ran) == [
         ("permission.ask", "system", "requested"),
         ("permission.answer", "user", "allowed"),
         ("tool.allow", "user", "allowed"),
         ("call.finish", "tool", "recorded"),
     ]
-    assert said(ran, "permission.ask")[0].startswith("permissions are ask: tools that run commands need")
-    assert said(ran, "permission.answer") == ["the answer was yes"]
-    assert said(ran, "tool.allow") == ["a person allowed it: the answer was yes"]
+    assert reasons(ran, "permission.ask")[0].startswith("permissions are ask: tools that run commands need")
+    assert reasons(ran, "permission.answer") == ["the answer was yes"]
+    assert reasons(ran, "tool.allow") == ["a person allowed it: the answer was yes"]
     (question,) = [entry for entry in audit(ran) if entry.action == "permission.ask"]
     assert question.what.startswith("Allow bash: git push origin")
 
@@ -276,16 +276,16 @@ async def test_an_answer_is_the_reason_that_a_call_ran() -> None:
 async def test_a_denial_by_a_person_names_the_person() -> None:
     declined = "The person declined this call."
     for no, reason in ((CallRefused("use a branch"), "use a branch"), ("no", declined)):
-        ran = await asked(no)
+        ran = await run_with_answers(no)
         assert of_calls(ran)[1:] == [
             ("permission.answer", "user", "denied"),
             ("tool.deny", "user", "denied"),
         ]
-        assert said(ran, "tool.deny") == [reason]
+        assert reasons(ran, "tool.deny") == [reason]
 
 
 async def test_remembered_and_revoked_rules_are_audited() -> None:
-    ran = await asked("session", times=2)
+    ran = await run_with_answers("session", times=2)
     (kept,) = [entry for entry in audit(ran) if entry.action == "permission.remember"]
     assert (kept.what, kept.reason) == ("bash(git push)", "from now on: allow, for the session")
     await ran.session.journal.store.submit(
@@ -308,9 +308,9 @@ async def test_a_secret_answer_is_not_in_the_audit() -> None:
         return "hunter2"
 
     ran = await run([Call("login"), "done"], tools=[login], asker=ask)
-    assert said(ran, "wait_user.request") == ["the server wants it"]
-    assert said(ran, "wait_user.answer") == ["the answer is a secret, which is not stored"]
-    assert said(ran, "tool.allow")[-1] == "a person answered what it wanted to know"
+    assert reasons(ran, "wait_user.request") == ["the server wants it"]
+    assert reasons(ran, "wait_user.answer") == ["the answer is a secret, which is not stored"]
+    assert reasons(ran, "tool.allow")[-1] == "a person answered what it wanted to know"
     assert b"hunter2" not in msgspec.json.encode(audit(ran))
 
 
@@ -322,7 +322,7 @@ async def test_an_audit_of_an_open_session_knows_its_state() -> None:
         "wait_for_answers": True,
     }
     ran = await run([PUSH], store=store, **options)
-    assert said(ran, "run.wait")[0].startswith("it waits for an answer: Allow bash: git push origin")
+    assert reasons(ran, "run.wait")[0].startswith("it waits for an answer: Allow bash: git push origin")
     await ran.session.close()
     harness = Harness(
         ScriptedModel(["done"]), permission_hook=options["permission_hook"], wait_for_answers=True
@@ -353,8 +353,8 @@ async def test_a_run_that_waits_for_a_deferred_call_is_audited() -> None:
         return Pending(handle="order-7", note="it comes on Monday")
 
     ran = await run([Call("order")], tools=[order])
-    assert said(ran, "call.defer") == ["it comes on Monday"]
-    assert said(ran, "run.wait") == ["it waits for deferred calls: order"]
+    assert reasons(ran, "call.defer") == ["it comes on Monday"]
+    assert reasons(ran, "run.wait") == ["it waits for deferred calls: order"]
 
 
 # --- runs -------------------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ async def test_a_cancelled_run_names_who_cancelled_it() -> None:
     (cancelled,) = [entry for entry in audit(ran) if entry.action == "run.cancel"]
     assert (cancelled.reason, cancelled.outcome) == ("cancelled by ada", "cancelled")
     assert cancelled.details == {"status": "cancelled", "request": "req_1"}
-    assert said(ran, "tool.cancel") == ["Cancelled: cancelled by ada."]
+    assert reasons(ran, "tool.cancel") == ["Cancelled: cancelled by ada."]
 
 
 def test_pause_and_resume_name_the_person() -> None:
@@ -406,11 +406,11 @@ def test_pause_and_resume_name_the_person() -> None:
 
 async def test_the_effects_of_hooks_are_audited() -> None:
     ran = await run(["Hello."], hooks=[Hook("before_step", lambda plan: Refuse("not today"))])
-    assert said(ran, "step.deny") == ["not today"]
+    assert reasons(ran, "step.deny") == ["not today"]
     ran = await run(["Hello."], hooks=[Hook("before_message", lambda draft: Suppress())])
-    assert said(ran, "answer.withhold") == ["a hook withheld it from people"]
+    assert reasons(ran, "answer.withhold") == ["a hook withheld it from people"]
     ran = await run(["Hello."], hooks=[Hook("before_step", lambda plan: 1 / 0, name="broken")])
-    assert said(ran, "hook.fail") == ["the hook broken failed: ZeroDivisionError: division by zero"]
+    assert reasons(ran, "hook.fail") == ["the hook broken failed: ZeroDivisionError: division by zero"]
 
 
 def test_a_child_is_audited_with_its_call() -> None:
@@ -487,7 +487,7 @@ async def test_copied_facts_are_audited_only_in_their_original() -> None:
 
 
 async def test_why_shows_the_model_permission_and_result_of_a_call() -> None:
-    ran = await asked("yes", "yes", times=2)
+    ran = await run_with_answers("yes", "yes", times=2)
     facts = await ran.session.journal.store.read(ran.session.id)
     led = why(facts, "push_1")
     assert [(entry.action, entry.call) for entry in led] == [
@@ -513,7 +513,7 @@ async def test_a_call_says_which_profile_or_rule_allowed_it(tmp_path: Path) -> N
     guard = permission_hook("edit", tmp_path, [parse_rule("bash(git push)", "allow", origin="of the test")])
     calls = [PUSH, Call("look", {"path": "a"}), Call("bash", {"command": "ls | head"})]
     ran = await run([calls, "done"], tools=[pretend_bash, look], permission_hook=guard)
-    assert said(ran, "tool.allow") == [
+    assert reasons(ran, "tool.allow") == [
         "rule bash(git push) of the test",
         "profile edit",
         "profile edit, it only looks",

@@ -1,4 +1,4 @@
-"""Where the audit of an open session goes, and what happens when it cannot go there."""
+"""The sinks of an audit, and what happens when one fails."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def test_several_processes_append_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     writers = [subprocess.Popen([sys.executable, "-c", MANY, str(path), str(n)]) for n in range(3)]
     assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0]
-    found = sorted((one.session, one.seq) for one in lines_of(path))
-    assert found == [(str(n), number) for n in range(3) for number in range(100)]
+    numbers = sorted((one.session, one.seq) for one in lines_of(path))
+    assert numbers == [(str(n), number) for n in range(3) for number in range(100)]
 
 
 def test_a_key_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

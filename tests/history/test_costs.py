@@ -1,4 +1,4 @@
-"""Sums of what model calls used: what is unknown stays unknown, and nothing is counted twice."""
+"""Sums of usage: unknown values stay unknown, and nothing is counted twice."""
 
 from __future__ import annotations
 
@@ -71,15 +71,15 @@ def test_an_unknown_part_never_becomes_zero(usages: list[Usage]) -> None:
     together = spent(*usages)
     is_unknown = any(usage.cost is None for usage in usages)
     assert (together.usage.cost is None) == is_unknown == ("unknown" in together.in_words().split(";")[0])
-    known = [usage.cost for usage in usages if usage.cost is not None]
-    assert together.known_cost == (pytest.approx(sum(known)) if known else None)
+    amounts = [usage.cost for usage in usages if usage.cost is not None]
+    assert together.known_cost == (pytest.approx(sum(amounts)) if amounts else None)
     assert together.usage.input_tokens == sum(usage.input_tokens for usage in usages)
-    assert together.calls == len(usages) == together.unpriced_calls + len(known)
+    assert together.calls == len(usages) == together.unpriced_calls + len(amounts)
 
 
 def test_a_small_amount_is_not_shown_as_zero() -> None:
-    shown = [dollars(amount) for amount in (0.5, 0.0123, 0.00012, 0.00004, 0.99999, 1.5, 1234.567)]
-    assert shown == ["$0.50", "$0.0123", "$0.0001", "under $0.0001", "$1.00", "$1.50", "$1,234.57"]
+    texts = [dollars(amount) for amount in (0.5, 0.0123, 0.00012, 0.00004, 0.99999, 1.5, 1234.567)]
+    assert texts == ["$0.50", "$0.0123", "$0.0001", "under $0.0001", "$1.00", "$1.50", "$1,234.57"]
 
 
 def test_days_are_those_of_the_zone() -> None:

@@ -1,4 +1,4 @@
-"""Markdown and HTML to read: whole, and safe whatever a session says."""
+"""Markdown and HTML pages: complete, and safe for any content."""
 
 from __future__ import annotations
 
@@ -131,14 +131,14 @@ def test_content_of_a_session_is_escaped_in_html(text: str) -> None:
     facts = session_of(text)
     page = "".join(html_page(summary_of(facts), facts))
     page.encode()
-    found = seen(page)
-    assert set(found.tags) <= set(PLAIN.tags) and found.comments == []
-    assert found.attributes.keys() <= PLAIN.attributes.keys()
-    assert found.attributes["src"] == {f"data:image/png;base64,{PIXEL}"}
-    assert found.attributes["class"] <= PLAIN.attributes["class"]
+    page_texts = seen(page)
+    assert set(page_texts.tags) <= set(PLAIN.tags) and page_texts.comments == []
+    assert page_texts.attributes.keys() <= PLAIN.attributes.keys()
+    assert page_texts.attributes["src"] == {f"data:image/png;base64,{PIXEL}"}
+    assert page_texts.attributes["class"] <= PLAIN.attributes["class"]
     if text.strip():
-        assert found.tags == PLAIN.tags
-        assert [one for one in found.texts if one.removeprefix("\n") == clean(text.strip("\n"))]
+        assert page_texts.tags == PLAIN.tags
+        assert [one for one in page_texts.texts if one.removeprefix("\n") == clean(text.strip("\n"))]
 
 
 @given(HOSTILE)
@@ -153,9 +153,9 @@ def test_content_of_a_session_is_quoted_in_markdown(text: str) -> None:
         for place, token in enumerate(tokens)
         if token in outside and token.type == "heading_open"
     ]
-    said = ["You (#3)", "Assistant (#6)", "To do (#11)", "Summary (#12)", "Summary (#13)"]
-    assert [one for one in headings[1:] if one in said] == [one for one in said if one in headings[1:]]
-    assert set(headings[1:]) <= {*said, "Usage"} and headings[-1] == "Usage"
+    titles = ["You (#3)", "Assistant (#6)", "To do (#11)", "Summary (#12)", "Summary (#13)"]
+    assert [one for one in headings[1:] if one in titles] == [one for one in titles if one in headings[1:]]
+    assert set(headings[1:]) <= {*titles, "Usage"} and headings[-1] == "Usage"
     blocks = [token.content for token in outside if token.type == "html_block"]
     assert all(re.fullmatch(r"<details>\n<summary>[^<>\n]*</summary>\n|</details>\n", one) for one in blocks)
     assert blocks.count("</details>\n") == len(blocks) / 2
@@ -213,8 +213,8 @@ def test_a_page_has_the_sessions_and_usage_of_children() -> None:
         text = "".join(page)
         assert "delegate: critic look: ok" in text and "4 model calls, 220 tokens, $1.00" in text
         assert "critic works on it in session ses" in text
-    told = list(transcript(summary_of(facts), facts))
-    assert "#3 delegate: critic look" in told and "  critic: session ses_2" in told
+    rows = list(transcript(summary_of(facts), facts))
+    assert "#3 delegate: critic look" in rows and "  critic: session ses_2" in rows
 
 
 def test_a_session_is_exported_as_a_readable_page(ostler: Ostler, serve: Serve) -> None:

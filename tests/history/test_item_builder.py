@@ -1,4 +1,4 @@
-"""The projection of events to items: every event type is decided, and deltas are cheap."""
+"""The projection of events to items: every event type is handled, and deltas are cheap."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tests.support.stored import facts_of
 
 
 def test_every_event_type_makes_items_or_has_a_reason_not_to() -> None:
-    shown = {tag for tag, event in EVENT_TYPES.items() if event in ItemBuilder().handlers}
-    assert shown.isdisjoint(NOT_SHOWN)
-    assert shown | set(NOT_SHOWN) == set(EVENT_TYPES)
+    handled = {tag for tag, event in EVENT_TYPES.items() if event in ItemBuilder().handlers}
+    assert handled.isdisjoint(NOT_SHOWN)
+    assert handled | set(NOT_SHOWN) == set(EVENT_TYPES)
     assert all(NOT_SHOWN.values())
 
 

@@ -1,4 +1,4 @@
-"""A recorded session runs again: what is the same, and where the first difference is."""
+"""Replay of a recorded session, and its first difference."""
 
 from __future__ import annotations
 
@@ -107,10 +107,10 @@ def numbers_of(facts: Sequence[Fact], kind: str) -> list[int]:
 def test_every_kind_of_session_replays_identically(seed: int) -> None:
     reports = map(simulate, count(seed, 40))
     report = next(report for report in reports if numbers_of(report.facts, "run_started"))
-    found = asyncio.run(replay(Recording(report.facts), Stage(Harness(ScriptedModel()))))
-    assert found.difference is None, found.difference.diff()
+    replay_result = asyncio.run(replay(Recording(report.facts), Stage(Harness(ScriptedModel()))))
+    assert replay_result.difference is None, replay_result.difference.diff()
     calls = [fact for fact in report.facts if fact.type == "model_called"]
-    assert found.requests == len(calls)
+    assert replay_result.requests == len(calls)
 
 
 CALLS = st.one_of(
@@ -158,9 +158,9 @@ async def recorded(turns: list[Turn], cancel_at: int, steer_at: int) -> Ran:
 def test_live_tools_with_equal_results_replay_identically(turns: list[Turn], cancel: int, steer: int) -> None:
     async def check() -> None:
         facts = await all_facts(await recorded(turns, cancel, steer))
-        found = await again(facts)
-        assert found.difference is None, found.difference.diff()
-        assert found.requests == found.exact == len(numbers_of(facts, "model_called"))
+        replay_result = await again(facts)
+        assert replay_result.difference is None, replay_result.difference.diff()
+        assert replay_result.requests == replay_result.exact == len(numbers_of(facts, "model_called"))
 
     asyncio.run(check())
 
@@ -180,9 +180,9 @@ async def test_a_cancelled_tool_is_not_run_again() -> None:
     )
     await ran.session.prompt(as_content("go"))
     await ran.session.prompt(as_content("and now?"))
-    found = await again(await all_facts(ran))
-    assert found.identical
-    assert (found.runs, found.requests, found.results) == (2, 2, 2)
+    replay_result = await again(await all_facts(ran))
+    assert replay_result.identical
+    assert (replay_result.runs, replay_result.requests, replay_result.results) == (2, 2, 2)
 
 
 async def test_a_run_that_waited_gets_the_recorded_answer() -> None:
@@ -199,9 +199,9 @@ async def test_a_run_that_waited_gets_the_recorded_answer() -> None:
     finish = FinishCall(id="finish", call="c-order", outcome=ok("delivered"))
     await ran.session.journal.store.submit(ran.session.id, finish)
     await ran.session.advance()
-    found = await again(await all_facts(ran), tools=[inquire, order])
-    assert found.identical
-    assert found.results == 2
+    replay_result = await again(await all_facts(ran), tools=[inquire, order])
+    assert replay_result.identical
+    assert replay_result.results == 2
 
 
 async def test_a_rewound_session_and_a_fork_replay() -> None:
@@ -212,9 +212,9 @@ async def test_a_rewound_session_and_a_fork_replay() -> None:
     entry = next(fact.seq for fact in ran.facts if fact.type == "user_message")
     await store.submit(ran.session.id, Navigate(id="back", entry=entry))
     await ran.session.prompt(as_content("elsewhere"))
-    found = await again(await all_facts(ran))
-    assert found.identical
-    assert found.requests == found.exact == 4
+    replay_result = await again(await all_facts(ran))
+    assert replay_result.identical
+    assert replay_result.requests == replay_result.exact == 4
     copy = await open_session(
         store,
         await fork(store, ran.session.id, None, ran.session.journal.world),
@@ -281,13 +281,13 @@ async def two_runs() -> list[Fact]:
 async def test_a_different_result_is_the_first_difference(number: int) -> None:
     facts = await two_runs()
     seq = numbers_of(facts, "tool_result")[number]
-    found = await again(changed(facts, seq, content=as_content("one\ntwo\nfour")))
-    difference = found.difference
+    replay_result = await again(changed(facts, seq, content=as_content("one\ntwo\nfour")))
+    difference = replay_result.difference
     assert difference is not None
     assert (difference.what, difference.fact) == ("result", seq)
     assert (difference.run, difference.step) == ((1, 1), (1, 1), (1, 2), (2, 1))[number]
     assert '-    "two",' in difference.diff()
-    assert found.results == number
+    assert replay_result.results == number
 
 
 @pytest.mark.parametrize(
@@ -302,9 +302,9 @@ async def test_a_changed_log_is_detected_by_the_next_digest(kind: str, number: i
     content = (Text("changed"), *calls)
     own = Harness(ScriptedModel())
     own.set_tools(TOOLS)
-    found = await replay(Recording(tuple(changed(facts, seq, content=content))), Stage(own))
-    assert found.difference is not None
-    assert (found.difference.what, found.difference.fact) == (
+    replay_result = await replay(Recording(tuple(changed(facts, seq, content=content))), Stage(own))
+    assert replay_result.difference is not None
+    assert (replay_result.difference.what, replay_result.difference.fact) == (
         "request",
         numbers_of(facts, "model_called")[asked],
     )
@@ -388,9 +388,9 @@ async def test_recorded_tools_do_not_run_and_no_other_model_is_called() -> None:
     facts = await all_facts(ran)
     own = Harness(ScriptedModel(), hooks=Hooks([rescue]), fallbacks=(other,))
     own.set_tools([pay])
-    found = await replay(Recording(tuple(facts)), Stage(own, own=True))
-    assert found.identical
-    assert found.requests == found.exact == 3
+    replay_result = await replay(Recording(tuple(facts)), Stage(own, own=True))
+    assert replay_result.identical
+    assert replay_result.requests == replay_result.exact == 3
     assert (paid, len(other.requests)) == (["paid"], 1)
 
 
