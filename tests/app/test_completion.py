@@ -81,7 +81,7 @@ def test_equal_matches_keep_their_order_up_to_the_limit() -> None:
     assert order("", "long one", "b", "a") == ["b", "a", "long one"]
 
 
-def the_worth_of(text: str, places: tuple[int, ...]) -> int:
+def score_of(text: str, places: tuple[int, ...]) -> int:
     """Said once more, in the plainest way."""
     total = 0
     last_part = text.rfind("/", 0, -1)
@@ -111,9 +111,7 @@ def test_the_score_is_that_of_the_best_alignment(query: str, text: str) -> None:
         assert ways == []
         return
     assert result.positions in ways
-    assert (
-        result.score == the_worth_of(text, result.positions) == max(the_worth_of(text, one) for one in ways)
-    )
+    assert result.score == score_of(text, result.positions) == max(score_of(text, one) for one in ways)
 
 
 @given(st.text(max_size=6), st.text(max_size=20))

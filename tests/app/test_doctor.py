@@ -33,7 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def closed() -> Iterator[str]:
+def closed_address() -> Iterator[str]:
     """An address where nobody listens, for as long as the test runs."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -41,7 +41,7 @@ def closed() -> Iterator[str]:
 
 
 @pytest.fixture
-def locked() -> Iterator[str]:
+def locked_server() -> Iterator[str]:
     """A server that wants a key."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -69,11 +69,11 @@ def serving() -> Iterator[ExitStack]:
 
 
 @pytest.fixture
-def diagnosed(home: Path, closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Diagnose:
+def diagnose(home: Path, closed_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Diagnose:
     """With this configuration, these servers at their addresses, and nobody anywhere else."""
 
     def see(text: str = "", variables: dict[str, str] | None = None, **servers: str) -> DoctorReport:
-        places = {one.name: closed for one in PROVIDERS.values() if one.is_local} | servers
+        places = {one.name: closed_address for one in PROVIDERS.values() if one.is_local} | servers
         tables = "".join(f"[providers.{name}]\nbase_url = '{url}'\n" for name, url in places.items())
         (home / "config.toml").write_text(f"{text}\n{tables}")
         for name, value in (variables or {}).items():
@@ -91,10 +91,10 @@ def host(url: str) -> str:
     return url.split("/")[2]
 
 
-def test_a_local_model_needs_a_running_server(diagnosed: Diagnose, closed: str) -> None:
-    report = diagnosed("model = 'ollama/x'")
+def test_a_local_model_needs_a_running_server(diagnose: Diagnose, closed_address: str) -> None:
+    report = diagnose("model = 'ollama/x'")
     assert not report.has_model
-    assert report.answering.because == f"ollama/x cannot answer at {host(closed)}: nobody is there"
+    assert report.answering.because == f"ollama/x cannot answer at {host(closed_address)}: nobody is there"
 
 
 @pytest.mark.parametrize(
@@ -108,57 +108,57 @@ def test_a_local_model_needs_a_running_server(diagnosed: Diagnose, closed: str) 
     ],
 )
 def test_a_model_that_its_server_does_not_list_is_only_doubted(
-    diagnosed: Diagnose, serving: ExitStack, listed: list[str] | None, because: str
+    diagnose: Diagnose, serving: ExitStack, listed: list[str] | None, because: str
 ) -> None:
     vendor = serving.enter_context(FakeVendor([], models=listed))
-    answering = diagnosed("model = 'ollama/x'", ollama=vendor.chat_url).answering
+    answering = diagnose("model = 'ollama/x'", ollama=vendor.chat_url).answering
     assert answering.model == "ollama/x"
     assert answering.because == because.replace("HOST", host(vendor.chat_url))
 
 
-def test_a_server_that_needs_a_key_is_usable_with_one(diagnosed: Diagnose, locked: str) -> None:
-    report = diagnosed("model = 'lmstudio/x'", lmstudio=locked)
+def test_a_server_that_needs_a_key_is_usable_with_one(diagnose: Diagnose, locked_server: str) -> None:
+    report = diagnose("model = 'lmstudio/x'", lmstudio=locked_server)
     assert not report.has_model and "it wants a key" in report.answering.because
-    report = diagnosed("model = 'lmstudio/x'\napi_key = 'k'", lmstudio=locked)
+    report = diagnose("model = 'lmstudio/x'\napi_key = 'k'", lmstudio=locked_server)
     assert (report.answering.model, report.answering.because) == ("lmstudio/x", "it is named")
 
 
-def test_another_local_address_needs_a_running_server(diagnosed: Diagnose, closed: str) -> None:
+def test_another_local_address_needs_a_running_server(diagnose: Diagnose, closed_address: str) -> None:
     for text, variables in (
-        (f"model = 'openai/x'\nbase_url = '{closed}'", {}),
-        ("model = 'openai/x'", {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": closed}),
+        (f"model = 'openai/x'\nbase_url = '{closed_address}'", {}),
+        ("model = 'openai/x'", {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": closed_address}),
     ):
-        report = diagnosed(text, variables)
+        report = diagnose(text, variables)
         assert not report.has_model and "nobody is there" in report.answering.because
 
 
-def test_another_local_server_is_not_doubted(diagnosed: Diagnose, serving: ExitStack) -> None:
+def test_another_local_server_is_not_doubted(diagnose: Diagnose, serving: ExitStack) -> None:
     vendor = serving.enter_context(FakeVendor([]))
-    report = diagnosed("model = 'anthropic/x'", {"ANTHROPIC_BASE_URL": vendor.anthropic_url})
+    report = diagnose("model = 'anthropic/x'", {"ANTHROPIC_BASE_URL": vendor.anthropic_url})
     assert report.answering.because == "it is named"
 
 
-def test_azure_needs_its_address_and_key(diagnosed: Diagnose) -> None:
+def test_azure_needs_its_address_and_key(diagnose: Diagnose) -> None:
     text = "[providers.azure]\ndefault_model = 'd'"
-    report = diagnosed(text, {"AZURE_OPENAI_API_KEY": "k"})
+    report = diagnose(text, {"AZURE_OPENAI_API_KEY": "k"})
     assert not report.has_model and "azure needs an address" in report.answering.because
-    report = diagnosed(text, {"AZURE_OPENAI_ENDPOINT": "https://x.example"})
+    report = diagnose(text, {"AZURE_OPENAI_ENDPOINT": "https://x.example"})
     assert report.answering.model == "azure/d"
-    report = diagnosed("model = 'azure/d'", {"AZURE_OPENAI_API_KEY": ""})
+    report = diagnose("model = 'azure/d'", {"AZURE_OPENAI_API_KEY": ""})
     assert not report.has_model and "azure needs a key" in report.answering.because
 
 
 @pytest.mark.parametrize("key", ["k\u00e4se", "a\\u0000b", "a\\tb"])
-def test_an_unsendable_key_does_not_count(diagnosed: Diagnose, key: str) -> None:
-    report = diagnosed(f'[providers.groq]\napi_key = "{key}"')
+def test_an_unsendable_key_does_not_count(diagnose: Diagnose, key: str) -> None:
+    report = diagnose(f'[providers.groq]\napi_key = "{key}"')
     assert not report.has_model
     assert report.answering.because == "the key for groq holds characters that no key has: copy it again"
 
 
-def test_a_key_command_counts_and_is_not_run(diagnosed: Diagnose, tmp_path: Path) -> None:
+def test_a_key_command_counts_and_is_not_run(diagnose: Diagnose, tmp_path: Path) -> None:
     ran = tmp_path / "was-run"
     command = json.dumps(f"touch {quote(str(ran))}")
-    report = diagnosed(
+    report = diagnose(
         f"model = 'xai/x'\nkey_command = {command}\nfallback = ['groq/x']\n"
         f"[providers.groq]\nkey_command = {command}"
     )
@@ -167,24 +167,26 @@ def test_a_key_command_counts_and_is_not_run(diagnosed: Diagnose, tmp_path: Path
     assert not ran.exists()
 
 
-def test_fallbacks_are_listed_with_their_state(diagnosed: Diagnose, closed: str) -> None:
-    report = diagnosed("model = 'anthropic/x'\nfallback = ['groq/x', 'jan/x', 'anthropic/y']\napi_key = 'k'")
+def test_fallbacks_are_listed_with_their_state(diagnose: Diagnose, closed_address: str) -> None:
+    report = diagnose("model = 'anthropic/x'\nfallback = ['groq/x', 'jan/x', 'anthropic/y']\napi_key = 'k'")
     assert report.answering.model == "anthropic/x"
     assert [(one.name, one.found) for one in fallbacks(report)] == [
         ("groq/x", False),
         ("jan/x", False),
         ("anthropic/y", True),
     ]
-    assert "GROQ_API_KEY" in fallbacks(report)[0].detail and host(closed) in fallbacks(report)[1].detail
+    assert (
+        "GROQ_API_KEY" in fallbacks(report)[0].detail and host(closed_address) in fallbacks(report)[1].detail
+    )
 
 
-def test_a_ready_fallback_answers_if_the_server_is_gone(diagnosed: Diagnose) -> None:
-    report = diagnosed("model = 'jan/x'\nfallback = ['groq/x', 'xai/y']", {"XAI_API_KEY": "k"})
+def test_a_ready_fallback_answers_if_the_server_is_gone(diagnose: Diagnose) -> None:
+    report = diagnose("model = 'jan/x'\nfallback = ['groq/x', 'xai/y']", {"XAI_API_KEY": "k"})
     assert report.answering.model == "xai/y" and "as a fallback" in report.answering.because
-    report = diagnosed("model = 'mistral/x'\nfallback = ['xai/y']")
+    report = diagnose("model = 'mistral/x'\nfallback = ['xai/y']")
     assert not report.has_model, "a run begins with its own model, or not at all"
 
 
-def test_circular_aliases_are_reported(diagnosed: Diagnose) -> None:
-    report = diagnosed("model = 'a'\n[aliases]\na = 'b'\nb = 'a'")
+def test_circular_aliases_are_reported(diagnose: Diagnose) -> None:
+    report = diagnose("model = 'a'\n[aliases]\na = 'b'\nb = 'a'")
     assert not report.has_model and "a = b = a" in report.answering.because

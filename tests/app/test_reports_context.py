@@ -29,7 +29,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 @pytest.fixture
-def short_of_room(ostler: Ostler, serve: Serve, configure: Configure) -> str:
+def session_in_a_small_window(ostler: Ostler, serve: Serve, configure: Configure) -> str:
     """A session of seven steps, with room for the results of a few of them."""
     (ostler.work / "herbs.txt").write_text("thyme and sage and rosemary\n" * 300)
     configure(SHORT)
@@ -38,8 +38,8 @@ def short_of_room(ostler: Ostler, serve: Serve, configure: Configure) -> str:
     return str(ran.facts[0]["session"])
 
 
-def test_a_step_is_shown_with_its_rules_and_a_bar(ostler: Ostler, short_of_room: str) -> None:
-    ran = ostler("context", short_of_room)
+def test_a_step_is_shown_with_its_rules_and_a_bar(ostler: Ostler, session_in_a_small_window: str) -> None:
+    ran = ostler("context", session_in_a_small_window)
     assert (ran.code, ran.err) == (0, "")
     heading, _, titles, *listed = rows(ran.out)
     assert re.fullmatch(r"step 7 of 7, #\d+, openai/fake", heading[0])
@@ -53,41 +53,44 @@ def test_a_step_is_shown_with_its_rules_and_a_bar(ostler: Ostler, short_of_room:
     assert "window.tokens = 9000" in ran.out and "summaries.automatic = False" in ran.out
 
 
-def test_the_first_step_and_json(ostler: Ostler, short_of_room: str) -> None:
-    (first,) = ostler("context", short_of_room[:12], "--step", "1", "--json").lines
+def test_the_first_step_and_json(ostler: Ostler, session_in_a_small_window: str) -> None:
+    (first,) = ostler("context", session_in_a_small_window[:12], "--step", "1", "--json").lines
     assert first["step"] == 1 and first["messages"] == [1, 1] and "decisions" not in first
-    steps = [ostler("context", short_of_room, "--step", str(n), "--json").lines[0] for n in (4, 5, 6, 7)]
+    steps = [
+        ostler("context", session_in_a_small_window, "--step", str(n), "--json").lines[0]
+        for n in (4, 5, 6, 7)
+    ]
     assert all(step["tokens"]["all"] + 500 <= 9000 for step in steps)
     decided = [step for step in steps if "decisions" in step]
     assert decided and all(one["rule"] == "room" for step in decided for one in step["decisions"])
     assert any("changed" not in step for step in decided), "those decided before are shown later on"
 
 
-def test_two_steps_are_compared(ostler: Ostler, short_of_room: str) -> None:
-    ran = ostler("context", short_of_room, "--diff", "1", "2")
+def test_two_steps_are_compared(ostler: Ostler, session_in_a_small_window: str) -> None:
+    ran = ostler("context", session_in_a_small_window, "--diff", "1", "2")
     assert "the earlier request is a prefix of the later one" in ran.out
     assert [row[1].split()[-1] for row in rows(ran.out)[4:]] == ["assistant_message", "tool_result"]
-    ran = ostler("context", short_of_room, "--diff", "7", "1")
+    ran = ostler("context", session_in_a_small_window, "--diff", "7", "1")
     assert "the prefix changed in step" in ran.out and "by the rules of room" in ran.out
     assert any(row[0] == "-" and "cut" in row[1] for row in rows(ran.out))
-    (found,) = ostler("context", short_of_room, "--diff", "1", "7", "--json").lines
+    (found,) = ostler("context", session_in_a_small_window, "--diff", "1", "7", "--json").lines
     assert not found["same_prefix"] and found["decided"] and not found["withdrawn"]
 
 
-def test_a_missing_item_is_reported_in_one_line(ostler: Ostler, short_of_room: str) -> None:
+def test_a_missing_item_is_reported_in_one_line(ostler: Ostler, session_in_a_small_window: str) -> None:
     for arguments, complaint in (
         (("ses_nobody",), "ses_nobody"),
-        ((short_of_room, "--step", "8"), "no step 8: the last one is 7"),
-        ((short_of_room, "--diff", "1", "8"), "no step 8"),
-        ((short_of_room, "--step", "0"), "whole number of at least 1"),
+        ((session_in_a_small_window, "--step", "8"), "no step 8: the last one is 7"),
+        ((session_in_a_small_window, "--diff", "1", "8"), "no step 8"),
+        ((session_in_a_small_window, "--step", "0"), "whole number of at least 1"),
     ):
         ran = ostler("context", *arguments)
         assert (ran.code, ran.out) == (2, "")
         assert complaint in ran.err and ran.err.count("\n") == 1
 
 
-def test_a_terminal_gets_lines_that_fit(ostler: Ostler, short_of_room: str) -> None:
-    ran = ostler.on_terminal("context", short_of_room, columns=60)
+def test_a_terminal_gets_lines_that_fit(ostler: Ostler, session_in_a_small_window: str) -> None:
+    ran = ostler.on_terminal("context", session_in_a_small_window, columns=60)
     assert ran.code == 0 and max(map(len, ran.out.splitlines())) <= 60
 
 
@@ -98,7 +101,7 @@ def test_a_short_conversation_is_sent_whole(ostler: Ostler, serve: Serve) -> Non
     assert "the policy" not in output
 
 
-def compacted(ostler: Ostler, vendor: FakeVendor) -> str:
+def compact_session(ostler: Ostler, vendor: FakeVendor) -> str:
     (ostler.work / "herbs.txt").write_text("thyme and sage and rosemary\n" * 300)
     ran = ostler("-p", "--json", "look", *use(vendor))
     session = str(ran.facts[0]["session"])
@@ -110,7 +113,7 @@ def compacted(ostler: Ostler, vendor: FakeVendor) -> str:
 
 def test_a_compaction_can_be_undone(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(*LOOKS[:3], turn("done"), turn("Task: look. Done: three times."), turn("a"), turn("b"))
-    session = compacted(ostler, vendor)
+    session = compact_session(ostler, vendor)
     asked = vendor.requests[-1].json["messages"][-1]["content"]
     assert "mind the sage" in asked and "called read" in asked
     ostler("-p", *use(vendor), "--session", session, "go on")

@@ -129,7 +129,7 @@ def test_an_invalid_day_is_refused_in_one_line(since: str, capsys: pytest.Captur
     assert main.run(["cost", f"--since={since}"]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
-    assert f"{since!r} is no day: say 2026-01-31, today, or 7d" in err
+    assert f"{since!r} is not a day: use 2026-01-31, today, or 7d" in err
 
 
 @pytest.mark.usefixtures("family")

@@ -29,16 +29,16 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def loaded(project: Path, environment: dict[str, str] | None = None, **overrides: object) -> Settings:
+def load(project: Path, environment: dict[str, str] | None = None, **overrides: object) -> Settings:
     return load_settings(project, overrides, environment or {}).settings
 
 
 def test_later_sources_win(home: Path, project: Path) -> None:
-    assert loaded(project) == Settings()
+    assert load(project) == Settings()
     (home / "config.toml").write_text("model = 'a/user'\nmax_steps = 1\nreasoning = 'low'\nsystem = 'user'")
     (project / "ostler.toml").write_text("model = 'a/project'\nmax_steps = 2\nreasoning = 'high'")
     variables = {"OSTLER_MODEL": "a/variable", "OSTLER_MAX_STEPS": "3"}
-    settings = loaded(project, variables, model="a/option", reasoning=None)
+    settings = load(project, variables, model="a/option", reasoning=None)
     assert (settings.model, settings.max_steps, settings.reasoning, settings.system) == (
         "a/option",
         3,
@@ -49,12 +49,12 @@ def test_later_sources_win(home: Path, project: Path) -> None:
 
 def test_variables_have_the_types_of_their_settings(project: Path) -> None:
     variables = {"OSTLER_TOOLS": "read, ls,", "OSTLER_SILENCE_LIMIT": "0.5", "OSTLER_APPEND_SYSTEM": "a,b"}
-    settings = loaded(project, variables)
+    settings = load(project, variables)
     assert (settings.tools, settings.silence_limit) == (("read", "ls"), 0.5)
     assert settings.append_system == ("a", "b")
-    assert loaded(project, {"OSTLER_TOOLS": ""}).tools == ()
+    assert load(project, {"OSTLER_TOOLS": ""}).tools == ()
     with pytest.raises(ConfigurationError, match=r"^the variable OSTLER_MAX_STEPS: "):
-        loaded(project, {"OSTLER_MAX_STEPS": "x"})
+        load(project, {"OSTLER_MAX_STEPS": "x"})
 
 
 def test_the_project_file_is_searched_up_to_the_repository_root(project: Path) -> None:
@@ -65,7 +65,7 @@ def test_the_project_file_is_searched_up_to_the_repository_root(project: Path) -
     (project / "ostler.toml").write_text("model = 'a/root'")
     assert find_project_file(below) == project / "ostler.toml"
     (project / "a" / "ostler.toml").write_text("model = 'a/near'")
-    assert loaded(below).model == "a/near"
+    assert load(below).model == "a/near"
 
 
 RISKY = {
@@ -116,7 +116,7 @@ def test_a_project_may_lower_the_permissions(home: Path, project: Path) -> None:
         (project / "ostler.toml").write_text(f"permissions = '{wanted}'")
         project_file = read_project_file(project)
         assert project_file is not None and bool(project_file.risky) == needs_trust
-        assert loaded(project).permissions == ("edit" if needs_trust else wanted)
+        assert load(project).permissions == ("edit" if needs_trust else wanted)
 
 
 OWN_MODEL = "model = 'openai/x'\n"
@@ -151,20 +151,20 @@ def test_a_project_may_not_raise_permissions_or_redirect_a_key(
     assert project_file is not None and project_file.risky == risky
     (name,) = project_file.values
     (project / "ostler.toml").unlink()
-    alone = loaded(project)
+    alone = load(project)
     (project / "ostler.toml").write_text(wanted)
     if risky:
-        assert getattr(loaded(project), name) == getattr(alone, name)
+        assert getattr(load(project), name) == getattr(alone, name)
     trust(project, wanted.encode())
-    assert getattr(loaded(project), name) == getattr(
+    assert getattr(load(project), name) == getattr(
         msgspec.convert(project_file.values, Settings, strict=False), name
     )
 
 
 def test_a_project_may_not_redirect_a_key_of_the_environment(project: Path) -> None:
     (project / "ostler.toml").write_text("model = 'groq/y'")
-    assert loaded(project, {"OSTLER_API_KEY": "k"}).model == ""
-    assert loaded(project, {"OSTLER_API_KEY": ""}).model == "groq/y"
+    assert load(project, {"OSTLER_API_KEY": "k"}).model == ""
+    assert load(project, {"OSTLER_API_KEY": ""}).model == "groq/y"
 
 
 def test_an_invalid_value_is_reported_with_the_valid_ones(project: Path) -> None:
@@ -175,11 +175,11 @@ def test_an_invalid_value_is_reported_with_the_valid_ones(project: Path) -> None
         ("REASONING", "much", "one of high, low, medium, minimal, off, not 'much'"),
     ):
         with pytest.raises(ConfigurationError) as error:
-            loaded(project, {f"OSTLER_{name}": value})
+            load(project, {f"OSTLER_{name}": value})
         assert error.value.message == f"the variable OSTLER_{name}: {name.lower()} must be {words}"
     (project / "ostler.toml").write_text("api_key = 7")
     with pytest.raises(ConfigurationError, match=r"api_key must be a text$"):
-        loaded(project)
+        load(project)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_an_invalid_value_is_reported_with_the_valid_ones(project: Path) -> None
 def test_an_error_in_a_table_names_its_place_and_file(project: Path, written: str, complaint: str) -> None:
     (project / "ostler.toml").write_text(written)
     with pytest.raises(ConfigurationError) as error:
-        loaded(project)
+        load(project)
     assert error.value.message == f"{project / 'ostler.toml'}: {complaint}"
 
 
@@ -222,7 +222,7 @@ def test_an_error_in_a_table_names_its_place_and_file(project: Path, written: st
 def test_an_invalid_project_file_is_named(project: Path, written: str) -> None:
     (project / "ostler.toml").write_text(written)
     with pytest.raises(ConfigurationError) as error:
-        loaded(project)
+        load(project)
     assert error.value.message.startswith(str(project / "ostler.toml"))
     assert "\n" not in error.value.message
 
@@ -231,7 +231,7 @@ def test_a_damaged_trust_file_is_reported(project: Path) -> None:
     (project / "ostler.toml").write_text("api_key = 'k'")
     trust_file().write_text("{nonsense")
     with pytest.raises(ConfigurationError, match=r"trust\.json is damaged .* remove it"):
-        loaded(project)
+        load(project)
 
 
 def test_user_files_are_in_the_folders_of_the_platform(

@@ -260,7 +260,7 @@ def test_a_queued_prompt_runs_after_the_answer(ostler: Ostler, serve: Serve) -> 
     vendor = serve(turn(TOUCH), turn("Made."))
     session = waiting_run(ostler, vendor)
     result = ostler("-p", *use(vendor), "--continue", "--permissions", "edit")
-    assert result.code == 6 and f"`ostler answer {session} yes` goes on" in result.err
+    assert result.code == 6 and f"`ostler answer {session} yes` continues it" in result.err
     assert ostler("-p", *use(vendor), "--continue", "--yes").out == "Made.\n"
 
 

@@ -63,7 +63,7 @@ def extension(ostler: Ostler, text: str) -> tuple[str, str]:
     return ("-e", str(path))
 
 
-def asked_in(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+def question_from(process: subprocess.Popen[bytes]) -> dict[str, Any]:
     """Reads lines until one is a question."""
     assert process.stdout is not None
     while True:
@@ -121,7 +121,7 @@ def test_a_dialog_of_a_waiting_run_is_answered_by_another_process(
     vendor = serve(turn(call("read", {"path": "a.txt"})), turn("done"))
     options = ("-p", "--json", "--on-question", "wait", *use(vendor), *extension(ostler, GATE))
     process = ostler.start(*options, "go")
-    asked = asked_in(process)
+    asked = question_from(process)
     assert asked["question"]["details"] == {"dialog": "confirm", "default": False, "extension": "demo"}
     answered = ostler("answer", asked["session"], answer)
     assert answered.code == 0, answered.err
@@ -140,7 +140,7 @@ def test_a_dialog_of_a_command_is_answered_by_another_process(ostler: Ostler) ->
     """
     options = ("--json", "--on-question", "wait", "--model", "demo", *extension(ostler, asks))
     process = ostler.start("-p", *options, "/ask")
-    answered = ostler("answer", asked_in(process)["session"], "Ada")
+    answered = ostler("answer", question_from(process)["session"], "Ada")
     assert answered.code == 0, answered.err
     ran = finish(process)
     assert ran.code == 0, ran.err

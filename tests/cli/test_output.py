@@ -13,10 +13,10 @@ from ostler.schema.outcomes import Display, Question
 from ostler.schema.usage import Usage
 
 
-def facts(*told: Event) -> list[Fact]:
+def facts(*happened: Event) -> list[Fact]:
     return [
         Fact.of(event, seq=seq, session="ses_1", run="run_1", time_ms=0, parent=0)
-        for seq, event in enumerate(told, 2)
+        for seq, event in enumerate(happened, 2)
     ]
 
 
@@ -57,10 +57,10 @@ def test_a_waiting_run_prints_who_asks_and_how_to_continue(capsys: pytest.Captur
     assert capsys.readouterr().err.splitlines() == [
         "ostler: waiting for an answer [q_1]: Why?",
         "ostler: waiting for an answer (critic) [q_2]: Allow it?",
-        "ostler: the run waits in session ses_1; `ostler answer ses_1 --question ID ANSWER` goes on",
+        "ostler: the run waits in session ses_1; `ostler answer ses_1 --question ID ANSWER` continues it",
     ]
     print_waiting(waiting, "ses_1", [childs])
-    assert "`ostler answer ses_1 yes` goes on" in capsys.readouterr().err
+    assert "`ostler answer ses_1 yes` continues it" in capsys.readouterr().err
     print_waiting(RunWaiting("pending"), "ses_1", [])
     assert "for a deferred call; `ostler runs` shows it" in capsys.readouterr().err
 

@@ -71,7 +71,7 @@ def test_exit_code_6_for_a_waiting_run(ostler: Ostler, serve: Serve) -> None:
         "ostler: waiting for an answer: Allow bash: touch made "
         "[session/project/user remembers bash(=touch made)]\n"
         f"ostler: the run waits in session {session['id']}; "
-        f"`ostler answer {session['id']} yes` goes on\n"
+        f"`ostler answer {session['id']} yes` continues it\n"
     )
     assert not (ostler.work / "made").exists()
 

@@ -254,13 +254,13 @@ async def run_with_answers(*answers: Any, times: int = 1) -> Ran:
     )
 
 
-def of_calls(ran: Ran) -> list[tuple[str, str, str]]:
+def call_decisions(ran: Ran) -> list[tuple[str, str, str]]:
     return [(entry.action, entry.actor, entry.outcome) for entry in audit(ran) if entry.call]
 
 
 async def test_an_answer_is_the_reason_that_a_call_ran() -> None:
     ran = await run_with_answers("yes")
-    assert of_calls(ran) == [
+    assert call_decisions(ran) == [
         ("permission.ask", "system", "requested"),
         ("permission.answer", "user", "allowed"),
         ("tool.allow", "user", "allowed"),
@@ -277,7 +277,7 @@ async def test_a_denial_by_a_person_names_the_person() -> None:
     declined = "The person declined this call."
     for no, reason in ((CallRefused("use a branch"), "use a branch"), ("no", declined)):
         ran = await run_with_answers(no)
-        assert of_calls(ran)[1:] == [
+        assert call_decisions(ran)[1:] == [
             ("permission.answer", "user", "denied"),
             ("tool.deny", "user", "denied"),
         ]

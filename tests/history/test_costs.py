@@ -42,7 +42,7 @@ def used(
     return Fact.of(event, seq=2, session=session, run=run, time_ms=int(at.timestamp() * 1000))
 
 
-def spent(*usages: Usage) -> CostTotals:
+def totals_of(*usages: Usage) -> CostTotals:
     return sum(map(CostTotals.by, usages), start=CostTotals())
 
 
@@ -63,12 +63,12 @@ def spent(*usages: Usage) -> CostTotals:
     ],
 )
 def test_a_sum_reports_its_missing_parts(usages: list[Usage], words: str) -> None:
-    assert spent(*usages).in_words() == words
+    assert totals_of(*usages).in_words() == words
 
 
 @given(st.lists(st.sampled_from([FREE, PRICED, UNPRICED, ESTIMATED, UNKNOWN_USAGE]), min_size=1))
 def test_an_unknown_part_never_becomes_zero(usages: list[Usage]) -> None:
-    together = spent(*usages)
+    together = totals_of(*usages)
     is_unknown = any(usage.cost is None for usage in usages)
     assert (together.usage.cost is None) == is_unknown == ("unknown" in together.in_words().split(";")[0])
     amounts = [usage.cost for usage in usages if usage.cost is not None]
@@ -95,36 +95,39 @@ def test_days_are_those_of_the_zone() -> None:
     [
         (
             ["day"],
-            [Group(day="2026-01-30", own=spent(FREE)), Group(day="2026-01-31", own=spent(*[PRICED] * 3))],
+            [
+                Group(day="2026-01-30", own=totals_of(FREE)),
+                Group(day="2026-01-31", own=totals_of(*[PRICED] * 3)),
+            ],
         ),
         (
             ["model"],
             [
-                Group(model="a/model", own=spent(PRICED)),
-                Group(model="b/model", own=spent(FREE, PRICED, PRICED)),
+                Group(model="a/model", own=totals_of(PRICED)),
+                Group(model="b/model", own=totals_of(FREE, PRICED, PRICED)),
             ],
         ),
         (
             ["session"],
             [
-                Group(session="ses_two", own=spent(FREE, PRICED)),
-                Group(session="ses_one", own=spent(PRICED, PRICED)),
+                Group(session="ses_two", own=totals_of(FREE, PRICED)),
+                Group(session="ses_one", own=totals_of(PRICED, PRICED)),
             ],
         ),
         (
             ["run"],
             [
-                Group(session="ses_two", run="run_1", own=spent(FREE)),
-                Group(session="ses_one", run="run_2", own=spent(PRICED, PRICED)),
-                Group(session="ses_two", own=spent(PRICED)),
+                Group(session="ses_two", run="run_1", own=totals_of(FREE)),
+                Group(session="ses_one", run="run_2", own=totals_of(PRICED, PRICED)),
+                Group(session="ses_two", own=totals_of(PRICED)),
             ],
         ),
         (
             ["day", "model"],
             [
-                Group(day="2026-01-30", model="b/model", own=spent(FREE)),
-                Group(day="2026-01-31", model="a/model", own=spent(PRICED)),
-                Group(day="2026-01-31", model="b/model", own=spent(PRICED, PRICED)),
+                Group(day="2026-01-30", model="b/model", own=totals_of(FREE)),
+                Group(day="2026-01-31", model="a/model", own=totals_of(PRICED)),
+                Group(day="2026-01-31", model="b/model", own=totals_of(PRICED, PRICED)),
             ],
         ),
     ],
@@ -143,8 +146,8 @@ def test_children_count_separately_for_their_root_session() -> None:
     parents = {"ses_one": "", "ses_child": "ses_one", "ses_grandchild": "ses_child", "ses_stray": "ses_gone"}
     facts = [used(FREE), *(used(session=one) for one in ("ses_child", "ses_grandchild", "ses_stray"))]
     one, stray = grouped(facts, ["session"], parents)
-    assert one == Group(session="ses_one", own=spent(FREE), children=spent(PRICED, PRICED))
-    assert stray == Group(session="ses_stray", own=spent(PRICED))
+    assert one == Group(session="ses_one", own=totals_of(FREE), children=totals_of(PRICED, PRICED))
+    assert stray == Group(session="ses_stray", own=totals_of(PRICED))
     (model,) = grouped(facts, ["model"], parents)
     assert (model.own.calls, model.children.calls) == (2, 2)
     runs = grouped(facts, ["run"], parents)
@@ -169,6 +172,6 @@ async def test_forks_and_imports_are_not_counted_twice() -> None:
         return grouped(await store.usages(), ["model"], {one.id: "" for one in await store.sessions()})
 
     assert [fact.session for fact in await store.usages()] == ["ses_one", imported]
-    assert await total() == [Group(model="a/model", own=spent(PRICED))]
+    assert await total() == [Group(model="a/model", own=totals_of(PRICED))]
     await store.delete("ses_one", current_process())
-    assert await total() == [Group(model="a/model", own=spent(PRICED))]
+    assert await total() == [Group(model="a/model", own=totals_of(PRICED))]

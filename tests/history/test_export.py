@@ -85,7 +85,7 @@ def summary_of(facts: Sequence[Fact]) -> SessionSummary:
     return updated_summary(new_summary(facts[0]), facts[1:])
 
 
-class Seen(HTMLParser):
+class ParsedPage(HTMLParser):
     """The elements, attributes and texts of a page as a browser's parser finds them."""
 
     def __init__(self) -> None:
@@ -116,14 +116,14 @@ class Seen(HTMLParser):
         self.comments.append(data)
 
 
-def seen(page: str) -> Seen:
-    parser = Seen()
+def parse_page(page: str) -> ParsedPage:
+    parser = ParsedPage()
     parser.feed(page)
     parser.close()
     return parser
 
 
-PLAIN = seen("".join(html_page(summary_of(session_of("word")), session_of("word"))))
+PLAIN = parse_page("".join(html_page(summary_of(session_of("word")), session_of("word"))))
 
 
 @given(HOSTILE)
@@ -131,7 +131,7 @@ def test_content_of_a_session_is_escaped_in_html(text: str) -> None:
     facts = session_of(text)
     page = "".join(html_page(summary_of(facts), facts))
     page.encode()
-    page_texts = seen(page)
+    page_texts = parse_page(page)
     assert set(page_texts.tags) <= set(PLAIN.tags) and page_texts.comments == []
     assert page_texts.attributes.keys() <= PLAIN.attributes.keys()
     assert page_texts.attributes["src"] == {f"data:image/png;base64,{PIXEL}"}

@@ -72,7 +72,7 @@ async def linger() -> str:
 TOOLS = [double, stumble, inquire, consult, linger]
 
 
-async def again(
+async def replay_live(
     facts: Sequence[Fact], *, tools: Sequence[FunctionTool] = TOOLS, **harness: Any
 ) -> ReplayResult:
     """A live replay, with the agent that made the recording unless something else is said."""
@@ -85,7 +85,7 @@ async def all_facts(ran: Ran) -> list[Fact]:
     return await ran.session.journal.store.read(ran.session.id)
 
 
-def changed(facts: Sequence[Fact], seq: int, **fields: Any) -> list[Fact]:
+def with_changes(facts: Sequence[Fact], seq: int, **fields: Any) -> list[Fact]:
     """The same log, with one fact that says something else."""
     old = facts[seq - 1]
     assert isinstance(old.event, Event)
@@ -129,7 +129,7 @@ TURNS = st.one_of(
 )
 
 
-async def recorded(turns: list[Turn], cancel_at: int, steer_at: int) -> Ran:
+async def record_session(turns: list[Turn], cancel_at: int, steer_at: int) -> Ran:
     """Three prompts; at those facts somebody cancels or steers."""
 
     async def ask(asked: events.QuestionAsked) -> str:
@@ -157,8 +157,8 @@ async def recorded(turns: list[Turn], cancel_at: int, steer_at: int) -> Ran:
 @given(st.lists(TURNS, max_size=8), st.integers(1, 60), st.integers(1, 60))
 def test_live_tools_with_equal_results_replay_identically(turns: list[Turn], cancel: int, steer: int) -> None:
     async def check() -> None:
-        facts = await all_facts(await recorded(turns, cancel, steer))
-        replay_result = await again(facts)
+        facts = await all_facts(await record_session(turns, cancel, steer))
+        replay_result = await replay_live(facts)
         assert replay_result.difference is None, replay_result.difference.diff()
         assert replay_result.requests == replay_result.exact == len(numbers_of(facts, "model_called"))
 
@@ -180,7 +180,7 @@ async def test_a_cancelled_tool_is_not_run_again() -> None:
     )
     await ran.session.prompt(as_content("go"))
     await ran.session.prompt(as_content("and now?"))
-    replay_result = await again(await all_facts(ran))
+    replay_result = await replay_live(await all_facts(ran))
     assert replay_result.identical
     assert (replay_result.runs, replay_result.requests, replay_result.results) == (2, 2, 2)
 
@@ -199,7 +199,7 @@ async def test_a_run_that_waited_gets_the_recorded_answer() -> None:
     finish = FinishCall(id="finish", call="c-order", outcome=ok("delivered"))
     await ran.session.journal.store.submit(ran.session.id, finish)
     await ran.session.advance()
-    replay_result = await again(await all_facts(ran), tools=[inquire, order])
+    replay_result = await replay_live(await all_facts(ran), tools=[inquire, order])
     assert replay_result.identical
     assert replay_result.results == 2
 
@@ -212,7 +212,7 @@ async def test_a_rewound_session_and_a_fork_replay() -> None:
     entry = next(fact.seq for fact in ran.facts if fact.type == "user_message")
     await store.submit(ran.session.id, Navigate(id="back", entry=entry))
     await ran.session.prompt(as_content("elsewhere"))
-    replay_result = await again(await all_facts(ran))
+    replay_result = await replay_live(await all_facts(ran))
     assert replay_result.identical
     assert replay_result.requests == replay_result.exact == 4
     copy = await open_session(
@@ -222,7 +222,7 @@ async def test_a_rewound_session_and_a_fork_replay() -> None:
     )
     await copy.replace_history((Message("user", (Text("start anew"),)),))
     await copy.continue_()
-    assert (await again(await store.read(copy.id), tools=[])).identical
+    assert (await replay_live(await store.read(copy.id), tools=[])).identical
 
 
 async def test_ids_times_and_the_folder_may_differ(tmp_path: Path) -> None:
@@ -236,11 +236,11 @@ async def test_ids_times_and_the_folder_may_differ(tmp_path: Path) -> None:
     ran = await run([Call("stamp"), "done"], tools=[stamp], cwd=then)
     seen.append("once")
     facts = await all_facts(ran)
-    assert (await again(facts, tools=[stamp], cwd=now)).identical
+    assert (await replay_live(facts, tools=[stamp], cwd=now)).identical
     lines = [line async for line in export_session(ran.session.journal.store, ran.session.id)]
     exported = (await recording_in(lines)).facts
-    assert (await again(exported, tools=[stamp], cwd=then)).identical
-    assert not (await again(exported, tools=[stamp], cwd=now)).identical
+    assert (await replay_live(exported, tools=[stamp], cwd=then)).identical
+    assert not (await replay_live(exported, tools=[stamp], cwd=now)).identical
     assert (
         masked(f"{then}/a {then}2 {ran.session.id} 2026-01-01 10:00", str(then))
         == f"<cwd>/a {then}2 id-1 <time>"
@@ -256,7 +256,7 @@ async def test_a_truncated_result_is_not_truncated_twice() -> None:
     ran = await run([Call("recite"), "done"], tools=[recite])
     facts = await all_facts(ran)
     assert (await replay(Recording(tuple(facts)), Stage(Harness(ScriptedModel())))).identical
-    assert (await again(facts, tools=[recite])).identical
+    assert (await replay_live(facts, tools=[recite])).identical
 
 
 # --- differences ------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ async def two_runs() -> list[Fact]:
 async def test_a_different_result_is_the_first_difference(number: int) -> None:
     facts = await two_runs()
     seq = numbers_of(facts, "tool_result")[number]
-    replay_result = await again(changed(facts, seq, content=as_content("one\ntwo\nfour")))
+    replay_result = await replay_live(with_changes(facts, seq, content=as_content("one\ntwo\nfour")))
     difference = replay_result.difference
     assert difference is not None
     assert (difference.what, difference.fact) == ("result", seq)
@@ -302,7 +302,7 @@ async def test_a_changed_log_is_detected_by_the_next_digest(kind: str, number: i
     content = (Text("changed"), *calls)
     own = Harness(ScriptedModel())
     own.set_tools(TOOLS)
-    replay_result = await replay(Recording(tuple(changed(facts, seq, content=content))), Stage(own))
+    replay_result = await replay(Recording(tuple(with_changes(facts, seq, content=content))), Stage(own))
     assert replay_result.difference is not None
     assert (replay_result.difference.what, replay_result.difference.fact) == (
         "request",
@@ -312,7 +312,7 @@ async def test_a_changed_log_is_detected_by_the_next_digest(kind: str, number: i
 
 async def test_a_missing_tool_is_a_difference_of_the_request() -> None:
     facts = await two_runs()
-    difference = (await again(facts, tools=[double, stumble])).difference
+    difference = (await replay_live(facts, tools=[double, stumble])).difference
     assert difference is not None
     assert (difference.what, difference.fact) == ("request", numbers_of(facts, "model_called")[0])
     assert '-  "consult",' in difference.diff()
@@ -321,7 +321,7 @@ async def test_a_missing_tool_is_a_difference_of_the_request() -> None:
 async def test_a_hook_that_removes_messages_is_a_difference() -> None:
     facts = await two_runs()
     forget = Hook("context", lambda draft: ContextDraft(draft.system, draft.messages[-1:]))
-    difference = (await again(facts, hooks=Hooks([forget]))).difference
+    difference = (await replay_live(facts, hooks=Hooks([forget]))).difference
     assert difference is not None
     assert (difference.fact, difference.replayed["messages told"]) == (
         numbers_of(facts, "model_called")[1],
@@ -336,14 +336,14 @@ async def test_a_run_that_ends_earlier_or_later_is_a_difference() -> None:
         return Ok(as_content(str(2 * number)), ends_run=True)
 
     facts = await two_runs()
-    early = (await again(facts, tools=[double, *TOOLS[1:]])).difference
+    early = (await replay_live(facts, tools=[double, *TOOLS[1:]])).difference
     assert early is not None
     assert (early.what, early.fact) == ("request", numbers_of(facts, "model_called")[1])
     assert early.replayed == {"end": {"status": "completed", "reason": "a tool ended the run"}}
     result = numbers_of(facts, "tool_result")[2]
-    ending = changed(facts, result, ends_run=True)
+    ending = with_changes(facts, result, ends_run=True)
     cut = [*ending[:result], *[fact for fact in ending[result:] if fact.run == facts[result].run][-2:]]
-    late = (await again(cut)).difference
+    late = (await replay_live(cut)).difference
     assert late is not None
     assert (late.what, late.recorded) == ("end", {"end": {"status": "completed", "reason": ""}})
 
@@ -361,7 +361,7 @@ async def test_a_denied_call_is_not_run_by_a_replay() -> None:
         return Refuse("too dear")
 
     ran = await run([Call("pay"), "well"], tools=[pay], hooks=[Hook("before_tool", refuse)])
-    difference = (await again(await all_facts(ran), tools=[pay])).difference
+    difference = (await replay_live(await all_facts(ran), tools=[pay])).difference
     assert difference is not None
     assert (difference.what, difference.recorded["failed"], difference.replayed["failed"]) == (
         "result",
@@ -403,7 +403,7 @@ async def test_a_session_that_cannot_be_replayed_is_refused_in_one_line() -> Non
     with pytest.raises(UsageError, match="has no runs"):
         await replay(Recording(tuple(facts[:1])), stage)
     with pytest.raises(UsageError, match="only an agent's"):
-        await replay(Recording(tuple(changed(facts, 1, driver="terminal"))), stage)
+        await replay(Recording(tuple(with_changes(facts, 1, driver="terminal"))), stage)
     newer = Fact(
         len(facts) + 1,
         facts[0].session,

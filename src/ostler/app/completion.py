@@ -39,8 +39,8 @@ def provided_by(host: ExtensionHost | None, taken: Collection[str] = ()) -> list
         return []
     entries = []
     for name, (extension, command) in host.commands().items():
-        shown = f"{extension.name}:{name}" if name in taken else name
-        entries.append(CommandEntry(shown, command.description, "…", kind="command"))
+        label = f"{extension.name}:{name}" if name in taken else name
+        entries.append(CommandEntry(label, command.description, "…", kind="command"))
     return entries
 
 

@@ -108,19 +108,19 @@ class HelpFormatter(argparse.HelpFormatter):
     ) -> tuple[list[str], list[str]]:
         """The parts of the usage: options, and positionals. Mutually exclusive arguments are one part, among
         the options if one of them is an option."""
-        shown = [action for action in actions if action.help is not argparse.SUPPRESS]
-        shown.sort(key=lambda action: not action.option_strings)
+        visible = [action for action in actions if action.help is not argparse.SUPPRESS]
+        visible.sort(key=lambda action: not action.option_strings)
         group_of = {action: group for group in groups for action in group._group_actions}
         options: list[str] = []
         positionals: list[str] = []
-        for action in shown:
+        for action in visible:
             parts = options if action.option_strings else positionals
             group = group_of.get(action)
             if group is None:
                 part = self._usage_of(action)
                 parts.append(f"[{part}]" if action.option_strings and not action.required else part)
                 continue
-            members = [member for member in shown if group_of.get(member) is group]
+            members = [member for member in visible if group_of.get(member) is group]
             if action is members[0]:
                 choices = " | ".join(map(self._usage_in_group, members))
                 parts.append(f"({choices})" if group.required else f"[{choices}]")

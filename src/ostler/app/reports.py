@@ -310,8 +310,8 @@ def _number_cells(rows: Sequence[CostTotals], *, is_short: bool) -> list[list[st
     """Right-aligned numbers. A terminal has no room for empty columns."""
     numbers = [_numbers(spent) for spent in rows]
     if is_short:
-        shown = [at for at in range(len(_NUMBERS)) if any(row[at] for row in numbers)]
-        cells = [[_NUMBERS[at] for at in shown], *([f"{row[at]:,}" for at in shown] for row in numbers)]
+        used = [at for at in range(len(_NUMBERS)) if any(row[at] for row in numbers)]
+        cells = [[_NUMBERS[at] for at in used], *([f"{row[at]:,}" for at in used] for row in numbers)]
     else:
         cells = [list(_NUMBERS), *([str(number) for number in row] for row in numbers)]
     widths = [_width(column) for column in _columns(cells)]
