@@ -112,7 +112,7 @@ def _ext_parser() -> Parser:
     one.add_argument("name", metavar="NAME", help="its name, or the path of its new folder")
     one.add_argument("--lang", choices=LANGUAGES, default=LANGUAGES[0], help="its language (default: python)")
     one = add("logs", "show what an extension in another language wrote to standard error", _logs)
-    one.add_argument("name", metavar="NAME")
+    one.add_argument("name", metavar="NAME", help="the name of the extension")
     one.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
     return parser
 

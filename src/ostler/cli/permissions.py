@@ -57,7 +57,7 @@ def _permissions_parser() -> Parser:
         ("deny", "never run matching calls"),
     ):
         one = add(effect, about, _add)
-        one.add_argument("rule", metavar="RULE")
+        one.add_argument("rule", metavar="RULE", help="TOOL or TOOL(PATTERN)")
         scope = one.add_mutually_exclusive_group()
         scope.add_argument("--project", action="store_true", help="in this project only (default)")
         scope.add_argument("--user", action="store_true", help="everywhere")

@@ -121,7 +121,7 @@ def prompts_command(arguments: list[str]) -> int:
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     show = commands.add_parser("show", help="print the text of a template", prog="ostler prompts show")
-    show.add_argument("name", metavar="NAME")
+    show.add_argument("name", metavar="NAME", help="its name, with or without the slash")
     add_json(parser)
     show.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object")
     options = parser.parse_args(arguments)

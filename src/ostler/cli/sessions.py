@@ -174,7 +174,7 @@ def _add_branching(add: Add) -> None:
     one = add("label", "name an entry; without a name, remove it", maintenance.label)
     _add_id(one)
     one.add_argument("entry", metavar="ENTRY", type=_entry, help="its number")
-    one.add_argument("words", metavar="NAME", nargs="*")
+    one.add_argument("words", metavar="NAME", nargs="*", help="the new name")
     one = add("rename", "set the title of a session", maintenance.rename)
     _add_id(one)
     one.add_argument("words", metavar="TITLE", nargs="+")
