@@ -212,7 +212,7 @@ def print_parser(commands: Mapping[str, tuple[str, str]]) -> Parser:
     return parser
 
 
-def driving_parser(command: str, about: str) -> Parser:
+def continue_parser(command: str, about: str) -> Parser:
     """The parser of a command that continues a session, with the options of `-p` that apply."""
     parser = Parser(prog=f"ostler {command}", description=about, allow_abbrev=False)
     add_session(parser)
@@ -242,7 +242,7 @@ def command_adder(parser: Parser, parser_class: type[Parser] = Parser) -> Callab
     return add
 
 
-def or_list(arguments: list[str]) -> list[str]:
+def default_to_list(arguments: list[str]) -> list[str]:
     """The arguments of a command whose default subcommand is `list`."""
     has_command = arguments and (not arguments[0].startswith("-") or arguments[0] in ("-h", "--help"))
     return arguments if has_command else ["list", *arguments]

@@ -11,7 +11,7 @@ from typing import NoReturn
 import msgspec
 
 from ostler.app.console import aligned, print_json, print_lines, print_stderr
-from ostler.app.options import Parser, add_json, command_adder, or_list
+from ostler.app.options import Parser, add_json, command_adder, default_to_list
 from ostler.app.settings import Settings, load_settings, working_directory
 from ostler.models.catalogue import Catalogue
 from ostler.models.credentials import (
@@ -57,7 +57,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def key_command(arguments: list[str]) -> int:
-    options = _key_parser().parse_args(or_list(arguments))
+    options = _key_parser().parse_args(default_to_list(arguments))
     code: int | None = options.command(options, load_settings(working_directory(), {}).settings)
     return code or 0
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from ostler.app.console import print_json, print_stderr, prompt_from
-from ostler.app.options import Parser, RunOptions, add_json, add_session, driving_parser, parse_words
+from ostler.app.options import Parser, RunOptions, add_json, add_session, continue_parser, parse_words
 from ostler.app.question_queue import NO_WORDS, parse_answer
 from ostler.app.session_choice import new_request_id, submit_and_wait
 from ostler.app.stores import find_session, opened_store, require_store
@@ -135,7 +135,7 @@ _RESUME_ABOUT = (
 
 
 def resume_command(arguments: list[str]) -> int:
-    return _start(driving_parser("resume", _RESUME_ABOUT), arguments, _resume)
+    return _start(continue_parser("resume", _RESUME_ABOUT), arguments, _resume)
 
 
 async def _resume(options: ControlOptions, store: Store, state: SessionState) -> int:
@@ -188,7 +188,7 @@ _ANSWER_ABOUT = (
 
 
 def answer_command(arguments: list[str]) -> int:
-    parser = driving_parser("answer", _ANSWER_ABOUT)
+    parser = continue_parser("answer", _ANSWER_ABOUT)
     add = parser.add_argument
     add("words", metavar="ANSWER", nargs="*", help="the answer")
     add("--question", metavar="ID", help="which question, if there are several")
@@ -341,7 +341,7 @@ _RELEASE_ABOUT = (
 
 
 def release_command(arguments: list[str]) -> int:
-    parser = driving_parser("release", _RELEASE_ABOUT)
+    parser = continue_parser("release", _RELEASE_ABOUT)
     parser.add_argument("--drop", action="store_true", help="delete them instead; needs no model")
     return _start(parser, arguments, _release)
 

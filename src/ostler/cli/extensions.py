@@ -13,7 +13,7 @@ from shlex import quote
 from msgspec.structs import replace
 
 from ostler.app.console import ask_person, has_terminal, print_json, print_stderr, print_table
-from ostler.app.options import Parser, add_json, command_adder, or_list
+from ostler.app.options import Parser, add_json, command_adder, default_to_list
 from ostler.app.settings import load_settings, project_paths, short_path, working_directory
 from ostler.context.files import Unusable, quoted_path
 from ostler.core.lazy import lazy_module
@@ -57,7 +57,7 @@ SHORT = 12
 
 
 def ext_command(arguments: list[str]) -> int:
-    options = _ext_parser().parse_args(or_list(arguments))
+    options = _ext_parser().parse_args(default_to_list(arguments))
     # As Ctrl-C does, SIGTERM raises an exception, so that unfinished work is cleaned up.
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:

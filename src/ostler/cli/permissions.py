@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ostler.app.console import ask_person, has_terminal, print_json, print_lines, print_stderr
-from ostler.app.options import Parser, add_json, command_adder, or_list
+from ostler.app.options import Parser, add_json, command_adder, default_to_list
 from ostler.app.remembered_rules import lines_of, revoke_rule, stored_rules
 from ostler.app.settings import (
     PROJECT_FILE,
@@ -36,7 +36,7 @@ from ostler.sessions.agents import find_agents, project_of
 
 
 def permissions_command(arguments: list[str]) -> int:
-    options = _permissions_parser().parse_args(or_list(arguments))
+    options = _permissions_parser().parse_args(default_to_list(arguments))
     options.command(options)
     return 0
 

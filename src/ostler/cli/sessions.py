@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ostler.app.console import aligned, print_json, print_lines, print_stderr
-from ostler.app.options import Parser, add_json, at_least_one, command_adder, or_list
+from ostler.app.options import Parser, add_json, at_least_one, command_adder, default_to_list
 from ostler.app.settings import working_directory
 from ostler.app.stores import NO_SESSIONS, find_session, opened_store
 from ostler.cli import session_maintenance as maintenance
@@ -89,7 +89,7 @@ _ABOUT_ALL = (list_sessions, search, maintenance.check, maintenance.repair, main
 
 
 def sessions_command(arguments: list[str]) -> int:
-    return asyncio.run(_run(_sessions_parser().parse_args(or_list(arguments))))
+    return asyncio.run(_run(_sessions_parser().parse_args(default_to_list(arguments))))
 
 
 async def _run(options: argparse.Namespace) -> int:
