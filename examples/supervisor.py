@@ -37,7 +37,7 @@ def stable_hand(request: ModelRequest) -> Call | str:
 
 
 def equip(cwd: Path) -> Harness:
-    harness = Harness(ScriptedModel([stable_hand] * 1000), cwd=cwd, waits_for_answers=True)
+    harness = Harness(ScriptedModel([stable_hand] * 1000), cwd=cwd, wait_for_answers=True)
     harness.set_tools([watch, buy])
     return harness
 

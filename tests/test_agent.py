@@ -339,7 +339,7 @@ async def test_an_answer_resumes_a_waiting_run() -> None:
 
     asks = Hook("before_tool", lambda planned: Ask(Question("Add?", kind="permission")))
     model = ScriptedModel(["hello", Call("add", {"a": 1, "b": 2}), "three"])
-    agent = Agent(model, tools=[add], hooks=[asks], waits_for_answers=True)
+    agent = Agent(model, tools=[add], hooks=[asks], wait_for_answers=True)
     before = await agent.run("hi")
     waiting = await agent.run("1 + 2?")
     assert (waiting.status, waiting.reason, len(waiting.questions)) == (None, "Add?", 1)
@@ -361,7 +361,7 @@ async def test_the_parent_agent_answers_the_question_of_a_child() -> None:
         return NeedUser(Question("Which bed?"))
 
     model = ScriptedModel([Call("delegate", {"task": "plant"}), Call("need"), "planted", "done"])
-    agent = Agent(model, tools=[need, DelegateTool({})], waits_for_answers=True)
+    agent = Agent(model, tools=[need, DelegateTool({})], wait_for_answers=True)
     waiting = await agent.run("go")
     assert (waiting.status, waiting.reason) == (None, "Which bed?")
     ended = await agent.answer("5", question=waiting.questions[0].id)
@@ -413,13 +413,11 @@ async def test_a_secret_answered_later_is_in_no_file(tmp_path: Path) -> None:
         return "unlocked"
 
     file = tmp_path / "s.db"
-    async with Agent(
-        ScriptedModel([Call("need")]), tools=[need], waits_for_answers=True, store=file
-    ) as agent:
+    async with Agent(ScriptedModel([Call("need")]), tools=[need], wait_for_answers=True, store=file) as agent:
         assert (await agent.run("go")).status is None
         session = agent.session
     model = ScriptedModel(["done"])
-    async with Agent(model, tools=[need], waits_for_answers=True, store=file, session=session) as agent:
+    async with Agent(model, tools=[need], wait_for_answers=True, store=file, session=session) as agent:
         assert (await agent.answer("canary-7")).status == "completed"
         stored = [tmp_path / f"s.db{suffix}" for suffix in ("", "-wal")]
         assert not [part for part in stored if b"canary-7" in part.read_bytes()]
@@ -435,7 +433,7 @@ async def test_the_inbox_refuses_a_secret_answer(tmp_path: Path) -> None:
         """Asks by its outcome."""
         return NeedUser(Question("PIN?", secret=True))
 
-    async with Agent(ScriptedModel([Call("need"), "done"]), tools=[need], waits_for_answers=True) as agent:
+    async with Agent(ScriptedModel([Call("need"), "done"]), tools=[need], wait_for_answers=True) as agent:
         result = await agent.run("go")
         session = await agent.open()
         request = Answer(id="a1", question=result.questions[0].id, answer="1234")

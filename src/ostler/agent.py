@@ -53,9 +53,7 @@ if TYPE_CHECKING:
 
 
 Returned = TypeVar("Returned")
-
 Decoded = TypeVar("Decoded")
-
 Prompt = str | Sequence[str | PlainBlock]
 
 
@@ -111,8 +109,8 @@ class Agent:
     open, too. With `session`, the agent continues that session.
 
     `context` has rules for long conversations, as in `[context.…]` of a configuration file; the rules given
-    to `run` override them for one run. `fences` add your own context, `reminders` are added to the end of
-    each request.
+    to `run` override them for one run. `context_providers` add your own context, `reminders` are added to the
+    end of each request.
 
     `extensions` are paths of extensions, or functions like their `setup`; functions are loaded first.
 
@@ -140,13 +138,13 @@ class Agent:
         hooks: Iterable[Hook] = (),
         extensions: Iterable[EmbeddedExtension] = (),
         ask: Asker | None = None,
-        waits_for_answers: bool = False,
+        wait_for_answers: bool = False,
         services: dict[str, Any] | None = None,
         tags: dict[str, Tag] | None = None,
         trace: str = "",
         span: Span | None = None,
         context: Rules | None = None,
-        fences: Iterable[ContextProvider] = (),
+        context_providers: Iterable[ContextProvider] = (),
         reminders: dict[str, Rule] | None = None,
         tokenizer: Tokenizer | None = None,
     ) -> None:
@@ -174,7 +172,7 @@ class Agent:
             reasoning=reasoning,
             cwd=cwd,
             asker=ask,
-            waits_for_answers=waits_for_answers,
+            wait_for_answers=wait_for_answers,
             services=services or {},
             tags=tags or {},
             trace=trace,
@@ -185,7 +183,7 @@ class Agent:
             settings.context,
             limits_of=ModelFactory(settings).limits,
             agent=context or NO_RULES,
-            fences=tuple(fences),
+            fences=tuple(context_providers),
             reminders=reminders or {},
             tokenizer=tokenizer,
         )
@@ -259,7 +257,7 @@ class Agent:
         finally:
             stop()
             if not running.done():
-                session.cancel("the reader of its events left")
+                session.cancel("the reader of its events stopped")
                 await asyncio.wait({running})
 
     async def steer(self, text: Prompt) -> None:
@@ -364,8 +362,8 @@ class Agent:
         await self.close()
 
     async def open(self) -> Session:
-        """Opens the session, or creates one, which loads its messages. The first run does this, and so does
-        `async with` for an agent with a `session`."""
+        """Opens the session with its messages, or creates one. The first run does this, and so does `async
+        with` for an agent with a `session`."""
         session = self._session
         if session is None:
             await self._extensions.equip(self._harness)

@@ -38,7 +38,7 @@ COMMANDS = {
     "cancel": ("ostler.cli.control:cancel_command", "cancel a run, or one of its calls"),
     "context": (
         "ostler.app.reports:context_command",
-        "show what the model got in a step, and which rule put it there",
+        "show what the model received in a step, and by which rule",
     ),
     "cost": ("ostler.app.reports:cost_command", "show tokens and dollars by day, model, session or run"),
     "demo": (

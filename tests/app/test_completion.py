@@ -1,4 +1,4 @@
-"""Fuzzy matching: what is found, what comes first, and what it costs."""
+"""Fuzzy matching: which texts match, in which order, and at what cost."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def order(query: str, *texts: str) -> list[str]:
         ("same", "same", "same_but_longer"),
     ],
 )
-def test_what_a_person_means_comes_first(query: str, better: str, worse: str) -> None:
+def test_the_likeliest_match_comes_first(query: str, better: str, worse: str) -> None:
     assert order(query, worse, better)[0] == better
     assert order(query, better, worse)[0] == better
 
@@ -57,31 +57,31 @@ def test_what_a_person_means_comes_first(query: str, better: str, worse: str) ->
         ("b", "a\nb", (2,)),
     ],
 )
-def test_the_places_that_matched_are_told(query: str, text: str, positions: tuple[int, ...]) -> None:
-    found = match(query, text)
-    assert found is not None
-    assert found.positions == positions
+def test_a_match_has_its_positions(query: str, text: str, positions: tuple[int, ...]) -> None:
+    result = match(query, text)
+    assert result is not None
+    assert result.positions == positions
 
 
 @pytest.mark.parametrize(
     ("query", "text"),
     [("ba", "abc"), ("aab", "ab"), ("x", ""), ("src zz", "src/a.py"), ("Read", "read.py")],
 )
-def test_what_lacks_a_letter_is_not_found(query: str, text: str) -> None:
+def test_a_text_without_a_letter_of_the_query_does_not_match(query: str, text: str) -> None:
     assert match(query, text) is None
 
 
-def test_a_query_in_lower_case_finds_both_cases_and_a_capital_only_itself() -> None:
+def test_lower_case_matches_both_cases_and_upper_case_only_itself() -> None:
     assert order("readme", "README.md", "readme.txt") == ["README.md", "readme.txt"]
     assert order("READ", "README.md", "readme.txt") == ["README.md"]
 
 
-def test_equals_keep_their_order_and_only_as_many_come_as_are_wanted() -> None:
+def test_equal_matches_keep_their_order_up_to_the_limit() -> None:
     assert [one.place for one in best("a", ["a1", "a2", "a", "b"], 2)] == [2, 0]
     assert order("", "long one", "b", "a") == ["b", "a", "long one"]
 
 
-def the_worth_of(text: str, places: tuple[int, ...]) -> int:
+def score_of(text: str, places: tuple[int, ...]) -> int:
     """Said once more, in the plainest way."""
     total = 0
     last_part = text.rfind("/", 0, -1)
@@ -99,27 +99,27 @@ def the_worth_of(text: str, places: tuple[int, ...]) -> int:
 
 
 @given(st.text("abB/_", min_size=1, max_size=4), st.text("abAB/_ ", max_size=10))
-def test_no_other_way_to_match_is_worth_more(query: str, text: str) -> None:
+def test_the_score_is_that_of_the_best_alignment(query: str, text: str) -> None:
     searched = folded(text) if query == query.lower() else text
     ways = [
         places
         for places in combinations(range(len(text)), len(query))
         if all(searched[at] == letter for at, letter in zip(places, query, strict=True))
     ]
-    found = match(query, text)
-    if found is None:
+    result = match(query, text)
+    if result is None:
         assert ways == []
         return
-    assert found.positions in ways
-    assert found.score == the_worth_of(text, found.positions) == max(the_worth_of(text, one) for one in ways)
+    assert result.positions in ways
+    assert result.score == score_of(text, result.positions) == max(score_of(text, one) for one in ways)
 
 
 @given(st.text(max_size=6), st.text(max_size=20))
-def test_any_text_can_be_searched_for_in_any_text(query: str, text: str) -> None:
-    found = match(query, text)
-    if found is not None:
-        assert list(found.positions) == sorted(set(found.positions))
-        assert all(0 <= at < len(text) for at in found.positions)
+def test_any_text_can_be_searched_in_any_text(query: str, text: str) -> None:
+    result = match(query, text)
+    if result is not None:
+        assert list(result.positions) == sorted(set(result.positions))
+        assert all(0 <= at < len(text) for at in result.positions)
     assert match(text, text) is not None
 
 
@@ -132,7 +132,7 @@ def many_paths() -> list[str]:
 
 
 @pytest.mark.parametrize("query", ["s", "te", "sessn", "editor", "src tst", "eeeee", "zz"])
-def test_ten_thousand_paths_are_searched_between_two_keys(query: str) -> None:
+def test_ten_thousand_paths_are_searched_between_two_keystrokes(query: str) -> None:
     paths = many_paths()
     seconds = []
     for _ in range(3):
@@ -142,13 +142,13 @@ def test_ten_thousand_paths_are_searched_between_two_keys(query: str) -> None:
     assert min(seconds) < 0.1
 
 
-def test_where_very_many_match_a_whole_name_is_still_found() -> None:
+def test_a_whole_name_is_found_among_very_many_matches() -> None:
     paths = [*many_paths(), "a/long/way/down/to/the/very/last/of/all/the/places/in/here/set.py"]
     assert len([path for path in paths if re.search("s.*e.*t", path)]) > completion.MOST_WEIGHED
     assert best("set", paths, 5)[0].text == paths[-1]
 
 
-def test_a_long_text_that_nearly_matches_is_left_at_once() -> None:
+def test_a_long_text_that_nearly_matches_is_scanned_once() -> None:
     text = "ab" * 20_000
     begun = time.thread_time()
     assert match("ab" * 20 + "c", text) is None

@@ -1,4 +1,4 @@
-"""Which model answers where none is named: what is looked for, in which order, and what is left alone."""
+"""The model that is chosen if none is named: the sources, and their order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def closed() -> Iterator[str]:
+def closed_address() -> Iterator[str]:
     """An address where nobody listens, for as long as the test runs."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -43,7 +43,7 @@ def closed() -> Iterator[str]:
 
 
 @pytest.fixture
-def silent() -> Iterator[str]:
+def silent_address() -> Iterator[str]:
     """An address that accepts, and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
@@ -55,69 +55,71 @@ def serving() -> Iterator[ExitStack]:
         yield running
 
 
-def at(closed: str, **addresses: str) -> dict[str, ProviderSettings]:
+def at(closed_address: str, **addresses: str) -> dict[str, ProviderSettings]:
     """The local providers at these addresses, and nobody at the usual ones."""
-    return {name: ProviderSettings(base_url=addresses.get(name, closed)) for name in LOCAL}
+    return {name: ProviderSettings(base_url=addresses.get(name, closed_address)) for name in LOCAL}
 
 
-def answering(
+def choice_for(
     settings: Settings, environment: dict[str, str] | None = None, **options: object
 ) -> ModelChoice:
     return choose_model(ModelProbe(settings, environment or {}), **options)  # type: ignore[arg-type]
 
 
-def ask_nobody(question: str) -> bool:
+def fail_if_asked(question: str) -> bool:
     raise AssertionError(f"nobody should be asked: {question}")
 
 
-def test_what_is_named_goes_before_everything(serving: ExitStack, closed: str) -> None:
-    settings = Settings(model="groq/x", providers=at(closed))
-    found = answering(settings, {"ANTHROPIC_API_KEY": "k"}, ask=ask_nobody)
-    assert (found.model, found.why) == ("groq/x", "named")
+def test_a_named_model_comes_first(serving: ExitStack, closed_address: str) -> None:
+    settings = Settings(model="groq/x", providers=at(closed_address))
+    choice = choice_for(settings, {"ANTHROPIC_API_KEY": "k"}, ask=fail_if_asked)
+    assert (choice.model, choice.why) == ("groq/x", "named")
 
 
 @pytest.mark.parametrize("name", [one.name for one in PROVIDERS.values() if one.default_model])
-def test_a_key_in_the_environment_means_the_default_model_of_its_vendor(name: str) -> None:
+def test_a_key_in_the_environment_selects_its_vendors_default_model(name: str) -> None:
     provider = PROVIDERS[name]
-    found = answering(Settings(), {provider.key_variables[-1]: "k"}, ask=ask_nobody)
-    assert (found.model, found.why) == (f"{name}/{provider.default_model}", "key")
-    assert provider.key_variables[-1] in found.because and not found.notice
+    choice = choice_for(Settings(), {provider.key_variables[-1]: "k"}, ask=fail_if_asked)
+    assert (choice.model, choice.why) == (f"{name}/{provider.default_model}", "key")
+    assert provider.key_variables[-1] in choice.because and not choice.notice
 
 
-def test_the_environment_goes_before_what_is_stored_and_that_before_a_server(
-    serving: ExitStack, closed: str
+def test_environment_keys_precede_stored_keys_and_those_precede_servers(
+    serving: ExitStack, closed_address: str
 ) -> None:
     vendor = serving.enter_context(FakeVendor([], models=["m"]))
-    settings = Settings(providers=at(closed, ollama=vendor.chat_url))
+    settings = Settings(providers=at(closed_address, ollama=vendor.chat_url))
     store_key(key_file(), "anthropic", "stored")
-    assert answering(settings).model.startswith("anthropic/")
-    assert answering(settings, {"OPENAI_API_KEY": "k"}).model.startswith("openai/")
+    assert choice_for(settings).model.startswith("anthropic/")
+    assert choice_for(settings, {"OPENAI_API_KEY": "k"}).model.startswith("openai/")
     assert vendor.requests == []
     configured = settings.providers | {
         "google": ProviderSettings(key_command="exit 1"),
         "anthropic": ProviderSettings(default_model="mine"),
     }
-    assert answering(Settings(providers=configured)).model == "anthropic/mine"
+    assert choice_for(Settings(providers=configured)).model == "anthropic/mine"
     key_file().unlink()
-    assert answering(Settings(providers=configured)).model.startswith("google/")
+    assert choice_for(Settings(providers=configured)).model.startswith("google/")
 
 
-def test_a_configured_vendor_with_a_default_model_counts(closed: str) -> None:
+def test_a_configured_provider_with_a_default_model_is_used(closed_address: str) -> None:
     mine = ProviderSettings(base_url="https://m.example/v1", key_variable="MINE", default_model="big")
-    settings = Settings(providers=at(closed) | {"mine": mine})
-    assert answering(settings, {"MINE": "k"}).model == "mine/big"
-    assert answering(settings).why == "nothing"
+    settings = Settings(providers=at(closed_address) | {"mine": mine})
+    assert choice_for(settings, {"MINE": "k"}).model == "mine/big"
+    assert choice_for(settings).why == "nothing"
 
 
-def test_a_key_whose_vendor_has_no_default_model_asks_for_a_name(closed: str) -> None:
-    found = answering(Settings(providers=at(closed)), {"AZURE_OPENAI_API_KEY": "k"}, ask=ask_nobody)
-    assert found.why == "nothing" and "--model azure/ID" in found.notice
+def test_a_key_without_a_default_model_needs_a_model_name(closed_address: str) -> None:
+    choice = choice_for(
+        Settings(providers=at(closed_address)), {"AZURE_OPENAI_API_KEY": "k"}, ask=fail_if_asked
+    )
+    assert choice.why == "nothing" and "--model azure/ID" in choice.notice
 
 
 @pytest.mark.parametrize("name", ["base_url", "api_key", "key_command"])
-def test_what_is_set_for_no_model_is_sent_to_none(serving: ExitStack, closed: str, name: str) -> None:
+def test_a_base_url_without_a_model_is_not_used(serving: ExitStack, closed_address: str, name: str) -> None:
     vendor = serving.enter_context(FakeVendor([], models=["m"]))
-    values = {name: "http://127.0.0.1:1/v1", "providers": at(closed, ollama=vendor.chat_url)}
+    values = {name: "http://127.0.0.1:1/v1", "providers": at(closed_address, ollama=vendor.chat_url)}
     with pytest.raises(NoModel, match=f"{name} is set, but no model"):
         resolve_model(Settings(**values))  # type: ignore[arg-type]
     assert vendor.requests == []
@@ -130,7 +132,7 @@ def provider_at(base_url: str, name: str = "ollama", default_model: str = "") ->
     return Provider(name=name, base_url=base_url, default_model=default_model, headers={"x-mine": "secret"})
 
 
-def test_a_server_is_asked_for_its_models_without_any_key(serving: ExitStack) -> None:
+def test_a_server_lists_its_models_without_a_key(serving: ExitStack) -> None:
     vendor = serving.enter_context(FakeVendor([], models=["qwen3:8b", "llama3.3:70b"]))
     (server,) = find_local_servers([provider_at(vendor.chat_url)], seconds=20)
     assert (server.models, server.problem) == (("qwen3:8b", "llama3.3:70b"), "")
@@ -152,35 +154,37 @@ def test_a_server_is_asked_for_its_models_without_any_key(serving: ExitStack) ->
         "kokoro-tts",
     ],
 )
-def test_models_that_cannot_chat_are_passed_over(serving: ExitStack, name: str) -> None:
+def test_models_that_cannot_chat_are_skipped(serving: ExitStack, name: str) -> None:
     vendor = serving.enter_context(FakeVendor([], models=[name, "qwen3:8b"]))
     (server,) = find_local_servers([provider_at(vendor.chat_url)], seconds=20)
     assert server.models == ("qwen3:8b",)
 
 
-def test_the_model_that_is_configured_goes_before_the_first_of_the_list(serving: ExitStack) -> None:
+def test_the_configured_model_precedes_the_first_of_the_list(serving: ExitStack) -> None:
     vendor = serving.enter_context(FakeVendor([], models=["a", "b", "c"]))
     (server,) = find_local_servers([provider_at(vendor.chat_url, default_model="b")], seconds=20)
     assert server.models == ("b", "a", "c")
 
 
-def test_servers_that_are_not_there_take_no_time(closed: str) -> None:
+def test_absent_servers_take_no_time(closed_address: str) -> None:
     begun = time.monotonic()
-    servers = find_local_servers([provider_at(closed, name) for name in LOCAL], seconds=60)
+    servers = find_local_servers([provider_at(closed_address, name) for name in LOCAL], seconds=60)
     assert time.monotonic() - begun < 30
     assert [(one.provider, one.problem) for one in servers] == [
         (name, "no server is running") for name in LOCAL
     ]
 
 
-def test_silent_servers_are_waited_for_together_and_not_for_long(silent: str) -> None:
+def test_silent_servers_time_out_together(silent_address: str) -> None:
     begun = time.monotonic()
-    servers = find_local_servers([provider_at(silent, str(number)) for number in range(60)], seconds=0.2)
+    servers = find_local_servers(
+        [provider_at(silent_address, str(number)) for number in range(60)], seconds=0.2
+    )
     assert time.monotonic() - begun < 0.2 * 60
     assert all("answer" in one.problem and not one.models for one in servers)
 
 
-def answered_with(raw: bytes) -> Iterator[str]:
+def server_with_raw_answer(raw: bytes) -> Iterator[str]:
     """The address of a server that answers once, with these bytes."""
     import threading
 
@@ -221,8 +225,8 @@ def answered_with(raw: bytes) -> Iterator[str]:
         ),
     ],
 )
-def test_whatever_else_is_at_a_port_is_told_from_a_model_server(raw: bytes, problem: str) -> None:
-    for base_url in answered_with(raw):
+def test_other_programs_at_a_port_are_recognised(raw: bytes, problem: str) -> None:
+    for base_url in server_with_raw_answer(raw):
         (server,) = find_local_servers([provider_at(base_url)], seconds=10)
         assert server.problem.startswith(problem) and server.models == (() if problem else ("m",))
 
@@ -230,16 +234,16 @@ def test_whatever_else_is_at_a_port_is_told_from_a_model_server(raw: bytes, prob
 @pytest.mark.parametrize(
     "base_url", ["https://api.example/v1", "http://10.0.0.1:11434/v1", "http://[::2]:1/v1"]
 )
-def test_only_this_machine_is_asked(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_local_servers_are_probed(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "create_connection", lambda *_: pytest.fail("a connection was made"))
     assert find_local_servers([provider_at(base_url)]) == []
 
 
-async def test_a_server_that_was_found_is_used_and_that_is_said(
-    serving: ExitStack, closed: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_a_local_server_is_used_and_announced(
+    serving: ExitStack, closed_address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     vendor = serving.enter_context(FakeVendor([turn("From here.")], models=["bge-m3", "m"]))
-    settings = Settings(providers=at(closed, jan=vendor.chat_url))
+    settings = Settings(providers=at(closed_address, jan=vendor.chat_url))
     for variable in [one for provider in PROVIDERS.values() for one in provider.key_variables]:
         monkeypatch.delenv(variable, raising=False)
     loaded = type("Loaded", (), {"settings": settings})
@@ -253,9 +257,9 @@ async def test_a_server_that_was_found_is_used_and_that_is_said(
     assert not {"authorization", "x-api-key"} & vendor.requests[-1].headers.keys()
 
 
-def test_on_a_terminal_a_person_is_asked_once(serving: ExitStack, closed: str) -> None:
+def test_the_person_at_a_terminal_is_asked_once(serving: ExitStack, closed_address: str) -> None:
     vendor = serving.enter_context(FakeVendor([], models=["m"]))
-    settings = Settings(providers=at(closed, ollama=vendor.chat_url))
+    settings = Settings(providers=at(closed_address, ollama=vendor.chat_url))
     asked: list[str] = []
 
     def agree(question: str) -> bool:
@@ -263,34 +267,36 @@ def test_on_a_terminal_a_person_is_asked_once(serving: ExitStack, closed: str) -
         return True
 
     assert resolve_model(settings, ask=agree).model == "ollama/m"
-    assert resolve_model(settings, ask=ask_nobody).model == "ollama/m"
-    assert resolve_model(settings, say=ask_nobody).model == "ollama/m"  # nothing is left to say
+    assert resolve_model(settings, ask=fail_if_asked).model == "ollama/m"
+    assert resolve_model(settings, say=fail_if_asked).model == "ollama/m"  # nothing is left to say
     assert len(asked) == 1 and "ollama/m" in asked[0]
 
 
-def test_a_no_is_remembered_and_the_next_way_is_taken(serving: ExitStack, closed: str) -> None:
+def test_a_declined_server_is_remembered_and_the_next_source_used(
+    serving: ExitStack, closed_address: str
+) -> None:
     first = serving.enter_context(FakeVendor([], models=["m"]))
     second = serving.enter_context(FakeVendor([], models=["n"]))
-    settings = Settings(providers=at(closed, ollama=first.chat_url, vllm=second.chat_url))
-    found = answering(settings, ask=lambda question: "vllm" in question)
-    assert found.model == "vllm/n"
-    assert answering(settings).model == "vllm/n"
-    only_first = Settings(providers=at(closed, ollama=first.chat_url))
-    assert answering(only_first).why == "nothing"
-    assert answering(only_first, ask=ask_nobody).why == "demo"
+    settings = Settings(providers=at(closed_address, ollama=first.chat_url, vllm=second.chat_url))
+    choice = choice_for(settings, ask=lambda question: "vllm" in question)
+    assert choice.model == "vllm/n"
+    assert choice_for(settings).model == "vllm/n"
+    only_first = Settings(providers=at(closed_address, ollama=first.chat_url))
+    assert choice_for(only_first).why == "nothing"
+    assert choice_for(only_first, ask=fail_if_asked).why == "demo"
     (finding,) = [one for one in ModelProbe(only_first, {}).findings() if one.models]
     assert "you declined" in finding.to_do
     server_consent_file().write_text("no JSON")
     with pytest.raises(ConfigurationError, match="remove it"):
-        answering(only_first)
+        choice_for(only_first)
 
 
-def test_no_key_reaches_a_server_that_was_merely_found(
-    serving: ExitStack, closed: str, monkeypatch: pytest.MonkeyPatch
+def test_no_key_is_sent_to_a_discovered_server(
+    serving: ExitStack, closed_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vendor = serving.enter_context(FakeVendor([], models=["m"]))
     monkeypatch.setattr("os.environ", {"OSTLER_HOME": "/nonexistent"})
-    chosen = resolve_model(Settings(wire="anthropic", providers=at(closed, ollama=vendor.chat_url)))
+    chosen = resolve_model(Settings(wire="anthropic", providers=at(closed_address, ollama=vendor.chat_url)))
     assert (chosen.model, chosen.wire) == ("ollama/m", None)
     assert ModelFactory(chosen, {})("ollama/m").name == "ollama/m"
 
@@ -299,9 +305,9 @@ def test_no_key_reaches_a_server_that_was_merely_found(
 
 
 def test_a_model_file_is_reported_and_chosen_only_where_it_can_run(
-    home: Path, closed: str, monkeypatch: pytest.MonkeyPatch
+    home: Path, closed_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = Settings(providers=at(closed))
+    settings = Settings(providers=at(closed_address))
     (home / "models").mkdir(parents=True)
     (home / "models" / "b.gguf").touch()
     (home / "models" / "a.gguf").touch()
@@ -311,24 +317,26 @@ def test_a_model_file_is_reported_and_chosen_only_where_it_can_run(
     assert (finding.kind, finding.found, finding.detail) == ("gguf", True, str(home / "models" / "a.gguf"))
     assert finding.to_do and choose_model(around).why == "nothing"
     monkeypatch.setattr(ModelProbe, "can_run_gguf", True)
-    assert answering(settings).model == f"gguf/{home / 'models' / 'a.gguf'}"
-    named = Settings(providers=at(closed), gguf=str(home / "models" / "b.gguf"))
-    assert answering(named).model == f"gguf/{home / 'models' / 'b.gguf'}"
-    gone = Settings(providers=at(closed), gguf=str(home / "none.gguf"))
-    assert answering(gone).why == "nothing"
+    assert choice_for(settings).model == f"gguf/{home / 'models' / 'a.gguf'}"
+    named = Settings(providers=at(closed_address), gguf=str(home / "models" / "b.gguf"))
+    assert choice_for(named).model == f"gguf/{home / 'models' / 'b.gguf'}"
+    gone = Settings(providers=at(closed_address), gguf=str(home / "none.gguf"))
+    assert choice_for(gone).why == "nothing"
     *_, finding = ModelProbe(gone, {}).findings()
     assert not finding.found and "none.gguf" in finding.detail
 
 
-def test_with_nothing_at_all_a_person_gets_the_demo_and_a_program_a_word(closed: str) -> None:
-    settings = Settings(providers=at(closed))
-    found = answering(settings, ask=ask_nobody)
-    assert (found.model, found.why) == ("demo", "demo") and "DEMO (scripted, not a model)" in found.notice
-    assert answering(settings).model == ""
+def test_without_a_model_a_person_gets_the_demo_and_a_program_an_error(closed_address: str) -> None:
+    settings = Settings(providers=at(closed_address))
+    choice = choice_for(settings, ask=fail_if_asked)
+    assert (choice.model, choice.why) == ("demo", "demo") and "DEMO (scripted, not a model)" in choice.notice
+    assert choice_for(settings).model == ""
 
 
-def test_everything_that_was_looked_for_is_told_with_what_to_do(closed: str) -> None:
-    settings = Settings(providers=at(closed) | {"mine": ProviderSettings(base_url="https://m.example/v1")})
+def test_every_source_is_reported_with_what_to_do(closed_address: str) -> None:
+    settings = Settings(
+        providers=at(closed_address) | {"mine": ProviderSettings(base_url="https://m.example/v1")}
+    )
     findings = list(
         ModelProbe(settings, {"OPENAI_API_KEY": "sk-canary", "AZURE_OPENAI_API_KEY": "g"}).findings()
     )
@@ -342,7 +350,7 @@ def test_everything_that_was_looked_for_is_told_with_what_to_do(closed: str) -> 
     assert "canary" not in repr(findings)
 
 
-def test_a_key_or_a_name_loads_and_asks_nothing_else() -> None:
+def test_a_key_or_a_name_needs_no_other_probe() -> None:
     program = (
         "import sys; from ostler.app.default_model import *; from ostler.app.settings import Settings;"
         "choose_model(ModelProbe(Settings(model='a/b'), {}));"

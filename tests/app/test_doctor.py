@@ -1,4 +1,4 @@
-"""Whether what would answer really can: what `ostler doctor` says must be what a run would meet."""
+"""`ostler doctor` reports a model as ready only if a run could use it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def closed() -> Iterator[str]:
+def closed_address() -> Iterator[str]:
     """An address where nobody listens, for as long as the test runs."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -41,7 +41,7 @@ def closed() -> Iterator[str]:
 
 
 @pytest.fixture
-def locked() -> Iterator[str]:
+def locked_server() -> Iterator[str]:
     """A server that wants a key."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -69,11 +69,11 @@ def serving() -> Iterator[ExitStack]:
 
 
 @pytest.fixture
-def diagnosed(home: Path, closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Diagnose:
+def diagnose(home: Path, closed_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Diagnose:
     """With this configuration, these servers at their addresses, and nobody anywhere else."""
 
     def see(text: str = "", variables: dict[str, str] | None = None, **servers: str) -> DoctorReport:
-        places = {one.name: closed for one in PROVIDERS.values() if one.is_local} | servers
+        places = {one.name: closed_address for one in PROVIDERS.values() if one.is_local} | servers
         tables = "".join(f"[providers.{name}]\nbase_url = '{url}'\n" for name, url in places.items())
         (home / "config.toml").write_text(f"{text}\n{tables}")
         for name, value in (variables or {}).items():
@@ -83,18 +83,20 @@ def diagnosed(home: Path, closed: str, tmp_path: Path, monkeypatch: pytest.Monke
     return see
 
 
-def fallbacks(found: DoctorReport) -> list[ProbeResult]:
-    return [one for one in found.findings if one.kind == "fallback"]
+def fallbacks(report: DoctorReport) -> list[ProbeResult]:
+    return [one for one in report.findings if one.kind == "fallback"]
 
 
 def host(url: str) -> str:
     return url.split("/")[2]
 
 
-def test_a_named_model_of_this_machine_needs_somebody_there(diagnosed: Diagnose, closed: str) -> None:
-    found = diagnosed("model = 'ollama/x'")
-    assert not found.has_model
-    assert found.answering.because == f"ollama/x cannot answer at {host(closed)}: no server is running"
+def test_a_local_model_needs_a_running_server(diagnose: Diagnose, closed_address: str) -> None:
+    report = diagnose("model = 'ollama/x'")
+    assert not report.has_model
+    assert (
+        report.answering.because == f"ollama/x cannot answer at {host(closed_address)}: no server is running"
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,84 +109,86 @@ def test_a_named_model_of_this_machine_needs_somebody_there(diagnosed: Diagnose,
         (None, "it is named, though at HOST another program is running"),
     ],
 )
-def test_what_a_server_lists_is_a_doubt_and_no_verdict(
-    diagnosed: Diagnose, serving: ExitStack, listed: list[str] | None, because: str
+def test_a_model_that_its_server_does_not_list_is_only_doubted(
+    diagnose: Diagnose, serving: ExitStack, listed: list[str] | None, because: str
 ) -> None:
     vendor = serving.enter_context(FakeVendor([], models=listed))
-    answering = diagnosed("model = 'ollama/x'", ollama=vendor.chat_url).answering
+    answering = diagnose("model = 'ollama/x'", ollama=vendor.chat_url).answering
     assert answering.model == "ollama/x"
     assert answering.because == because.replace("HOST", host(vendor.chat_url))
 
 
-def test_a_server_that_wants_a_key_counts_with_one(diagnosed: Diagnose, locked: str) -> None:
-    found = diagnosed("model = 'lmstudio/x'", lmstudio=locked)
-    assert not found.has_model and "it needs a key" in found.answering.because
-    found = diagnosed("model = 'lmstudio/x'\napi_key = 'k'", lmstudio=locked)
-    assert (found.answering.model, found.answering.because) == ("lmstudio/x", "it is named")
+def test_a_server_that_needs_a_key_is_usable_with_one(diagnose: Diagnose, locked_server: str) -> None:
+    report = diagnose("model = 'lmstudio/x'", lmstudio=locked_server)
+    assert not report.has_model and "it needs a key" in report.answering.because
+    report = diagnose("model = 'lmstudio/x'\napi_key = 'k'", lmstudio=locked_server)
+    assert (report.answering.model, report.answering.because) == ("lmstudio/x", "it is named")
 
 
-def test_another_address_on_this_machine_needs_somebody_there(diagnosed: Diagnose, closed: str) -> None:
+def test_another_local_address_needs_a_running_server(diagnose: Diagnose, closed_address: str) -> None:
     for text, variables in (
-        (f"model = 'openai/x'\nbase_url = '{closed}'", {}),
-        ("model = 'openai/x'", {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": closed}),
+        (f"model = 'openai/x'\nbase_url = '{closed_address}'", {}),
+        ("model = 'openai/x'", {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": closed_address}),
     ):
-        found = diagnosed(text, variables)
-        assert not found.has_model and "no server is running" in found.answering.because
+        report = diagnose(text, variables)
+        assert not report.has_model and "no server is running" in report.answering.because
 
 
-def test_another_server_on_this_machine_is_not_doubted(diagnosed: Diagnose, serving: ExitStack) -> None:
+def test_another_local_server_is_not_doubted(diagnose: Diagnose, serving: ExitStack) -> None:
     vendor = serving.enter_context(FakeVendor([]))
-    found = diagnosed("model = 'anthropic/x'", {"ANTHROPIC_BASE_URL": vendor.anthropic_url})
-    assert found.answering.because == "it is named"
+    report = diagnose("model = 'anthropic/x'", {"ANTHROPIC_BASE_URL": vendor.anthropic_url})
+    assert report.answering.because == "it is named"
 
 
-def test_azure_needs_its_address_and_its_key(diagnosed: Diagnose) -> None:
+def test_azure_needs_its_address_and_key(diagnose: Diagnose) -> None:
     text = "[providers.azure]\ndefault_model = 'd'"
-    found = diagnosed(text, {"AZURE_OPENAI_API_KEY": "k"})
-    assert not found.has_model and "azure needs an address" in found.answering.because
-    found = diagnosed(text, {"AZURE_OPENAI_ENDPOINT": "https://x.example"})
-    assert found.answering.model == "azure/d"
-    found = diagnosed("model = 'azure/d'", {"AZURE_OPENAI_API_KEY": ""})
-    assert not found.has_model and "azure needs a key" in found.answering.because
+    report = diagnose(text, {"AZURE_OPENAI_API_KEY": "k"})
+    assert not report.has_model and "azure needs an address" in report.answering.because
+    report = diagnose(text, {"AZURE_OPENAI_ENDPOINT": "https://x.example"})
+    assert report.answering.model == "azure/d"
+    report = diagnose("model = 'azure/d'", {"AZURE_OPENAI_API_KEY": ""})
+    assert not report.has_model and "azure needs a key" in report.answering.because
 
 
 @pytest.mark.parametrize("key", ["k\u00e4se", "a\\u0000b", "a\\tb"])
-def test_a_key_that_cannot_be_sent_is_no_key(diagnosed: Diagnose, key: str) -> None:
-    found = diagnosed(f'[providers.groq]\napi_key = "{key}"')
-    assert not found.has_model
-    assert found.answering.because == "the key for groq contains invalid characters: copy it again"
+def test_an_unsendable_key_does_not_count(diagnose: Diagnose, key: str) -> None:
+    report = diagnose(f'[providers.groq]\napi_key = "{key}"')
+    assert not report.has_model
+    assert report.answering.because == "the key for groq contains invalid characters: copy it again"
 
 
-def test_a_command_for_a_key_counts_and_is_not_run(diagnosed: Diagnose, tmp_path: Path) -> None:
+def test_a_key_command_counts_and_is_not_run(diagnose: Diagnose, tmp_path: Path) -> None:
     ran = tmp_path / "was-run"
     command = json.dumps(f"touch {quote(str(ran))}")
-    found = diagnosed(
+    report = diagnose(
         f"model = 'xai/x'\nkey_command = {command}\nfallback = ['groq/x']\n"
         f"[providers.groq]\nkey_command = {command}"
     )
-    assert found.answering.model == "xai/x"
-    assert [(one.name, one.found) for one in fallbacks(found)] == [("groq/x", True)]
+    assert report.answering.model == "xai/x"
+    assert [(one.name, one.found) for one in fallbacks(report)] == [("groq/x", True)]
     assert not ran.exists()
 
 
-def test_fallbacks_are_told_with_their_state(diagnosed: Diagnose, closed: str) -> None:
-    found = diagnosed("model = 'anthropic/x'\nfallback = ['groq/x', 'jan/x', 'anthropic/y']\napi_key = 'k'")
-    assert found.answering.model == "anthropic/x"
-    assert [(one.name, one.found) for one in fallbacks(found)] == [
+def test_fallbacks_are_listed_with_their_state(diagnose: Diagnose, closed_address: str) -> None:
+    report = diagnose("model = 'anthropic/x'\nfallback = ['groq/x', 'jan/x', 'anthropic/y']\napi_key = 'k'")
+    assert report.answering.model == "anthropic/x"
+    assert [(one.name, one.found) for one in fallbacks(report)] == [
         ("groq/x", False),
         ("jan/x", False),
         ("anthropic/y", True),
     ]
-    assert "GROQ_API_KEY" in fallbacks(found)[0].detail and host(closed) in fallbacks(found)[1].detail
+    assert (
+        "GROQ_API_KEY" in fallbacks(report)[0].detail and host(closed_address) in fallbacks(report)[1].detail
+    )
 
 
-def test_where_nobody_is_a_fallback_that_is_ready_goes_on(diagnosed: Diagnose) -> None:
-    found = diagnosed("model = 'jan/x'\nfallback = ['groq/x', 'xai/y']", {"XAI_API_KEY": "k"})
-    assert found.answering.model == "xai/y" and "as a fallback" in found.answering.because
-    found = diagnosed("model = 'mistral/x'\nfallback = ['xai/y']")
-    assert not found.has_model, "a run begins with its own model, or not at all"
+def test_a_ready_fallback_answers_if_the_server_is_gone(diagnose: Diagnose) -> None:
+    report = diagnose("model = 'jan/x'\nfallback = ['groq/x', 'xai/y']", {"XAI_API_KEY": "k"})
+    assert report.answering.model == "xai/y" and "as a fallback" in report.answering.because
+    report = diagnose("model = 'mistral/x'\nfallback = ['xai/y']")
+    assert not report.has_model, "a run begins with its own model, or not at all"
 
 
-def test_aliases_in_a_circle_are_told(diagnosed: Diagnose) -> None:
-    found = diagnosed("model = 'a'\n[aliases]\na = 'b'\nb = 'a'")
-    assert not found.has_model and "a = b = a" in found.answering.because
+def test_circular_aliases_are_reported(diagnose: Diagnose) -> None:
+    report = diagnose("model = 'a'\n[aliases]\na = 'b'\nb = 'a'")
+    assert not report.has_model and "a = b = a" in report.answering.because

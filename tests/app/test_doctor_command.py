@@ -1,4 +1,4 @@
-"""`ostler doctor`: what could answer, what was looked for, what is broken, and what to do."""
+"""The output of `ostler doctor`: models, sources, broken files, and what to do."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ from tests.support.fixtures import Configure, Serve
 from tests.support.paths import ROOT
 
 
-def place(told: dict[str, Any], name: str) -> dict[str, Any]:
-    (found,) = [one for one in told["places"] if one["name"] == name]
+def place(report: dict[str, Any], name: str) -> dict[str, Any]:
+    (found,) = [one for one in report["places"] if one["name"] == name]
     return found
 
 
-def test_where_nothing_can_answer_everything_that_was_looked_for_is_shown(
-    ostler: Ostler, configure: Configure
-) -> None:
+def test_without_a_model_every_checked_source_is_listed(ostler: Ostler, configure: Configure) -> None:
     ran = ostler("doctor")
     assert (ran.code, ran.err) == (3, "")
     for provider in PROVIDERS.values():
@@ -32,13 +30,17 @@ def test_where_nothing_can_answer_everything_that_was_looked_for_is_shown(
             assert f"set {variable}, or run `ostler key set {provider.name}`" in ran.out
     for way in WAYS:
         assert way in ran.out
-    (told,) = ostler("doctor", "--json").lines
-    assert (told["can_answer"], told["answering"]["why"], told["ways"]) == (False, "nothing", list(WAYS))
-    assert {one["kind"] for one in told["findings"]} == {"key", "server", "gguf"}
+    (report,) = ostler("doctor", "--json").lines
+    assert (report["can_answer"], report["answering"]["why"], report["ways"]) == (
+        False,
+        "nothing",
+        list(WAYS),
+    )
+    assert {one["kind"] for one in report["findings"]} == {"key", "server", "gguf"}
     assert not ostler.store.exists()
 
 
-def test_a_key_is_named_by_its_place_and_never_shown(ostler: Ostler, configure: Configure) -> None:
+def test_a_key_is_listed_by_its_source_and_never_printed(ostler: Ostler, configure: Configure) -> None:
     configure(f"[providers.mistral]\napi_key = '{KEY}'")
     ostler("key", "set", "openai", piped=KEY.encode())
     for arguments in (("doctor",), ("doctor", "--json")):
@@ -52,19 +54,19 @@ def test_a_key_is_named_by_its_place_and_never_shown(ostler: Ostler, configure: 
     )
 
 
-def test_servers_are_shown_with_their_models(ostler: Ostler, serve: Serve, configure: Configure) -> None:
+def test_servers_are_listed_with_their_models(ostler: Ostler, serve: Serve, configure: Configure) -> None:
     vendor = serve(models=["qwen3:8b", "nomic-embed-text", "llama3"])
     configure(lmstudio=vendor.chat_url)
-    (told,) = ostler("doctor", "--json").lines
-    (found,) = [one for one in told["findings"] if one["kind"] == "server" and one["found"]]
+    (report,) = ostler("doctor", "--json").lines
+    (found,) = [one for one in report["findings"] if one["kind"] == "server" and one["found"]]
     assert (found["name"], found["models"]) == ("lmstudio", ["qwen3:8b", "llama3"])
-    assert told["answering"]["model"] == "lmstudio/qwen3:8b" and told["can_answer"]
+    assert report["answering"]["model"] == "lmstudio/qwen3:8b" and report["can_answer"]
     ran = ostler("doctor")
     assert ran.code == 0 and re.search(r"  \+  lmstudio  .*: 2 models +qwen3:8b, llama3\n", ran.out)
     assert not (ostler.home / "servers.json").exists()
 
 
-def test_a_named_model_counts_only_with_its_key(ostler: Ostler, configure: Configure) -> None:
+def test_a_named_model_needs_its_key(ostler: Ostler, configure: Configure) -> None:
     assert ostler("doctor", OSTLER_MODEL="demo").code == 0
     keyless = ostler("doctor", OSTLER_MODEL="xai/x")
     assert keyless.code == 3 and "xai needs a key: set XAI_API_KEY" in keyless.out
@@ -76,7 +78,9 @@ def test_a_named_model_counts_only_with_its_key(ostler: Ostler, configure: Confi
     assert unknown.code == 3 and "there is no model 'nobody/x'" in unknown.out
 
 
-def test_what_a_run_would_meet_is_what_is_said(ostler: Ostler, serve: Serve, configure: Configure) -> None:
+def test_doctor_reports_the_error_that_a_run_would_report(
+    ostler: Ostler, serve: Serve, configure: Configure
+) -> None:
     configure("model = 'jan/x'")
     absent = ostler("doctor")
     assert absent.code == 3 and "no model can answer: jan/x cannot answer at 127.0.0.1:" in absent.out
@@ -90,68 +94,72 @@ def test_what_a_run_would_meet_is_what_is_said(ostler: Ostler, serve: Serve, con
     assert re.search(r"\n  -  groq/x +groq needs a key: .*\n  \+  xai/x +ready\n", ran.out)
 
 
-def test_what_is_broken_is_part_of_the_answer(ostler: Ostler, configure: Configure) -> None:
+def test_broken_files_are_part_of_the_report(ostler: Ostler, configure: Configure) -> None:
     configure(f"api_key = '{KEY}'\nmodel = 'openai/x'")
     (ostler.home / "config.toml").chmod(0o644)
-    (told,) = ostler("doctor", "--json").lines
-    assert not place(told, "configuration")["sound"] and "chmod 600" in place(told, "configuration")["state"]
+    (report,) = ostler("doctor", "--json").lines
+    assert (
+        not place(report, "configuration")["sound"] and "chmod 600" in place(report, "configuration")["state"]
+    )
     (ostler.home / "config.toml").chmod(0o600)
-    (told,) = ostler("doctor", "--json").lines
-    assert place(told, "configuration")["sound"]
+    (report,) = ostler("doctor", "--json").lines
+    assert place(report, "configuration")["sound"]
 
     (ostler.home / "keys.json").write_text("{}")
     (ostler.home / "keys.json").chmod(0o644)
     ostler.store.write_text("this is no database, " * 100)
-    (told,) = ostler("doctor", "--json").lines
-    assert not place(told, "keys")["sound"] and "chmod 600" in place(told, "keys")["state"]
-    assert not place(told, "store")["sound"] and "ostler.db" in place(told, "store")["state"]
+    (report,) = ostler("doctor", "--json").lines
+    assert not place(report, "keys")["sound"] and "chmod 600" in place(report, "keys")["state"]
+    assert not place(report, "store")["sound"] and "ostler.db" in place(report, "store")["state"]
 
     (ostler.home / "config.toml").write_text("model = ]")
     ran = ostler("doctor")
     assert (ran.code, ran.err) == (3, "") and "config.toml is not valid TOML" in ran.out
 
 
-def test_a_file_of_settings_that_is_wrong_has_its_row(ostler: Ostler, configure: Configure) -> None:
+def test_an_invalid_settings_file_has_its_row(ostler: Ostler, configure: Configure) -> None:
     (ostler.work / "ostler.toml").write_text("[models.'a/b']\ntools = 'yes'")
     ran = ostler("doctor", "--json")
-    (told,) = ran.lines
-    assert ran.code == 3 and place(told, "configuration")["sound"]
-    assert place(told, "project")["state"] == "models.\"a/b\".tools must be true or false, not 'yes'"
+    (report,) = ran.lines
+    assert ran.code == 3 and place(report, "configuration")["sound"]
+    assert place(report, "project")["state"] == "models.\"a/b\".tools must be true or false, not 'yes'"
     ostler.configure("[providers.acme]\nbase_url = 5")
-    (told,) = ostler("doctor", "--json").lines
-    broken = place(told, "configuration")
+    (report,) = ostler("doctor", "--json").lines
+    broken = place(report, "configuration")
     assert (broken["sound"], broken["state"]) == (False, "providers.acme.base_url must be a text")
 
 
-def test_a_home_that_is_no_folder_is_said(ostler: Ostler) -> None:
+def test_a_home_that_is_not_a_folder_is_reported(ostler: Ostler) -> None:
     ostler.home.write_text("a file where a folder should be")
-    (told,) = ostler("doctor", "--json").lines
-    assert not place(told, "state")["sound"]
+    (report,) = ostler("doctor", "--json").lines
+    assert not place(report, "state")["sound"]
 
 
-def test_the_store_is_opened_and_measured(ostler: Ostler, serve: Serve, configure: Configure) -> None:
+def test_the_store_is_opened_and_its_size_reported(
+    ostler: Ostler, serve: Serve, configure: Configure
+) -> None:
     vendor = serve(turn("ok"))
     ostler("-p", "--model", "openai/x", "--base-url", vendor.chat_url, "hello")
-    (told,) = ostler("doctor", "--json").lines
-    assert place(told, "store")["sound"] and place(told, "store")["state"].startswith("ok, 0.")
+    (report,) = ostler("doctor", "--json").lines
+    assert place(report, "store")["sound"] and place(report, "store")["state"].startswith("ok, 0.")
 
 
-def test_the_trust_of_this_folder_is_told(ostler: Ostler, configure: Configure) -> None:
-    (told,) = ostler("doctor", "--json").lines
-    assert "project" not in [one["name"] for one in told["places"]]
+def test_the_trust_of_the_folder_is_reported(ostler: Ostler, configure: Configure) -> None:
+    (report,) = ostler("doctor", "--json").lines
+    assert "project" not in [one["name"] for one in report["places"]]
     (ostler.work / "ostler.toml").write_text("base_url = 'http://127.0.0.1:1/v1'")
-    (told,) = ostler("doctor", "--json").lines
-    assert place(told, "project")["state"] == "not trusted: base_url ignored; see `ostler trust`"
+    (report,) = ostler("doctor", "--json").lines
+    assert place(report, "project")["state"] == "not trusted: base_url ignored; see `ostler trust`"
     ostler("trust")
-    (told,) = ostler("doctor", "--json").lines
-    assert place(told, "project")["state"] == "trusted with base_url"
+    (report,) = ostler("doctor", "--json").lines
+    assert place(report, "project")["state"] == "trusted with base_url"
 
 
-def test_extras_and_programs_are_told(ostler: Ostler, configure: Configure) -> None:
+def test_extras_and_programs_are_listed(ostler: Ostler, configure: Configure) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert set(project["optional-dependencies"]) - {"all"} <= set(EXTRAS)
-    (told,) = ostler("doctor", "--json").lines
-    assert {one["name"] for one in told["extras"]} == set(EXTRAS)
-    assert {"bash", "git", "rg"} <= {one["name"] for one in told["programs"]}
-    (told,) = ostler("doctor", "--json", PATH="").lines
-    assert not any(one["found"] for one in told["programs"] if one["name"] == "git")
+    (report,) = ostler("doctor", "--json").lines
+    assert {one["name"] for one in report["extras"]} == set(EXTRAS)
+    assert {"bash", "git", "rg"} <= {one["name"] for one in report["programs"]}
+    (report,) = ostler("doctor", "--json", PATH="").lines
+    assert not any(one["found"] for one in report["programs"] if one["name"] == "git")

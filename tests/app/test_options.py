@@ -1,4 +1,4 @@
-"""What can be said on the command line, and what is refused with one line and exit code 2."""
+"""Prompts and options of the command line, and usage errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def prompt_of(ran: Ran) -> str:
         (("-p", *DEMO, "sessions"), "sessions"),
     ],
 )
-def test_the_words_make_the_prompt_wherever_the_options_stand(
+def test_words_before_and_after_options_make_the_prompt(
     ostler: Ostler, arguments: tuple[str, ...], prompt: str
 ) -> None:
     ran = ostler(*arguments)
@@ -41,17 +41,17 @@ def test_the_words_make_the_prompt_wherever_the_options_stand(
     assert ran.err == ""
 
 
-def test_piped_input_is_joined_to_the_words(ostler: Ostler) -> None:
+def test_piped_input_is_appended_to_the_words(ostler: Ostler) -> None:
     assert prompt_of(ostler("-p", *DEMO, "review", "this", piped=b"a change\n")) == "review this\n\na change"
     assert prompt_of(ostler("-p", *DEMO, piped=b"\n only piped \n")) == "only piped"
     assert prompt_of(ostler("-p", *DEMO, "nothing piped", piped=b"")) == "nothing piped"
 
 
-def test_bytes_that_are_no_text_are_replaced(ostler: Ostler) -> None:
+def test_invalid_utf8_is_replaced(ostler: Ostler) -> None:
     assert prompt_of(ostler("-p", *DEMO, b"caf\xe9", piped=b"\xff!")) == "caf\ufffd\n\n\ufffd!"
 
 
-def test_a_silent_pipe_is_not_waited_for(ostler: Ostler) -> None:
+def test_an_idle_pipe_is_ignored(ostler: Ostler) -> None:
     reading, writing = os.pipe()
     try:
         ran = finish(ostler.start("-p", *DEMO, "go", stdin=reading))
@@ -62,7 +62,7 @@ def test_a_silent_pipe_is_not_waited_for(ostler: Ostler) -> None:
     assert ran.err == "ostler: standard input had no data for 1 s and is ignored\n"
 
 
-def test_a_closed_input_is_no_input(ostler: Ostler) -> None:
+def test_a_closed_input_is_empty(ostler: Ostler) -> None:
     command = 'exec "$0" -m ostler -p --json --model demo --no-session go <&-'
     process = subprocess.Popen(
         ["sh", "-c", command, sys.executable],
@@ -74,7 +74,7 @@ def test_a_closed_input_is_no_input(ostler: Ostler) -> None:
     assert prompt_of(finish(process)) == "go"
 
 
-def test_an_input_that_cannot_be_read_is_no_input(ostler: Ostler) -> None:
+def test_an_unreadable_input_is_empty(ostler: Ostler) -> None:
     unreadable = os.open(os.devnull, os.O_WRONLY)  # what `nohup` gives its command
     try:
         assert prompt_of(finish(ostler.start("-p", *DEMO, "go", stdin=unreadable))) == "go"
@@ -119,7 +119,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("arguments", "complaint"), REFUSED, ids=[" ".join(case[0]) for case in REFUSED])
-def test_a_mistake_gets_one_line_and_exit_code_2(
+def test_a_usage_error_is_one_line_and_exit_code_2(
     ostler: Ostler, arguments: tuple[str, ...], complaint: str
 ) -> None:
     ran = ostler(*arguments)
@@ -129,7 +129,7 @@ def test_a_mistake_gets_one_line_and_exit_code_2(
     assert not ostler.store.exists()
 
 
-def test_help_is_what_a_bare_command_gets(ostler: Ostler) -> None:
+def test_a_command_without_arguments_prints_help(ostler: Ostler) -> None:
     bare, asked = ostler(), ostler("--help")
     assert (bare.code, bare.err) == (2, "")
     assert (asked.code, asked.err) == (0, "")
@@ -139,13 +139,13 @@ def test_help_is_what_a_bare_command_gets(ostler: Ostler) -> None:
     assert "usage: ostler sessions" in ostler("sessions", "--help").out
 
 
-def test_a_terminal_that_lacks_characters_gets_others(ostler: Ostler) -> None:
+def test_unsupported_characters_are_replaced(ostler: Ostler) -> None:
     ran = ostler("--help", PYTHONIOENCODING="ascii")
     assert ran.code == 0
     assert "usage: ostler [OPTIONS] [PROMPT?" in ran.out
 
 
-def test_a_directory_that_cannot_be_recorded_is_refused(ostler: Ostler) -> None:
+def test_a_directory_that_is_not_utf8_is_refused(ostler: Ostler) -> None:
     folder = ostler.work / os.fsdecode(b"caf\xe9")
     folder.mkdir()
     process = subprocess.Popen(
@@ -162,7 +162,7 @@ def test_a_directory_that_cannot_be_recorded_is_refused(ostler: Ostler) -> None:
     )
 
 
-def test_what_is_set_reaches_the_model(ostler: Ostler, serve: Serve) -> None:
+def test_settings_reach_the_model(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("ok"), turn("ok"))
     options = ("--system", "You are terse.", "--append-system", "One.", "--append-system", "Two.")
     assert ostler("-p", *use(vendor), *options, "--reasoning", "low", "hello").code == 0

@@ -60,7 +60,7 @@ def test_a_usage_is_broken_between_options(monkeypatch: pytest.MonkeyPatch, colu
     assert parser().format_usage() == dedent(usage)
 
 
-def test_positionals_follow_the_program_where_there_are_no_options(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_options_positionals_follow_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "26")
     made = Parser(prog="paint", add_help=False)
     for name in ("WALL", "COLOUR", "BRUSH"):
@@ -86,7 +86,7 @@ def test_an_option_names_its_value_once(monkeypatch: pytest.MonkeyPatch) -> None
         """)
 
 
-def test_there_is_no_room_for_a_value_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_without_a_name_takes_no_space(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     made = Parser(prog="paint", add_help=False)
     made.add_argument("-q", "--quick-drying", metavar="", help="or --quick-drying=false")
@@ -98,7 +98,7 @@ def test_there_is_no_room_for_a_value_without_a_name(monkeypatch: pytest.MonkeyP
         """)
 
 
-def test_the_longest_command_has_its_text_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longest_command_has_its_help_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     made = Parser(prog="paint")
     commands = made.add_subparsers(metavar="COMMAND")
@@ -117,7 +117,7 @@ def test_the_longest_command_has_its_text_beside_it(monkeypatch: pytest.MonkeyPa
         """)
 
 
-def test_a_command_is_called_by_all_of_its_names(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_usage_has_the_full_name_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     made = Parser(prog="paint")
     made.add_subparsers(metavar="COMMAND").add_parser("wall")
     with pytest.raises(SystemExit):
@@ -125,7 +125,7 @@ def test_a_command_is_called_by_all_of_its_names(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.startswith("usage: paint wall [-h]\n")
 
 
-def test_lines_stay_as_they_are_written_where_that_is_wanted() -> None:
+def test_raw_descriptions_keep_their_lines() -> None:
     made = Parser(prog="paint", description="Paints\na house.", formatter_class=RawHelpFormatter)
     assert "\n\nPaints\na house.\n\n" in made.format_help()
 

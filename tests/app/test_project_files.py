@@ -1,4 +1,4 @@
-"""The files of a project, for choosing one while typing."""
+"""The files of a project, for completion."""
 
 from __future__ import annotations
 
@@ -57,21 +57,21 @@ Opened = Callable[..., ProjectFiles]
 
 
 @pytest.fixture
-def opened() -> Iterator[Opened]:
+def open_files() -> Iterator[Opened]:
     """Files that are all found; closed in the end."""
     all_opened = []
 
     def open_(root: Path) -> ProjectFiles:
         files = ProjectFiles(root)
         all_opened.append(files)
-        return looked(files)
+        return with_complete_listing(files)
 
     yield open_
     for files in all_opened:
         files.close()
 
 
-def looked(files: ProjectFiles) -> ProjectFiles:
+def with_complete_listing(files: ProjectFiles) -> ProjectFiles:
     files.refresh()
     assert files._maker is not None
     files._maker.join(30)
@@ -83,16 +83,16 @@ def paths(files: ProjectFiles, query: str, limit: int = 20) -> list[str]:
     return [found.path for found in files.search(query, limit)]
 
 
-def test_without_letters_the_folder_is_shown_folders_first(root: Path, opened: Opened) -> None:
-    files = opened(root)
+def test_an_empty_query_lists_folders_first(root: Path, open_files: Opened) -> None:
+    files = open_files(root)
     assert paths(files, "") == ["src/", "tests/", "Makefile", "README.md", f"{root}/~odd.txt"]
     assert paths(files, "src/") == ["src/deep/", "src/app.py"]
     assert paths(files, "./src/") == ["src/deep/", "src/app.py"]
     assert paths(files, "", limit=2) == ["src/", "tests/"]
 
 
-def test_letters_find_files_and_folders_anywhere(root: Path, opened: Opened) -> None:
-    files = opened(root)
+def test_letters_find_files_and_folders_anywhere(root: Path, open_files: Opened) -> None:
+    files = open_files(root)
     assert paths(files, "app") == ["src/app.py", "tests/test_app.py"]
     assert paths(files, "er")[0] == "src/deep/er/"
     assert paths(files, "sapp")[0] == "src/app.py"
@@ -100,16 +100,16 @@ def test_letters_find_files_and_folders_anywhere(root: Path, opened: Opened) -> 
     assert files.search("app")[0] == FileMatch("src/app.py", (4, 5, 6))
 
 
-def test_a_folder_limits_what_is_found_unless_nothing_is_there(root: Path, opened: Opened) -> None:
-    files = opened(root)
+def test_a_folder_limits_the_search_unless_it_is_empty(root: Path, open_files: Opened) -> None:
+    files = open_files(root)
     assert paths(files, "tests/app") == ["tests/test_app.py"]
     assert files.search("src/thing") == [FileMatch("src/deep/er/thing.py", (12, 13, 14, 15, 16))]
     assert paths(files, "deep/thing") == ["src/deep/er/thing.py"]
     assert paths(files, "src/zzz") == []
 
 
-def test_hidden_ones_are_found_by_a_dot(root: Path, opened: Opened) -> None:
-    files = opened(root)
+def test_a_dot_finds_hidden_files(root: Path, open_files: Opened) -> None:
+    files = open_files(root)
     assert paths(files, "ci.yml") == []
     assert paths(files, "key") == []
     assert set(paths(files, ".")) >= {".github/", ".gitignore", "src/.secret/"}
@@ -119,25 +119,25 @@ def test_hidden_ones_are_found_by_a_dot(root: Path, opened: Opened) -> None:
     assert paths(files, "src/.")[0] == "src/.secret/"
 
 
-def test_ignored_ones_are_not_found_but_can_be_gone_into(root: Path, opened: Opened) -> None:
-    files = opened(root)
+def test_ignored_folders_are_not_found_but_can_be_entered(root: Path, open_files: Opened) -> None:
+    files = open_files(root)
     assert paths(files, "out.o") == []
     assert paths(files, "index") == []
     assert paths(files, "build/") == ["build/out.o"]
     assert paths(files, "node_modules/left/ind") == ["node_modules/left/index.js"]
 
 
-def test_in_a_folder_that_is_ignored_itself_one_sees_what_is_there(root: Path, opened: Opened) -> None:
+def test_an_ignored_project_folder_is_listed(root: Path, open_files: Opened) -> None:
     if (root / ".git").exists():
-        assert paths(opened(root / "build"), "") == ["out.o"]
+        assert paths(open_files(root / "build"), "") == ["out.o"]
 
 
-def test_one_can_go_outside_of_the_project(
-    root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+def test_folders_outside_of_the_project_can_be_entered(
+    root: Path, open_files: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(root.parent))
     put(root.parent, "beside/notes.txt", ".hidden/x")
-    files = opened(root)
+    files = open_files(root)
     assert paths(files, "../") == ["../beside/", "../project/"]
     assert paths(files, "../bes") == ["../beside/"]
     assert paths(files, "~/beside/") == ["~/beside/notes.txt"]
@@ -148,42 +148,40 @@ def test_one_can_go_outside_of_the_project(
     assert paths(files, "\0/") == []
 
 
-def test_names_that_no_prompt_can_hold_are_left_out(root: Path, opened: Opened) -> None:
+def test_names_that_cannot_be_mentioned_are_left_out(root: Path, open_files: Opened) -> None:
     put(root, "tick`s.txt", "two\nlines.txt")
     Path(os.fsdecode(os.fsencode(root) + b"/\xff.txt")).write_text("x")
-    assert paths(opened(root), "txt") == [f"{root}/~odd.txt"]
+    assert paths(open_files(root), "txt") == [f"{root}/~odd.txt"]
 
 
-def test_what_is_new_is_found_when_the_listing_is_old(
-    root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+def test_new_files_are_found_once_the_listing_is_old(
+    root: Path, open_files: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = opened(root)
+    files = open_files(root)
     put(root, "brand_new.py")
     (root / "src/app.py").unlink()
     assert paths(files, "brand") == []
     assert paths(files, "app.py")[0] == "src/app.py"
     monkeypatch.setattr(project_files, "FRESH_SECONDS", 0.0)
-    looked(files)
+    with_complete_listing(files)
     assert paths(files, "brand") == ["brand_new.py"]
     assert "src/app.py" not in paths(files, "app.py")
 
 
-def test_no_more_are_kept_than_a_project_may_have(
-    root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert not opened(root).is_cut
+def test_the_listing_has_a_limit(root: Path, open_files: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not open_files(root).is_cut
     monkeypatch.setattr(project_files, "MOST_FILES", 5)
-    files = opened(root)
+    files = open_files(root)
     assert files.is_cut
     assert len(files._listing.paths) + len(files._listing.hidden) == 5
 
 
-def test_from_a_folder_of_the_project_its_own_files_are_found(root: Path, opened: Opened) -> None:
-    assert paths(opened(root / "src"), "") == ["deep/", "app.py"]
+def test_a_subfolder_of_a_project_finds_its_own_files(root: Path, open_files: Opened) -> None:
+    assert paths(open_files(root / "src"), "") == ["deep/", "app.py"]
 
 
-def test_a_folder_that_is_gone_has_no_files(tmp_path: Path, opened: Opened) -> None:
-    assert paths(opened(tmp_path / "missing"), "a") == []
+def test_a_deleted_folder_has_no_files(tmp_path: Path, open_files: Opened) -> None:
+    assert paths(open_files(tmp_path / "missing"), "a") == []
 
 
 # --- a git that a test controls --------------------------------------------------------------------------
@@ -217,9 +215,7 @@ if "--cached" in sys.argv:
 """
 
 
-def test_what_is_found_first_can_be_searched_while_the_rest_is_still_sought(
-    tmp_path: Path, fake_git: Callable[[str], Path]
-) -> None:
+def test_the_listing_can_be_searched_while_it_grows(tmp_path: Path, fake_git: Callable[[str], Path]) -> None:
     fake_git(SLOW)
     more = threading.Event()
     files = ProjectFiles(tmp_path, more.set)
@@ -234,7 +230,7 @@ def test_what_is_found_first_can_be_searched_while_the_rest_is_still_sought(
     files.close()
 
 
-def test_closing_ends_a_git_that_takes_its_time(tmp_path: Path, fake_git: Callable[[str], Path]) -> None:
+def test_close_ends_a_slow_git_process(tmp_path: Path, fake_git: Callable[[str], Path]) -> None:
     fake_git(SLOW)
     more = threading.Event()
     files = ProjectFiles(tmp_path, more.set)
@@ -247,9 +243,7 @@ def test_closing_ends_a_git_that_takes_its_time(tmp_path: Path, fake_git: Callab
     assert files.is_complete
 
 
-def test_a_search_that_comes_while_one_looks_starts_no_second_look(
-    tmp_path: Path, fake_git: Callable[[str], Path]
-) -> None:
+def test_a_search_starts_no_second_listing(tmp_path: Path, fake_git: Callable[[str], Path]) -> None:
     fake_git(SLOW)
     files = ProjectFiles(tmp_path)
     files.refresh()
@@ -260,7 +254,7 @@ def test_a_search_that_comes_while_one_looks_starts_no_second_look(
     files.close()
 
 
-def test_a_repository_cannot_make_us_run_its_programs(tmp_path: Path, opened: Opened) -> None:
+def test_a_repository_cannot_run_its_programs(tmp_path: Path, open_files: Opened) -> None:
     put(tmp_path, "a.py")
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", "a.py")
@@ -269,17 +263,17 @@ def test_a_repository_cannot_make_us_run_its_programs(tmp_path: Path, opened: Op
     trap.chmod(0o755)
     git(tmp_path, "config", "core.fsmonitor", str(trap))
     (tmp_path / "a.py").write_text("changed")
-    assert "a.py" in paths(opened(tmp_path), "")
+    assert "a.py" in paths(open_files(tmp_path), "")
     assert not (tmp_path / "caught").exists()
 
 
 def test_without_git_the_tree_is_walked(
-    root: Path, opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, open_files: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert paths(opened(root), "app") == ["src/app.py", "tests/test_app.py"]
+    assert paths(open_files(root), "app") == ["src/app.py", "tests/test_app.py"]
 
 
-def test_a_link_that_leads_nowhere_one_may_look_is_a_file_like_others(root: Path, opened: Opened) -> None:
+def test_a_link_to_an_unreadable_folder_is_listed_as_a_file(root: Path, open_files: Opened) -> None:
     (root / "src" / "odd link").symlink_to("x" * 300)
-    assert paths(opened(root), "odd link") == ["src/odd link"]
+    assert paths(open_files(root), "odd link") == ["src/odd link"]

@@ -1,4 +1,4 @@
-"""`ostler key`: keys are kept, listed, removed and tried, and never shown."""
+"""`ostler key`: stores, lists, removes and tests keys, and never prints one."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def keyring(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def test_a_key_that_is_piped_in_is_kept_and_used(ostler: Ostler, serve: Serve, configure: Configure) -> None:
-    kept = ostler("key", "set", "openai", piped=f" {KEY}\n".encode())
+def test_a_piped_key_is_stored_and_used(ostler: Ostler, serve: Serve, configure: Configure) -> None:
+    result = ostler("key", "set", "openai", piped=f" {KEY}\n".encode())
     file = ostler.home / "keys.json"
-    assert (kept.code, kept.err) == (0, "")
-    assert kept.out == f"stored the key for openai in {file}; `ostler key test openai` tests it\n"
+    assert (result.code, result.err) == (0, "")
+    assert result.out == f"stored the key for openai in {file}; `ostler key test openai` tests it\n"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     vendor = serve(turn("ok"), api_key=KEY)
     ran = ostler("-p", "--model", "openai/fake", "--base-url", vendor.chat_url, "hello")
@@ -47,7 +47,7 @@ def test_a_key_that_is_piped_in_is_kept_and_used(ostler: Ostler, serve: Serve, c
     )
 
 
-def test_a_key_that_is_typed_is_not_echoed(ostler: Ostler) -> None:
+def test_a_typed_key_is_not_echoed(ostler: Ostler) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-W", "error", "-m", "ostler", "key", "set", "anthropic"],
@@ -66,13 +66,13 @@ def test_a_key_that_is_typed_is_not_echoed(ostler: Ostler) -> None:
             assert piece, asked
             asked += piece
         os.write(ours, f"{KEY}\n".encode())
-        shown = read_terminal(ours).decode()
+        output = read_terminal(ours).decode()
         assert process.wait(PATIENCE) == 0
     finally:
         process.kill()
         process.stderr.close()
         os.close(ours)
-    assert "stored the key" in shown and KEY not in shown
+    assert "stored the key" in output and KEY not in output
     assert json.loads((ostler.home / "keys.json").read_text()) == {"anthropic": KEY}
 
 
@@ -96,19 +96,19 @@ def test_a_key_as_an_argument_is_refused_and_not_repeated(ostler: Ostler, argume
     assert not (ostler.home / "keys.json").exists()
 
 
-def test_an_argument_says_why_it_is_refused(ostler: Ostler) -> None:
+def test_the_error_says_why_a_key_must_not_be_an_argument(ostler: Ostler) -> None:
     ran = ostler("key", "set", "openai", KEY)
     assert "other users and the shell's history can see" in ran.err and "pipe it in" in ran.err
 
 
 @pytest.mark.parametrize("piped", [b"", b" \n", b"two words", b"a\x07b", "schlüssel".encode(), b"a\nb"])
-def test_what_is_no_key_is_not_kept(ostler: Ostler, piped: bytes) -> None:
+def test_an_invalid_key_is_not_stored(ostler: Ostler, piped: bytes) -> None:
     ran = ostler("key", "set", "openai", piped=piped)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert not (ostler.home / "keys.json").exists()
 
 
-def test_listing_shows_every_place_and_no_key(ostler: Ostler, configure: Configure) -> None:
+def test_the_list_has_every_source_and_no_key(ostler: Ostler, configure: Configure) -> None:
     configure("[providers.groq]\nkey_command = 'exit 1'\n[providers.mistral]\napi_key = 'a-configured-key'")
     ostler("key", "set", "openai", piped=KEY.encode())
     listed = ostler("key", "list", "--json", OPENAI_API_KEY="another-key", GEMINI_API_KEY=KEY)
@@ -120,26 +120,24 @@ def test_listing_shows_every_place_and_no_key(ostler: Ostler, configure: Configu
         ("groq", "command", "", True),
         ("mistral", "configuration", fingerprint("a-configured-key"), True),
     ]
-    shown = ostler("key", OPENAI_API_KEY="another-key", GEMINI_API_KEY=KEY)
-    assert len(shown.out.splitlines()) == 5 and "OPENAI_API_KEY" in shown.out
+    output = ostler("key", OPENAI_API_KEY="another-key", GEMINI_API_KEY=KEY)
+    assert len(output.out.splitlines()) == 5 and "OPENAI_API_KEY" in output.out
     for secret in (KEY, KEY[-4:], "another-key", "a-configured-key"):
-        assert secret not in listed.out + shown.out + listed.err + shown.err
+        assert secret not in listed.out + output.out + listed.err + output.err
 
 
-def test_a_key_that_is_meant_for_one_model_is_not_listed_for_all(
-    ostler: Ostler, configure: Configure
-) -> None:
+def test_a_key_for_one_model_is_not_listed_for_all(ostler: Ostler, configure: Configure) -> None:
     assert ostler("key", "list", "--json", OSTLER_API_KEY=KEY).lines == []
     (row,) = ostler("key", "list", "--json", OSTLER_API_KEY=KEY, OSTLER_MODEL="xai/x").lines
     assert (row["provider"], row["source"]) == ("xai", "named")
 
 
-def test_without_keys_the_list_says_what_to_do(ostler: Ostler) -> None:
+def test_an_empty_list_says_how_to_store_a_key(ostler: Ostler) -> None:
     ran = ostler("key", "list")
     assert (ran.code, ran.out) == (0, "") and "`ostler key set PROVIDER`" in ran.err
 
 
-def test_removing_says_what_is_left(ostler: Ostler) -> None:
+def test_remove_reports_the_key_that_still_applies(ostler: Ostler) -> None:
     ostler("key", "set", "openai", piped=KEY.encode())
     removed = ostler("key", "remove", "openai", OPENAI_API_KEY="other")
     assert (removed.code, removed.out) == (0, "deleted the key for openai\n")
@@ -152,8 +150,8 @@ def test_a_key_in_the_keyring_is_used_and_removed(
     ostler: Ostler, serve: Serve, keyring: dict[str, str]
 ) -> None:
     ostler("key", "set", "openai", piped=b"an-older-key")
-    kept = ostler("key", "set", "openai", "--keyring", piped=KEY.encode(), **keyring)
-    assert (kept.code, kept.err) == (0, "") and "in the keyring" in kept.out
+    result = ostler("key", "set", "openai", "--keyring", piped=KEY.encode(), **keyring)
+    assert (result.code, result.err) == (0, "") and "in the keyring" in result.out
     assert json.loads((ostler.home / "keys.json").read_text()) == {"openai": None}
     vendor = serve(turn("ok"), api_key=KEY)
     arguments = ("-p", "--model", "openai/fake", "--base-url", vendor.chat_url, "hello")
@@ -165,7 +163,7 @@ def test_a_key_in_the_keyring_is_used_and_removed(
     assert ostler("key", "list", "--json", **keyring).lines == []
 
 
-def test_setting_a_key_in_the_file_takes_it_out_of_the_keyring(
+def test_storing_a_key_in_the_file_removes_it_from_the_keyring(
     ostler: Ostler, keyring: dict[str, str]
 ) -> None:
     ostler("key", "set", "openai", "--keyring", piped=b"an-older-key", **keyring)
@@ -175,7 +173,7 @@ def test_setting_a_key_in_the_file_takes_it_out_of_the_keyring(
     assert row["source"] == "file"
 
 
-def test_a_machine_without_a_keyring_says_so(ostler: Ostler) -> None:
+def test_a_missing_keyring_is_reported(ostler: Ostler) -> None:
     ran = ostler(
         "key",
         "set",
@@ -190,7 +188,7 @@ def test_a_machine_without_a_keyring_says_so(ostler: Ostler) -> None:
     )
 
 
-def test_trying_a_key_asks_the_vendor(ostler: Ostler, serve: Serve, configure: Configure) -> None:
+def test_testing_a_key_calls_the_vendor(ostler: Ostler, serve: Serve, configure: Configure) -> None:
     vendor = serve(turn("OK"), turn("OK"), Refusal(401, f"Incorrect API key provided: {KEY}"), api_key=KEY)
     arguments = ("key", "test", "openai", "--model", "fake", "--base-url", vendor.chat_url)
     good = ostler(*arguments, OPENAI_API_KEY=KEY)
@@ -205,14 +203,14 @@ def test_trying_a_key_asks_the_vendor(ostler: Ostler, serve: Serve, configure: C
     assert wrong.code == 1 and "check the API key" in wrong.err and "a-wrong-key" not in wrong.err
 
 
-def test_trying_a_key_of_an_anthropic_like_server(ostler: Ostler, serve: Serve) -> None:
+def test_testing_a_key_of_an_anthropic_compatible_server(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("OK"), api_key=KEY)
     ran = ostler("key", "test", "anthropic", ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL=vendor.anthropic_url)
     assert (ran.code, ran.err) == (0, "")
     assert vendor.requests[0].json["max_tokens"] == 16
 
 
-def test_a_key_is_not_tried_at_the_address_of_another_provider(
+def test_a_key_is_not_sent_to_the_address_of_another_provider(
     ostler: Ostler, serve: Serve, configure: Configure
 ) -> None:
     vendor = serve(turn("OK"))
@@ -223,7 +221,7 @@ def test_a_key_is_not_tried_at_the_address_of_another_provider(
     assert other.requests == [] and len(vendor.requests) == 1
 
 
-def test_trying_without_a_key_says_what_to_do(ostler: Ostler, configure: Configure) -> None:
+def test_testing_without_a_key_says_how_to_store_one(ostler: Ostler, configure: Configure) -> None:
     ran = ostler("key", "test")
     assert (ran.code, ran.out) == (3, "") and "`ostler key set PROVIDER`" in ran.err
     ran = ostler("key", "test", "openai")
@@ -234,6 +232,6 @@ def test_trying_without_a_key_says_what_to_do(ostler: Ostler, configure: Configu
     assert ran.code == 2 and "--model ID" in ran.err
 
 
-def test_a_server_that_is_not_there_is_no_verdict_on_the_key(ostler: Ostler, configure: Configure) -> None:
+def test_an_unreachable_server_does_not_count_against_the_key(ostler: Ostler, configure: Configure) -> None:
     ran = ostler("key", "test", "ollama", "--model", "m")
     assert (ran.code, ran.out) == (1, "") and "is the server running?" in ran.err

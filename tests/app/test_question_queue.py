@@ -1,4 +1,4 @@
-"""What can be answered at a front end, and how a line of text becomes an answer."""
+"""The answers to a question, and how typed text is parsed as one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLOR = Question("Which?", "choice", ("Red", "Blue"))
 LIST = Question("Which?", "form", form={"type": "array", "items": {"enum": ["a", "b"]}})
 
 
-def test_each_option_has_its_keys_and_says_what_it_allows() -> None:
+def test_each_option_has_its_keys_and_its_rules() -> None:
     assert [(one.answer, one.label, one.keys) for one in answer_options(MAY_IT)] == [
         ("yes", "yes, this once", ("1", "y")),
         ("no", "no", ("2", "n")),
@@ -44,12 +44,12 @@ def test_each_option_has_its_keys_and_says_what_it_allows() -> None:
         (Question("Why?"), "2", "2"),
     ],
 )
-def test_a_text_becomes_an_answer(question: Question, text: str, answer: Any) -> None:
+def test_a_typed_text_is_parsed_as_an_answer(question: Question, text: str, answer: Any) -> None:
     assert parse_answer(question, text) == answer
     assert parse_answer(question, text, numbered=True) == answer
 
 
-def test_a_number_is_an_answer_only_where_the_options_have_numbers() -> None:
+def test_a_number_is_an_answer_only_for_numbered_options() -> None:
     assert parse_answer(COLOR, "2", numbered=True) == "Blue"
     assert parse_answer(MAY_IT, "n", numbered=True) == "no"
     with pytest.raises(UsageError, match="type a number from 1 to 2"):
@@ -64,7 +64,7 @@ def test_a_form_is_answered_in_json(text: str, problem: str) -> None:
         parse_answer(LIST, text)
 
 
-async def test_one_question_after_the_other_and_only_an_answer_that_fits_counts() -> None:
+async def test_questions_are_asked_one_by_one_and_only_valid_answers_count() -> None:
     queue, calls = QuestionQueue(), []
     queue.opened, queue.closed = lambda: calls.append("opened"), lambda: calls.append("closed")
     first = asyncio.ensure_future(queue.ask(QuestionAsked("q1", COLOR)))

@@ -1,4 +1,4 @@
-"""`ostler cost`: what models used, from the facts of all sessions."""
+"""`ostler cost`: the usage of models, from the facts of all sessions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def family(ostler: Ostler) -> None:
     put(ostler, CHILD, (at, PRICED), child_of=PARENT)
 
 
-def test_without_a_store_there_is_nothing_to_see_and_none_is_made(ostler: Ostler) -> None:
+def test_without_a_store_nothing_is_listed_and_none_is_created(ostler: Ostler) -> None:
     ran = ostler("cost")
     assert (ran.code, ran.out, ran.err) == (
         0,
@@ -75,9 +75,7 @@ def test_without_a_store_there_is_nothing_to_see_and_none_is_made(ostler: Ostler
     assert not ostler.home.exists()
 
 
-def test_an_unknown_price_is_unknown_and_a_server_of_ones_own_is_no_charge(
-    ostler: Ostler, serve: Serve
-) -> None:
+def test_an_unknown_price_is_unknown_and_a_local_server_is_free(ostler: Ostler, serve: Serve) -> None:
     used = Usage(300, 40, cache_read_tokens=20, cache_write_tokens=10, reasoning_tokens=7)
     vendor = serve(turn("one", usage=used), turn("two", usage=used), Refusal(400, "not today"))
     own = ("--model", "ollama/llama", "--base-url", vendor.chat_url)
@@ -109,7 +107,7 @@ def test_by_default_there_is_a_row_for_each_day_and_model(ostler: Ostler) -> Non
     assert [row[-1] for row in east[1:]] == ["$0.12", "unknown", at_home[-1][-1]]
 
 
-def test_since_begins_with_the_first_moment_of_a_local_day(ostler: Ostler) -> None:
+def test_since_begins_at_the_start_of_a_local_day(ostler: Ostler) -> None:
     now = datetime.now(UTC)
     noon = f"NOON{now.hour - 12}"  # a zone where it is noon, so that no midnight comes in between
     put(ostler, "ses_1", *[(now - timedelta(days=days), UNPRICED) for days in (9, 2, 1, 0)])
@@ -127,15 +125,15 @@ def test_since_begins_with_the_first_moment_of_a_local_day(ostler: Ostler) -> No
 @pytest.mark.parametrize(
     "since", ["", "soon", "0d", "-1d", "d", "7 d", "2026-02-30", "99999999999d", "0001-01-01"]
 )
-def test_what_is_no_day_is_refused_in_one_line(since: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_day_is_refused_in_one_line(since: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["cost", f"--since={since}"]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
-    assert f"{since!r} is no day: say 2026-01-31, today, or 7d" in err
+    assert f"{since!r} is not a day: use 2026-01-31, today, or 7d" in err
 
 
 @pytest.mark.usefixtures("family")
-def test_what_children_used_is_shown_apart(ostler: Ostler) -> None:
+def test_the_usage_of_children_has_its_own_rows(ostler: Ostler) -> None:
     assert [(*row[:-7], row[-7], row[-1]) for row in rows(ostler("cost", "--by", "session"))[1:]] == [
         (PARENT, f"The title of {PARENT}", "2", "at least $0.12, 1 call of unknown price"),
         (PARENT, f"children: The title of {PARENT}", "1", "$0.12"),
@@ -148,7 +146,7 @@ def test_what_children_used_is_shown_apart(ostler: Ostler) -> None:
 
 
 @pytest.mark.usefixtures("family")
-def test_one_session_is_shown_with_its_children(ostler: Ostler) -> None:
+def test_one_session_is_listed_with_its_children(ostler: Ostler) -> None:
     put(ostler, "ses_other0000000", (datetime(2026, 1, 31, tzinfo=UTC), PRICED))
     of_parent, of_child = (
         rows(ostler("cost", "--by", "model", "--session", one[:8])) for one in (PARENT, CHILD)
@@ -166,7 +164,7 @@ def test_one_session_is_shown_with_its_children(ostler: Ostler) -> None:
 
 
 @pytest.mark.usefixtures("family")
-def test_the_same_as_json_says_no_number_where_none_is_known(ostler: Ostler) -> None:
+def test_json_has_no_number_for_an_unknown_cost(ostler: Ostler) -> None:
     (group,) = ostler("cost", "--json", TZ="UTC").lines
     assert (group["day"], group["model"]) == ("2026-01-31", "a/model")
     assert group["own"] == {
@@ -186,7 +184,7 @@ def test_the_same_as_json_says_no_number_where_none_is_known(ostler: Ostler) -> 
     assert group["session"] == PARENT and "model" not in group
 
 
-def test_the_totals_are_those_of_the_runs(ostler: Ostler, serve: Serve) -> None:
+def test_the_totals_equal_those_of_the_runs(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("one"), turn("two"), turn("three"))
     ran = [
         ostler("-p", "--json", "--model", "ollama/llama", "--base-url", vendor.chat_url, *more, "hello")
@@ -204,12 +202,12 @@ def test_the_totals_are_those_of_the_runs(ostler: Ostler, serve: Serve) -> None:
 
 
 @pytest.mark.usefixtures("family")
-def test_on_a_terminal_rows_are_cut_to_its_width_and_columns_that_say_nothing_are_left_out(
+def test_a_terminal_gets_rows_of_its_width_without_empty_columns(
     ostler: Ostler,
 ) -> None:
-    shown = ostler.on_terminal("cost", "--by", "session", columns=90).out.splitlines()
-    assert "The title o…" in shown[1] and PARENT not in shown[1] and shown[1].startswith(PARENT[:8])
-    assert re.search(r" 1,100 +30 +4 +220 +5  at least \$0.12, 1 call of unknown price$", shown[1])
+    table = ostler.on_terminal("cost", "--by", "session", columns=90).out.splitlines()
+    assert "The title o…" in table[1] and PARENT not in table[1] and table[1].startswith(PARENT[:8])
+    assert re.search(r" 1,100 +30 +4 +220 +5  at least \$0.12, 1 call of unknown price$", table[1])
     put(ostler, "ses_other0000000", (datetime(2026, 2, 1, tzinfo=UTC), UNPRICED))
     day = ostler.on_terminal("cost", "--by", "day", "--since", "2026-02-01", columns=90).out.splitlines()
     assert day[0].split() == ["DAY", "CALLS", "INPUT", "OUTPUT", "COST"]

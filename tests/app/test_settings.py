@@ -1,4 +1,4 @@
-"""Where settings come from, which of them win, and what a project's file may not decide by itself."""
+"""The sources of settings, their precedence, and what a project may not set without trust."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def loaded(project: Path, environment: dict[str, str] | None = None, **overrides: object) -> Settings:
+def load(project: Path, environment: dict[str, str] | None = None, **overrides: object) -> Settings:
     return load_settings(project, overrides, environment or {}).settings
 
 
 def test_later_sources_win(home: Path, project: Path) -> None:
-    assert loaded(project) == Settings()
+    assert load(project) == Settings()
     (home / "config.toml").write_text("model = 'a/user'\nmax_steps = 1\nreasoning = 'low'\nsystem = 'user'")
     (project / "ostler.toml").write_text("model = 'a/project'\nmax_steps = 2\nreasoning = 'high'")
     variables = {"OSTLER_MODEL": "a/variable", "OSTLER_MAX_STEPS": "3"}
-    settings = loaded(project, variables, model="a/option", reasoning=None)
+    settings = load(project, variables, model="a/option", reasoning=None)
     assert (settings.model, settings.max_steps, settings.reasoning, settings.system) == (
         "a/option",
         3,
@@ -49,15 +49,15 @@ def test_later_sources_win(home: Path, project: Path) -> None:
 
 def test_variables_have_the_types_of_their_settings(project: Path) -> None:
     variables = {"OSTLER_TOOLS": "read, ls,", "OSTLER_SILENCE_LIMIT": "0.5", "OSTLER_APPEND_SYSTEM": "a,b"}
-    settings = loaded(project, variables)
+    settings = load(project, variables)
     assert (settings.tools, settings.silence_limit) == (("read", "ls"), 0.5)
     assert settings.append_system == ("a", "b")
-    assert loaded(project, {"OSTLER_TOOLS": ""}).tools == ()
+    assert load(project, {"OSTLER_TOOLS": ""}).tools == ()
     with pytest.raises(ConfigurationError, match=r"^the variable OSTLER_MAX_STEPS: "):
-        loaded(project, {"OSTLER_MAX_STEPS": "x"})
+        load(project, {"OSTLER_MAX_STEPS": "x"})
 
 
-def test_a_project_file_is_found_up_to_the_root_of_the_repository(project: Path) -> None:
+def test_the_project_file_is_searched_up_to_the_repository_root(project: Path) -> None:
     below = project / "a" / "b"
     below.mkdir(parents=True)
     (project.parent / "ostler.toml").write_text("model = 'a/outside'")
@@ -65,7 +65,7 @@ def test_a_project_file_is_found_up_to_the_root_of_the_repository(project: Path)
     (project / "ostler.toml").write_text("model = 'a/root'")
     assert find_project_file(below) == project / "ostler.toml"
     (project / "a" / "ostler.toml").write_text("model = 'a/near'")
-    assert loaded(below).model == "a/near"
+    assert load(below).model == "a/near"
 
 
 RISKY = {
@@ -79,9 +79,7 @@ RISKY = {
 
 
 @pytest.mark.parametrize("name", RISKY)
-def test_what_needs_trust_is_ignored_until_it_is_given_and_again_when_the_file_changes(
-    project: Path, name: str
-) -> None:
+def test_sensitive_settings_need_trust_again_when_the_file_changes(project: Path, name: str) -> None:
     file = project / "ostler.toml"
     file.write_text(f"model = 'a/b'\n{RISKY[name]}")
     untrusted = load_settings(project, {}, {})
@@ -112,13 +110,13 @@ def test_trust_is_for_one_folder(project: Path, tmp_path: Path) -> None:
     assert trusted_folders() == []
 
 
-def test_a_project_may_ask_for_less_permission_than_its_user_has(home: Path, project: Path) -> None:
+def test_a_project_may_lower_the_permissions(home: Path, project: Path) -> None:
     (home / "config.toml").write_text("permissions = 'edit'")
     for wanted, needs_trust in (("read-only", False), ("ask", False), ("edit", False), ("full", True)):
         (project / "ostler.toml").write_text(f"permissions = '{wanted}'")
-        found = read_project_file(project)
-        assert found is not None and bool(found.risky) == needs_trust
-        assert loaded(project).permissions == ("edit" if needs_trust else wanted)
+        project_file = read_project_file(project)
+        assert project_file is not None and bool(project_file.risky) == needs_trust
+        assert load(project).permissions == ("edit" if needs_trust else wanted)
 
 
 OWN_MODEL = "model = 'openai/x'\n"
@@ -144,32 +142,32 @@ EXCEEDING = [
 
 
 @pytest.mark.parametrize(("own", "wanted", "risky"), EXCEEDING)
-def test_a_project_may_not_allow_more_than_its_user_nor_lead_a_key_elsewhere(
+def test_a_project_may_not_raise_permissions_or_redirect_a_key(
     home: Path, project: Path, own: str, wanted: str, risky: set[str]
 ) -> None:
     (home / "config.toml").write_text(own)
     (project / "ostler.toml").write_text(wanted)
-    found = read_project_file(project, {})
-    assert found is not None and found.risky == risky
-    (name,) = found.values
+    project_file = read_project_file(project, {})
+    assert project_file is not None and project_file.risky == risky
+    (name,) = project_file.values
     (project / "ostler.toml").unlink()
-    alone = loaded(project)
+    alone = load(project)
     (project / "ostler.toml").write_text(wanted)
     if risky:
-        assert getattr(loaded(project), name) == getattr(alone, name)
+        assert getattr(load(project), name) == getattr(alone, name)
     trust(project, wanted.encode())
-    assert getattr(loaded(project), name) == getattr(
-        msgspec.convert(found.values, Settings, strict=False), name
+    assert getattr(load(project), name) == getattr(
+        msgspec.convert(project_file.values, Settings, strict=False), name
     )
 
 
-def test_a_key_of_the_environment_is_not_led_elsewhere_either(project: Path) -> None:
+def test_a_project_may_not_redirect_a_key_of_the_environment(project: Path) -> None:
     (project / "ostler.toml").write_text("model = 'groq/y'")
-    assert loaded(project, {"OSTLER_API_KEY": "k"}).model == ""
-    assert loaded(project, {"OSTLER_API_KEY": ""}).model == "groq/y"
+    assert load(project, {"OSTLER_API_KEY": "k"}).model == ""
+    assert load(project, {"OSTLER_API_KEY": ""}).model == "groq/y"
 
 
-def test_a_value_that_does_not_fit_is_answered_with_what_does(project: Path) -> None:
+def test_an_invalid_value_is_reported_with_the_valid_ones(project: Path) -> None:
     for name, value, words in (
         ("MAX_STEPS", "zero", "a whole number from 1 on, not 'zero'"),
         ("MAX_RETRIES", "-1", "a whole number from 0 on, not '-1'"),
@@ -177,11 +175,11 @@ def test_a_value_that_does_not_fit_is_answered_with_what_does(project: Path) -> 
         ("REASONING", "much", "one of high, low, medium, minimal, off, not 'much'"),
     ):
         with pytest.raises(ConfigurationError) as error:
-            loaded(project, {f"OSTLER_{name}": value})
+            load(project, {f"OSTLER_{name}": value})
         assert error.value.message == f"the variable OSTLER_{name}: {name.lower()} must be {words}"
     (project / "ostler.toml").write_text("api_key = 7")
     with pytest.raises(ConfigurationError, match=r"api_key must be a text$"):
-        loaded(project)
+        load(project)
 
 
 @pytest.mark.parametrize(
@@ -213,32 +211,30 @@ def test_a_value_that_does_not_fit_is_answered_with_what_does(project: Path) -> 
         ("[models.b]\ntools = true", 'models."b": a model is named PROVIDER/ID'),
     ],
 )
-def test_what_is_wrong_in_a_table_is_named_with_its_place_and_the_file(
-    project: Path, written: str, complaint: str
-) -> None:
+def test_an_error_in_a_table_names_its_place_and_file(project: Path, written: str, complaint: str) -> None:
     (project / "ostler.toml").write_text(written)
     with pytest.raises(ConfigurationError) as error:
-        loaded(project)
+        load(project)
     assert error.value.message == f"{project / 'ostler.toml'}: {complaint}"
 
 
 @pytest.mark.parametrize("written", ["model = [", "unheard_of = 1", "max_steps = -1", "silence_limit = 0"])
-def test_a_wrong_project_file_is_an_error_that_names_it(project: Path, written: str) -> None:
+def test_an_invalid_project_file_is_named(project: Path, written: str) -> None:
     (project / "ostler.toml").write_text(written)
     with pytest.raises(ConfigurationError) as error:
-        loaded(project)
+        load(project)
     assert error.value.message.startswith(str(project / "ostler.toml"))
     assert "\n" not in error.value.message
 
 
-def test_a_damaged_list_of_trusted_folders_is_said(project: Path) -> None:
+def test_a_damaged_trust_file_is_reported(project: Path) -> None:
     (project / "ostler.toml").write_text("api_key = 'k'")
     trust_file().write_text("{nonsense")
     with pytest.raises(ConfigurationError, match=r"trust\.json is damaged .* remove it"):
-        loaded(project)
+        load(project)
 
 
-def test_everything_of_the_user_lies_where_the_platform_wants_it(
+def test_user_files_are_in_the_folders_of_the_platform(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.platform", "linux")
@@ -256,14 +252,14 @@ def test_everything_of_the_user_lies_where_the_platform_wants_it(
     assert configuration_file() == tmp_path / "Library/Application Support/ostler/config.toml"
 
 
-def test_a_project_changes_single_rules_of_the_context(tmp_path: Path) -> None:
+def test_a_project_overrides_single_context_rules(tmp_path: Path) -> None:
     configuration_file().parent.mkdir(parents=True, exist_ok=True)
     configuration_file().write_text("[context.window]\ntokens = 60000\nreserve = 100\n")
     (tmp_path / "ostler.toml").write_text("[context.window]\nreserve = 200\n")
     assert load_settings(tmp_path, {}).settings.context == {"window": {"tokens": 60000, "reserve": 200}}
 
 
-def test_a_rule_of_the_context_that_is_wrong_is_named_with_its_file(tmp_path: Path) -> None:
+def test_an_invalid_context_rule_names_its_file(tmp_path: Path) -> None:
     path = tmp_path / "ostler.toml"
     path.write_text("[context.summaries]\nat = 1.5\n")
     with pytest.raises(ConfigurationError) as caught:

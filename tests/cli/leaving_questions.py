@@ -1,7 +1,7 @@
 """A program that leaves sessions whose runs wait: `python leaving_questions.py STORE CWD KIND,KIND KIND …`.
 
-Each argument is a session, and prints its id; the kinds in it are what its run asks. With `--stay KIND` it
-does not leave: it puts the question to somebody who never answers, and prints what came of it.
+Each argument is a session, whose id it prints; the kinds are the questions that its run asks. With `--stay
+KIND` it keeps running with a question that is never answered here, and prints the outcome.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ async def ask(kind: str) -> NeedUser:
 
 
 async def leave(store: Path, cwd: Path, sessions: list[str]) -> None:
-    kept = SqliteStore(store)
+    database = SqliteStore(store)
     for kinds in sessions:
         calls = tuple(Call("ask", {"kind": kind}) for kind in kinds.split(","))
-        harness = Harness(ScriptedModel([Turn("", calls)]), cwd=cwd, waits_for_answers=True)
+        harness = Harness(ScriptedModel([Turn("", calls)]), cwd=cwd, wait_for_answers=True)
         harness.set_tools([ask])
-        session = await create_session(kept, harness)
+        session = await create_session(database, harness)
         await session.prompt(as_content("go"))
         await session.close()
         print(session.id)
-    await kept.close()
+    await database.close()
 
 
 async def stay(store: Path, cwd: Path, kind: str) -> None:
-    kept = SqliteStore(store)
+    database = SqliteStore(store)
 
     async def never(asked: QuestionAsked) -> None:
         print(session.id, flush=True)
@@ -55,11 +55,11 @@ async def stay(store: Path, cwd: Path, kind: str) -> None:
 
     harness = Harness(ScriptedModel([Call("ask", {"kind": kind}), "done"]), cwd=cwd, asker=never)
     harness.set_tools([ask])
-    session = await create_session(kept, harness)
+    session = await create_session(database, harness)
     await session.prompt(as_content("go"))
     print(session.state.transcript[-2].content)
     await session.close()
-    await kept.close()
+    await database.close()
 
 
 if __name__ == "__main__":

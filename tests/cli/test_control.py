@@ -1,4 +1,4 @@
-"""`ostler steer|cancel|pause|resume|release`: one process speaks to the run of another, or of nobody."""
+"""`ostler steer|cancel|pause|resume|release` on runs of other processes, and on runs without one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMMANDS = (("steer", "left"), ("cancel",), ("pause",), ("release",), ("answer",
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_a_session_that_is_not_there_is_named_in_one_line(
+def test_a_missing_session_is_one_line(
     ostler: Ostler, in_process: InProcess, command: tuple[str, ...]
 ) -> None:
     name, *words = command
@@ -41,7 +41,7 @@ def test_a_session_that_is_not_there_is_named_in_one_line(
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_what_cannot_be_done_is_refused_and_says_what_can(
+def test_an_impossible_command_is_refused_with_a_hint(
     in_process: InProcess, command: tuple[str, ...]
 ) -> None:
     in_process("-p", "--model", "demo", "hello")
@@ -66,7 +66,7 @@ def test_a_run_of_another_process_is_steered(ostler: Ostler, serve: Serve) -> No
     assert said(vendor.requests[1].json)[-1] == ("user", "no, to the left")
 
 
-def test_what_is_said_to_a_cut_run_is_told_when_it_goes_on(ostler: Ostler, serve: Serve) -> None:
+def test_a_steer_for_a_cut_run_arrives_when_it_is_resumed(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(SILENCE, turn("I went left."), turn("Done."))
     session = cut_run(ostler, vendor)
     ran = ostler("steer", session, "left")
@@ -85,14 +85,14 @@ def test_a_run_of_another_process_is_cancelled(ostler: Ostler, serve: Serve) -> 
         assert (ended.code, ended.err) == (130, "ostler: cancelled: cancelled by cli\n")
 
 
-def test_one_call_of_another_process_is_cancelled_and_its_run_goes_on(ostler: Ostler, serve: Serve) -> None:
+def test_one_call_of_another_process_is_cancelled_and_its_run_continues(ostler: Ostler, serve: Serve) -> None:
     with gated_run(ostler, serve(turn(GATED), turn("Without it, then."))) as gated:
         (called,) = [one for one in facts(ostler, gated.session) if one["type"] == "tool_called"]
         assert ostler("cancel", gated.session, "--call", called["call"]).code == 0
         assert finish(gated.process).out == "Without it, then.\n"
 
 
-def test_a_run_that_waits_or_was_cut_is_ended_without_a_model(ostler: Ostler, serve: Serve) -> None:
+def test_a_waiting_or_cut_run_is_cancelled_without_a_model(ostler: Ostler, serve: Serve) -> None:
     waiting = waiting_run(ostler, serve(turn(TOUCH)))
     ran = ostler("cancel", waiting, "--json")
     assert ran.code == 0 and ran.lines[0]["done"] and ran.lines[0]["session"] == waiting
@@ -125,7 +125,7 @@ def test_a_child_is_not_deleted_while_its_parent_waits_for_it(ostler: Ostler, se
     assert ostler("sessions", "delete", "--yes", child).out == f"deleted {child}\n"
 
 
-def test_a_parent_goes_on_when_its_child_was_cancelled(ostler: Ostler, serve: Serve) -> None:
+def test_a_parent_continues_after_its_child_was_cancelled(ostler: Ostler, serve: Serve) -> None:
     vendor, parent, child = parent_and_child(ostler, serve)
     ran = ostler("cancel", child)
     assert ran.code == 0 and f"`ostler resume {parent}` continues there" in ran.err
@@ -133,7 +133,7 @@ def test_a_parent_goes_on_when_its_child_was_cancelled(ostler: Ostler, serve: Se
     assert (resumed.code, resumed.out) == (0, "All is done.\n")
 
 
-def test_a_paused_run_rests_and_goes_on_elsewhere(ostler: Ostler, serve: Serve) -> None:
+def test_a_paused_run_is_resumed_by_another_process(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(GATED), turn("Rested."))
     with gated_run(ostler, vendor, "--json") as gated:
         ran = ostler("pause", gated.session, "--json")
@@ -150,9 +150,7 @@ def test_a_paused_run_rests_and_goes_on_elsewhere(ostler: Ostler, serve: Serve) 
     assert (resumed.code, resumed.out, resumed.err) == (0, "Rested.\n", "")
 
 
-def test_a_waiting_run_is_paused_by_nobody_and_an_answer_does_not_wake_it(
-    ostler: Ostler, serve: Serve
-) -> None:
+def test_a_waiting_run_can_be_paused_and_stays_paused_after_an_answer(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(TOUCH), turn("Made."))
     session = waiting_run(ostler, vendor)
     assert ostler("pause", session).err == f"ostler: paused; `ostler resume {session}` continues\n"
@@ -163,7 +161,7 @@ def test_a_waiting_run_is_paused_by_nobody_and_an_answer_does_not_wake_it(
     assert (ostler.work / "made").exists()
 
 
-def test_a_cut_run_cannot_be_paused_and_goes_on_where_it_began(ostler: Ostler, serve: Serve) -> None:
+def test_a_cut_run_cannot_be_paused_and_resumes_in_its_directory(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(SILENCE, turn(call("ls", {})), turn("There."))
     session = cut_run(ostler, vendor, "--max-steps", "9")
     (ostler.work / "here.txt").write_text("")
@@ -177,7 +175,7 @@ def test_a_cut_run_cannot_be_paused_and_goes_on_where_it_began(ostler: Ostler, s
     assert "here.txt" in said(vendor.requests[2].json)[-1][1]
 
 
-def test_a_run_keeps_its_limits_when_it_goes_on(ostler: Ostler, serve: Serve) -> None:
+def test_a_resumed_run_keeps_its_limits(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(SILENCE, turn(call("ls", {})))
     session = cut_run(ostler, vendor, "--max-steps", "1")
     assert ostler("resume", session, *use(vendor)).code == 5
@@ -194,14 +192,14 @@ def test_a_run_does_not_take_its_permissions_from_the_log(ostler: Ostler, serve:
     assert ostler("answer", session, "yes", *use(vendor)).out == "Made.\n"
 
 
-def test_a_run_that_failed_goes_on_from_its_messages(ostler: Ostler, serve: Serve) -> None:
+def test_a_failed_run_continues_from_its_messages(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(Refusal(400, "no"), turn("Now it works."))
     assert ostler("-p", *use(vendor), "hello").code == 1
     assert ostler("resume", only_session(ostler), *use(vendor)).out == "Now it works.\n"
     assert said(vendor.requests[1].json) == [("user", "hello")]
 
 
-def test_a_run_that_another_process_works_on_is_not_resumed(ostler: Ostler, serve: Serve) -> None:
+def test_a_run_that_another_process_holds_is_not_resumed(ostler: Ostler, serve: Serve) -> None:
     with gated_run(ostler, serve(turn(GATED))) as gated:
         ran = ostler("resume", gated.session, "--model", "demo")
         assert (ran.code, ran.err.count("\n")) == (1, 1)
@@ -209,7 +207,7 @@ def test_a_run_that_another_process_works_on_is_not_resumed(ostler: Ostler, serv
         assert f"`ostler follow {gated.session}`" in ran.err
 
 
-def test_a_prompt_for_a_waiting_run_waits_and_is_run_after_it(ostler: Ostler, serve: Serve) -> None:
+def test_a_prompt_for_a_waiting_run_is_queued(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(TOUCH), turn("Made."), turn("And then this."))
     session = waiting_run(ostler, vendor)
     waits = ostler("-p", *use(vendor), "--session", session, "and then?")
@@ -238,9 +236,7 @@ def test_held_prompts_are_released_one_after_the_other(ostler: Ostler, serve: Se
 
 
 @pytest.mark.parametrize("as_lines", [(), ("--json",)])
-def test_whoever_meets_a_limit_is_told_that_prompts_are_held(
-    ostler: Ostler, serve: Serve, as_lines: tuple[str, ...]
-) -> None:
+def test_a_limit_reports_held_prompts(ostler: Ostler, serve: Serve, as_lines: tuple[str, ...]) -> None:
     vendor = serve(turn(TOUCH))
     ran = ostler("-p", "--json", *use(vendor), *ASKING, "--max-steps", "1", "make it")
     session = str(ran.facts[0]["session"])
@@ -259,14 +255,12 @@ def test_held_prompts_are_dropped_without_a_model(ostler: Ostler, serve: Serve) 
     assert ostler("release", session, "--drop").err == f"ostler: session {session} has no queued prompts\n"
 
 
-def test_a_prompt_waits_for_the_answer_that_another_run_of_the_command_gives(
-    ostler: Ostler, serve: Serve
-) -> None:
+def test_a_queued_prompt_runs_after_the_answer(ostler: Ostler, serve: Serve) -> None:
     """`--continue` without a prompt shows the question, and `--yes` gives the permission."""
     vendor = serve(turn(TOUCH), turn("Made."))
     session = waiting_run(ostler, vendor)
-    shown = ostler("-p", *use(vendor), "--continue", "--permissions", "edit")
-    assert shown.code == 6 and f"`ostler answer {session} yes` goes on" in shown.err
+    result = ostler("-p", *use(vendor), "--continue", "--permissions", "edit")
+    assert result.code == 6 and f"`ostler answer {session} yes` continues it" in result.err
     assert ostler("-p", *use(vendor), "--continue", "--yes").out == "Made.\n"
 
 

@@ -1,4 +1,4 @@
-"""`ostler answer`: what a run asks is answered in another process, and the run goes on there."""
+"""`ostler answer`: another process answers a question and continues the run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.open_runs import (
 PROGRAM = Path(__file__).with_name("leaving_questions.py")
 
 
-def asked(ostler: Ostler, *sessions: str) -> list[str]:
+def open_questions(ostler: Ostler, *sessions: str) -> list[str]:
     """Sessions whose runs wait for answers of these kinds; a program left them in the command's store."""
     ostler.home.mkdir(exist_ok=True)
     command = [sys.executable, PROGRAM, ostler.store, ostler.work, *sessions]
@@ -49,7 +49,7 @@ def answers(ostler: Ostler, session: str) -> list[tuple[str, Any]]:
     [(("yes",), None, True), (("Y",), None, True), (("no",), "call_refused", False)],
     ids=["yes", "y", "no"],
 )
-def test_a_permission_is_given_or_refused_and_the_run_goes_on(
+def test_a_permission_is_answered_and_the_run_continues(
     ostler: Ostler, serve: Serve, words: tuple[str, ...], result: str | None, made: bool
 ) -> None:
     vendor = serve(turn(TOUCH), turn("That was it."))
@@ -74,7 +74,7 @@ def test_a_scope_that_the_question_offers_is_remembered(ostler: Ostler, serve: S
     assert "bash(=touch made)" in ostler("permissions").out
 
 
-def test_the_model_is_told_why_something_was_declined(ostler: Ostler, serve: Serve) -> None:
+def test_the_model_receives_the_reason_of_a_decline(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(TOUCH), turn("Then not."))
     session = waiting_run(ostler, vendor)
     ran = ostler("answer", session, "--decline", *use(vendor), "not", "on", "Sundays")
@@ -92,15 +92,15 @@ WRONG = (
 
 
 def test_an_answer_must_fit_its_question(ostler: Ostler, in_process: InProcess) -> None:
-    sessions = asked(ostler, *[kind for kind, _, _ in WRONG])
+    sessions = open_questions(ostler, *[kind for kind, _, _ in WRONG])
     for session, (_, wrong, complaint) in zip(sessions, WRONG, strict=True):
         code, out, err = in_process("answer", session, wrong)
         assert (code, out) == (2, "") and complaint in err and err.count("\n") == 1
         assert answers(ostler, session) == []
 
 
-def test_an_answer_is_only_recorded_when_that_is_wished(ostler: Ostler) -> None:
-    choice, form, text, secret = asked(ostler, "choice", "form", "text", "secret")
+def test_record_only_does_not_continue_the_run(ostler: Ostler) -> None:
+    choice, form, text, secret = open_questions(ostler, "choice", "form", "text", "secret")
     for session, words, answer in (
         (choice, ("blue",), "Blue"),
         (form, ('{"port":', "80}"), {"port": 80}),
@@ -115,8 +115,8 @@ def test_an_answer_is_only_recorded_when_that_is_wished(ostler: Ostler) -> None:
     assert answers(ostler, secret) == [("declined", None)]
 
 
-def test_a_secret_is_piped_in_and_kept_nowhere(ostler: Ostler, serve: Serve) -> None:
-    (session,) = asked(ostler, "secret")
+def test_a_piped_secret_is_not_stored(ostler: Ostler, serve: Serve) -> None:
+    (session,) = open_questions(ostler, "secret")
     vendor = serve(turn("Thank you."))
     ran = ostler("answer", session, *use(vendor), piped=b"hunter2")
     assert (ran.code, ran.out) == (0, "Thank you.\n")
@@ -125,14 +125,14 @@ def test_a_secret_is_piped_in_and_kept_nowhere(ostler: Ostler, serve: Serve) -> 
 
 
 def test_an_answer_may_be_piped_in(ostler: Ostler) -> None:
-    (session,) = asked(ostler, "form")
+    (session,) = open_questions(ostler, "form")
     ran = ostler("answer", session, "--record-only", "--json", piped=b'{"port": 81}\n')
     assert ran.code == 0 and ran.lines[0]["done"]
     assert answers(ostler, session) == [("answered", {"port": 81})]
 
 
-def test_of_several_questions_one_is_named(ostler: Ostler, in_process: InProcess) -> None:
-    (session,) = asked(ostler, "text,choice")
+def test_one_of_several_questions_is_named(ostler: Ostler, in_process: InProcess) -> None:
+    (session,) = open_questions(ostler, "text,choice")
     ids = [fact["id"] for fact in facts(ostler, session) if fact["type"] == "question_asked"]
     code, _, vague = in_process("answer", session, "so")
     assert code == 2 and vague.startswith("ostler: choose one with --question: ")
@@ -144,9 +144,7 @@ def test_of_several_questions_one_is_named(ostler: Ostler, in_process: InProcess
     assert answers(ostler, session) == [("answered", "so"), ("answered", "Red")]
 
 
-def test_the_question_of_a_child_is_answered_through_its_parent_and_both_go_on(
-    ostler: Ostler, serve: Serve
-) -> None:
+def test_a_childs_question_is_answered_through_its_parent(ostler: Ostler, serve: Serve) -> None:
     vendor, parent, child = parent_and_child(ostler, serve)
     ran = ostler("answer", parent, "yes", *use(vendor), *ASKING)
     assert (ran.code, ran.out) == (0, "All is done.\n")
@@ -155,7 +153,7 @@ def test_the_question_of_a_child_is_answered_through_its_parent_and_both_go_on(
     assert ostler("sessions", "check").code == 0
 
 
-def test_a_child_is_answered_by_its_own_name_and_its_parent_goes_on(ostler: Ostler, serve: Serve) -> None:
+def test_a_childs_question_is_answered_by_the_childs_id(ostler: Ostler, serve: Serve) -> None:
     vendor, parent, child = parent_and_child(ostler, serve)
     recorded = ostler("answer", child, "yes", "--record-only")
     assert recorded.code == 0
@@ -164,14 +162,14 @@ def test_a_child_is_answered_by_its_own_name_and_its_parent_goes_on(ostler: Ostl
     assert ran.err == f"ostler: session {child} is a subagent of session {parent}: continuing that one\n"
 
 
-def test_yes_also_permits_what_a_child_asks(ostler: Ostler, serve: Serve) -> None:
+def test_yes_also_grants_permissions_of_children(ostler: Ostler, serve: Serve) -> None:
     vendor, parent, _ = parent_and_child(ostler, serve)
     ran = ostler("-p", *use(vendor), "--continue", "--yes")
     assert (ran.code, ran.out) == (0, "All is done.\n")
     assert facts(ostler, parent)[-1]["status"] == "completed"
 
 
-def test_an_answer_wakes_a_grandchild_and_all_above_it(ostler: Ostler, serve: Serve) -> None:
+def test_an_answer_continues_a_grandchild_and_its_parents(ostler: Ostler, serve: Serve) -> None:
     def answer(request: dict[str, Any]) -> Answer:
         messages = [one for one in request["messages"] if one["role"] != "system"]
         task, has_result = messages[0]["content"], messages[-1]["role"] == "tool"
@@ -199,7 +197,7 @@ def test_a_run_of_another_process_has_nothing_to_answer(ostler: Ostler, serve: S
         assert finish(gated.process).code == 0
 
 
-def test_a_question_that_another_process_puts_is_answered_there(ostler: Ostler) -> None:
+def test_a_question_of_another_process_is_answered_there(ostler: Ostler) -> None:
     ostler.home.mkdir()
     command = [sys.executable, PROGRAM, ostler.store, ostler.work, "--stay", "choice"]
     asking = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

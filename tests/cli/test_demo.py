@@ -1,4 +1,4 @@
-"""`ostler demo`: works anywhere, survives `kill -9`, and what it says at the end is true."""
+"""`ostler demo` works anywhere, survives `kill -9`, and prints a true summary."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def processes_of(folder: Path) -> list[str]:
     return [line for line in listed.stdout.splitlines() if str(folder) in line]
 
 
-def test_without_a_terminal_the_demo_keeps_its_store_to_itself(ostler: Ostler) -> None:
+def test_without_a_terminal_the_demo_has_its_own_store(ostler: Ostler) -> None:
     ostler.home.mkdir()
     ostler.store.write_text("this is no database, " * 100)
     ran = ostler("demo")
@@ -41,11 +41,11 @@ def test_without_a_terminal_the_demo_keeps_its_store_to_itself(ostler: Ostler) -
     (hint,) = re.findall("`(OSTLER_HOME=.*)`", ran.out)
     variable, command, *arguments = shlex.split(hint)
     assert command == "ostler"
-    shown = ostler(*arguments, OSTLER_HOME=variable.removeprefix("OSTLER_HOME="))
-    assert shown.code == 0 and "hello.py" in shown.out
+    result = ostler(*arguments, OSTLER_HOME=variable.removeprefix("OSTLER_HOME="))
+    assert result.code == 0 and "hello.py" in result.out
 
 
-def test_a_process_is_killed_in_the_middle_and_a_new_one_repeats_nothing(ostler: Ostler) -> None:
+def test_the_demo_resumes_a_killed_run_without_repeating_calls(ostler: Ostler) -> None:
     ran = ostler("demo")
     assert ran.code == 0, ran.out + ran.err
     killed, resumed = re.findall(r"process,? (\d+)", ran.out)
@@ -65,7 +65,7 @@ def test_a_process_is_killed_in_the_middle_and_a_new_one_repeats_nothing(ostler:
     assert kill_processes_of(session) == 0, "a process was left behind"
 
 
-def test_on_a_terminal_the_demo_is_kept_where_its_user_keeps_everything(ostler: Ostler) -> None:
+def test_on_a_terminal_the_demo_uses_the_users_store(ostler: Ostler) -> None:
     ran = ostler.on_terminal("demo", typed=b"yes\n")
     assert ran.code == 0 and "OSTLER_HOME" not in ran.out
     assert re.sub(r"\x1b\[\d*m", "", ran.out).count(COUNTED) == 1
@@ -73,15 +73,15 @@ def test_on_a_terminal_the_demo_is_kept_where_its_user_keeps_everything(ostler: 
     assert f"`ostler sessions show {session['id']}`" in ran.out
 
 
-def test_whoever_says_no_sees_that_nothing_was_run_or_killed(ostler: Ostler) -> None:
+def test_a_declined_demo_runs_and_kills_nothing(ostler: Ostler) -> None:
     ran = ostler.on_terminal("demo", typed=b"no\n")
-    said = re.sub(r"\x1b\[\d*m", "", ran.out)
-    assert ran.code == 4 and "that call did not go through" in said
-    assert "nothing was killed" in said and "Killing" not in said
-    assert not (folder_of(Ran(0, said, "")) / "runs.log").exists()
+    output = re.sub(r"\x1b\[\d*m", "", ran.out)
+    assert ran.code == 4 and "that call did not go through" in output
+    assert "nothing was killed" in output and "Killing" not in output
+    assert not (folder_of(Ran(0, output, "")) / "runs.log").exists()
 
 
-def test_a_demo_that_is_terminated_leaves_no_process_behind(ostler: Ostler) -> None:
+def test_a_terminated_demo_leaves_no_process(ostler: Ostler) -> None:
     command = [sys.executable, "-W", "error", "-m", "ostler", "demo"]
     with Terminal(command, environment=ostler.environment({}), cwd=ostler.work) as terminal:
         terminal.wait_for("yes or no?")

@@ -1,4 +1,4 @@
-"""`ostler ext`: the extensions that are there, and those of others."""
+"""`ostler ext`: lists, installs, updates, checks and creates extensions."""
 
 from __future__ import annotations
 
@@ -68,15 +68,15 @@ def test_extensions_are_listed_in_the_order_they_are_loaded(ostler: Ostler, tmp_
     )
     assert rows[2]["version"] == repository.first
     assert rows[2]["path"].startswith(str(ostler.home / "packages"))
-    shown = ostler("ext")
-    assert shown.code == 0
-    words = shown.out.splitlines()[2].split()
+    result = ostler("ext")
+    assert result.code == 0
+    words = result.out.splitlines()[2].split()
     assert words[:5] == ["one", "package", "tidy", "loaded", repository.first[:12]]
-    assert "1 tool, 1 command, 1 hook, 1 event" in shown.out.splitlines()[1]
-    assert "ostler trust" in shown.out.splitlines()[4]
+    assert "1 tool, 1 command, 1 hook, 1 event" in result.out.splitlines()[1]
+    assert "ostler trust" in result.out.splitlines()[4]
 
 
-def test_without_extensions_it_is_said_where_they_would_be(ostler: Ostler) -> None:
+def test_an_empty_list_says_where_to_put_extensions(ostler: Ostler) -> None:
     ran = ostler("ext")
     assert (ran.code, ran.out) == (0, "")
     assert ran.err == (
@@ -85,7 +85,7 @@ def test_without_extensions_it_is_said_where_they_would_be(ostler: Ostler) -> No
     )
 
 
-def test_installing_says_what_will_run_from_now_on(ostler: Ostler, tmp_path: Path) -> None:
+def test_install_announces_what_will_run(ostler: Ostler, tmp_path: Path) -> None:
     repository = Repository(tmp_path / "tidy", {"gate.py": GUARDED, "half.py": BROKEN})
     ran = ostler("ext", "install", repository.url)
     short = repository.first[:12]
@@ -104,7 +104,7 @@ def test_installing_says_what_will_run_from_now_on(ostler: Ostler, tmp_path: Pat
     )
 
 
-def test_at_a_terminal_a_person_may_say_no(ostler: Ostler) -> None:
+def test_install_can_be_declined_at_a_terminal(ostler: Ostler) -> None:
     folder = write(ostler.work / "tidy", {"gate.py": f"open({str(ostler.work / 'ran')!r}, 'w')\n{GUARDED}"})
     refused = ostler.on_terminal("ext", "install", "./tidy", typed=b"no\n")
     assert refused.code == 2
@@ -117,7 +117,7 @@ def test_at_a_terminal_a_person_may_say_no(ostler: Ostler) -> None:
     assert ostler.on_terminal("ext", "install", "./tidy", "--yes").code == 0
 
 
-def test_what_is_installed_into_a_project_is_used_only_once_it_is_trusted(ostler: Ostler) -> None:
+def test_a_package_of_a_project_needs_trust(ostler: Ostler) -> None:
     write(ostler.work / "tidy", {"gate.py": GUARDED})
     ran = ostler("ext", "install", "--local", "./tidy")
     assert ran.code == 0
@@ -161,9 +161,7 @@ def test_all_packages_are_updated_and_one_that_fails_does_not_stop_the_others(
     assert [row["tools"] for row in rows] == [["old"], ["old"], ["new"], ["old"]]
 
 
-def test_what_is_installed_works_in_the_next_run_and_not_when_it_is_disabled(
-    ostler: Ostler, serve: Serve
-) -> None:
+def test_an_installed_package_is_loaded_until_it_is_disabled(ostler: Ostler, serve: Serve) -> None:
     write(ostler.work / "tidy", {"gate.py": tool("greet")})
     assert ostler("ext", "install", "./tidy").code == 0
     vendor = serve(turn(call("greet", {})), turn("done"), turn("done"))
@@ -188,7 +186,7 @@ def test_a_wheel_is_installed_and_its_extension_loaded_from_its_own_folder(
     assert (row["name"], row["version"], row["tools"], row["state"]) == ("gate", "1.2", ["look"], "loaded")
 
 
-def test_what_a_project_changed_after_it_was_trusted_is_marked(ostler: Ostler) -> None:
+def test_a_changed_project_extension_is_marked(ostler: Ostler) -> None:
     file = write(ostler.work / ".ostler" / "extensions", {"theirs.py": tool("old")}) / "theirs.py"
     assert ostler("trust").code == 0
     assert [row["state"] for row in ostler("ext", "list", "--json").lines] == ["loaded"]
@@ -199,7 +197,7 @@ def test_what_a_project_changed_after_it_was_trusted_is_marked(ostler: Ostler) -
     assert [row["tools"] for row in ostler("ext", "list", "--json").lines] == [["new"]]
 
 
-def test_validating_names_the_line_and_fails(ostler: Ostler) -> None:
+def test_validate_names_the_failing_line(ostler: Ostler) -> None:
     write(
         ostler.work,
         {"good.py": GUARDED, "bad.py": BROKEN, "worse/__init__.py": "def setup(ostler):\n  x = = 1\n"},
@@ -216,7 +214,7 @@ def test_validating_names_the_line_and_fails(ostler: Ostler) -> None:
     assert ostler("ext", "validate", "nothing.py").code == 2
 
 
-def test_validating_runs_nothing_of_a_project_that_is_not_trusted(ostler: Ostler) -> None:
+def test_validate_loads_nothing_of_an_untrusted_project(ostler: Ostler) -> None:
     mark = f"open({str(ostler.work / 'ran')!r}, 'w')\n"
     write(ostler.work / ".ostler" / "extensions", {"theirs.py": mark + GUARDED})
     write(ostler.home / "extensions", {"own.py": GUARDED})
@@ -226,7 +224,7 @@ def test_validating_runs_nothing_of_a_project_that_is_not_trusted(ostler: Ostler
     assert not (ostler.work / "ran").exists()
 
 
-def test_mistakes_are_one_line(in_process: InProcess) -> None:
+def test_errors_are_one_line(in_process: InProcess) -> None:
     for arguments, said in (
         (("install", "http://host/x"), "git over http is not secure"),
         (("install", "https://ada:s3cret@host/x"), "leave name and password out of the address"),
@@ -242,9 +240,7 @@ def test_mistakes_are_one_line(in_process: InProcess) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_installation_that_is_broken_off_leaves_nothing_behind(
-    number: signal.Signals, ostler: Ostler
-) -> None:
+def test_an_interrupted_installation_leaves_nothing(number: signal.Signals, ostler: Ostler) -> None:
     pid_file = ostler.work / "pid"
     slow = f"import os, time\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
     write(ostler.work / "tidy", {"gate.py": slow + GUARDED})
@@ -258,7 +254,7 @@ def test_an_installation_that_is_broken_off_leaves_nothing_behind(
         os.kill(int(pid_file.read_text()), 0)
 
 
-def test_what_is_tried_ends_also_when_the_command_is_killed(ostler: Ostler) -> None:
+def test_the_trial_process_ends_when_the_command_is_killed(ostler: Ostler) -> None:
     fifo = ostler.work / "alive"
     os.mkfifo(fifo)
     slow = f"import time\nheld = open({str(fifo)!r}, 'w')\nheld.write('x')\nheld.flush()\ntime.sleep(600)\n"
@@ -300,7 +296,7 @@ def test_a_new_extension_loads_and_passes_its_tests_and_nothing_is_overwritten(
         )
 
 
-def test_what_an_extension_in_another_language_says_on_standard_error_is_kept(ostler: Ostler) -> None:
+def test_standard_error_of_a_process_extension_is_logged(ostler: Ostler) -> None:
     ostler("ext", "new", "greeter", "--lang", "any")
     program = ostler.work / "greeter" / "program.py"
     program.write_text("import sys\nprint('I am here', file=sys.stderr)\n" + program.read_text())

@@ -1,4 +1,4 @@
-"""What extensions show, ask and write, on the command line and in real processes."""
+"""Output and dialogs of extensions on the command line, in real processes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def extension(ostler: Ostler, text: str) -> tuple[str, str]:
     return ("-e", str(path))
 
 
-def asked_in(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+def question_from(process: subprocess.Popen[bytes]) -> dict[str, Any]:
     """Reads lines until one is a question."""
     assert process.stdout is not None
     while True:
@@ -72,18 +72,23 @@ def asked_in(process: subprocess.Popen[bytes]) -> dict[str, Any]:
             return line
 
 
-def test_standard_output_is_the_answer_whatever_extensions_write(ostler: Ostler, serve: Serve) -> None:
+def test_standard_output_has_only_the_answer(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("the answer"))
     ran = ostler("-p", *use(vendor), *extension(ostler, NOISY), "go")
     assert (ran.code, ran.out) == (0, "the answer\n"), ran.err
     assert [noise for noise in NOISES if f"noise: {noise}\n" not in ran.err] == []
-    said = ["said plainly", "demo: said", "demo: error: complained", "│ framed", "│ text", "╰ about it"]
-    assert [line for line in ran.err.splitlines() if line in said] == said
+    printed_lines = [
+        "said plainly",
+        "demo: said",
+        "demo: error: complained",
+        "│ framed",
+        "│ text",
+        "╰ about it",
+    ]
+    assert [line for line in ran.err.splitlines() if line in printed_lines] == printed_lines
 
 
-def test_lines_of_json_stay_clean_and_tell_what_extensions_print_and_show(
-    ostler: Ostler, serve: Serve
-) -> None:
+def test_json_lines_include_what_extensions_print(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("the answer"))
     ran = ostler("-p", "--json", *use(vendor), *extension(ostler, NOISY), "go")
     assert ran.code == 0, ran.err
@@ -100,7 +105,7 @@ def test_lines_of_json_stay_clean_and_tell_what_extensions_print_and_show(
     assert "noise: of a child\n" in ran.err
 
 
-def test_a_dialog_is_cancelled_where_nobody_can_answer(ostler: Ostler, serve: Serve) -> None:
+def test_a_dialog_without_a_person_is_cancelled(ostler: Ostler, serve: Serve) -> None:
     (ostler.work / "a.txt").write_text("text")
     vendor = serve(turn(call("read", {"path": "a.txt"})), turn("done"))
     ran = ostler("-p", "--json", *use(vendor), *extension(ostler, GATE), "go")
@@ -109,14 +114,14 @@ def test_a_dialog_is_cancelled_where_nobody_can_answer(ostler: Ostler, serve: Se
 
 
 @pytest.mark.parametrize(("answer", "outcome"), [("yes", "text"), ("no", "no")])
-def test_a_dialog_of_a_run_that_waits_is_answered_by_another_process(
+def test_a_dialog_of_a_waiting_run_is_answered_by_another_process(
     ostler: Ostler, serve: Serve, answer: str, outcome: str
 ) -> None:
     (ostler.work / "a.txt").write_text("text")
     vendor = serve(turn(call("read", {"path": "a.txt"})), turn("done"))
     options = ("-p", "--json", "--on-question", "wait", *use(vendor), *extension(ostler, GATE))
     process = ostler.start(*options, "go")
-    asked = asked_in(process)
+    asked = question_from(process)
     assert asked["question"]["details"] == {"dialog": "confirm", "default": False, "extension": "demo"}
     answered = ostler("answer", asked["session"], answer)
     assert answered.code == 0, answered.err
@@ -135,7 +140,7 @@ def test_a_dialog_of_a_command_is_answered_by_another_process(ostler: Ostler) ->
     """
     options = ("--json", "--on-question", "wait", "--model", "demo", *extension(ostler, asks))
     process = ostler.start("-p", *options, "/ask")
-    answered = ostler("answer", asked_in(process)["session"], "Ada")
+    answered = ostler("answer", question_from(process)["session"], "Ada")
     assert answered.code == 0, answered.err
     ran = finish(process)
     assert ran.code == 0, ran.err
@@ -160,13 +165,13 @@ def test_an_extension_may_end_the_run(ostler: Ostler, serve: Serve) -> None:
     assert ran.all("run_ended")[0]["reason"] == "an extension left"
 
 
-def test_what_a_terminal_would_obey_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
     print_printed(Printed("\x1b[2Jgone", "plain", "demo"))
     print_printed(Printed("text", "block", "demo", "\x07title"))
     assert capsys.readouterr().err == "\ufffd[2Jgone\n│ text\n╰ \ufffdtitle\n"
 
 
-def test_the_size_of_the_terminal_is_known_where_there_is_one(ostler: Ostler) -> None:
+def test_the_front_end_knows_the_size_of_the_terminal(ostler: Ostler) -> None:
     sized = """
         def setup(ostler):
             @ostler.command("size")

@@ -1,4 +1,4 @@
-"""`ostler audit`: why a session did what it did."""
+"""`ostler audit`: the decisions in a session and their reasons."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_decisions_are_listed_with_their_reasons(ostler: Ostler, session: str) -
     assert denied[4].startswith("permissions are read-only: tools that run commands are refused")
 
 
-def test_json_has_one_entry_a_line(ostler: Ostler, session: str) -> None:
+def test_json_has_one_entry_per_line(ostler: Ostler, session: str) -> None:
     ran = ostler("audit", session[:12], "--json")
     assert {line["session"] for line in ran.lines} == {session}
     assert [line["actor"] for line in ran.lines if line["action"] == "tool.deny"] == ["system"]
@@ -55,8 +55,8 @@ def test_why_shows_what_led_to_one_call(ostler: Ostler, session: str) -> None:
     _, _, _, _, *listed = rows(by_id.out)
     assert [row[2] for row in listed] == ["run.start", "model.select", "tool.deny"]
     assert ostler("audit", session, "--why", f"#{denied['seq']}").out == by_id.out
-    shown = ostler("sessions", "show", session).out
-    (number,) = re.findall(r"(?m)^(#\d+) bash: rm", shown)
+    output = ostler("sessions", "show", session).out
+    (number,) = re.findall(r"(?m)^(#\d+) bash: rm", output)
     assert ostler("audit", session, "--why", number).out == by_id.out
     lines = ostler("audit", session, "--why", number, "--json").lines
     assert [line["action"] for line in lines] == ["run.start", "model.select", "tool.deny"]
@@ -68,7 +68,7 @@ def test_a_terminal_gets_lines_that_fit(ostler: Ostler, session: str) -> None:
     assert max(map(len, ran.out.splitlines())) <= 72
 
 
-def test_what_is_not_there_is_said_in_one_line(ostler: Ostler, session: str) -> None:
+def test_a_missing_item_is_reported_in_one_line(ostler: Ostler, session: str) -> None:
     for arguments, complaint in (
         (("ses_nobody",), "ses_nobody"),
         ((session, "--why", "999"), "the session has no call 999"),
@@ -78,13 +78,13 @@ def test_what_is_not_there_is_said_in_one_line(ostler: Ostler, session: str) -> 
         assert complaint in ran.err and ran.err.count("\n") == 1
 
 
-def test_without_a_store_there_is_nothing_to_see_and_none_is_made(ostler: Ostler) -> None:
+def test_without_a_store_nothing_is_listed_and_none_is_created(ostler: Ostler) -> None:
     ran = ostler("audit", "ses_x")
     assert (ran.code, ran.err) == (2, "ostler: there are no sessions yet; `ostler -p PROMPT…` starts one\n")
     assert not ostler.home.exists()
 
 
-def test_the_setting_keeps_a_file_of_all_sessions(ostler: Ostler, serve: Serve) -> None:
+def test_the_setting_writes_a_file_for_all_sessions(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("one"), turn("two"))
     for _ in range(2):
         assert ostler("-p", "hello", *use(vendor), OSTLER_AUDIT="~/audit.jsonl").code == 0
@@ -98,7 +98,7 @@ def test_the_setting_keeps_a_file_of_all_sessions(ostler: Ostler, serve: Serve) 
     assert len({line["session"] for line in lines}) == 2
 
 
-def test_an_audit_that_cannot_be_kept_is_said_and_stops_nothing(ostler: Ostler, serve: Serve) -> None:
+def test_an_unwritable_audit_is_reported_and_stops_nothing(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("one"), turn("two"))
     ran = ostler("-p", "hello", *use(vendor), OSTLER_AUDIT=str(ostler.work))
     assert (ran.code, ran.out) == (0, "one\n")
@@ -111,7 +111,7 @@ def test_an_audit_that_cannot_be_kept_is_said_and_stops_nothing(ostler: Ostler, 
     assert "ostler: audit: run.end: completed\n" in ran.err
 
 
-def test_what_other_commands_answer_and_end_is_audited_too(ostler: Ostler, serve: Serve) -> None:
+def test_answers_and_cancels_of_other_commands_are_audited(ostler: Ostler, serve: Serve) -> None:
     _, parent, child = parent_and_child(ostler, serve)
     ostler.configure(f'audit = "{ostler.work}/audit.jsonl"')
     ostler("answer", parent, "yes", "--record-only")

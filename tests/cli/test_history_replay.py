@@ -1,4 +1,4 @@
-"""`ostler replay`: the session of a real run, again and without its vendor."""
+"""`ostler replay`: replays a session of a real run without its vendor."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_an_export_replays_in_another_directory(ostler: Ostler, session: str, tm
     }
 
 
-def test_live_tools_find_what_has_changed(ostler: Ostler, session: str) -> None:
+def test_live_tools_detect_changed_files(ostler: Ostler, session: str) -> None:
     assert ostler("replay", "--tools", "live", session).code == 0
     (ostler.work / "plants.txt").write_text("thyme\nrosemary\n")
     ran = ostler("replay", "--tools", "live", session)
@@ -63,20 +63,20 @@ def test_live_tools_find_what_has_changed(ostler: Ostler, session: str) -> None:
     assert difference["diff"].splitlines() == diff
 
 
-def test_live_tools_work_where_they_are_told(ostler: Ostler, session: str, tmp_path: Path) -> None:
+def test_live_tools_work_in_the_given_directory(ostler: Ostler, session: str, tmp_path: Path) -> None:
     ran = ostler("replay", "--tools", "live", "--cwd", str(tmp_path), session)
     assert ran.code == 1
     assert "the result of read" in ran.out
 
 
-def test_a_command_that_was_refused_is_not_run_by_a_replay_that_may(ostler: Ostler, session: str) -> None:
+def test_a_denied_command_is_not_run_by_a_permitted_replay(ostler: Ostler, session: str) -> None:
     ran = ostler("replay", "--tools", "live", "--yes", session)
     assert ran.code == 1
     assert "the result of bash" in ran.out
     assert not (ostler.work / "ran").exists()
 
 
-def test_live_tools_are_read_only_unless_more_is_said(ostler: Ostler, serve: Serve) -> None:
+def test_live_tools_are_read_only_by_default(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(call("bash", {"command": "echo x >> ran"})), turn("Done."))
     facts = ostler("-p", "--json", "--yes", *use(vendor), "go").facts
     session = str(facts[0]["session"])
@@ -98,7 +98,7 @@ def test_live_tools_are_read_only_unless_more_is_said(ostler: Ostler, serve: Ser
         (("plants.txt",), "line 1 cannot be imported"),
     ],
 )
-def test_a_mistake_is_explained_in_one_line(
+def test_an_error_is_one_line(
     ostler: Ostler, session: str, arguments: tuple[str, ...], complaint: str
 ) -> None:
     ran = ostler("replay", *arguments)
@@ -107,6 +107,6 @@ def test_a_mistake_is_explained_in_one_line(
     assert ran.err.count("\n") == 1
 
 
-def test_looking_for_a_session_makes_no_store(ostler: Ostler) -> None:
+def test_a_missing_session_creates_no_store(ostler: Ostler) -> None:
     assert ostler("replay", "ses_1").code == 2
     assert not ostler.store.exists()

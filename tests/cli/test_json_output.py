@@ -1,4 +1,4 @@
-"""What a run prints: the answer for people, facts and deltas for programs, and nothing else."""
+"""The output of a run: the answer for people, facts and deltas for programs, and nothing else."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def test_json_output_is_the_run_from_its_beginning_to_its_end(ostler: Ostler, se
     (result,) = ran.all("tool_result")
     assert "what is in it" in result["content"][0]["text"]
     assert (lines[-1]["status"], lines[-1]["own"]["steps"]) == ("completed", 2)
-    kept = ostler("sessions", "show", facts[0]["session"], "--json")
-    assert kept.lines[0]["type"] == "session_started"
-    assert kept.lines[1:] == facts
+    stored_session = ostler("sessions", "show", facts[0]["session"], "--json")
+    assert stored_session.lines[0]["type"] == "session_started"
+    assert stored_session.lines[1:] == facts
     whole = [line for line in ran.out.splitlines() if "seq" in json.loads(line)]
-    assert kept.out.splitlines()[1:] == whole
+    assert stored_session.out.splitlines()[1:] == whole
 
 
 def test_plain_output_is_the_last_answer_alone(ostler: Ostler, serve: Serve) -> None:
@@ -63,20 +63,20 @@ def test_the_sources_of_the_answer_follow_it_on_standard_error(ostler: Ostler, s
     )
 
 
-def test_a_retry_is_told_to_the_person_who_waits(ostler: Ostler, serve: Serve) -> None:
+def test_a_retry_is_printed(ostler: Ostler, serve: Serve) -> None:
     busy = Refusal(429, "slow down", headers={"retry-after": "0"})
     ran = ostler("-p", *use(serve(busy, turn("at last"))), "hello")
     assert (ran.code, ran.out) == (0, "at last\n")
     assert "slow down" in ran.err and "trying again in 0 s" in ran.err and ran.err.count("\n") == 1
 
 
-def test_an_answer_cut_by_its_limit_is_printed_and_said_to_be_cut(ostler: Ostler, serve: Serve) -> None:
+def test_an_answer_at_its_token_limit_is_printed_with_a_notice(ostler: Ostler, serve: Serve) -> None:
     ran = ostler("-p", *use(serve(turn("half an ans", stop="length"))), "hello")
     assert (ran.code, ran.out) == (0, "half an ans\n")
     assert ran.err == "ostler: the answer was cut by its output limit\n"
 
 
-def test_a_reader_who_leaves_ends_the_run(ostler: Ostler, serve: Serve) -> None:
+def test_closing_the_output_ends_the_run(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(say(*"abcdefgh"), trouble=Trouble("silence", after=6)))
     process = ostler.start("-p", "--json", *use(vendor), "hello")
     assert process.stdout is not None
@@ -89,7 +89,7 @@ def test_a_reader_who_leaves_ends_the_run(ostler: Ostler, serve: Serve) -> None:
     assert ended["status"] == "cancelled"
 
 
-def test_a_slow_reader_does_not_hold_up_the_run_and_misses_nothing(ostler: Ostler, serve: Serve) -> None:
+def test_a_slow_reader_does_not_block_the_run_and_gets_every_line(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(say(*["x" * 200] * 2000)))
     process = ostler.start("-p", "--json", *use(vendor), "hello")
     wait_until(lambda: [one["status"] for one in ostler("sessions", "--json").lines] == ["completed"])
@@ -100,9 +100,7 @@ def test_a_slow_reader_does_not_hold_up_the_run_and_misses_nothing(ostler: Ostle
     assert ran.types[-1] == "run_ended"
 
 
-def test_a_run_is_terminated_while_nobody_reads_and_its_lines_can_still_be_read(
-    ostler: Ostler, serve: Serve
-) -> None:
+def test_the_lines_of_a_terminated_run_can_still_be_read(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(say(*["x" * 200] * 2000), trouble=Trouble("silence", after=1900)))
     process = ostler.start("-p", "--json", *use(vendor), "hello")
     wait_until(lambda: vendor.requests)
@@ -113,7 +111,7 @@ def test_a_run_is_terminated_while_nobody_reads_and_its_lines_can_still_be_read(
     assert (ran.lines[-1]["type"], ran.lines[-1]["status"]) == ("run_ended", "cancelled")
 
 
-def test_a_terminated_run_does_not_wait_for_a_reader_who_never_reads(ostler: Ostler, serve: Serve) -> None:
+def test_a_terminated_run_does_not_wait_for_a_stalled_reader(ostler: Ostler, serve: Serve) -> None:
     process = ostler.start("-p", "--json", *use(serve(turn(say(*["x" * 200] * 2000)))), "hello")
     wait_until(lambda: [one["status"] for one in ostler("sessions", "--json").lines] == ["completed"])
     process.terminate()
@@ -127,7 +125,7 @@ def test_a_terminated_run_does_not_wait_for_a_reader_who_never_reads(ostler: Ost
 
 
 @given(steps=st.lists(st.one_of(st.binary(min_size=1, max_size=40), st.none())), in_memory=st.integers(1, 64))
-def test_a_backlog_gives_back_what_it_got_in_order(steps: list[bytes | None], in_memory: int) -> None:
+def test_a_backlog_keeps_its_order(steps: list[bytes | None], in_memory: int) -> None:
     backlog = Backlog(in_memory)
     put = taken = b""
     for step in steps:
@@ -141,13 +139,13 @@ def test_a_backlog_gives_back_what_it_got_in_order(steps: list[bytes | None], in
     assert taken == put
 
 
-def test_an_empty_answer_is_said_to_be_empty(ostler: Ostler, serve: Serve) -> None:
+def test_an_empty_answer_is_reported(ostler: Ostler, serve: Serve) -> None:
     ran = ostler("-p", *use(serve(turn(""))), "hello")
     assert (ran.code, ran.out, ran.err) == (0, "", "ostler: the model's answer is empty\n")
 
 
 @pytest.mark.parametrize("command", ["-p --model demo hi", "-p --json --model demo hi", "sessions", "--help"])
-def test_a_closed_output_is_said_in_one_line(ostler: Ostler, command: str) -> None:
+def test_a_closed_output_is_one_line(ostler: Ostler, command: str) -> None:
     process = subprocess.run(
         ["sh", "-c", f'exec "$0" -m ostler {command} >&-', sys.executable],
         cwd=ostler.work,
@@ -176,7 +174,7 @@ def test_notices_do_not_go_to_the_output_when_standard_error_is_closed(ostler: O
     assert process.stdout.startswith(b"DEMO") and b"a new one begins" not in process.stdout
 
 
-def test_a_full_disk_behind_the_output_is_no_traceback(ostler: Ostler) -> None:
+def test_a_full_disk_prints_no_traceback(ostler: Ostler) -> None:
     for option in ((), ("--json",)):
         with Path("/dev/full").open("wb") as full:
             process = ostler.start("-p", *option, "--model", "demo", "hello", stdout=full.fileno())
@@ -185,7 +183,7 @@ def test_a_full_disk_behind_the_output_is_no_traceback(ostler: Ostler) -> None:
     assert [one["status"] for one in ostler("sessions", "--json").lines] == ["cancelled", "completed"]
 
 
-def test_commands_on_a_closed_pipe_say_nothing(ostler: Ostler) -> None:
+def test_commands_print_nothing_on_a_closed_pipe(ostler: Ostler) -> None:
     ostler("-p", "--model", "demo", "hello")
     process = ostler.start("sessions")
     assert process.stdout is not None
@@ -207,7 +205,7 @@ def test_the_last_line_of_a_cancelled_run_is_its_end(ostler: Ostler, serve: Serv
     assert (ran.lines[-1]["type"], ran.lines[-1]["status"]) == ("run_ended", "cancelled")
 
 
-def test_an_answer_can_be_held_to_a_schema(ostler: Ostler, serve: Serve) -> None:
+def test_an_answer_must_match_the_schema(ostler: Ostler, serve: Serve) -> None:
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     (ostler.work / "horse.json").write_text(json.dumps(schema))
     vendor = serve(turn('{"name": "Bess"}'))
@@ -230,7 +228,7 @@ def test_an_answer_can_be_held_to_a_schema(ostler: Ostler, serve: Serve) -> None
         assert broken.code == 2 and complaint in broken.err
 
 
-def test_what_a_vendor_says_cannot_command_the_terminal(ostler: Ostler, serve: Serve) -> None:
+def test_control_characters_of_a_vendor_are_not_printed(ostler: Ostler, serve: Serve) -> None:
     ran = ostler("-p", *use(serve(Refusal(400, "no\x1b[2J, never\n\x1b]0;mine\x07"))), "hello")
     assert ran.code == 1
     assert ran.err.startswith("ostler: failed: openai answered 400: no\ufffd[2J, never \ufffd]0;mine\ufffd;")

@@ -1,4 +1,4 @@
-"""Extensions that do everything wrong leave the run correct, and the lines of `--json` clean."""
+"""Hostile extensions leave the run correct, and the lines of `--json` clean."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ def test_the_run_is_correct_and_every_line_is_an_event(hostile: Ostler, serve: S
     assert hostile("sessions", "check").code == 0
 
 
-def test_each_of_them_is_named_with_the_line_that_failed(hostile: Ostler, serve: Serve) -> None:
+def test_each_failing_extension_is_named_with_its_line(hostile: Ostler, serve: Serve) -> None:
     vendor = serve(turn(call("read", {"path": "a.txt"})), turn("done"))
     ran = hostile("-p", *use(vendor), "go")
     assert ran.code == 0, ran.err
@@ -307,7 +307,7 @@ def test_each_of_them_is_named_with_the_line_that_failed(hostile: Ostler, serve:
     for name in sorted(HOSTILE):
         if name not in ("prints", "mutates", "changes_the_process", "speaks_for_ever", "closes_the_output"):
             assert name in ran.err, name
-    for said in (
+    for results in (
         "ImportError: not today (raises_at_once.py:1)",
         "OSError: no disk (refuses_to_set_up.py:7)",
         "ValueError: no (raises.py:7)",
@@ -322,23 +322,24 @@ def test_each_of_them_is_named_with_the_line_that_failed(hostile: Ostler, serve:
         "failed in interrupt_too: KeyboardInterrupt (raises_what_nobody_expects.py:20)",
         "failed in cancel: it cancelled itself",
     ):
-        assert said in ran.err, said
+        assert results in ran.err, results
 
 
-def test_their_tools_and_commands_fail_as_any_other(hostile: Ostler, serve: Serve) -> None:
+def test_tools_and_commands_of_failing_extensions_fail_normally(hostile: Ostler, serve: Serve) -> None:
     vendor = serve(turn(call("mute_tool"), call("interrupted_tool")), turn("done"))
     ran = hostile("-p", "--json", "--yes", *use(vendor), "go")
     assert ran.code == 0, ran.err
-    said = [(one["failed"], one["content"][0]["text"]) for one in ran.all("tool_result")]
-    assert said == [("tool_failed", "Mute"), ("tool_failed", "the tool crashed: it raised KeyboardInterrupt")]
+    results = [(one["failed"], one["content"][0]["text"]) for one in ran.all("tool_result")]
+    assert results == [
+        ("tool_failed", "Mute"),
+        ("tool_failed", "the tool crashed: it raised KeyboardInterrupt"),
+    ]
     ran = hostile("-p", *use(vendor), "/mute")
     assert (ran.code, ran.out) == (1, "")
     assert "the command /mute failed: ValueError: not even this" in ran.err
 
 
-def test_processes_that_do_everything_wrong_leave_the_run_correct_and_none_behind(
-    ostler: Ostler, serve: Serve
-) -> None:
+def test_hostile_processes_leave_the_run_correct_and_end(ostler: Ostler, serve: Serve) -> None:
     mark = f"600.{os.getpid()}"
     for name, script in FOREIGN.items():
         folder = ostler.home / "extensions" / name
@@ -353,7 +354,7 @@ def test_processes_that_do_everything_wrong_leave_the_run_correct_and_none_behin
     assert ran.all("run_ended")[0]["status"] == "completed"
     (result,) = ran.all("tool_result")
     assert "the content" in result["content"][0]["text"]
-    for said in (
+    for results in (
         "the extension crashes failed in its process: it ended with exit status 3; "
         "it is started again in 0.5 s",
         "the hook leaves failed: it ended with exit status 0",
@@ -361,14 +362,14 @@ def test_processes_that_do_everything_wrong_leave_the_run_correct_and_none_behin
         "says_another_thing) is not loaded: its first line is no hello",
         "ends_at_once) is not loaded: it ended with exit status 4 before it said hello",
     ):
-        assert said in ran.err, said
+        assert results in ran.err, results
     assert ostler("sessions", "check").code == 0
     left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert mark not in left
     assert str(ostler.home) not in left
 
 
-def test_a_guard_that_hangs_refuses_and_the_process_still_ends(ostler: Ostler, serve: Serve) -> None:
+def test_a_hanging_guard_denies_and_the_process_ends(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(call("read", {"path": "a.txt"})), turn("done"))
     folder = ostler.home / "extensions"
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""`ostler models`: the catalogue, read by people and programs."""
+"""`ostler models`: the catalogue for people and programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ostler.models.catalogue import Catalogue
 from tests.support.command import Ostler
 
 
-def test_every_model_is_listed_with_the_date_of_what_is_known(ostler: Ostler) -> None:
+def test_every_model_is_listed_with_the_date_of_the_catalogue(ostler: Ostler) -> None:
     ran = ostler("models")
     assert ran.code == 0
     assert [line.split()[0] for line in ran.out.splitlines()] == [one.name for one in Catalogue().models()]
@@ -20,12 +20,12 @@ def test_every_model_is_listed_with_the_date_of_what_is_known(ostler: Ostler) ->
 
 
 def test_words_must_all_be_in_the_name_or_an_alias(ostler: Ostler) -> None:
-    known = Catalogue()
+    bundled = Catalogue()
     listed = ostler("models", "SONNET", "5-5", "--json").lines
     assert [one["name"] for one in listed] == ["anthropic/claude-sonnet-5-5"]
     assert "sonnet" in listed[0]["aliases"]
     by_alias = ostler("models", "gemini-flash", "--provider", "google", "--json").lines
-    assert known.aliases["gemini-flash"] in [one["name"] for one in by_alias]
+    assert bundled.aliases["gemini-flash"] in [one["name"] for one in by_alias]
 
 
 def test_a_provider_limits_the_list(ostler: Ostler) -> None:
@@ -37,7 +37,7 @@ def test_a_provider_limits_the_list(ostler: Ostler) -> None:
     assert ran.err.count("\n") == 1
 
 
-def test_what_is_unknown_is_called_unknown_and_never_zero(ostler: Ostler) -> None:
+def test_unknown_values_are_not_printed_as_zero(ostler: Ostler) -> None:
     without_price = next(one.name for one in Catalogue().models() if one.prices is None)
     (row,) = [
         line
@@ -49,7 +49,7 @@ def test_what_is_unknown_is_called_unknown_and_never_zero(ostler: Ostler) -> Non
     assert [one["prices"] for one in listed if one["name"] == without_price] == [None]
 
 
-def test_a_price_that_depends_is_a_range(ostler: Ostler) -> None:
+def test_a_variable_price_is_a_range(ostler: Ostler) -> None:
     tiered = next(
         one for one in Catalogue().models() if one.prices and one.prices.tiers and one.prices.input == 2.0
     )
@@ -61,14 +61,14 @@ def test_a_price_that_depends_is_a_range(ostler: Ostler) -> None:
     assert re.split(r" {2,}", row)[5] == f"2–{highest:g}"
 
 
-def test_nothing_found_says_that_other_models_work_too(ostler: Ostler) -> None:
+def test_no_match_says_that_unlisted_models_work(ostler: Ostler) -> None:
     ran = ostler("models", "no-such-model")
     assert (ran.code, ran.out) == (0, "")
     assert ran.err.startswith("ostler: 0 models, ")
     assert ran.err.endswith("; unlisted models work, too, as PROVIDER/ID\n")
 
 
-def test_on_a_terminal_there_are_headings_and_lines_fit(ostler: Ostler) -> None:
+def test_a_terminal_gets_headings_and_lines_that_fit(ostler: Ostler) -> None:
     head, *lines = ostler.on_terminal("models", "opus", columns=150).out.splitlines()
     assert tuple(re.split(r" {2,}", head)) == HEADINGS
     assert lines and max(map(len, (head, *lines))) <= 150

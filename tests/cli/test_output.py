@@ -1,4 +1,4 @@
-"""What a person is told while a run goes on."""
+"""What the console prints during a run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ostler.schema.outcomes import Display, Question
 from ostler.schema.usage import Usage
 
 
-def facts(*told: Event) -> list[Fact]:
+def facts(*happened: Event) -> list[Fact]:
     return [
         Fact.of(event, seq=seq, session="ses_1", run="run_1", time_ms=0, parent=0)
-        for seq, event in enumerate(told, 2)
+        for seq, event in enumerate(happened, 2)
     ]
 
 
-def test_a_child_is_told_of_when_it_begins_and_when_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_child_is_printed_when_it_starts_and_ends(capsys: pytest.CaptureFixture[str]) -> None:
     cheap = Totals(steps=4, usage=Usage(cost=0.0021))
     unknown = Totals(steps=1, usage=Usage())
     ConsoleOutput("notices", shows_work=True).see(
@@ -49,7 +49,7 @@ def test_a_child_is_told_of_when_it_begins_and_when_it_ends(capsys: pytest.Captu
     ]
 
 
-def test_a_waiting_run_says_who_asks_and_how_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_waiting_run_prints_who_asks_and_how_to_continue(capsys: pytest.CaptureFixture[str]) -> None:
     own = OpenQuestion("ses_1", QuestionAsked("q_1", Question("Why?")))
     childs = OpenQuestion("ses_2", QuestionAsked("q_2", Question("Allow it?", "permission")), "critic")
     waiting = RunWaiting("question")
@@ -57,15 +57,15 @@ def test_a_waiting_run_says_who_asks_and_how_it_goes_on(capsys: pytest.CaptureFi
     assert capsys.readouterr().err.splitlines() == [
         "ostler: waiting for an answer [q_1]: Why?",
         "ostler: waiting for an answer (critic) [q_2]: Allow it?",
-        "ostler: the run waits in session ses_1; `ostler answer ses_1 --question ID ANSWER` goes on",
+        "ostler: the run waits in session ses_1; `ostler answer ses_1 --question ID ANSWER` continues it",
     ]
     print_waiting(waiting, "ses_1", [childs])
-    assert "`ostler answer ses_1 yes` goes on" in capsys.readouterr().err
+    assert "`ostler answer ses_1 yes` continues it" in capsys.readouterr().err
     print_waiting(RunWaiting("pending"), "ses_1", [])
-    assert "for a call that finishes later; `ostler runs` shows it" in capsys.readouterr().err
+    assert "for a deferred call; `ostler runs` shows it" in capsys.readouterr().err
 
 
-def test_a_waiting_run_says_what_an_answer_may_be(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_waiting_run_prints_the_possible_answers(capsys: pytest.CaptureFixture[str]) -> None:
     form = {"properties": {"port": {"type": "integer"}}}
     questions = [
         Question("Which bed?", "choice", choices=("2", "5"), reason="both are free"),

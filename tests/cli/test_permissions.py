@@ -1,4 +1,4 @@
-"""`ostler permissions`, and answers that are remembered, from one process to the next."""
+"""`ostler permissions`, and remembered answers across processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run_it() -> object:
     return turn(call("bash", {"command": TEE}))
 
 
-def listed(ostler: Ostler, *options: str) -> list[tuple[str, str, str]]:
+def listed_rules(ostler: Ostler, *options: str) -> list[tuple[str, str, str]]:
     rows = [json.loads(line) for line in ostler("permissions", "--json", *options).out.splitlines()]
     assert [row["number"] for row in rows] == list(range(1, len(rows) + 1))
     return [(row["effect"], row["rule"], row["scope"]) for row in rows]
@@ -46,7 +46,7 @@ asyncio.run(answer(*sys.argv[1:]))
 """
 
 
-def answered_later(ostler: Ostler, vendor: FakeVendor, answer: str) -> str:
+def answer_in_another_process(ostler: Ostler, vendor: FakeVendor, answer: str) -> str:
     """A run that stops at its question, and is answered by another process; its session."""
     ran = ostler("-p", "--json", *use(vendor), "--permissions", "edit", "--on-question", "wait", "run it")
     assert ran.code == 6
@@ -69,47 +69,47 @@ def answered_later(ostler: Ostler, vendor: FakeVendor, answer: str) -> str:
     return session
 
 
-def test_a_session_remembers_after_a_restart_and_no_other_does(ostler: Ostler, serve: Serve) -> None:
+def test_a_rule_of_a_session_survives_a_restart(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(
         run_it(), turn("ran"), run_it(), turn("again"), run_it(), turn("refused"), run_it(), turn("-")
     )
-    session = answered_later(ostler, vendor, "session")
+    session = answer_in_another_process(ostler, vendor, "session")
     assert not (ostler.home / "permissions.json").exists()
     same = ostler("-p", *use(vendor), "--permissions", "edit", "--session", session, "again")
     assert (same.code, same.out) == (0, "again\n")
     other = ostler("-p", *use(vendor), "--permissions", "edit", "run it")
     assert (other.code, "permissions are edit" in other.err) == (4, True)
 
-    assert listed(ostler) == listed(ostler, "--session", session) == [("allow", RULE, "session")]
+    assert listed_rules(ostler) == listed_rules(ostler, "--session", session) == [("allow", RULE, "session")]
     assert ostler("permissions", "revoke", RULE).out == f"revoked allow {RULE} (session)\n"
-    assert listed(ostler) == []
+    assert listed_rules(ostler) == []
     revoked = ostler("-p", *use(vendor), "--permissions", "edit", "--session", session, "again")
     assert revoked.code == 4
 
 
-def test_a_project_remembers_for_its_folder(ostler: Ostler, serve: Serve) -> None:
+def test_a_rule_of_a_project_applies_in_its_folder(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(run_it(), turn("ran"), run_it(), turn("again"), run_it(), turn("refused"))
-    answered_later(ostler, vendor, "project")
+    answer_in_another_process(ostler, vendor, "project")
     assert [one.name for one in ostler.work.iterdir() if one.name not in (".git", "ran.txt")] == []
     assert ostler("-p", *use(vendor), "--permissions", "edit", "run it").code == 0
     elsewhere = Path(f"{ostler.work}-2")
     elsewhere.mkdir()
     assert ostler("-p", *use(vendor), "--permissions", "edit", "run it", cwd=elsewhere).code == 4
-    assert listed(ostler) == [("allow", RULE, "project")]
+    assert listed_rules(ostler) == [("allow", RULE, "project")]
     assert ostler("permissions", "revoke", "1").code == 0
-    assert listed(ostler) == []
+    assert listed_rules(ostler) == []
 
 
-def test_a_user_s_rule_holds_everywhere(ostler: Ostler, serve: Serve) -> None:
+def test_a_rule_of_the_user_applies_everywhere(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(run_it(), turn("ran"), run_it(), turn("there"))
-    answered_later(ostler, vendor, "user")
+    answer_in_another_process(ostler, vendor, "user")
     elsewhere = Path(f"{ostler.work}-2")
     elsewhere.mkdir()
     assert ostler("-p", *use(vendor), "--permissions", "edit", "run it", cwd=elsewhere).out == "there\n"
-    assert listed(ostler) == [("allow", RULE, "user")]
+    assert listed_rules(ostler) == [("allow", RULE, "user")]
 
 
-def test_a_denied_call_is_refused_at_once_and_both_are_told_the_rule(ostler: Ostler, serve: Serve) -> None:
+def test_a_denied_call_names_the_rule_to_person_and_model(ostler: Ostler, serve: Serve) -> None:
     ostler.configure("deny = ['bash(tee)']")
     vendor = serve(run_it(), turn("Without it."))
     ran = ostler("-p", *use(vendor), "--yes", "--on-question", "wait", "run it")
@@ -128,21 +128,21 @@ def test_a_project_may_restrict_by_itself_but_allow_only_with_trust(ostler: Ostl
     assert "sets allow, which is ignored until you review it" in ran.err
     rows = ostler("permissions").out
     assert "(ignored until `ostler trust`)" in rows
-    assert [row[:2] for row in listed(ostler)] == [
+    assert [row[:2] for row in listed_rules(ostler)] == [
         ("deny", "bash(mv)"),
         ("allow", "bash(tee)"),
         ("ask", "bash(cp)"),
         ("deny", "bash(rm)"),
     ]
     for command, verdict in (("mv a b", "refuse"), ("rm a", "refuse"), ("cp a b", "ask"), ("tee a", "ask")):
-        tried = ostler("permissions", "test", f"bash: {command}", "--permissions", "edit")
-        assert tried.out.startswith(f"{verdict}: "), tried.out
+        verdict_of = ostler("permissions", "test", f"bash: {command}", "--permissions", "edit")
+        assert verdict_of.out.startswith(f"{verdict}: "), verdict_of.out
     assert "allow" in ostler("trust").out
     assert ostler("-p", *use(vendor), "--permissions", "edit", "run it").code == 0
     assert "ignored" not in ostler("permissions").out
 
 
-def test_rules_are_given_and_taken_back(ostler: Ostler) -> None:
+def test_rules_are_added_and_revoked(ostler: Ostler) -> None:
     assert ostler("permissions").err == "ostler: there are no rules here; only the profile applies\n"
     assert ostler("permissions", "allow", "bash(npm run *)").out == (
         f"allow bash(npm run *), in {ostler.work}\n"
@@ -152,7 +152,7 @@ def test_rules_are_given_and_taken_back(ostler: Ostler) -> None:
     )
     assert ostler("permissions", "deny", "read(~/.ssh/**)", "--user").out.endswith("(already stored)\n")
     assert ostler("permissions", "ask", "bash(npm run *)", "--user").code == 0
-    assert listed(ostler) == [
+    assert listed_rules(ostler) == [
         ("deny", "read(~/.ssh/**)", "user"),
         ("ask", "bash(npm run *)", "user"),
         ("allow", "bash(npm run *)", "project"),
@@ -164,7 +164,7 @@ def test_rules_are_given_and_taken_back(ostler: Ostler) -> None:
     )
     assert ostler("permissions", "revoke", "2").code == 0
     assert ostler("permissions", "revoke", "bash(npm run *)").code == 0
-    assert [row[1] for row in listed(ostler)] == ["read(~/.ssh/**)"]
+    assert [row[1] for row in listed_rules(ostler)] == ["read(~/.ssh/**)"]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_rules_are_given_and_taken_back(ostler: Ostler) -> None:
         (("list", "--session", "ses_x"), "there is no session ses_x"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(
+def test_an_impossible_command_is_one_line(
     ostler: Ostler, arguments: tuple[str, ...], complaint: str
 ) -> None:
     ran = ostler("permissions", *arguments)
@@ -185,47 +185,47 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert complaint in ran.err
 
 
-def test_a_rule_of_a_file_is_taken_back_in_the_file(ostler: Ostler) -> None:
+def test_a_rule_of_a_file_is_removed_in_the_file(ostler: Ostler) -> None:
     ostler.configure("allow = ['bash(make)']")
     ran = ostler("permissions", "revoke", "1")
     assert ran.code == 2
     assert f"bash(make) is set in {ostler.home / 'config.toml'}: remove it there" in ran.err
 
 
-def test_a_file_with_something_that_is_no_rule_is_refused(ostler: Ostler) -> None:
+def test_a_file_with_an_invalid_rule_is_refused(ostler: Ostler) -> None:
     ostler.configure("deny = ['bash(git']")
     ran = ostler("-p", "--model", "demo", "hello")
     assert ran.code == 2
     assert f"{ostler.home / 'config.toml'}: deny: 'bash(git' is not a rule" in ran.err
 
 
-def test_a_call_can_be_tried(ostler: Ostler) -> None:
-    def tried(call: str, profile: str) -> list[str]:
+def test_a_call_can_be_tested(ostler: Ostler) -> None:
+    def verdict_of(call: str, profile: str) -> list[str]:
         return ostler("permissions", "test", call, "--permissions", profile).out.splitlines()
 
-    assert tried("bash: git push", "full") == ["allow: profile full"]
-    assert tried("bash: ls -l | sort", "edit") == ["allow: profile edit, it only reads"]
-    assert tried("bash: ls -l", "ask")[0].startswith("ask: ")
-    assert tried("read: /etc/passwd", "read-only") == ["allow: profile read-only"]
-    assert tried("bash: ls", "read-only")[0].startswith("refuse: permissions are read-only")
-    assert tried("bash: ls && git push -f", "edit") == [
+    assert verdict_of("bash: git push", "full") == ["allow: profile full"]
+    assert verdict_of("bash: ls -l | sort", "edit") == ["allow: profile edit, it only reads"]
+    assert verdict_of("bash: ls -l", "ask")[0].startswith("ask: ")
+    assert verdict_of("read: /etc/passwd", "read-only") == ["allow: profile read-only"]
+    assert verdict_of("bash: ls", "read-only")[0].startswith("refuse: permissions are read-only")
+    assert verdict_of("bash: ls && git push -f", "edit") == [
         "ask: permissions are edit: tools that run commands need a person's consent (--yes gives it to all)",
         "  because of git push -f",
         "  session would remember bash(git push)",
         "  project would remember bash(git push)",
         "  user would remember bash(git push)",
     ]
-    assert tried("write: /etc/x", "edit")[0] == (
+    assert verdict_of("write: /etc/x", "edit")[0] == (
         "ask: permissions are edit: /etc/x is outside the working directory"
     )
-    assert tried("fetch: https://example.com/x", "ask")[1] == "  session would remember fetch(example.com)"
+    assert (
+        verdict_of("fetch: https://example.com/x", "ask")[1] == "  session would remember fetch(example.com)"
+    )
     out = ostler("permissions", "test", "--json", "bash: git push", "--permissions", "edit").out
     assert json.loads(out)["remember"]["user"] == ["bash(git push)"]
 
 
-def test_taking_a_rule_back_from_a_cut_session_ends_what_it_left_running(
-    ostler: Ostler, serve: Serve
-) -> None:
+def test_revoking_a_rule_of_a_cut_session_ends_its_processes(ostler: Ostler, serve: Serve) -> None:
     # A process in the group of the command would be killed with the run.
     vendor = serve(turn(TOUCH), turn(call("bash", {"command": "setsid --wait cat gate"})))
     session = waiting_run(ostler, vendor)
@@ -247,4 +247,4 @@ def test_taking_a_rule_back_from_a_cut_session_ends_what_it_left_running(
     assert ostler("permissions", "revoke", "1", "--session", session).code == 0
     wait_until(lambda: reader.poll(0) == [(opened[0], select.POLLERR)])
     os.close(opened[0])
-    assert listed(ostler) == []
+    assert listed_rules(ostler) == []

@@ -1,4 +1,4 @@
-"""`ostler trust`: what a project decides only after its user has looked."""
+"""`ostler trust`: consent to a project's settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def write_project(ostler: Ostler, text: str) -> Path:
     return file
 
 
-def test_a_project_may_name_another_server_only_when_it_is_trusted(ostler: Ostler, serve: Serve) -> None:
+def test_a_project_needs_trust_to_name_another_server(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("from the project's server"))
     file = write_project(ostler, f"model = 'openai/fake'\nbase_url = '{vendor.chat_url}'\n")
     arguments = ("-p", "hello")
@@ -49,7 +49,7 @@ def test_a_project_may_name_another_server_only_when_it_is_trusted(ostler: Ostle
     assert ostler("trust", "--list").out == f"{ostler.work}  (changed since)\n"
 
 
-def test_what_is_trusted_is_shown_without_its_secrets(ostler: Ostler) -> None:
+def test_trust_lists_settings_without_secrets(ostler: Ostler) -> None:
     write_project(
         ostler,
         rf"""
@@ -80,18 +80,18 @@ def test_what_is_trusted_is_shown_without_its_secrets(ostler: Ostler) -> None:
     assert KEY not in ran.out + ran.err
 
 
-def test_trust_can_be_taken_back_even_when_the_file_is_gone(ostler: Ostler) -> None:
+def test_trust_can_be_withdrawn_after_the_file_is_deleted(ostler: Ostler) -> None:
     file = write_project(ostler, "base_url = 'http://there'")
     ostler("trust")
     file.unlink()
-    assert ostler("trust", "--list").out == f"{ostler.work}  (has no ostler.toml any more)\n"
+    assert ostler("trust", "--list").out == f"{ostler.work}  (no longer has an ostler.toml)\n"
     assert ostler("trust", "--remove").out == f"{ostler.work} is no longer trusted\n"
     again = ostler("trust", "--remove")
     assert (again.code, again.out, again.err) == (0, "", f"ostler: {ostler.work} was not trusted\n")
     assert ostler("trust", "--list").out == ""
 
 
-def test_nothing_is_trusted_where_nothing_needs_it(ostler: Ostler) -> None:
+def test_trust_reports_that_nothing_needs_it(ostler: Ostler) -> None:
     missing = ostler("trust")
     assert (missing.code, missing.out) == (2, "")
     assert missing.err.startswith(f"ostler: there is no ostler.toml in {ostler.work} ")
@@ -104,7 +104,7 @@ def test_nothing_is_trusted_where_nothing_needs_it(ostler: Ostler) -> None:
     assert ostler("trust", "/no/such/place").err == "ostler: there is no directory /no/such/place\n"
 
 
-def test_the_commands_that_are_named_can_be_typed_as_they_stand_also_where_paths_have_spaces(
+def test_suggested_commands_quote_paths_with_spaces(
     ostler: Ostler,
 ) -> None:
     project = ostler.work / "a project's"
@@ -118,12 +118,12 @@ def test_the_commands_that_are_named_can_be_typed_as_they_stand_also_where_paths
         path = project / name
         path.parent.mkdir(parents=True)
         path.write_text(text)
-    told = [
+    lines = [
         ostler("-p", "--model", "demo", "hello", cwd=project).err,
         *(ostler(command, cwd=project).err for command in ("agents", "skills")),
         ostler("ext", "list", cwd=project).out,
     ]
-    named = [shlex.split(command) for text in told for command in re.findall("`(ostler trust .*?)`", text)]
+    named = [shlex.split(command) for text in lines for command in re.findall("`(ostler trust .*?)`", text)]
     assert len(named) >= 6 and all(command == ["ostler", "trust", str(project)] for command in named)
 
     taken_back = re.findall("`(ostler trust --remove .*?)`", ostler(*named[0][1:]).out)

@@ -1,4 +1,4 @@
-"""Going on in a session from the command line, and keeping none."""
+"""`--continue`, `--session` and `--no-session`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.command import Ostler, finish, use, wait_until
 from tests.support.fixtures import Serve
 
 
-def said(request: dict[str, object]) -> list[tuple[str, str]]:
+def messages_of(request: dict[str, object]) -> list[tuple[str, str]]:
     """Who said what, in a request as the vendor got it, without the system prompt."""
     messages = request["messages"]
     assert isinstance(messages, list)
@@ -23,13 +23,17 @@ def test_a_session_is_continued_with_its_history(ostler: Ostler, serve: Serve) -
     assert first.err == f"ostler: {ostler.work} has no session yet: starting a new one\n"
     second = ostler("-p", *use(vendor), "--continue", "two")
     assert (second.out, second.err) == ("answer 2\n", "")
-    assert said(vendor.requests[1].json) == [("user", "one"), ("assistant", "answer 1"), ("user", "two")]
+    assert messages_of(vendor.requests[1].json) == [
+        ("user", "one"),
+        ("assistant", "answer 1"),
+        ("user", "two"),
+    ]
     (session,) = ostler("sessions", "--json").lines
     third = ostler("-p", "--json", *use(vendor), "--session", session["id"][:12], "three")
     assert {fact["session"] for fact in third.facts} == {session["id"]}
-    assert len(said(vendor.requests[2].json)) == 5
+    assert len(messages_of(vendor.requests[2].json)) == 5
     assert ostler("-p", *use(vendor), "four").err == ""
-    assert said(vendor.requests[3].json) == [("user", "four")]
+    assert messages_of(vendor.requests[3].json) == [("user", "four")]
     assert len(ostler("sessions", "--json").lines) == 2
 
 
@@ -40,26 +44,26 @@ def test_only_a_session_of_the_same_directory_is_continued(ostler: Ostler, serve
     ostler("-p", *use(vendor), "here")
     ran = ostler("-p", *use(vendor), "--continue", "there", cwd=elsewhere)
     assert "has no session yet" in ran.err
-    assert said(vendor.requests[1].json) == [("user", "there")]
+    assert messages_of(vendor.requests[1].json) == [("user", "there")]
 
 
-def test_what_a_tool_did_is_part_of_the_history(ostler: Ostler, serve: Serve) -> None:
+def test_tool_results_are_part_of_the_history(ostler: Ostler, serve: Serve) -> None:
     (ostler.work / "a.txt").write_text("the content")
     vendor = serve(turn(call("read", {"path": "a.txt"})), turn("read"), turn("again"))
     ostler("-p", *use(vendor), "read it")
     ostler("-p", *use(vendor), "--continue", "and?")
-    roles = [role for role, _ in said(vendor.requests[2].json)]
+    roles = [role for role, _ in messages_of(vendor.requests[2].json)]
     assert roles == ["user", "assistant", "tool", "assistant", "user"]
-    assert "the content" in said(vendor.requests[2].json)[2][1]
+    assert "the content" in messages_of(vendor.requests[2].json)[2][1]
 
 
-def test_no_session_leaves_nothing_behind(ostler: Ostler, serve: Serve) -> None:
+def test_no_session_stores_nothing(ostler: Ostler, serve: Serve) -> None:
     ran = ostler("-p", *use(serve(turn("gone"))), "--no-session", "hello")
     assert (ran.code, ran.out) == (0, "gone\n")
     assert not ostler.home.exists()
 
 
-def test_a_session_that_is_not_there_is_refused(ostler: Ostler) -> None:
+def test_a_missing_session_is_refused(ostler: Ostler) -> None:
     ran = ostler("-p", "--model", "demo", "--session", "ses_nowhere", "hello")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == "ostler: no session 'ses_nowhere'; `ostler sessions` lists those there are\n"
@@ -98,7 +102,7 @@ def test_a_session_that_another_process_runs_is_refused(ostler: Ostler, serve: S
     assert after.code == 0
 
 
-def test_a_run_whose_process_was_killed_is_closed_by_the_next_prompt(ostler: Ostler, serve: Serve) -> None:
+def test_the_next_prompt_closes_a_killed_run(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("never", trouble=Trouble("silence", after=0)), turn("answered"))
     running = ostler.start("-p", *use(vendor), "hello")
     wait_until(lambda: vendor.requests)
@@ -107,11 +111,11 @@ def test_a_run_whose_process_was_killed_is_closed_by_the_next_prompt(ostler: Ost
     ran = ostler("-p", *use(vendor), "--continue", "still there?")
     assert (ran.code, ran.out) == (0, "answered\n")
     (session,) = ostler("sessions", "--json").lines
-    shown = ostler("sessions", "show", session["id"], "--json")
-    assert [line["status"] for line in shown.all("run_ended")] == ["interrupted", "completed"]
+    result = ostler("sessions", "show", session["id"], "--json")
+    assert [line["status"] for line in result.all("run_ended")] == ["interrupted", "completed"]
 
 
-def test_a_run_that_goes_on_is_printed_from_its_beginning(ostler: Ostler, serve: Serve) -> None:
+def test_a_continued_run_is_printed_from_its_start(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("never", trouble=Trouble("silence", after=0)), turn("answered"))
     running = ostler.start("-p", *use(vendor), "hello")
     wait_until(lambda: vendor.requests)
@@ -123,7 +127,7 @@ def test_a_run_that_goes_on_is_printed_from_its_beginning(ostler: Ostler, serve:
     assert len({fact["run"] for fact in ran.facts}) == 1
 
 
-def test_a_session_keeps_the_model_that_it_was_given(ostler: Ostler, serve: Serve) -> None:
+def test_a_session_keeps_its_model(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("one"), turn("two"), turn("three"))
     ostler.configure(
         f"""
@@ -140,7 +144,7 @@ def test_a_session_keeps_the_model_that_it_was_given(ostler: Ostler, serve: Serv
     assert [one.json["model"] for one in vendor.requests] == ["large", "large", "small"]
 
 
-def test_another_server_is_named_for_once(ostler: Ostler, serve: Serve) -> None:
+def test_a_base_url_applies_to_one_run(ostler: Ostler, serve: Serve) -> None:
     vendor, other = serve(turn("two")), serve(turn("one"))
     ostler.configure(f'model = "ollama/mine"\nbase_url = "{vendor.chat_url}"')
     ostler("-p", *use(other), "hello")
@@ -149,7 +153,7 @@ def test_another_server_is_named_for_once(ostler: Ostler, serve: Serve) -> None:
     assert vendor.requests[0].json["model"] == "mine"
 
 
-def test_a_session_that_keeps_its_model_needs_no_other(ostler: Ostler, serve: Serve) -> None:
+def test_a_session_with_a_model_needs_no_other(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("one"), turn("two"), turn("three"))
     ostler.configure(f'[providers.acme]\nbase_url = "{vendor.chat_url}"\nkey_variable = ""')
     ostler("-p", "--model", "acme/large", "hello")
@@ -159,6 +163,6 @@ def test_a_session_that_keeps_its_model_needs_no_other(ostler: Ostler, serve: Se
     assert ostler("-p", "a new one").code == 3
 
 
-def test_the_demo_is_continued_by_the_demo(ostler: Ostler) -> None:
+def test_a_demo_session_continues_with_the_demo(ostler: Ostler) -> None:
     ostler("-p", "--model", "demo", "hello")
     assert ostler("-p", "--continue", "and?").code == 0

@@ -1,4 +1,4 @@
-"""What goes wrong outside: one line says what and what to do, and the key is never seen again."""
+"""Errors of vendors, keys and configuration: one line that says what to do, without the key."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ FAILURES: list[tuple[str, Answer, list[str]]] = [
 @pytest.mark.parametrize(
     ("answer", "words"), [case[1:] for case in FAILURES], ids=[case[0] for case in FAILURES]
 )
-def test_a_vendor_that_fails_is_one_line_and_exit_code_1(
+def test_a_vendor_error_is_one_line_and_exit_code_1(
     ostler: Ostler, serve: Serve, answer: Answer, words: list[str]
 ) -> None:
     vendor = serve(by=lambda request: answer)
@@ -70,7 +70,7 @@ def test_a_vendor_that_fails_is_one_line_and_exit_code_1(
     assert_key_is_nowhere(ostler, ran)
 
 
-def test_a_server_that_is_not_there_is_tried_three_times(ostler: Ostler) -> None:
+def test_an_unreachable_server_is_tried_three_times(ostler: Ostler) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
@@ -84,25 +84,23 @@ def test_a_server_that_is_not_there_is_tried_three_times(ostler: Ostler) -> None
     assert f"127.0.0.1:{port}" in ran.lines[-1]["reason"]
 
 
-def test_arguments_that_are_no_json_are_told_to_the_model_which_may_do_better(
-    ostler: Ostler, serve: Serve
-) -> None:
+def test_invalid_json_arguments_are_reported_to_the_model(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(call("ls", '{"path": ')), turn(call("ls", '{"path": 7}')), turn("I see."))
     ran = ostler("-p", "--json", *use(vendor), "look")
     assert ran.code == 0
     assert [result["failed"] for result in ran.all("tool_result")] == ["invalid_arguments"] * 2
-    told = [one["content"] for one in vendor.requests[2].json["messages"] if one["role"] == "tool"]
-    assert "not valid JSON" in told[0] and "path" in told[1]
+    results = [one["content"] for one in vendor.requests[2].json["messages"] if one["role"] == "tool"]
+    assert "not valid JSON" in results[0] and "path" in results[1]
 
 
-def test_a_tool_that_does_not_exist_is_told_to_the_model(ostler: Ostler, serve: Serve) -> None:
+def test_an_unknown_tool_is_reported_to_the_model(ostler: Ostler, serve: Serve) -> None:
     ran = ostler("-p", "--json", *use(serve(turn(call("hammer", {})), turn("Then not."))), "hit")
     assert ran.code == 0
     (result,) = ran.all("tool_result")
     assert result["failed"] == "unknown_tool" and "the tools are: bash, " in result["content"][0]["text"]
 
 
-def test_the_key_reaches_the_vendor_from_wherever_it_was_given(ostler: Ostler, serve: Serve) -> None:
+def test_the_key_reaches_the_vendor_from_every_source(ostler: Ostler, serve: Serve) -> None:
     ostler.home.mkdir()
     configuration = ostler.home / "config.toml"
     ways: list[tuple[str, dict[str, str]]] = [
@@ -119,7 +117,7 @@ def test_the_key_reaches_the_vendor_from_wherever_it_was_given(ostler: Ostler, s
         assert_key_is_nowhere(ostler, ran)
 
 
-def test_a_key_command_that_fails_is_said_without_its_output(ostler: Ostler) -> None:
+def test_a_failing_key_command_is_reported_without_its_output(ostler: Ostler) -> None:
     ostler.home.mkdir()
     (ostler.home / "config.toml").write_text(f"key_command = 'echo {KEY}; exit 3'")
     ran = ostler("-p", "--model", "openai/fake", "hello")
@@ -141,7 +139,9 @@ def test_a_key_command_that_fails_is_said_without_its_output(ostler: Ostler) -> 
         (b"model = '\xff'", "config.toml is not valid TOML"),
     ],
 )
-def test_a_wrong_configuration_says_where(ostler: Ostler, written: str | bytes, complaint: str) -> None:
+def test_an_invalid_configuration_names_its_place(
+    ostler: Ostler, written: str | bytes, complaint: str
+) -> None:
     ostler.home.mkdir()
     content = written if isinstance(written, bytes) else written.encode()
     (ostler.home / "config.toml").write_bytes(content)
@@ -151,7 +151,7 @@ def test_a_wrong_configuration_says_where(ostler: Ostler, written: str | bytes, 
     assert KEY not in ran.err
 
 
-def test_a_wrong_variable_is_named(ostler: Ostler) -> None:
+def test_an_invalid_variable_is_named(ostler: Ostler) -> None:
     for name, value in (
         ("OSTLER_MAX_STEPS", "many"),
         ("OSTLER_PERMISSIONS", "all"),
@@ -163,7 +163,7 @@ def test_a_wrong_variable_is_named(ostler: Ostler) -> None:
         assert f"{name.removeprefix('OSTLER_').lower()} must be " in ran.err and repr(value) in ran.err
 
 
-def test_a_home_that_cannot_be_used_is_said(ostler: Ostler) -> None:
+def test_an_unusable_home_is_reported(ostler: Ostler) -> None:
     ostler.home.write_text("a file where a folder should be")
     ran = ostler("-p", "--model", "demo", "hello")
     assert (ran.code, ran.out) == (1, "")

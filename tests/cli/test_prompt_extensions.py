@@ -52,7 +52,7 @@ def test_a_users_extension_guards_a_run_and_is_named_in_it(ostler: Ostler, serve
     assert "it is secret" in ran.all("tool_result")[0]["content"][0]["text"]
 
 
-def test_an_extensions_command_is_run_and_says_something(ostler: Ostler) -> None:
+def test_a_command_of_an_extension_runs_and_prints(ostler: Ostler) -> None:
     write(ostler.home / "extensions" / "greeter.py")
     greeted = ostler("-p", "--model", "demo", "/greet", "you", "there")
     assert (greeted.code, greeted.out, greeted.err) == (0, "hello you there\n", "")
@@ -68,7 +68,7 @@ def test_an_extensions_command_is_run_and_says_something(ostler: Ostler) -> None
     )
 
 
-def test_what_an_extension_prints_is_seen_when_it_prints_it(ostler: Ostler) -> None:
+def test_output_of_an_extension_is_printed_at_once(ostler: Ostler) -> None:
     later = ostler.work / "later"
     write(
         ostler.home / "extensions" / "slow.py",
@@ -98,7 +98,7 @@ def test_a_template_of_the_same_name_comes_first(ostler: Ostler, serve: Serve) -
     assert ostler("-p", *use(vendor), "/greet").out == "from the template\n"
 
 
-def test_prompts_that_an_extension_sends_are_run_afterwards(ostler: Ostler, serve: Serve) -> None:
+def test_prompts_of_an_extension_run_afterwards(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("first"), turn("second"))
     file = write(
         ostler.work / "follow.py",
@@ -160,7 +160,7 @@ def test_a_projects_extension_is_refused_until_it_is_trusted(
 
 
 @pytest.mark.parametrize("answer", ["yes", "no"])
-def test_a_person_at_a_terminal_is_asked_and_shown_what_would_run(ostler: Ostler, answer: str) -> None:
+def test_consent_at_a_terminal_shows_what_would_run(ostler: Ostler, answer: str) -> None:
     file = write(ostler.work / ".ostler" / "extensions" / "greeter.py")
     ran = ostler.on_terminal("-p", "--model", "demo", "/greet you", typed=f"{answer}\n".encode())
     assert f"ostler: this project has the extension greeter ({file}):\n" in ran.err
@@ -170,7 +170,7 @@ def test_a_person_at_a_terminal_is_asked_and_shown_what_would_run(ostler: Ostler
     assert bool(ostler("trust", "--list").out) == (answer == "yes")
 
 
-def test_what_a_projects_file_names_needs_trust_twice(ostler: Ostler) -> None:
+def test_extensions_named_by_a_project_need_two_consents(ostler: Ostler) -> None:
     write(ostler.work / "tools" / "greeter.py")
     write(ostler.work / "ostler.toml", 'extensions = ["tools/greeter.py"]\n')
     refused = ostler("-p", "--model", "demo", "/greet you")
@@ -205,9 +205,7 @@ def test_options_of_extensions_are_configured(ostler: Ostler) -> None:
     assert named.out == "5 true\n"
 
 
-def test_what_is_named_and_missing_is_an_error_and_what_is_broken_is_not(
-    ostler: Ostler, serve: Serve
-) -> None:
+def test_a_missing_extension_is_an_error_and_a_broken_one_is_not(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("done"))
     missing = ostler("-p", *use(vendor), "-e", "gone.py", "go")
     assert (missing.code, missing.err) == (
@@ -253,12 +251,12 @@ def test_a_file_saved_during_a_run_takes_effect_in_it(ostler: Ostler, serve: Ser
     rest = process.stdout.read()  # of the same reader, which has read ahead
     ran = finish(process)
     facts = [json.loads(line) for line in rest.splitlines()]
-    kept = {one["key"]: one["value"] for one in facts if one["type"] == "extension_state"}
+    state = {one["key"]: one["value"] for one in facts if one["type"] == "extension_state"}
     assert ran.code == 0, ran.err
-    assert kept["SessionOpened"] == "reload"
+    assert state["SessionOpened"] == "reload"
 
 
-def test_nothing_of_extensions_is_loaded_where_there_are_none(ostler: Ostler, serve: Serve) -> None:
+def test_without_extensions_their_code_is_not_imported(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("done"))
     ran = ostler("-p", *use(vendor), "go", PYTHONPROFILEIMPORTTIME="1")
     loaded = {line.rpartition("|")[2].strip() for line in ran.err.splitlines() if "|" in line}
@@ -268,7 +266,7 @@ def test_nothing_of_extensions_is_loaded_where_there_are_none(ostler: Ostler, se
     assert len(ours) <= 8, ours
 
 
-def test_what_is_printed_when_a_session_opens_is_seen_in_a_single_run(ostler: Ostler, serve: Serve) -> None:
+def test_output_of_an_opening_session_is_printed(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("Done."))
     write(
         ostler.home / "extensions" / "greets.py",

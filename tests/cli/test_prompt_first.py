@@ -1,4 +1,4 @@
-"""A prompt where no model is named: on a terminal a person is asked, without one a line says what is used."""
+"""A prompt without a named model: a terminal asks, otherwise a line names the model."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from tests.support.command import KEY, Ostler
 from tests.support.fixtures import Configure, Serve
 
 
-def test_a_server_that_was_found_answers_and_is_named(
-    ostler: Ostler, serve: Serve, configure: Configure
-) -> None:
+def test_a_discovered_server_answers_and_is_named(ostler: Ostler, serve: Serve, configure: Configure) -> None:
     vendor = serve(turn("From this machine."), models=["nomic-embed-text", "qwen3:8b"])
     configure(ollama=vendor.chat_url)
     ran = ostler("-p", "hello")
@@ -21,9 +19,7 @@ def test_a_server_that_was_found_answers_and_is_named(
     assert not any("authorization" in one.headers for one in vendor.requests)
 
 
-def test_a_key_in_the_environment_leaves_servers_alone(
-    ostler: Ostler, serve: Serve, configure: Configure
-) -> None:
+def test_with_a_key_no_server_is_probed(ostler: Ostler, serve: Serve, configure: Configure) -> None:
     found, vendor = serve(models=["m"]), serve(turn("From the vendor."), api_key=KEY)
     configure(ollama=found.chat_url)
     ran = ostler("-p", "hello", ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL=vendor.anthropic_url)
@@ -31,9 +27,7 @@ def test_a_key_in_the_environment_leaves_servers_alone(
     assert found.requests == []
 
 
-def test_on_a_terminal_a_person_is_asked_and_that_is_remembered(
-    ostler: Ostler, serve: Serve, configure: Configure
-) -> None:
+def test_consent_to_a_server_is_remembered(ostler: Ostler, serve: Serve, configure: Configure) -> None:
     vendor = serve(turn("One."), turn("Two."), models=["m"])
     configure(jan=vendor.chat_url)
     first = ostler.on_terminal("-p", "hello", typed=b"what?\nyes\n")
@@ -43,7 +37,7 @@ def test_on_a_terminal_a_person_is_asked_and_that_is_remembered(
     assert (second.code, second.out, second.err) == (0, "Two.\n", "")
 
 
-def test_a_no_on_a_terminal_leads_to_the_demo(ostler: Ostler, serve: Serve, configure: Configure) -> None:
+def test_a_declined_server_leads_to_the_demo(ostler: Ostler, serve: Serve, configure: Configure) -> None:
     vendor = serve(models=["m"])
     configure(jan=vendor.chat_url)
     ran = ostler.on_terminal("-p", "hello", typed=b"no\n")
@@ -54,14 +48,14 @@ def test_a_no_on_a_terminal_leads_to_the_demo(ostler: Ostler, serve: Serve, conf
     assert refused.code == 3 and "no model can answer" in refused.err
 
 
-def test_nobody_at_the_terminal_is_no_answer(ostler: Ostler, serve: Serve, configure: Configure) -> None:
+def test_end_of_input_is_not_an_answer(ostler: Ostler, serve: Serve, configure: Configure) -> None:
     configure(jan=serve(models=["m"]).chat_url)
     ran = ostler.on_terminal("-p", "hello", typed=b"\x04")
     assert ran.code == 2 and "there was no answer, so nothing was done" in ran.err
     assert not (ostler.home / "servers.json").exists()
 
 
-def test_the_demo_is_labelled_wherever_it_speaks(ostler: Ostler) -> None:
+def test_the_demo_is_labelled_everywhere(ostler: Ostler) -> None:
     from ostler.models.scripted import JOB
 
     ran = ostler("-p", "--json", "--model", "demo", "--yes", JOB)

@@ -1,4 +1,4 @@
-"""What a run may use, on the command line and in the settings."""
+"""Limits of a run, from the command line and the settings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def delegating(request: dict[str, Any]) -> Answer:
     ],
     ids=["tokens", "cost"],
 )
-def test_5_when_a_budget_is_used_up(
+def test_exit_code_5_for_a_used_up_budget(
     ostler: Ostler, serve: Serve, limit: tuple[str, ...], reason: str
 ) -> None:
     ostler.configure(PRICED)
@@ -49,18 +49,18 @@ def test_5_when_a_budget_is_used_up(
     assert len(vendor.requests) == 2
 
 
-def test_a_person_is_warned_once_before_a_limit(ostler: Ostler, serve: Serve) -> None:
+def test_a_near_limit_warns_once(ostler: Ostler, serve: Serve) -> None:
     ran = ostler("-p", *use(serve(by=busy)), "--max-steps", "6", "go")
     assert ran.err == "ostler: 5 of 6 steps are used\nostler: limit: the limit of 6 steps was reached\n"
 
 
-def test_5_when_the_time_is_up(ostler: Ostler, serve: Serve) -> None:
+def test_exit_code_5_for_a_time_limit(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(SILENCE)
     ran = ostler("-p", *use(vendor), "--max-seconds", "0.2", "go")
     assert ran.code == 5 and "limit: the limit of 0.2 seconds was reached" in ran.err
 
 
-def test_the_limits_are_those_of_the_whole_tree(ostler: Ostler, serve: Serve) -> None:
+def test_limits_apply_to_the_whole_tree(ostler: Ostler, serve: Serve) -> None:
     none = ostler("-p", "--json", *use(serve(by=delegating)), "--yes", "--max-children", "0", "go")
     (ended,) = none.all("child_ended")
     assert (ended["status"], ended["reason"]) == ("limit", "the limit of 0 children was reached")
@@ -71,7 +71,7 @@ def test_the_limits_are_those_of_the_whole_tree(ostler: Ostler, serve: Serve) ->
     assert steps.code == 5
 
 
-def test_children_are_nested_three_deep_and_no_deeper_unless_it_is_said(ostler: Ostler, serve: Serve) -> None:
+def test_children_are_nested_at_most_three_deep_by_default(ostler: Ostler, serve: Serve) -> None:
     ostler("-p", *use(serve(by=delegating)), "--yes", "go")
     listed = ostler("runs", "--all", "--json").lines
     assert [(row.get("depth", 0), row["status"]) for row in listed] == [
@@ -83,7 +83,7 @@ def test_children_are_nested_three_deep_and_no_deeper_unless_it_is_said(ostler: 
     ]
 
 
-def test_a_limit_is_kept_in_the_settings_and_in_the_log(ostler: Ostler, serve: Serve) -> None:
+def test_a_limit_comes_from_the_settings_and_is_logged(ostler: Ostler, serve: Serve) -> None:
     ostler.configure(f"max_tokens = 100000\nmax_cost = 0.5\nmax_seconds = 600\nmax_children = 4\n{PRICED}")
     vendor = serve(turn("ok", usage=Usage()))
     assert ostler("-p", *use(vendor), "--max-seconds", "60", "go", OSTLER_MAX_DEPTH="2").code == 0
@@ -108,7 +108,9 @@ def test_a_limit_is_kept_in_the_settings_and_in_the_log(ostler: Ostler, serve: S
         (("--max-depth", "1.5"), "'1.5' is not a whole number of at least 0"),
     ],
 )
-def test_nonsense_is_refused(in_process: InProcess, arguments: tuple[str, ...], complaint: str) -> None:
+def test_invalid_limits_are_refused(
+    in_process: InProcess, arguments: tuple[str, ...], complaint: str
+) -> None:
     code, out, err = in_process("-p", "--model", "demo", *arguments, "go")
     assert (code, out, err.count("\n")) == (2, "", 1) and complaint in err
 

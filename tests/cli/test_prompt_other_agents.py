@@ -1,4 +1,4 @@
-"""A session of another vendor's agent, to those who would have a model answer in it: one clear line."""
+"""Commands that need a model refuse a session of another vendor's agent in one line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def session(ostler: Ostler) -> str:
     return asyncio.run(made())
 
 
-def test_no_command_gives_it_to_a_model(ostler: Ostler, configure: Configure, session: str) -> None:
+def test_no_command_runs_a_model_in_another_vendors_session(
+    ostler: Ostler, configure: Configure, session: str
+) -> None:
     for arguments in (
         ("-p", "--session", session, "hello"),
         ("-p", "--session", session, "--model", "demo", "hello"),
@@ -46,22 +48,22 @@ def test_no_command_gives_it_to_a_model(ostler: Ostler, configure: Configure, se
         assert "start its agent again" in line
 
 
-def test_the_terminal_does_not_open_it(ostler: Ostler, configure: Configure, session: str) -> None:
+def test_the_terminal_does_not_open_another_vendors_session(
+    ostler: Ostler, configure: Configure, session: str
+) -> None:
     ran = ostler.on_terminal("--session", session, "--model", "demo")
     assert ran.code == 2
     (line,) = ran.err.splitlines()
     assert "belongs to another vendor's agent" in line
 
 
-def test_to_continue_is_to_go_on_with_a_session_of_a_model(
-    ostler: Ostler, configure: Configure, session: str
-) -> None:
+def test_continue_skips_sessions_of_other_vendors(ostler: Ostler, configure: Configure, session: str) -> None:
     ran = ostler("-p", "--continue", "--model", "demo", "hello")
     assert ran.code == 0
     assert "starting a new one" in ran.err
 
 
-async def test_a_message_is_read_as_it_was_drawn_at_last(ostler: Ostler) -> None:
+async def test_a_message_is_shown_as_last_revised(ostler: Ostler) -> None:
     ostler.home.mkdir()
     store = SqliteStore(ostler.store)
     journal = await new_journal(

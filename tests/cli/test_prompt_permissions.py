@@ -1,4 +1,4 @@
-"""What a headless run may do: look by default, more when it was told so."""
+"""Permissions of a headless run: read-only by default."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_profile_decides_what_runs(
     assert ran.lines[-1]["own"].get("refused_calls", 0) == (not writes) + (not runs)
 
 
-def test_a_refusal_says_how_to_allow_more(ostler: Ostler, serve: Serve) -> None:
+def test_a_denial_says_how_to_allow_more(ostler: Ostler, serve: Serve) -> None:
     ran = ostler("-p", *use(serve(by=both)), "do both")
     assert ran.out == "Done.\n"
     for line, tool in zip(ran.err.splitlines(), ("write", "bash"), strict=True):
@@ -58,7 +58,7 @@ def test_a_refusal_says_how_to_allow_more(ostler: Ostler, serve: Serve) -> None:
         assert "--yes" in line
 
 
-def test_tools_that_only_look_need_no_permission(ostler: Ostler, serve: Serve) -> None:
+def test_read_only_tools_need_no_permission(ostler: Ostler, serve: Serve) -> None:
     (ostler.work / "a.txt").write_text("text")
     looking = turn(
         call("read", {"path": "a.txt"}),
@@ -83,9 +83,7 @@ def test_only_the_named_tools_are_offered(ostler: Ostler, serve: Serve) -> None:
         assert offered == names
 
 
-def test_a_run_told_to_wait_stops_at_the_question_and_a_new_prompt_waits_behind_it(
-    ostler: Ostler, serve: Serve
-) -> None:
+def test_with_on_question_wait_a_new_prompt_is_queued(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(BASH))
     options = ("--permissions", "edit", "--on-question", "wait")
     ran = ostler("-p", "--json", *use(vendor), *options, "run it")
@@ -105,7 +103,7 @@ def test_a_run_told_to_wait_stops_at_the_question_and_a_new_prompt_waits_behind_
     assert not (ostler.work / "ran.txt").exists()
 
 
-def test_yes_permits_what_a_run_waits_for_and_the_prompt_comes_after_it(ostler: Ostler, serve: Serve) -> None:
+def test_yes_grants_the_permission_that_a_run_waits_for(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(BASH), turn("It ran."), turn("And then this."))
     ostler("-p", *use(vendor), "--permissions", "edit", "--on-question", "wait", "run it")
     ran = ostler("-p", "--json", *use(vendor), "--continue", "--yes", "and then?")
@@ -117,7 +115,7 @@ def test_yes_permits_what_a_run_waits_for_and_the_prompt_comes_after_it(ostler: 
     assert vendor.requests[2].json["messages"][-1]["content"] == "and then?"
 
 
-def test_a_copy_of_a_waiting_session_can_be_worked_in(ostler: Ostler, serve: Serve) -> None:
+def test_a_fork_of_a_waiting_session_can_run(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(BASH), turn("Without it, then."))
     ran = ostler("-p", "--json", *use(vendor), "--permissions", "edit", "--on-question", "wait", "run it")
     copy = ostler("sessions", "fork", ran.lines[-1]["session"]).out.strip()

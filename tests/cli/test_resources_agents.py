@@ -15,7 +15,7 @@ def write_agent(folder: Path, name: str, front: str) -> Path:
     return path
 
 
-def test_agents_are_listed_by_name_with_where_they_are_from(ostler: Ostler) -> None:
+def test_agents_are_listed_with_their_source(ostler: Ostler) -> None:
     write_agent(
         ostler.work / ".ostler" / "agents", "reviewer", "description: Reads: says.\ntools: Read, Glob"
     )
@@ -44,14 +44,14 @@ def test_agents_are_listed_by_name_with_where_they_are_from(ostler: Ostler) -> N
     }
 
 
-def test_on_a_terminal_there_are_headings_and_lines_fit(ostler: Ostler) -> None:
+def test_a_terminal_gets_headings_and_lines_that_fit(ostler: Ostler) -> None:
     write_agent(ostler.home / "agents", "a", "description: " + "long " * 40)
     head, line = ostler.on_terminal("agents", columns=70).out.splitlines()
     assert head.split() == ["NAME", "MODEL", "TOOLS", "FROM", "DESCRIPTION"]
     assert len(line) <= 70 and line.endswith("…")
 
 
-def test_other_vendors_agents_are_listed_behind_the_named_ones(ostler: Ostler) -> None:
+def test_other_vendors_agents_are_listed_after_subagents(ostler: Ostler) -> None:
     write_agent(ostler.home / "agents", "mine", "description: d")
     (ostler.home / "config.toml").write_text(
         "[terminal_agents.quick]\ncommand = ['codex', '--model', 'a b']\ndescription = 'fast'\n"
@@ -74,7 +74,7 @@ def test_other_vendors_agents_are_listed_behind_the_named_ones(ostler: Ostler) -
     assert ran.err == ""
 
 
-def test_other_vendors_agents_on_the_path_are_listed_when_asked_for(ostler: Ostler) -> None:
+def test_installed_agents_of_other_vendors_are_listed_on_request(ostler: Ostler) -> None:
     program = ostler.work / "bin" / "cursor-agent"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n")
@@ -84,7 +84,7 @@ def test_other_vendors_agents_on_the_path_are_listed_when_asked_for(ostler: Ostl
     assert ran.out.split() == ["cursor", "cursor", "pty", "cursor-agent"]
 
 
-def test_problems_are_told_beside_the_list(ostler: Ostler) -> None:
+def test_problems_are_printed_to_standard_error(ostler: Ostler) -> None:
     broken = write_agent(ostler.home / "agents", "broken", "description: [a")
     write_agent(ostler.home / "agents", "good", "description: d")
     ran = ostler("agents")
@@ -92,7 +92,7 @@ def test_problems_are_told_beside_the_list(ostler: Ostler) -> None:
     assert ran.err.startswith(f"ostler: {broken}: line 2: ") and ran.err.count("\n") == 1
 
 
-def test_where_there_are_none_it_is_said_how_to_have_some(ostler: Ostler) -> None:
+def test_an_empty_list_says_how_to_create_one(ostler: Ostler) -> None:
     ran = ostler("agents")
     assert (ran.code, ran.out) == (0, "")
     assert ran.err == (
@@ -102,7 +102,7 @@ def test_where_there_are_none_it_is_said_how_to_have_some(ostler: Ostler) -> Non
     assert not ostler.home.exists()
 
 
-def test_trust_lets_a_projects_agents_choose_their_model_until_they_change(ostler: Ostler) -> None:
+def test_a_projects_agents_need_trust_to_choose_their_model(ostler: Ostler) -> None:
     path = write_agent(ostler.work / ".agents" / "agents", "a", "description: d\nmodel: openai/dear")
     before = ostler("agents")
     assert before.out.split()[1] == "inherit"
@@ -127,7 +127,7 @@ def test_trust_lets_a_projects_agents_choose_their_model_until_they_change(ostle
     assert ostler("trust", "--list").out == ""
 
 
-def test_one_consent_is_for_the_project_file_and_the_agents(ostler: Ostler) -> None:
+def test_one_consent_covers_the_project_file_and_the_agents(ostler: Ostler) -> None:
     (ostler.work / "ostler.toml").write_text("base_url = 'http://there'")
     path = write_agent(ostler.work / ".ostler" / "agents", "a", "description: d\nmodel: sonnet")
     ran = ostler("trust")

@@ -1,4 +1,4 @@
-"""`ostler prompts`, and what `ostler -p` makes of `/name` and `@path`."""
+"""`ostler prompts`, and the expansion of `/name` and `@path` by `ostler -p`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def prompts(ostler: Ostler) -> Ostler:
     return ostler
 
 
-def said(vendor: FakeVendor) -> str:
+def sent_prompt(vendor: FakeVendor) -> str:
     """The newest message of a person."""
     content: str = vendor.requests[-1].json["messages"][-1]["content"]
     return content
@@ -64,12 +64,12 @@ def test_a_template_is_shown(prompts: Ostler, in_process: InProcess) -> None:
     assert json.loads(out)["body"] == "Mine: $@ @own.txt"
 
 
-def test_a_template_that_is_not_there_is_said(prompts: Ostler, in_process: InProcess) -> None:
+def test_a_missing_template_is_reported(prompts: Ostler, in_process: InProcess) -> None:
     code, _, err = in_process("prompts", "show", "other")
     assert (code, err) == (2, "ostler: there is no template 'other'; the templates are: mine, review\n")
 
 
-def test_without_templates_it_is_said_where_they_go(in_process: InProcess) -> None:
+def test_an_empty_list_says_where_to_put_templates(in_process: InProcess) -> None:
     code, out, err = in_process("prompts")
     assert (code, out) == (0, "")
     assert "there are no templates; create .ostler/prompts/NAME.md here" in err
@@ -83,7 +83,7 @@ def test_without_templates_it_is_said_where_they_go(in_process: InProcess) -> No
         (["--", "/review", "--fast", "a"], "/review has no flag --fast; it has: --file, --deep"),
     ],
 )
-def test_a_command_that_does_not_fit_is_refused(
+def test_a_command_with_invalid_arguments_is_refused(
     prompts: Ostler, in_process: InProcess, words: list[str], complaint: str
 ) -> None:
     code, _, err = in_process("-p", "--model", "demo", *words)
@@ -92,40 +92,40 @@ def test_a_command_that_does_not_fit_is_refused(
     assert err.count("\n") == 1
 
 
-def test_a_projects_template_attaches_only_what_was_typed(prompts: Ostler, serve: Serve) -> None:
+def test_a_projects_template_attaches_only_typed_mentions(prompts: Ostler, serve: Serve) -> None:
     vendor = serve(turn("done"))
     ran = prompts("-p", *use(vendor), "/review", "@a.py", "deep=true")
     assert (ran.code, ran.err) == (0, "")
-    assert said(vendor) == f"Review @a.py. Look deep. @own.txt\n{A}"
+    assert sent_prompt(vendor) == f"Review @a.py. Look deep. @own.txt\n{A}"
 
 
-def test_ones_own_template_may_mention_files(prompts: Ostler, serve: Serve) -> None:
+def test_a_users_template_may_mention_files(prompts: Ostler, serve: Serve) -> None:
     vendor = serve(turn("done"))
     prompts("-p", *use(vendor), "/mine", "two  words", "and more")
-    assert said(vendor) == f"Mine: two  words and more @own.txt\n{OWN}"
+    assert sent_prompt(vendor) == f"Mine: two  words and more @own.txt\n{OWN}"
 
 
 def test_piped_input_is_not_expanded(prompts: Ostler, serve: Serve) -> None:
     vendor = serve(turn("done"), turn("done"))
     prompts("-p", *use(vendor), piped=b"/review @a.py")
-    assert said(vendor) == "/review @a.py"
+    assert sent_prompt(vendor) == "/review @a.py"
     prompts("-p", *use(vendor), "/mine @a.py", piped=b"@own.txt $1")
-    assert said(vendor) == f"Mine: @a.py @own.txt\n\n@own.txt $1\n{A}\n{OWN}"
+    assert sent_prompt(vendor) == f"Mine: @a.py @own.txt\n\n@own.txt $1\n{A}\n{OWN}"
 
 
-def test_a_prompt_can_be_said_as_it_is(prompts: Ostler, serve: Serve) -> None:
+def test_a_prompt_can_be_sent_verbatim(prompts: Ostler, serve: Serve) -> None:
     vendor = serve(turn("done"))
     ran = prompts("-p", *use(vendor), "--no-expand", "/nothing", "@a.py", "@no/such.py")
     assert (ran.code, ran.err) == (0, "")
-    assert said(vendor) == "/nothing @a.py @no/such.py"
+    assert sent_prompt(vendor) == "/nothing @a.py @no/such.py"
 
 
-def test_a_path_that_is_not_there_is_said(prompts: Ostler, serve: Serve) -> None:
+def test_a_missing_path_is_reported(prompts: Ostler, serve: Serve) -> None:
     vendor = serve(turn("done"))
     ran = prompts("-p", *use(vendor), "see @src/b.py")
     assert ran.code == 0
     assert ran.err == "ostler: @src/b.py: no such file or directory; it is sent as plain text\n"
-    assert said(vendor) == "see @src/b.py"
+    assert sent_prompt(vendor) == "see @src/b.py"
 
 
 def test_a_mentioned_file_counts_as_read(prompts: Ostler, serve: Serve) -> None:

@@ -1,4 +1,4 @@
-"""`ostler skills`, the consent that a project's skills need, and what a run tells the model of files."""
+"""`ostler skills`, consent to a project's skills, and instruction files in a run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def offered(vendor: FakeVendor, request: int = 0) -> dict[str, Any]:
     return {tool["function"]["name"]: tool["function"]["parameters"] for tool in tools}
 
 
-def test_skills_are_listed_by_name_with_where_they_are_from(ostler: Ostler) -> None:
+def test_skills_are_listed_with_their_source(ostler: Ostler) -> None:
     mine = write_skill(ostler.home / "skills", "pdf", "description: >\n  Fills\n  \x1b[2J\nlicense: MIT")
     write_skill(
         ostler.home / ".agents" / "skills", "deploy", "description: d\ndisable-model-invocation: true"
@@ -58,7 +58,7 @@ def test_skills_are_listed_by_name_with_where_they_are_from(ostler: Ostler) -> N
     }
 
 
-def test_where_there_are_none_it_is_said_how_to_have_some(ostler: Ostler) -> None:
+def test_an_empty_list_says_how_to_create_one(ostler: Ostler) -> None:
     ran = ostler("skills")
     assert (ran.code, ran.out) == (0, "")
     assert ran.err == (
@@ -68,14 +68,14 @@ def test_where_there_are_none_it_is_said_how_to_have_some(ostler: Ostler) -> Non
     assert not ostler.home.exists()
 
 
-def test_on_a_terminal_there_are_headings_and_lines_fit(ostler: Ostler) -> None:
+def test_a_terminal_gets_headings_and_lines_that_fit(ostler: Ostler) -> None:
     write_skill(ostler.home / "skills", "a", "description: " + "long " * 40)
     head, line = ostler.on_terminal("skills", columns=70).out.splitlines()
     assert head.split() == ["NAME", "BY", "FROM", "DESCRIPTION"]
     assert len(line) <= 70 and line.endswith("…")
 
 
-def test_trust_lets_a_projects_skill_be_used_until_it_changes(ostler: Ostler) -> None:
+def test_a_projects_skill_needs_trust_again_after_a_change(ostler: Ostler) -> None:
     path = write_skill(ostler.work / ".agents" / "skills", "release", "description: Tags: and pushes.")
     before = ostler("skills")
     notice = (
@@ -99,7 +99,7 @@ def test_trust_lets_a_projects_skill_be_used_until_it_changes(ostler: Ostler) ->
     assert ostler("trust", "--list").out == ""
 
 
-def test_a_run_tells_the_model_of_instructions_and_skills(ostler: Ostler, serve: Serve) -> None:
+def test_the_model_receives_instructions_and_skills(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(call("skill", {"name": "pdf"})), turn("done"))
     shared = ostler.home / ".agents"
     path = write_skill(shared / "skills", "pdf", body="Use qpdf.")
@@ -142,7 +142,7 @@ def test_instructions_can_be_switched_off(ostler: Ostler, serve: Serve) -> None:
     assert "Below." not in ran.out
 
 
-def test_without_a_skill_that_may_be_chosen_there_is_no_tool_for_it(ostler: Ostler, serve: Serve) -> None:
+def test_without_skills_for_the_model_there_is_no_skill_tool(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("done"), turn("done"))
     write_skill(ostler.work / ".agents" / "skills", "theirs")
     write_skill(ostler.home / "skills", "by-hand", "description: d\ndisable-model-invocation: true")
@@ -163,7 +163,7 @@ def test_a_skill_can_be_denied(ostler: Ostler, serve: Serve) -> None:
     assert ran.all("tool_result")[0]["failed"] == "call_refused"
 
 
-def test_a_recording_replays_with_the_instructions_as_they_were_told(ostler: Ostler, serve: Serve) -> None:
+def test_a_recording_replays_with_its_instructions(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(call("read", {"path": "sub/a.txt"})), turn("done"))
     (ostler.work / "AGENTS.md").write_text("Here.")
     (ostler.work / "sub").mkdir()

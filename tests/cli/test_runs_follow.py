@@ -1,4 +1,4 @@
-"""`ostler follow`: a run as another process sees it."""
+"""`ostler follow`: prints the run of another process."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def test_a_run_is_followed_from_its_beginning_to_its_end(ostler: Ostler, serve: 
         assert finish(gated.process).code == 0
     whole = [fact for fact in facts(ostler, gated.session) if fact["run"]]
     assert (followed.code, [first, *followed.facts]) == (0, whole)
-    said = "".join(line["text"] for line in followed.all("text_delta"))
-    assert said.endswith("Done.")
+    texts = "".join(line["text"] for line in followed.all("text_delta"))
+    assert texts.endswith("Done.")
     assert (read.code, read.out) == (0, "Done.\n")
     assert read.err == "ostler: you: go\nostler: bash: cat gate\n"
 
 
-def test_what_is_said_is_followed_while_it_is_said(ostler: Ostler, serve: Serve) -> None:
+def test_text_is_printed_while_it_streams(ostler: Ostler, serve: Serve) -> None:
     silent = turn(say("One half, ", "and"), trouble=Trouble("silence", after=3))
     process = ostler.start("-p", *use(serve(silent)), "go")
     wait_until(lambda: ostler.store.exists() and len(ostler("sessions", "--json").lines))
@@ -78,7 +78,7 @@ async def take_socket_away(ostler: Ostler, session: str) -> None:
     await store.close()
 
 
-def test_where_its_process_cannot_be_heard_only_facts_are_shown(ostler: Ostler, serve: Serve) -> None:
+def test_without_a_live_connection_only_facts_are_printed(ostler: Ostler, serve: Serve) -> None:
     with gated_run(ostler, serve(turn("I wait.", GATED), turn("Done."))) as gated:
         asyncio.run(take_socket_away(ostler, gated.session))
         following = ostler.start("follow", gated.session)
@@ -89,7 +89,7 @@ def test_where_its_process_cannot_be_heard_only_facts_are_shown(ostler: Ostler, 
     assert ran.err.count("only facts are shown") == 1
 
 
-def test_the_exit_code_is_that_of_the_run(ostler: Ostler, serve: Serve) -> None:
+def test_the_exit_code_is_the_runs(ostler: Ostler, serve: Serve) -> None:
     with gated_run(ostler, serve(turn(GATED))) as gated:
         following = ostler.start("follow", gated.session)
         assert following.stderr is not None and following.stderr.readline() == b"ostler: you: go\n"
@@ -98,7 +98,7 @@ def test_the_exit_code_is_that_of_the_run(ostler: Ostler, serve: Serve) -> None:
     assert ran.code == 143 and ran.err.endswith("ostler: cancelled: terminated\n")
 
 
-def test_a_run_that_waits_is_told_with_its_question(ostler: Ostler, serve: Serve) -> None:
+def test_a_waiting_run_is_printed_with_its_question(ostler: Ostler, serve: Serve) -> None:
     session = waiting_run(ostler, serve(turn(TOUCH)))
     ran = ostler("follow", session)
     assert ran.code == 6
@@ -110,7 +110,7 @@ def test_a_run_that_waits_is_told_with_its_question(ostler: Ostler, serve: Serve
     assert ostler("follow", session, "--after", str(last["seq"])).code == 6
 
 
-def test_the_question_of_a_child_is_told_with_its_name(ostler: Ostler, serve: Serve) -> None:
+def test_a_childs_question_is_printed_with_its_name(ostler: Ostler, serve: Serve) -> None:
     _, parent, _ = parent_and_child(ostler, serve)
     ran = ostler("follow", parent)
     assert ran.code == 6
@@ -118,7 +118,7 @@ def test_the_question_of_a_child_is_told_with_its_name(ostler: Ostler, serve: Se
     assert "waiting for an answer (subagent): Allow bash: touch made" in ran.err
 
 
-def test_nobody_is_waited_for_when_no_run_is_under_way(ostler: Ostler, serve: Serve) -> None:
+def test_follow_ends_if_no_run_is_open(ostler: Ostler, serve: Serve) -> None:
     ostler("-p", *use(serve(turn("Done."))), "go")
     session = only_session(ostler)
     ran = ostler("follow", session)
@@ -128,24 +128,22 @@ def test_nobody_is_waited_for_when_no_run_is_under_way(ostler: Ostler, serve: Se
     assert (again.code, again.out) == (0, "Done.\n")
 
 
-def test_a_cut_run_is_not_waited_for(ostler: Ostler, serve: Serve) -> None:
+def test_follow_ends_if_the_run_was_cut(ostler: Ostler, serve: Serve) -> None:
     session = cut_run(ostler, serve(SILENCE))
     ran = ostler("follow", session)
     assert ran.code == 1 and f"`ostler resume {session}` continues" in ran.err
 
 
-def test_a_process_that_dies_while_it_is_followed_is_noticed(ostler: Ostler, serve: Serve) -> None:
+def test_follow_notices_that_the_process_died(ostler: Ostler, serve: Serve) -> None:
     with gated_run(ostler, serve(turn("I wait.", GATED))) as gated:
         following = ostler.start("follow", gated.session)
         assert following.stdout is not None and following.stdout.readline() == b"I wait.\n"
         gated.process.kill()
         ran = read_to_end(following)
-    assert ran.code == 1 and "nobody works on the run" in ran.err
+    assert ran.code == 1 and "the process of the run is gone" in ran.err
 
 
-def test_forever_goes_on_with_the_runs_that_follow_until_it_is_interrupted(
-    ostler: Ostler, serve: Serve
-) -> None:
+def test_forever_follows_later_runs_until_interrupted(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("One."), turn("Two."), turn(call("ls", {})), turn("Three."))
     ostler("-p", *use(vendor), "one")
     following = ostler.start("follow", only_session(ostler), "--forever", "--after", "0")
@@ -159,22 +157,25 @@ def test_forever_goes_on_with_the_runs_that_follow_until_it_is_interrupted(
     assert (ran.code, ran.out) == (130, "") and "Traceback" not in ran.err
 
 
-def test_what_an_agent_draws_of_its_answer_later_is_told_once(
+def test_a_revised_answer_is_printed_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shown = ConsoleOutput("everything")
-    said = [
+    console = ConsoleOutput("everything")
+    texts = [
         events.AssistantMessage("", (Text("One"),), "end"),
         events.MessageRevised(1, (Text("One\nand two"),)),
         events.MessageRevised(1, (Text("Another"),)),
     ]
-    shown.see(
-        [Fact.of(event, seq=1 + at, session="ses_1", run="run_1", time_ms=0) for at, event in enumerate(said)]
+    console.see(
+        [
+            Fact.of(event, seq=1 + at, session="ses_1", run="run_1", time_ms=0)
+            for at, event in enumerate(texts)
+        ]
     )
     assert capsys.readouterr().out == "One\nand two\nAnother\n"
 
 
-def test_a_session_that_is_not_there_cannot_be_followed(ostler: Ostler) -> None:
+def test_a_missing_session_cannot_be_followed(ostler: Ostler) -> None:
     none = ostler("follow", "ses_nowhere")
     assert (none.code, none.err) == (2, "ostler: there are no sessions yet; `ostler -p PROMPT…` starts one\n")
     ostler("-p", "--model", "demo", "hello")

@@ -1,4 +1,4 @@
-"""`ostler sessions check|repair|prune`: keeping the store sound and small."""
+"""`ostler sessions check|repair|prune`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def execute(ostler: Ostler, statement: str) -> None:
         db.execute(statement)
 
 
-def test_without_a_store_there_is_nothing_to_care_for(ostler: Ostler) -> None:
+def test_without_a_store_there_is_nothing_to_maintain(ostler: Ostler) -> None:
     for command in ("check", "repair", "prune"):
         ran = ostler("sessions", command)
         assert (ran.code, ran.out) == (0, "") and "there are no sessions yet" in ran.err
@@ -43,7 +43,7 @@ def test_without_a_store_there_is_nothing_to_care_for(ostler: Ostler) -> None:
     assert not ostler.home.exists()
 
 
-def test_what_is_wrong_is_said_a_line_each_and_mended(ostler: Ostler) -> None:
+def test_problems_are_printed_per_line_and_repaired(ostler: Ostler) -> None:
     first, second = ask(ostler, "walrus"), ask(ostler, "carpenter")
     sound = ostler("sessions", "check")
     assert (sound.code, sound.out, sound.err) == (0, "", "ostler: 2 sessions checked, no problems\n")
@@ -66,7 +66,7 @@ def test_what_is_wrong_is_said_a_line_each_and_mended(ostler: Ostler) -> None:
     assert (again.code, again.out, again.err) == (0, "", "ostler: there are no problems\n")
 
 
-def test_lost_facts_are_said_and_left(ostler: Ostler) -> None:
+def test_lost_facts_are_reported_and_not_repaired(ostler: Ostler) -> None:
     session = ask(ostler, "walrus")
     execute(ostler, "delete from facts where type = 'assistant_message'")
     ran = ostler("sessions", "check", session)
@@ -78,7 +78,7 @@ def test_lost_facts_are_said_and_left(ostler: Ostler) -> None:
     )
 
 
-def test_pruning_deletes_what_was_not_used_for_long_and_keeps_the_newest(ostler: Ostler) -> None:
+def test_prune_deletes_old_sessions_and_keeps_the_newest(ostler: Ostler) -> None:
     old, older, new = ask(ostler, "old"), ask(ostler, "older"), ask(ostler, "new")
     age(ostler, old, 40)
     age(ostler, older, 50)
@@ -100,7 +100,7 @@ def test_pruning_deletes_what_was_not_used_for_long_and_keeps_the_newest(ostler:
     assert ostler("sessions", "check").code == 0
 
 
-def test_an_age_is_said_in_days_or_weeks(ostler: Ostler) -> None:
+def test_an_age_is_in_days_or_weeks(ostler: Ostler) -> None:
     assert (age_in_ms("30d"), age_in_ms("2w")) == (30 * 86_400_000, 14 * 86_400_000)
     for wrong in ("30", "d", "-3d", "0d", "1y"):
         with pytest.raises(argparse.ArgumentTypeError):
@@ -109,7 +109,7 @@ def test_an_age_is_said_in_days_or_weeks(ostler: Ostler) -> None:
     assert (ran.code, ran.err.count("\n")) == (2, 1)
 
 
-def test_a_session_that_waits_or_that_somebody_holds_is_not_pruned(ostler: Ostler, serve: Serve) -> None:
+def test_waiting_and_held_sessions_are_not_pruned(ostler: Ostler, serve: Serve) -> None:
     asking = serve(turn(call("bash", {"command": "touch made"})))
     ostler("-p", *use(asking), "--permissions", "ask", "--on-question", "wait", "list")
     silent = serve(turn("never", trouble=Trouble("silence", after=0)))
@@ -126,7 +126,7 @@ def test_a_session_that_waits_or_that_somebody_holds_is_not_pruned(ostler: Ostle
     assert finish(running).code == 143
 
 
-async def test_children_go_with_their_parent(ostler: Ostler) -> None:
+async def test_children_are_pruned_with_their_parent(ostler: Ostler) -> None:
     parent, other = ask(ostler, "parent"), ask(ostler, "other")
     store = SqliteStore(ostler.store)
     child = facts_of(UserMessage((Text("do this part"),)), session="ses_child")

@@ -26,19 +26,19 @@ def branched(ostler: Ostler, vendor: FakeVendor) -> tuple[str, int]:
 ANSWERS = (turn("I look.", call("read", {"path": "a.txt"})), turn("seen"), turn("a dead end"))
 
 
-def test_going_back_and_prompting_again_makes_a_branch(ostler: Ostler, serve: Serve) -> None:
+def test_navigating_back_and_prompting_makes_a_branch(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(*ANSWERS, turn("better"))
     session, _ = branched(ostler, vendor)
     assert ostler("-p", *use(vendor), "--session", session, "another way").out == "better\n"
-    told = [one["content"] for one in vendor.requests[-1].json["messages"] if one["role"] == "user"]
-    assert told == ["look", "another way"]
-    shown = ostler("sessions", "tree", session).out.splitlines()
-    assert [line.split(" ", 1)[1] for line in shown[:3]] == [
+    messages = [one["content"] for one in vendor.requests[-1].json["messages"] if one["role"] == "user"]
+    assert messages == ["look", "another way"]
+    rows = ostler("sessions", "tree", session).out.splitlines()
+    assert [line.split(" ", 1)[1] for line in rows[:3]] == [
         "you: look",
         "assistant: I look.",
         "assistant: seen",
     ]
-    assert [re.sub(r"#\d+", "#", line) for line in shown[3:]] == [
+    assert [re.sub(r"#\d+", "#", line) for line in rows[3:]] == [
         "├─ # you: one way",
         "│  # assistant: a dead end",
         "└─ # you: another way",
@@ -48,7 +48,7 @@ def test_going_back_and_prompting_again_makes_a_branch(ostler: Ostler, serve: Se
     assert ostler("sessions", "check").code == 0
 
 
-def test_entries_get_names_and_lose_them(ostler: Ostler, serve: Serve) -> None:
+def test_entries_can_be_labelled_and_unlabelled(ostler: Ostler, serve: Serve) -> None:
     session, _ = branched(ostler, serve(*ANSWERS))
     results = [
         one["seq"]
@@ -62,7 +62,7 @@ def test_entries_get_names_and_lose_them(ostler: Ostler, serve: Serve) -> None:
     assert " result: " not in ostler("sessions", "tree", session).out
 
 
-def test_an_entry_that_is_not_there_is_refused(ostler: Ostler, serve: Serve) -> None:
+def test_a_missing_entry_is_refused(ostler: Ostler, serve: Serve) -> None:
     session, _ = branched(ostler, serve(*ANSWERS))
     for command, wrong in (("navigate", "1"), ("label", "999"), ("label", "0"), ("collapse", "1")):
         ran = ostler("sessions", command, session, wrong, OPENAI_API_KEY=KEY)
@@ -71,7 +71,7 @@ def test_an_entry_that_is_not_there_is_refused(ostler: Ostler, serve: Serve) -> 
     assert ostler("sessions", "check").code == 0
 
 
-def test_before_the_first_entry_everything_begins_anew(ostler: Ostler, serve: Serve) -> None:
+def test_navigating_before_the_first_entry_starts_anew(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(*ANSWERS, turn("fresh"))
     session, _ = branched(ostler, vendor)
     ostler("sessions", "navigate", session, "0")
@@ -81,7 +81,7 @@ def test_before_the_first_entry_everything_begins_anew(ostler: Ostler, serve: Se
     assert [line[0] for line in ostler("sessions", "tree", session).out.splitlines()].count("├") == 1
 
 
-def test_a_branch_that_was_left_is_told_in_a_summary(ostler: Ostler, serve: Serve) -> None:
+def test_an_abandoned_branch_is_summarised(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(*ANSWERS, turn("It led nowhere."), turn("then I know"))
     session, end = branched(ostler, vendor)
     keys = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": vendor.chat_url}
@@ -98,8 +98,8 @@ def test_a_branch_that_was_left_is_told_in_a_summary(ostler: Ostler, serve: Serv
     assert [fact["type"] for fact in facts[-3:]] == ["model_called", "usage", "branch_collapsed"]
     assert [fact["purpose"] for fact in facts[-3:-1]] == ["summary", "summary"]
     ostler("-p", *use(vendor), "--session", session, "go on")
-    told = [one["content"] for one in vendor.requests[-1].json["messages"] if one["role"] == "user"]
-    assert told[0] == "look" and told[1].endswith("\n\nIt led nowhere.") and told[2] == "go on"
+    messages = [one["content"] for one in vendor.requests[-1].json["messages"] if one["role"] == "user"]
+    assert messages[0] == "look" and messages[1].endswith("\n\nIt led nowhere.") and messages[2] == "go on"
     assert ostler("sessions", "check").code == 0
     calls = sum(one["own"]["calls"] for one in ostler("cost", "--by", "session", "--json").lines)
     assert calls == 5

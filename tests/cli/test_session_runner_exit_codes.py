@@ -1,4 +1,4 @@
-"""Every exit code, really produced, with the line that goes with it."""
+"""Every exit code of a run, with the line that goes with it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tests.support.command import Ostler, finish, use, wait_until
 from tests.support.fixtures import Configure, Serve
 
 
-def test_0_for_a_run_that_completed(ostler: Ostler, serve: Serve) -> None:
+def test_exit_code_0_for_a_completed_run(ostler: Ostler, serve: Serve) -> None:
     ran = ostler("-p", *use(serve(turn("Hello."))), "hello")
     assert (ran.code, ran.out, ran.err) == (0, "Hello.\n", "")
 
 
-def test_1_for_a_run_that_failed(ostler: Ostler, serve: Serve) -> None:
+def test_exit_code_1_for_a_failed_run(ostler: Ostler, serve: Serve) -> None:
     ran = ostler("-p", *use(serve(Refusal(400, "no such thing"))), "hello")
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.startswith("ostler: failed: ") and "no such thing" in ran.err and ran.err.count("\n") == 1
 
 
-def test_3_when_there_is_no_model_and_then_no_session_is_left(ostler: Ostler, configure: Configure) -> None:
+def test_exit_code_3_without_a_model_stores_no_session(ostler: Ostler, configure: Configure) -> None:
     ran = ostler("-p", "hello")
     assert (ran.code, ran.out) == (3, "")
     assert ran.err == (
@@ -40,7 +40,7 @@ def test_3_when_there_is_no_model_and_then_no_session_is_left(ostler: Ostler, co
     assert not ostler.store.exists()
 
 
-def test_4_when_something_was_refused(ostler: Ostler, serve: Serve) -> None:
+def test_exit_code_4_for_a_denied_call(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(call("bash", {"command": "ls"})), turn("I could not."))
     ran = ostler("-p", *use(vendor), "list the files")
     assert (ran.code, ran.out) == (4, "I could not.\n")
@@ -51,7 +51,7 @@ def test_4_when_something_was_refused(ostler: Ostler, serve: Serve) -> None:
     assert (declined.code, declined.err) == (4, "ostler: refused: the model refused to answer\n")
 
 
-def test_5_when_a_limit_was_reached(ostler: Ostler, serve: Serve) -> None:
+def test_exit_code_5_for_a_limit(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(by=lambda request: turn(call("ls", {"path": "." + "/." * len(request["messages"])})))
     ran = ostler("-p", *use(vendor), "--max-steps", "2", "go")
     assert (ran.code, ran.err) == (
@@ -61,7 +61,7 @@ def test_5_when_a_limit_was_reached(ostler: Ostler, serve: Serve) -> None:
     assert len(vendor.requests) == 2
 
 
-def test_6_when_the_run_waits_for_a_person(ostler: Ostler, serve: Serve) -> None:
+def test_exit_code_6_for_a_waiting_run(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(call("bash", {"command": "touch made"})))
     options = ("--permissions", "ask", "--on-question", "wait")
     ran = ostler("-p", *use(vendor), *options, "make a file")
@@ -71,7 +71,7 @@ def test_6_when_the_run_waits_for_a_person(ostler: Ostler, serve: Serve) -> None
         "ostler: waiting for an answer: Allow bash: touch made "
         "[session/project/user remembers bash(=touch made)]\n"
         f"ostler: the run waits in session {session['id']}; "
-        f"`ostler answer {session['id']} yes` goes on\n"
+        f"`ostler answer {session['id']} yes` continues it\n"
     )
     assert not (ostler.work / "made").exists()
 
@@ -111,7 +111,7 @@ def test_the_command_prints_the_text_of_a_cancelled_run(ostler: Ostler, serve: S
     wait_until(vendor.abandoned.is_set)
 
 
-def test_a_signal_ends_the_tool_that_runs_and_all_that_it_began(ostler: Ostler, serve: Serve) -> None:
+def test_a_signal_ends_the_running_tool_and_its_processes(ostler: Ostler, serve: Serve) -> None:
     command = "echo begun > begun; sleep 300 & sleep 300"
     vendor = serve(turn(call("bash", {"command": command}, id="call_of_the_signal_test")))
     process = ostler.start("-p", "--yes", "--json", *use(vendor), "wait")
@@ -126,11 +126,11 @@ def test_a_signal_ends_the_tool_that_runs_and_all_that_it_began(ostler: Ostler, 
 
 
 def processes_of(session: str) -> list[Path]:
-    found = []
+    leftovers = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         try:
             if f"{SESSION_VARIABLE}={session}".encode() in environment.read_bytes().split(b"\0"):
-                found.append(environment)
+                leftovers.append(environment)
         except OSError:
             continue  # it ended, or is somebody else's
-    return found
+    return leftovers

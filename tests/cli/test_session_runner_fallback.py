@@ -1,4 +1,4 @@
-"""When a model fails: another goes on, by a configured chain or because somebody says so."""
+"""When a model fails: a configured fallback takes over, or a person continues with another model."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.support.fixtures import Serve
 NO_CREDIT = Refusal(402, "the credit is used up")
 
 
-def said(request: dict[str, Any]) -> list[tuple[str, Any]]:
+def messages_of(request: dict[str, Any]) -> list[tuple[str, Any]]:
     return [(one["role"], one["content"]) for one in request["messages"] if one["role"] != "system"]
 
 
-def test_a_configured_chain_goes_on_without_asking(ostler: Ostler, serve: Serve) -> None:
+def test_a_configured_fallback_takes_over_without_asking(ostler: Ostler, serve: Serve) -> None:
     broken, working = serve(NO_CREDIT, NO_CREDIT), serve(turn("saved"), turn("again"))
     ostler.configure(
         f"""
@@ -36,20 +36,20 @@ def test_a_configured_chain_goes_on_without_asking(ostler: Ostler, serve: Serve)
         "check that this model supports the request; "
         "continuing with acme/big in place of openai/fake\n"
     )
-    assert said(working.requests[0].json) == [("user", "hello")]
+    assert messages_of(working.requests[0].json) == [("user", "hello")]
     assert working.requests[0].headers["authorization"] == f"Bearer {KEY}-of-acme"
     facts = ostler("-p", "--json", *use(broken), "again", ACME_API_KEY="k").facts
     failed = next(fact for fact in facts if fact["type"] == "model_failed")
     assert (failed["rescue"], failed["retry_in"]) == ("acme/big", 0.0)
 
 
-def test_a_failed_run_goes_on_with_another_model_and_no_second_message(ostler: Ostler, serve: Serve) -> None:
+def test_a_failed_run_continues_with_another_model(ostler: Ostler, serve: Serve) -> None:
     broken = serve(turn(call("ls", {"path": "."})), NO_CREDIT)
     assert ostler("-p", *use(broken), "look around").code == 1
     working = serve(turn("I see"))
     ran = ostler("-p", *use(working), "--model", "openai/other", "--continue")
     assert (ran.code, ran.out, ran.err) == (0, "I see\n", "")
-    assert [role for role, _ in said(working.requests[0].json)] == ["user", "assistant", "tool"]
+    assert [role for role, _ in messages_of(working.requests[0].json)] == ["user", "assistant", "tool"]
     done = ostler("-p", *use(working), "--continue")
     assert (done.code, done.err) == (
         2,
@@ -57,7 +57,7 @@ def test_a_failed_run_goes_on_with_another_model_and_no_second_message(ostler: O
     )
 
 
-def test_a_run_that_was_killed_goes_on_from_its_last_fact(ostler: Ostler, serve: Serve) -> None:
+def test_a_killed_run_continues_from_its_last_fact(ostler: Ostler, serve: Serve) -> None:
     silent = serve(turn("half", trouble=Trouble("silence", 2)))
     process = ostler.start("-p", "--json", *use(silent), "hello")
     wait_until(lambda: bool(silent.requests))
@@ -66,16 +66,16 @@ def test_a_run_that_was_killed_goes_on_from_its_last_fact(ostler: Ostler, serve:
     working = serve(turn("whole"))
     ran = ostler("-p", *use(working), "--continue")
     assert (ran.code, ran.out) == (0, "whole\n")
-    assert said(working.requests[0].json) == [("user", "hello")]
+    assert messages_of(working.requests[0].json) == [("user", "hello")]
 
 
-def test_without_a_session_there_is_nothing_to_go_on_with(ostler: Ostler, serve: Serve) -> None:
+def test_without_a_session_there_is_nothing_to_continue(ostler: Ostler, serve: Serve) -> None:
     ran = ostler("-p", *use(serve()), "--continue")
     assert ran.code == 2
     assert ran.err == (f"ostler: {ostler.work} has no session to continue: give a prompt after -p\n")
 
 
-def test_what_is_set_for_one_provider_is_not_sent_to_another(ostler: Ostler, serve: Serve) -> None:
+def test_settings_of_one_provider_are_not_sent_to_another(ostler: Ostler, serve: Serve) -> None:
     configured, other = serve(), serve(turn("ok"))
     ostler.configure(f"model = 'openai/x'\nbase_url = '{configured.chat_url}'\napi_key = '{KEY}'")
     ran = ostler("-p", "--model", "anthropic/claude-x", "hello", ANTHROPIC_BASE_URL=other.anthropic_url)

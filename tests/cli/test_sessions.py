@@ -1,4 +1,4 @@
-"""`ostler sessions`: everything that can be done with sessions without running them."""
+"""`ostler sessions`: everything that needs no run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ids(ostler: Ostler, *options: str) -> list[str]:
     return [one["id"] for one in ostler("sessions", "list", "--json", *options).lines]
 
 
-def test_without_a_store_there_is_nothing_to_see_and_none_is_made(ostler: Ostler) -> None:
+def test_without_a_store_nothing_is_listed_and_none_is_created(ostler: Ostler) -> None:
     for arguments in (("sessions",), ("sessions", "list", "--json"), ("sessions", "search", "word")):
         ran = ostler(*arguments)
         assert (ran.code, ran.out) == (0, "")
@@ -70,10 +70,10 @@ def test_sessions_are_listed_newest_first(ostler: Ostler) -> None:
     assert newest["cwd"] == str(ostler.work) and newest["preview"].startswith("日本語")
 
 
-def test_on_a_terminal_rows_are_cut_to_its_width_and_ids_to_what_is_unique(ostler: Ostler) -> None:
+def test_a_terminal_gets_rows_of_its_width_with_short_ids(ostler: Ostler) -> None:
     first, second = ask(ostler, "short"), ask(ostler, "a very long prompt " * 20)
-    shown = ostler.on_terminal("sessions", columns=70).out
-    head, newer, older = shown.splitlines()
+    output = ostler.on_terminal("sessions", columns=70).out
+    head, newer, older = output.splitlines()
     assert head.split() == ["ID", "AGE", "STATUS", "SESSION", "FOLDER"]
     assert max(map(len, (head, newer, older))) <= 70
     assert "…" in newer and "short" in older and " now " in older
@@ -83,7 +83,7 @@ def test_on_a_terminal_rows_are_cut_to_its_width_and_ids_to_what_is_unique(ostle
         assert ostler("sessions", "show", short).out.startswith(f"session {session}")
 
 
-def test_a_session_is_shown_to_be_read(ostler: Ostler, serve: Serve) -> None:
+def test_a_session_is_printed_as_text(ostler: Ostler, serve: Serve) -> None:
     (ostler.work / "a.txt").write_text("text\n")
     vendor = serve(
         turn("I look.", call("read", {"path": "a.txt"}), call("bash", {"command": "rm a.txt"})),
@@ -93,9 +93,9 @@ def test_a_session_is_shown_to_be_read(ostler: Ostler, serve: Serve) -> None:
     (session,) = ids(ostler)
     ran = ostler("sessions", "show", session)
     assert ran.code == 0
-    head, told = ran.out.split("\n\n", 1)
+    head, body = ran.out.split("\n\n", 1)
     assert head.startswith(f"session {session}\ncompleted, begun 20") and head.endswith(f"in {ostler.work}")
-    told = re.sub(r"^#\d+ ", "# ", told, flags=re.MULTILINE)
+    body = re.sub(r"^#\d+ ", "# ", body, flags=re.MULTILINE)
     expected = [
         "# you:\n  look at a.txt\n",
         "# assistant:\n  I look.\n",
@@ -107,18 +107,18 @@ def test_a_session_is_shown_to_be_read(ostler: Ostler, serve: Serve) -> None:
     ]
     at = 0
     for part in expected:
-        at = told.index(part, at) + len(part)
+        at = body.index(part, at) + len(part)
     assert KEY not in ran.out
 
 
-def test_a_waiting_and_a_failed_run_are_shown_as_such(ostler: Ostler, serve: Serve) -> None:
+def test_show_prints_waiting_and_failed_runs(ostler: Ostler, serve: Serve) -> None:
     waiting = serve(turn(call("bash", {"command": "make"})))
     ostler("-p", *use(waiting), "--permissions", "ask", "--on-question", "wait", "list")
-    shown = ostler("sessions", "show", *ids(ostler)).out
-    assert "asked: Allow bash: make [" in shown and "\n  the run waits: question\n" in shown
+    output = ostler("sessions", "show", *ids(ostler)).out
+    assert "asked: Allow bash: make [" in output and "\n  the run waits: question\n" in output
     ostler("-p", *use(serve(Refusal(400, "not today"))), "try")
-    shown = ostler("sessions", "show", ids(ostler)[0]).out
-    assert re.search(r"the model failed: .*not today.*\n  the run ended: failed: .*not today", shown)
+    output = ostler("sessions", "show", ids(ostler)[0]).out
+    assert re.search(r"the model failed: .*not today.*\n  the run ended: failed: .*not today", output)
 
 
 def test_messages_are_found_by_their_words(ostler: Ostler) -> None:
@@ -132,9 +132,7 @@ def test_messages_are_found_by_their_words(ostler: Ostler) -> None:
     assert (none.code, none.out, none.err) == (0, "", "ostler: no message contains all of these words\n")
 
 
-def test_a_session_goes_out_to_a_file_and_comes_back_in_another_directory(
-    ostler: Ostler, serve: Serve
-) -> None:
+def test_an_exported_session_is_imported_in_another_directory(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("The answer."), turn("Another."))
     ostler("-p", *use(vendor), "What is the question?")
     (session,) = ids(ostler)
@@ -176,7 +174,7 @@ def test_a_session_goes_out_to_a_file_and_comes_back_in_another_directory(
     assert [one["content"] for one in messages[-3:]] == ["What is the question?", "The answer.", "And now?"]
 
 
-def test_an_exported_session_does_not_say_where_it_worked(ostler: Ostler, serve: Serve) -> None:
+def test_an_export_does_not_contain_the_directory(ostler: Ostler, serve: Serve) -> None:
     (ostler.work / "a.txt").write_text("text")
     edits = [{"old_text": "text", "new_text": "words"}]
     vendor = serve(
@@ -212,7 +210,7 @@ def test_a_file_that_cannot_be_imported_adds_nothing(ostler: Ostler) -> None:
     assert ids(ostler) == [session]
 
 
-def test_a_fork_goes_on_from_where_it_was_cut(ostler: Ostler, serve: Serve) -> None:
+def test_a_fork_continues_from_its_entry(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("one"), turn("two"), turn("three"), turn("another two"))
     ostler("-p", *use(vendor), "1")
     ostler("-p", *use(vendor), "--continue", "2")
@@ -229,8 +227,8 @@ def test_a_fork_goes_on_from_where_it_was_cut(ostler: Ostler, serve: Serve) -> N
     assert (started["forked_from"], started["forked_at"]) == (session, first_answer)
     assert f"forked from {session}" in ostler("sessions", "show", cut).out
     ostler("-p", *use(vendor), "--session", cut, "2, otherwise")
-    said = [one["content"] for one in vendor.requests[-1].json["messages"] if one["role"] != "system"]
-    assert said == ["1", "one", "2, otherwise"]
+    contents = [one["content"] for one in vendor.requests[-1].json["messages"] if one["role"] != "system"]
+    assert contents == ["1", "one", "2, otherwise"]
     ostler("sessions", "delete", "--yes", session)
     assert f"forked from {session}" in ostler("sessions", "show", cut).out
     for at in ("1", "999", "x"):
@@ -248,7 +246,7 @@ def test_a_session_gets_a_title(ostler: Ostler) -> None:
     assert ostler("-p", "--model", "demo", "--session", session, "go on").code == 0
 
 
-def test_deleting_asks_and_is_for_good(ostler: Ostler) -> None:
+def test_delete_asks_and_is_permanent(ostler: Ostler) -> None:
     first, second, third = ask(ostler, "one"), ask(ostler, "two"), ask(ostler, "three")
     unasked = ostler("sessions", "delete", first)
     assert (unasked.code, unasked.out) == (2, "") and "pass --yes" in unasked.err
@@ -267,7 +265,7 @@ def test_deleting_asks_and_is_for_good(ostler: Ostler) -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "export", "fork", "delete"])
-def test_a_beginning_that_several_ids_have_is_refused(ostler: Ostler, command: str) -> None:
+def test_an_ambiguous_prefix_is_refused(ostler: Ostler, command: str) -> None:
     ask(ostler, "one")
     ask(ostler, "two")
     ran = ostler("sessions", command, "ses_")
@@ -288,7 +286,7 @@ def test_a_large_message_survives_export_and_import(ostler: Ostler) -> None:
     assert json.loads(file.read_text().splitlines()[0])["version"] == 1
 
 
-async def test_empty_sessions_and_children_are_listed_only_when_asked_for(ostler: Ostler) -> None:
+async def test_empty_sessions_and_children_are_listed_only_with_all(ostler: Ostler) -> None:
     session = ask(ostler, "hello")
     store = SqliteStore(ostler.store)
     child = facts_of(UserMessage((Text("do this part"),)), session="ses_child")

@@ -112,7 +112,7 @@ async def test_a_resumed_run_uses_its_own_rules() -> None:
         """Asks."""
         return str(context.answer) if context.answer else NeedUser(Question("Which?"))
 
-    async with Agent(ScriptedModel([Call("need"), "a"]), tools=[need], waits_for_answers=True) as agent:
+    async with Agent(ScriptedModel([Call("need"), "a"]), tools=[need], wait_for_answers=True) as agent:
         seen = Seen(agent)
         await agent.run("go", context=SMALL)
         with pytest.raises(Exception, match="answer that first"):

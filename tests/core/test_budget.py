@@ -223,7 +223,7 @@ async def test_a_run_keeps_its_limits_when_somebody_else_goes_on_with_it() -> No
         return NeedUser(Question("Well?"))
 
     store = MemoryStore()
-    ran = await run([Call("ask")], tools=[ask], limits=Limits(steps=2), store=store, waits_for_answers=True)
+    ran = await run([Call("ask")], tools=[ask], limits=Limits(steps=2), store=store, wait_for_answers=True)
     await ran.session.close()
     (asked,) = ran.all(events.QuestionAsked)
     harness = Harness(ScriptedModel(_turns()))

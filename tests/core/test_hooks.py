@@ -313,7 +313,7 @@ async def test_a_question_stops_only_its_own_call() -> None:
         [[Call("say", {"word": "x"}), Call("say", {"word": "y"})], "ok"],
         tools=[say],
         hooks=[ask_about_x],
-        waits_for_answers=True,
+        wait_for_answers=True,
     )
     assert SEEN == ["y"]
     assert isinstance(ran.quiet, events.RunWaiting)
@@ -325,7 +325,7 @@ async def test_a_waiting_run_goes_on_with_the_answer_and_with_the_arguments_that
 
     rewrite = Hook("before_tool", lambda planned: Rewrite({"word": "judged"}))
     ran = await run(
-        [Call("say", {"word": "x"}), "ok"], tools=[say], hooks=[rewrite, ASKS], waits_for_answers=True
+        [Call("say", {"word": "x"}), "ok"], tools=[say], hooks=[rewrite, ASKS], wait_for_answers=True
     )
     waiting = ran.quiet
     assert isinstance(waiting, events.RunWaiting)

@@ -224,7 +224,7 @@ async def test_what_an_answer_does_is_the_outcomes_own_choice(strategy: Any, tol
         question = Question("Which colour?", "choice", ("red", "blue"), questionnaire="colours-1")
         return NeedUser(question, state="red", resume=strategy)
 
-    ran = await run([Call("paint"), "ok"], tools=[paint], waits_for_answers=True)
+    ran = await run([Call("paint"), "ok"], tools=[paint], wait_for_answers=True)
     assert isinstance(ran.quiet, RunWaiting)
     (asked,) = ran.all(events.QuestionAsked)
     assert asked.question.questionnaire == "colours-1"
@@ -338,7 +338,7 @@ async def _asked(store: MemoryStore) -> Ran:
 
     batch = [Call("add", {"a": 1}, "c1"), Call("ask", id="c2"), Call("add", {"a": 2}, "c3")]
     script = ["hello", batch, "ok"]
-    ran = await started(script, tools=[add, ask], store=store, waits_for_answers=True)
+    ran = await started(script, tools=[add, ask], store=store, wait_for_answers=True)
     await ran.session.prompt(as_content("hi"))
     ran.quiet = await ran.session.prompt(as_content("go"))
     return ran

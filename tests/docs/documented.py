@@ -1,4 +1,4 @@
-"""The code in the documentation: where it is, and running it. The rules are in CONTRIBUTING.md."""
+"""Finds the code in the documentation and runs it. The rules are in CONTRIBUTING.md."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def sections_of(page: Path) -> list[Section]:
     """The sections of a page that have something to run."""
     name = page.relative_to(ROOT).as_posix()
     section = Section(name, "")
-    found = [section]
+    sections = [section]
     before: list[str] = []
     file: str | None = None
     for part in _PARTS.finditer(page.read_text()):
         if part["heading"]:
             section = Section(name, part["heading"])
-            found.append(section)
+            sections.append(section)
         elif part["model"]:
             section.answers += [_answer(one) for one in json.loads(part["model"])]
         elif part["before"]:
@@ -97,7 +97,7 @@ def sections_of(page: Path) -> list[Section]:
             before, file = [], None
         elif part["language"] == "text":
             section.blocks[-1].prints = part["code"]
-    return [section for section in found if section.blocks]
+    return [section for section in sections if section.blocks]
 
 
 def blocks_in(language: str) -> list[tuple[str, str]]:

@@ -88,17 +88,17 @@ def test_every_event_of_the_other_systems_has_its_row(group: tuple[str, str]) ->
     assert sorted(MAPPING[system][title]) == sorted(REQUIRED[group].split())
 
 
-def test_no_group_of_the_mapping_goes_unchecked() -> None:
+def test_every_group_of_the_mapping_is_checked() -> None:
     assert {(system, title) for system, groups in MAPPING.items() for title in groups} == set(REQUIRED)
 
 
-def test_a_row_that_leads_nowhere_is_refused(generator: ModuleType) -> None:
+def test_a_row_with_a_missing_target_is_refused(generator: ModuleType) -> None:
     for place in ({"to": ["no_such_event"]}, {"to": ["hook:no_such_point"]}, {"to": []}, {}):
         with pytest.raises(SystemExit, match="no such event, request or hook"):
             list(generator.mapping_tables({"zot": {"Agent core": {"done": place}}}))
 
 
-def test_a_row_without_a_place_says_why(generator: ModuleType) -> None:
+def test_a_row_without_a_target_has_a_reason(generator: ModuleType) -> None:
     (table,) = generator.mapping_tables({"zot": {"Agent core": {"done": {"why_not": "Because."}}}})
     assert table.endswith("| `done` | – | Because. |")
 
@@ -110,7 +110,7 @@ def test_the_events_page_names_every_event_and_the_errors_page_every_kind(genera
         assert f"\n| `{kind}` | " in generator.errors_page()
 
 
-def test_a_section_is_written_between_its_marks(sections: ModuleType) -> None:
+def test_a_section_is_written_between_its_markers(sections: ModuleType) -> None:
     page = "before\n<!-- generated:exit-codes -->\nold\n<!-- end -->\nafter\n"
     filled = sections.fill_sections(page, "page.md")
     assert filled.startswith("before\n<!-- generated:exit-codes -->\n| code | when |\n")
@@ -118,7 +118,7 @@ def test_a_section_is_written_between_its_marks(sections: ModuleType) -> None:
     assert sections.fill_sections(filled, "page.md") == filled
 
 
-def test_a_section_that_nobody_writes_or_that_has_no_end_is_refused(sections: ModuleType) -> None:
+def test_an_unknown_or_unclosed_section_is_refused(sections: ModuleType) -> None:
     with pytest.raises(SystemExit, match="no section 'nonsense'"):
         sections.fill_sections("<!-- generated:nonsense -->\n<!-- end -->\n", "page.md")
     with pytest.raises(SystemExit, match="has no end"):
@@ -137,15 +137,13 @@ def test_help_does_not_depend_on_the_terminal(sections: ModuleType, monkeypatch:
     assert before.startswith("```\nusage: ostler trust ")
 
 
-def test_a_command_that_fills_its_line_has_its_help_too(
-    sections: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_command_name_has_its_help(sections: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = "  COMMAND\n    list  all of them\n    uncompact\n          one of them\n"
     monkeypatch.setattr(sections, "help_of", lambda *command: " ".join(command) if command[1:] else listed)
     assert sections.help_of_each("sessions") == "sessions list\n\nsessions uncompact"
 
 
-def test_every_setting_has_a_meaning(sections: ModuleType) -> None:
+def test_every_setting_has_a_description(sections: ModuleType) -> None:
     _, _, *rows = sections.settings_table()
     assert len(rows) == len(sections.settings.Settings.__struct_fields__)
     assert all(re.fullmatch(r"\| .* \| \S.*\. \|", row) for row in rows)
@@ -184,7 +182,7 @@ def test_every_hook_point_is_described() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     text = re.sub(r"(?ms)^```.*?^```$", "", page.read_text())
     links = re.findall(r"\]\((?!https?://)([^)\s]+)\)", text)
     assert [link for link in links if not _exists(page, link)] == []
@@ -209,7 +207,7 @@ def test_the_summary_for_models_follows_the_convention() -> None:
     assert [line for line in items if not re.match(r"- \[[^\]]+\]\([^)]+\)(: |; |$)", line)] == []
 
 
-def test_contributors_are_sent_to_modules_that_exist() -> None:
+def test_contributing_names_existing_modules() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
     named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)`", text))
     places = (ROOT, ROOT / "src" / "ostler", ROOT / "src" / "ostler" / "extensions")

@@ -27,8 +27,8 @@ async def test_the_examples_of_the_api_run(tmp_path: Path) -> None:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        printed, said = await asyncio.wait_for(process.communicate(), 60)
-        assert process.returncode == 0, (printed + said).decode()
+        printed, errors = await asyncio.wait_for(process.communicate(), 60)
+        assert process.returncode == 0, (printed + errors).decode()
         assert '[1,"session_started"]' in printed.decode()
         assert "Adding" in printed.decode()
         sessions = (await served.get("sessions"))["sessions"]

@@ -1,4 +1,4 @@
-"""The page on the extension protocol says what the code does: each frame, each field, each example."""
+"""The page on the extension protocol describes each frame, field and example of the code."""
 
 from __future__ import annotations
 

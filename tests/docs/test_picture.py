@@ -1,4 +1,4 @@
-"""The picture of the demo: current, and drawn as a terminal would."""
+"""The picture of the demo is current, and drawn as a terminal draws it."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def test_the_picture_of_the_demo_is_current() -> None:
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-def test_styles_last_until_they_are_reset_and_pieces_are_joined(picture: ModuleType) -> None:
+def test_styles_last_until_they_are_reset(picture: ModuleType) -> None:
     written = "a \x1b[2mone\r\n  t\x1b[0m\x1b[2mwo\x1b[0m b\r\n\r\n"
     assert picture.lines_of(written) == [[(0, "a", ""), (2, "one", "2")], [(2, "two", "2"), (6, "b", "")]]
 
 
-def test_a_code_that_cannot_be_drawn_is_refused(picture: ModuleType) -> None:
+def test_an_unsupported_code_is_refused(picture: ModuleType) -> None:
     for code in ("\x1b[2J", "\x1b[95m"):
         with pytest.raises(SystemExit, match="no picture of the code"):
             picture.lines_of(f"a{code}b")
 
 
-def test_what_changes_from_run_to_run_is_masked(picture: ModuleType) -> None:
+def test_values_that_change_between_runs_are_masked(picture: ModuleType) -> None:
     assert picture.masked("in ostler-demo-x1_y2: ses_01abc") == "in ostler-demo-1: ses_…"
 
 
@@ -60,6 +60,6 @@ def test_text_is_escaped_and_every_span_has_its_length(picture: ModuleType) -> N
 
 
 @pytest.mark.parametrize("path", sorted(PICTURES.glob("*.svg")), ids=lambda path: path.name)
-def test_a_picture_is_well_formed_and_says_what_it_shows(path: Path) -> None:
+def test_a_picture_is_well_formed_and_has_a_description(path: Path) -> None:
     title = ElementTree.fromstring(path.read_text()).find("{http://www.w3.org/2000/svg}title")
     assert title is not None and title.text

@@ -1,4 +1,4 @@
-"""The audit of a session says why, for every decision that its facts tell of."""
+"""The audit of a session has a reason for every decision."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def audit(ran: Ran) -> list[AuditEntry]:
     return list(audit_entries(ran.facts))
 
 
-def said(ran: Ran, action: str) -> list[str]:
+def reasons(ran: Ran, action: str) -> list[str]:
     return [entry.reason for entry in audit(ran) if entry.action == action]
 
 
@@ -72,26 +72,26 @@ PUSH = Call("bash", {"command": "git push origin"}, id="push")
 # --- what is audited --------------------------------------------------------------------------------
 
 
-def test_every_fact_is_audited_or_known_to_carry_no_decision() -> None:
+def test_every_fact_is_audited_or_listed_without_a_decision() -> None:
     stored = {kind for kind in EVENT_TYPES.values() if issubclass(kind, Entry | Record)}
     audited = {action.fact for action in ACTIONS.values()} | {events.Audited}
     assert audited | NO_DECISION == stored
     assert not audited & NO_DECISION
 
 
-def test_every_stored_shape_of_an_audited_fact_can_be_told() -> None:
+def test_every_golden_fact_can_be_audited() -> None:
     samples = [decode_event(line) for line in GOLDEN_FILE.read_bytes().splitlines()]
     stored = [one for one in samples if isinstance(one, Entry | Record)]
     entries = list(audit_entries(facts_of(stored)))
-    told = {type(stored[entry.seq - 1]) for entry in entries}
+    types = {type(stored[entry.seq - 1]) for entry in entries}
     only_sometimes = {events.UserMessage, events.StepEnded}
     sampled = {type(one) for one in stored}
-    assert told | only_sometimes >= {action.fact for action in ACTIONS.values()} & sampled
+    assert types | only_sometimes >= {action.fact for action in ACTIONS.values()} & sampled
     assert all(entry.reason for entry in entries)
 
 
 @given(st.lists(any_event(), max_size=12))
-def test_whatever_happened_can_be_told(happened: list[Event]) -> None:
+def test_simulated_sessions_can_be_audited(happened: list[Event]) -> None:
     stored = [event for event in happened if isinstance(event, Entry | Record)]
     entries = list(audit_entries(facts_of(stored)))
     assert len({entry.seq for entry in entries}) == len(entries)
@@ -107,7 +107,7 @@ def test_whatever_happened_can_be_told(happened: list[Event]) -> None:
 # --- models -----------------------------------------------------------------------------------------
 
 
-async def test_each_model_call_says_why_that_model() -> None:
+async def test_each_model_call_has_a_reason() -> None:
     other = ScriptedModel(["I go on."], name="acme/small")
     wrong_key = AuthenticationFailed("the key is wrong", status=401)
     again = Hook("after_failure", lambda call: Retry() if call.failure.kind == "rate_limited" else None)
@@ -125,13 +125,13 @@ async def test_each_model_call_says_why_that_model() -> None:
         ("model.fallback", "acme/small", "fallback"),
         ("model.select", "acme/small", "allowed"),
     ]
-    assert said(ran, "model.select") == [
+    assert reasons(ran, "model.select") == [
         "the run was started with it",
         "attempt 2, because the one before failed: later",
         "the run was started with it",
         "it took over from scripted/model, which failed: the key is wrong",
     ]
-    assert len(said(ran, "model.select")) == len(ran.all(events.ModelCalled))
+    assert len(reasons(ran, "model.select")) == len(ran.all(events.ModelCalled))
 
 
 async def test_a_hook_that_chooses_another_model_is_named() -> None:
@@ -141,32 +141,32 @@ async def test_a_hook_that_chooses_another_model_is_named() -> None:
         return msgspec.structs.replace(plan, model=other)
 
     ran = await run([], hooks=[Hook("before_step", choose)])
-    assert said(ran, "model.select") == ["a hook chose it in place of scripted/model"]
+    assert reasons(ran, "model.select") == ["a hook chose it in place of scripted/model"]
 
 
-async def test_who_gave_the_session_its_model_is_named() -> None:
+async def test_the_reason_names_who_chose_the_model() -> None:
     ran = await started(["Hello."])
     ran.session.journal.record(events.SettingsChanged(model="scripted/model", by="cli"))
     await ran.session.prompt(as_content("go"))
-    assert said(ran, "settings.change") == ["cli set model"]
-    assert said(ran, "model.select") == ["cli chose it for the session"]
+    assert reasons(ran, "settings.change") == ["cli set model"]
+    assert reasons(ran, "model.select") == ["cli chose it for the session"]
 
 
-async def test_a_model_that_fails_for_good_and_one_that_refuses() -> None:
+async def test_a_final_failure_and_a_refusal_are_audited() -> None:
     ran = await run([AuthenticationFailed("the key is wrong", status=401)])
-    assert said(ran, "model.fail") == ["the key is wrong"]
+    assert reasons(ran, "model.fail") == ["the key is wrong"]
     (end,) = [entry for entry in audit(ran) if entry.action == "run.end"]
     assert end.reason == "the key is wrong"
     assert end.details == {"status": "failed", "failure": "authentication_failed"}
     ran = await run([Turn("No.", stop_reason="refusal")])
-    assert said(ran, "model.refuse") == ["the model refused to answer"]
+    assert reasons(ran, "model.refuse") == ["the model refused to answer"]
     assert [(entry.action, entry.outcome) for entry in audit(ran)][-1] == ("run.end", "denied")
 
 
 # --- calls ------------------------------------------------------------------------------------------
 
 
-async def test_a_refused_call_says_who_refused_it(tmp_path: Path) -> None:
+async def test_a_denied_call_names_who_denied_it(tmp_path: Path) -> None:
     guard = permission_hook("read-only", tmp_path, [parse_rule("bash(rm)", "deny")])
     calls = [PUSH, Call("bash", {"command": "rm x"}), Call("look", {"path": "a"})]
     ran = await run([calls, "done"], tools=[pretend_bash, look], permission_hook=guard)
@@ -179,7 +179,7 @@ async def test_a_refused_call_says_who_refused_it(tmp_path: Path) -> None:
     assert denied[1].reason.startswith("the rule deny bash(rm) forbids this")
 
 
-async def test_a_tool_that_refuses_is_the_one_who_did() -> None:
+async def test_a_call_that_its_tool_denies_names_the_tool() -> None:
     @tool
     def picky() -> str:
         "Refuses."
@@ -190,7 +190,7 @@ async def test_a_tool_that_refuses_is_the_one_who_did() -> None:
     assert (denied.actor, denied.reason) == ("tool", "not on a Sunday")
 
 
-async def test_a_call_that_cannot_be_understood_is_a_protocol_error() -> None:
+async def test_an_invalid_call_is_a_protocol_error() -> None:
     ran = await run([[Call("nope"), Call("look", raw="{")], "done"], tools=[look])
     errors = [entry for entry in audit(ran) if entry.action == "tool.protocol_error"]
     assert [(entry.tool, entry.actor, entry.details) for entry in errors] == [
@@ -200,21 +200,21 @@ async def test_a_call_that_cannot_be_understood_is_a_protocol_error() -> None:
     assert errors[0].reason == 'unknown tool "nope"; the tools are: look'
 
 
-async def test_without_a_guard_the_profile_says_it_all() -> None:
+async def test_without_a_guard_the_profile_is_the_reason() -> None:
     ran = await run([PUSH, "done"], tools=[pretend_bash], permission_profile="full")
-    assert said(ran, "tool.allow") == ["profile full"]
+    assert reasons(ran, "tool.allow") == ["profile full"]
     ran = await run([PUSH, "done"], tools=[pretend_bash], permission_profile="")
-    assert said(ran, "tool.allow") == ["no rule forbids it"]
+    assert reasons(ran, "tool.allow") == ["no rule forbids it"]
 
 
-def test_a_beginning_says_which_rule_or_profile_allowed_it() -> None:
+def test_a_started_call_names_the_rule_or_profile() -> None:
     called = events.ToolCalled("push", "bash", {"command": "git push origin"}, 1)
     begun = events.ToolStarted("push", "bash", allowed_by="rule bash(git push)")
     (entry,) = audit_entries(facts_of([called, begun]))
     assert (entry.reason, entry.what) == ("rule bash(git push)", "git push origin")
 
 
-async def test_a_rewritten_call_is_told_as_it_ran() -> None:
+async def test_a_rewritten_call_is_audited_as_it_ran() -> None:
     rewrite = Hook("before_tool", lambda planned: Rewrite({"command": "git push --dry-run"}))
     ran = await run([PUSH, "done"], tools=[pretend_bash], hooks=[rewrite])
     (allowed,) = [entry for entry in audit(ran) if entry.action == "tool.allow"]
@@ -222,20 +222,20 @@ async def test_a_rewritten_call_is_told_as_it_ran() -> None:
     assert allowed.reason.endswith("; a hook rewrote its arguments")
 
 
-async def test_what_came_of_a_call_is_told_without_its_output() -> None:
+async def test_the_result_of_a_call_is_audited_without_its_output() -> None:
     @tool
     def broken() -> Any:
         "Fails."
         return failed("password: hunter2", summary="")
 
     ran = await run([[Call("broken"), Call("look", {"path": "a"})], "done"], tools=[broken, look])
-    assert said(ran, "call.finish") == ["it failed", "it succeeded"]
+    assert reasons(ran, "call.finish") == ["it failed", "it succeeded"]
 
 
 # --- people -----------------------------------------------------------------------------------------
 
 
-async def asked(*answers: Any, times: int = 1) -> Ran:
+async def run_with_answers(*answers: Any, times: int = 1) -> Ran:
     left = list(answers)
 
     async def ask(question: events.QuestionAsked) -> Any:
@@ -254,38 +254,38 @@ async def asked(*answers: Any, times: int = 1) -> Ran:
     )
 
 
-def of_calls(ran: Ran) -> list[tuple[str, str, str]]:
+def call_decisions(ran: Ran) -> list[tuple[str, str, str]]:
     return [(entry.action, entry.actor, entry.outcome) for entry in audit(ran) if entry.call]
 
 
-async def test_what_a_person_answered_is_why_a_call_ran() -> None:
-    ran = await asked("yes")
-    assert of_calls(ran) == [
+async def test_an_answer_is_the_reason_that_a_call_ran() -> None:
+    ran = await run_with_answers("yes")
+    assert call_decisions(ran) == [
         ("permission.ask", "system", "requested"),
         ("permission.answer", "user", "allowed"),
         ("tool.allow", "user", "allowed"),
         ("call.finish", "tool", "recorded"),
     ]
-    assert said(ran, "permission.ask")[0].startswith("permissions are ask: tools that run commands need")
-    assert said(ran, "permission.answer") == ["the answer was yes"]
-    assert said(ran, "tool.allow") == ["a person allowed it: the answer was yes"]
+    assert reasons(ran, "permission.ask")[0].startswith("permissions are ask: tools that run commands need")
+    assert reasons(ran, "permission.answer") == ["the answer was yes"]
+    assert reasons(ran, "tool.allow") == ["a person allowed it: the answer was yes"]
     (question,) = [entry for entry in audit(ran) if entry.action == "permission.ask"]
     assert question.what.startswith("Allow bash: git push origin")
 
 
-async def test_a_no_is_the_persons_and_not_the_guards() -> None:
+async def test_a_denial_by_a_person_names_the_person() -> None:
     declined = "The user declined this call."
     for no, reason in ((CallRefused("use a branch"), "use a branch"), ("no", declined)):
-        ran = await asked(no)
-        assert of_calls(ran)[1:] == [
+        ran = await run_with_answers(no)
+        assert call_decisions(ran)[1:] == [
             ("permission.answer", "user", "denied"),
             ("tool.deny", "user", "denied"),
         ]
-        assert said(ran, "tool.deny") == [reason]
+        assert reasons(ran, "tool.deny") == [reason]
 
 
-async def test_what_is_remembered_and_revoked_is_told() -> None:
-    ran = await asked("session", times=2)
+async def test_remembered_and_revoked_rules_are_audited() -> None:
+    ran = await run_with_answers("session", times=2)
     (kept,) = [entry for entry in audit(ran) if entry.action == "permission.remember"]
     assert (kept.what, kept.reason) == ("bash(git push)", "from now on: allow, for the session")
     await ran.session.journal.store.submit(
@@ -296,7 +296,7 @@ async def test_what_is_remembered_and_revoked_is_told() -> None:
     assert (revoked.who, revoked.what) == ("ada", "bash(git push)")
 
 
-async def test_a_secret_is_asked_for_and_not_told() -> None:
+async def test_a_secret_answer_is_not_in_the_audit() -> None:
     @tool(resumes=True)
     def login(context: Any) -> Any:
         "Logs in."
@@ -308,24 +308,24 @@ async def test_a_secret_is_asked_for_and_not_told() -> None:
         return "hunter2"
 
     ran = await run([Call("login"), "done"], tools=[login], asker=ask)
-    assert said(ran, "wait_user.request") == ["the server wants it"]
-    assert said(ran, "wait_user.answer") == ["the answer is a secret, which is not stored"]
-    assert said(ran, "tool.allow")[-1] == "a person answered what it wanted to know"
+    assert reasons(ran, "wait_user.request") == ["the server wants it"]
+    assert reasons(ran, "wait_user.answer") == ["the answer is a secret, which is not stored"]
+    assert reasons(ran, "tool.allow")[-1] == "a person answered what it wanted to know"
     assert b"hunter2" not in msgspec.json.encode(audit(ran))
 
 
-async def test_an_audit_that_begins_in_the_middle_knows_what_came_before() -> None:
+async def test_an_audit_of_an_open_session_knows_its_state() -> None:
     store = MemoryStore()
     options: dict[str, Any] = {
         "tools": [pretend_bash],
         "permission_hook": permission_hook("ask", Path("/")),
-        "waits_for_answers": True,
+        "wait_for_answers": True,
     }
     ran = await run([PUSH], store=store, **options)
-    assert said(ran, "run.wait")[0].startswith("it waits for an answer: Allow bash: git push origin")
+    assert reasons(ran, "run.wait")[0].startswith("it waits for an answer: Allow bash: git push origin")
     await ran.session.close()
     harness = Harness(
-        ScriptedModel(["done"]), permission_hook=options["permission_hook"], waits_for_answers=True
+        ScriptedModel(["done"]), permission_hook=options["permission_hook"], wait_for_answers=True
     )
     harness.set_tools(options["tools"])
     session = await open_session(store, ran.session.id, harness)
@@ -346,15 +346,15 @@ async def test_an_audit_that_begins_in_the_middle_knows_what_came_before() -> No
     assert later[2].tool == "bash" and later[2].reason == "a person allowed it: the answer was yes"
 
 
-async def test_what_finishes_later_is_waited_for() -> None:
+async def test_a_run_that_waits_for_a_deferred_call_is_audited() -> None:
     @tool
     def order() -> Any:
         "Orders something."
         return Pending(handle="order-7", note="it comes on Monday")
 
     ran = await run([Call("order")], tools=[order])
-    assert said(ran, "call.defer") == ["it comes on Monday"]
-    assert said(ran, "run.wait") == ["it waits for deferred calls: order"]
+    assert reasons(ran, "call.defer") == ["it comes on Monday"]
+    assert reasons(ran, "run.wait") == ["it waits for deferred calls: order"]
 
 
 # --- runs -------------------------------------------------------------------------------------------
@@ -368,14 +368,14 @@ async def test_a_limit_that_ends_a_run_is_named() -> None:
     assert start.details and start.details["limits"]["steps"] == 2
 
 
-def test_a_limit_that_is_near_is_told() -> None:
+def test_a_near_limit_is_audited() -> None:
     near = events.Warned("80 % of the cost", about="limit", details={"limit": "cost", "used": 0.8, "of": 1.0})
     (entry,) = audit_entries(facts_of([near]))
     assert (entry.action, entry.reason) == ("budget.warn", "80 % of the cost")
     assert entry.details == {"about": "limit", "limit": "cost", "used": 0.8, "of": 1.0}
 
 
-async def test_a_cancelled_run_says_by_whom_and_its_calls_why() -> None:
+async def test_a_cancelled_run_names_who_cancelled_it() -> None:
     @tool
     async def long_work() -> str:
         "Works until it is stopped."
@@ -388,10 +388,10 @@ async def test_a_cancelled_run_says_by_whom_and_its_calls_why() -> None:
     (cancelled,) = [entry for entry in audit(ran) if entry.action == "run.cancel"]
     assert (cancelled.reason, cancelled.outcome) == ("cancelled by ada", "cancelled")
     assert cancelled.details == {"status": "cancelled", "request": "req_1"}
-    assert said(ran, "tool.cancel") == ["Cancelled: cancelled by ada."]
+    assert reasons(ran, "tool.cancel") == ["Cancelled: cancelled by ada."]
 
 
-def test_a_pause_and_its_end_are_a_persons() -> None:
+def test_pause_and_resume_name_the_person() -> None:
     happened = [
         events.RunStarted("0", "/", "acme/large"),
         events.RunWaiting("paused", request="req_1"),
@@ -404,16 +404,16 @@ def test_a_pause_and_its_end_are_a_persons() -> None:
     ]
 
 
-async def test_what_hooks_do_is_told() -> None:
+async def test_the_effects_of_hooks_are_audited() -> None:
     ran = await run(["Hello."], hooks=[Hook("before_step", lambda plan: Refuse("not today"))])
-    assert said(ran, "step.deny") == ["not today"]
+    assert reasons(ran, "step.deny") == ["not today"]
     ran = await run(["Hello."], hooks=[Hook("before_message", lambda draft: Suppress())])
-    assert said(ran, "answer.withhold") == ["a hook withheld it from people"]
+    assert reasons(ran, "answer.withhold") == ["a hook withheld it from people"]
     ran = await run(["Hello."], hooks=[Hook("before_step", lambda plan: 1 / 0, name="broken")])
-    assert said(ran, "hook.fail") == ["the hook broken failed: ZeroDivisionError: division by zero"]
+    assert reasons(ran, "hook.fail") == ["the hook broken failed: ZeroDivisionError: division by zero"]
 
 
-def test_a_child_is_told_with_its_call() -> None:
+def test_a_child_is_audited_with_its_call() -> None:
     happened = [
         events.RunStarted("0", "/", "acme/large"),
         events.ToolCalled("call_1", "delegate", {"name": "scout"}, 1),
@@ -426,14 +426,14 @@ def test_a_child_is_told_with_its_call() -> None:
     assert (end.action, end.reason) == ("child.end", "the limit of 2 steps was reached")
 
 
-def test_a_child_that_an_extension_spawned_is_told_with_its_name() -> None:
+def test_a_child_of_an_extension_names_the_extension() -> None:
     spawned = events.ChildStarted("", "ses_2", task="find the bug", extension="scouts")
     (start,) = list(audit_entries(facts_of([spawned])))
     assert (start.actor, start.who, start.what) == ("host", "scouts", "find the bug")
     assert start.reason == "an extension has an agent do it in session ses_2"
 
 
-def test_a_call_whose_child_waited_says_why_it_is_made_again() -> None:
+def test_a_repeated_call_of_a_waiting_child_has_its_reason() -> None:
     happened = [
         events.RunStarted("0", "/", "acme/large"),
         events.ToolCalled("call_1", "delegate", {"task": "look"}, 1),
@@ -447,7 +447,7 @@ def test_a_call_whose_child_waited_says_why_it_is_made_again() -> None:
     assert crashed.reason.startswith("it is run again: the process that ran it has ended")
 
 
-def test_a_host_may_audit_what_it_decides() -> None:
+def test_a_host_can_audit_its_own_decisions() -> None:
     about = {"call": "call_1", "who": "warden", "outcome": "denied", "actor": "nobody"}
     (entry,) = audit_entries(facts_of([events.Audited("sandbox.decide", "it writes", about)]))
     assert (entry.action, entry.actor, entry.outcome) == ("sandbox.decide", "host", "denied")
@@ -457,7 +457,7 @@ def test_a_host_may_audit_what_it_decides() -> None:
 # --- reading back -----------------------------------------------------------------------------------
 
 
-async def test_the_store_is_a_sink_that_can_be_read_from_a_moment_on() -> None:
+async def test_the_audit_of_a_stored_session_can_start_at_a_time() -> None:
     store = MemoryStore()
     happened = [
         events.SessionStarted("/", "0"),
@@ -474,7 +474,7 @@ async def test_the_store_is_a_sink_that_can_be_read_from_a_moment_on() -> None:
         await audit_of(store, "ses_nobody")
 
 
-async def test_a_copy_is_audited_where_it_was_made_and_an_import_here() -> None:
+async def test_copied_facts_are_audited_only_in_their_original() -> None:
     ran = await run([PUSH, "done"], tools=[pretend_bash])
     store = ran.session.journal.store
     copy = await fork(store, ran.session.id, None, World())
@@ -486,8 +486,8 @@ async def test_a_copy_is_audited_where_it_was_made_and_an_import_here() -> None:
     assert actions[1:] == [entry.action for entry in audit(ran)]
 
 
-async def test_why_a_call_was_made_is_its_model_its_permission_and_its_result() -> None:
-    ran = await asked("yes", "yes", times=2)
+async def test_why_shows_the_model_permission_and_result_of_a_call() -> None:
+    ran = await run_with_answers("yes", "yes", times=2)
     facts = await ran.session.journal.store.read(ran.session.id)
     led = why(facts, "push_1")
     assert [(entry.action, entry.call) for entry in led] == [
@@ -502,7 +502,7 @@ async def test_why_a_call_was_made_is_its_model_its_permission_and_its_result() 
     assert why(facts, "nothing") == []
 
 
-async def test_a_message_of_another_run_is_no_decision() -> None:
+async def test_a_message_of_another_run_is_not_a_decision() -> None:
     steer = events.UserMessage((Text("and be\nquick"),), source="steer")
     prompt = events.UserMessage((Text("go"),))
     (entry,) = audit_entries(facts_of([prompt, steer]))
@@ -513,14 +513,14 @@ async def test_a_call_says_which_profile_or_rule_allowed_it(tmp_path: Path) -> N
     guard = permission_hook("edit", tmp_path, [parse_rule("bash(git push)", "allow", origin="of the test")])
     calls = [PUSH, Call("look", {"path": "a"}), Call("bash", {"command": "ls | head"})]
     ran = await run([calls, "done"], tools=[pretend_bash, look], permission_hook=guard)
-    assert said(ran, "tool.allow") == [
+    assert reasons(ran, "tool.allow") == [
         "rule bash(git push) of the test",
         "profile edit",
         "profile edit, it only reads",
     ]
 
 
-async def test_one_call_that_was_cancelled_says_by_whom() -> None:
+async def test_a_cancelled_call_names_who_cancelled_it() -> None:
     @tool
     async def long_work() -> str:
         "Works until it is stopped."

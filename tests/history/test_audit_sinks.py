@@ -1,4 +1,4 @@
-"""Where the audit of an open session goes, and what happens when it cannot go there."""
+"""The sinks of an audit, and what happens when one fails."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def lines_of(path: Path) -> list[AuditEntry]:
     return [msgspec.json.decode(line, type=AuditEntry) for line in path.read_bytes().splitlines()]
 
 
-def test_two_writes_are_two_lines_that_only_their_owner_may_read(tmp_path: Path) -> None:
+def test_two_writes_are_two_lines_in_a_private_file(tmp_path: Path) -> None:
     path = tmp_path / "new" / "audit.jsonl"
     sink = FileAudit(path)
     sink.write([entry()])
@@ -85,7 +85,7 @@ def test_two_writes_are_two_lines_that_only_their_owner_may_read(tmp_path: Path)
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_that_was_moved_away_gets_a_successor(tmp_path: Path) -> None:
+def test_a_rotated_file_is_created_again(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     sink = FileAudit(path)
     sink.write([entry()])
@@ -98,8 +98,8 @@ def test_several_processes_append_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     writers = [subprocess.Popen([sys.executable, "-c", MANY, str(path), str(n)]) for n in range(3)]
     assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0]
-    found = sorted((one.session, one.seq) for one in lines_of(path))
-    assert found == [(str(n), number) for n in range(3) for number in range(100)]
+    numbers = sorted((one.session, one.seq) for one in lines_of(path))
+    assert numbers == [(str(n), number) for n in range(3) for number in range(100)]
 
 
 def test_a_key_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,12 +109,12 @@ def test_a_key_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "canary" not in describe_entry(entry(what="curl -H sk-canary-0123456789"))
 
 
-def test_what_a_terminal_would_obey_is_not_logged() -> None:
+def test_control_characters_are_not_logged() -> None:
     assert describe_entry(entry(tool="bash", what="ls")) == "tool.allow bash ls: profile full"
     assert "\x1b" not in describe_entry(entry(tool="\x1b[2J"))
 
 
-async def test_sinks_get_all_that_is_stored_in_order(tmp_path: Path) -> None:
+async def test_sinks_get_every_entry_in_order(tmp_path: Path) -> None:
     ran = await started([Call("nothing"), "done"])
     order: list[tuple[str, int]] = []
     first, second = Kept(order, "first"), Kept(order, "second")
@@ -129,7 +129,7 @@ async def test_sinks_get_all_that_is_stored_in_order(tmp_path: Path) -> None:
     assert first.entries == stored[1:]
 
 
-async def test_a_sink_that_fails_is_reported_once_and_taken_off() -> None:
+async def test_a_failing_sink_is_reported_once_and_removed() -> None:
     ran = await started(["done"])
     broken, kept = Broken(), Kept([], "kept")
     audit_to(ran.session.journal, [broken, kept])

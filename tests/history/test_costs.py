@@ -1,4 +1,4 @@
-"""Sums of what model calls used: what is unknown stays unknown, and nothing is counted twice."""
+"""Sums of usage: unknown values stay unknown, and nothing is counted twice."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def used(
     return Fact.of(event, seq=2, session=session, run=run, time_ms=int(at.timestamp() * 1000))
 
 
-def spent(*usages: Usage) -> CostTotals:
+def totals_of(*usages: Usage) -> CostTotals:
     return sum(map(CostTotals.by, usages), start=CostTotals())
 
 
@@ -62,24 +62,24 @@ def spent(*usages: Usage) -> CostTotals:
         ([ESTIMATED, ESTIMATED], "$0.02; tokens of 2 calls estimated"),
     ],
 )
-def test_a_sum_says_what_is_missing_in_it(usages: list[Usage], words: str) -> None:
-    assert spent(*usages).in_words() == words
+def test_a_sum_reports_its_missing_parts(usages: list[Usage], words: str) -> None:
+    assert totals_of(*usages).in_words() == words
 
 
 @given(st.lists(st.sampled_from([FREE, PRICED, UNPRICED, ESTIMATED, UNKNOWN_USAGE]), min_size=1))
 def test_an_unknown_part_never_becomes_zero(usages: list[Usage]) -> None:
-    together = spent(*usages)
+    together = totals_of(*usages)
     is_unknown = any(usage.cost is None for usage in usages)
     assert (together.usage.cost is None) == is_unknown == ("unknown" in together.in_words().split(";")[0])
-    known = [usage.cost for usage in usages if usage.cost is not None]
-    assert together.known_cost == (pytest.approx(sum(known)) if known else None)
+    amounts = [usage.cost for usage in usages if usage.cost is not None]
+    assert together.known_cost == (pytest.approx(sum(amounts)) if amounts else None)
     assert together.usage.input_tokens == sum(usage.input_tokens for usage in usages)
-    assert together.calls == len(usages) == together.unpriced_calls + len(known)
+    assert together.calls == len(usages) == together.unpriced_calls + len(amounts)
 
 
-def test_a_small_amount_is_not_shown_as_nothing() -> None:
-    shown = [dollars(amount) for amount in (0.5, 0.0123, 0.00012, 0.00004, 0.99999, 1.5, 1234.567)]
-    assert shown == ["$0.50", "$0.0123", "$0.0001", "under $0.0001", "$1.00", "$1.50", "$1,234.57"]
+def test_a_small_amount_is_not_shown_as_zero() -> None:
+    texts = [dollars(amount) for amount in (0.5, 0.0123, 0.00012, 0.00004, 0.99999, 1.5, 1234.567)]
+    assert texts == ["$0.50", "$0.0123", "$0.0001", "under $0.0001", "$1.00", "$1.50", "$1,234.57"]
 
 
 def test_days_are_those_of_the_zone() -> None:
@@ -95,41 +95,44 @@ def test_days_are_those_of_the_zone() -> None:
     [
         (
             ["day"],
-            [Group(day="2026-01-30", own=spent(FREE)), Group(day="2026-01-31", own=spent(*[PRICED] * 3))],
+            [
+                Group(day="2026-01-30", own=totals_of(FREE)),
+                Group(day="2026-01-31", own=totals_of(*[PRICED] * 3)),
+            ],
         ),
         (
             ["model"],
             [
-                Group(model="a/model", own=spent(PRICED)),
-                Group(model="b/model", own=spent(FREE, PRICED, PRICED)),
+                Group(model="a/model", own=totals_of(PRICED)),
+                Group(model="b/model", own=totals_of(FREE, PRICED, PRICED)),
             ],
         ),
         (
             ["session"],
             [
-                Group(session="ses_two", own=spent(FREE, PRICED)),
-                Group(session="ses_one", own=spent(PRICED, PRICED)),
+                Group(session="ses_two", own=totals_of(FREE, PRICED)),
+                Group(session="ses_one", own=totals_of(PRICED, PRICED)),
             ],
         ),
         (
             ["run"],
             [
-                Group(session="ses_two", run="run_1", own=spent(FREE)),
-                Group(session="ses_one", run="run_2", own=spent(PRICED, PRICED)),
-                Group(session="ses_two", own=spent(PRICED)),
+                Group(session="ses_two", run="run_1", own=totals_of(FREE)),
+                Group(session="ses_one", run="run_2", own=totals_of(PRICED, PRICED)),
+                Group(session="ses_two", own=totals_of(PRICED)),
             ],
         ),
         (
             ["day", "model"],
             [
-                Group(day="2026-01-30", model="b/model", own=spent(FREE)),
-                Group(day="2026-01-31", model="a/model", own=spent(PRICED)),
-                Group(day="2026-01-31", model="b/model", own=spent(PRICED, PRICED)),
+                Group(day="2026-01-30", model="b/model", own=totals_of(FREE)),
+                Group(day="2026-01-31", model="a/model", own=totals_of(PRICED)),
+                Group(day="2026-01-31", model="b/model", own=totals_of(PRICED, PRICED)),
             ],
         ),
     ],
 )
-def test_calls_are_summed_by_what_was_asked_for(by: list[By], expected: list[Group]) -> None:
+def test_calls_are_summed_by_the_chosen_groups(by: list[By], expected: list[Group]) -> None:
     facts = [
         used(FREE, session="ses_two", model="b/model", at=datetime(2026, 1, 30, tzinfo=UTC)),
         used(run="run_2", model="b/model"),
@@ -139,12 +142,12 @@ def test_calls_are_summed_by_what_was_asked_for(by: list[By], expected: list[Gro
     assert grouped(facts, by, {"ses_one": "", "ses_two": ""}, UTC) == expected
 
 
-def test_the_childrens_part_is_apart_and_counts_for_the_session_at_the_root() -> None:
+def test_children_count_separately_for_their_root_session() -> None:
     parents = {"ses_one": "", "ses_child": "ses_one", "ses_grandchild": "ses_child", "ses_stray": "ses_gone"}
     facts = [used(FREE), *(used(session=one) for one in ("ses_child", "ses_grandchild", "ses_stray"))]
     one, stray = grouped(facts, ["session"], parents)
-    assert one == Group(session="ses_one", own=spent(FREE), children=spent(PRICED, PRICED))
-    assert stray == Group(session="ses_stray", own=spent(PRICED))
+    assert one == Group(session="ses_one", own=totals_of(FREE), children=totals_of(PRICED, PRICED))
+    assert stray == Group(session="ses_stray", own=totals_of(PRICED))
     (model,) = grouped(facts, ["model"], parents)
     assert (model.own.calls, model.children.calls) == (2, 2)
     runs = grouped(facts, ["run"], parents)
@@ -157,7 +160,7 @@ def test_the_childrens_part_is_apart_and_counts_for_the_session_at_the_root() ->
     assert root_of("ses_grandchild", parents) == "ses_one"
 
 
-async def test_neither_a_fork_nor_an_import_of_what_is_here_is_counted_again() -> None:
+async def test_forks_and_imports_are_not_counted_twice() -> None:
     store = MemoryStore()
     usage = UsageReported("msg_1", "a/model", PRICED, PRICED)
     await put(store, facts_of(UserMessage(as_content("hello")), usage, UserMessage(as_content("and?"))))
@@ -169,6 +172,6 @@ async def test_neither_a_fork_nor_an_import_of_what_is_here_is_counted_again() -
         return grouped(await store.usages(), ["model"], {one.id: "" for one in await store.sessions()})
 
     assert [fact.session for fact in await store.usages()] == ["ses_one", imported]
-    assert await total() == [Group(model="a/model", own=spent(PRICED))]
+    assert await total() == [Group(model="a/model", own=totals_of(PRICED))]
     await store.delete("ses_one", current_process())
-    assert await total() == [Group(model="a/model", own=spent(PRICED))]
+    assert await total() == [Group(model="a/model", own=totals_of(PRICED))]

@@ -1,4 +1,4 @@
-"""Markdown and HTML to read: whole, and safe whatever a session says."""
+"""Markdown and HTML pages: complete, and safe for any content."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def session_of(text: str) -> list[Fact]:
     )
 
 
-class Seen(HTMLParser):
+class ParsedPage(HTMLParser):
     """The elements, attributes and texts of a page as a browser's parser finds them."""
 
     def __init__(self) -> None:
@@ -110,33 +110,33 @@ class Seen(HTMLParser):
         self.comments.append(data)
 
 
-def seen(page: str) -> Seen:
-    parser = Seen()
+def parse_page(page: str) -> ParsedPage:
+    parser = ParsedPage()
     parser.feed(page)
     parser.close()
     return parser
 
 
-PLAIN = seen("".join(html_page(summary_of(session_of("word")), session_of("word"))))
+PLAIN = parse_page("".join(html_page(summary_of(session_of("word")), session_of("word"))))
 
 
 @given(HOSTILE)
-def test_no_words_of_a_session_become_a_part_of_the_page(text: str) -> None:
+def test_content_of_a_session_is_escaped_in_html(text: str) -> None:
     facts = session_of(text)
     page = "".join(html_page(summary_of(facts), facts))
     page.encode()
-    found = seen(page)
-    assert set(found.tags) <= set(PLAIN.tags) and found.comments == []
-    assert found.attributes.keys() <= PLAIN.attributes.keys()
-    assert found.attributes["src"] == {f"data:image/png;base64,{PIXEL}"}
-    assert found.attributes["class"] <= PLAIN.attributes["class"]
+    page_texts = parse_page(page)
+    assert set(page_texts.tags) <= set(PLAIN.tags) and page_texts.comments == []
+    assert page_texts.attributes.keys() <= PLAIN.attributes.keys()
+    assert page_texts.attributes["src"] == {f"data:image/png;base64,{PIXEL}"}
+    assert page_texts.attributes["class"] <= PLAIN.attributes["class"]
     if text.strip():
-        assert found.tags == PLAIN.tags
-        assert [one for one in found.texts if one.removeprefix("\n") == clean(text.strip("\n"))]
+        assert page_texts.tags == PLAIN.tags
+        assert [one for one in page_texts.texts if one.removeprefix("\n") == clean(text.strip("\n"))]
 
 
 @given(HOSTILE)
-def test_no_words_of_a_session_pass_for_ours_in_markdown(text: str) -> None:
+def test_content_of_a_session_is_quoted_in_markdown(text: str) -> None:
     facts = session_of(text)
     page = "".join(markdown_page(summary_of(facts), facts))
     page.encode()
@@ -147,16 +147,16 @@ def test_no_words_of_a_session_pass_for_ours_in_markdown(text: str) -> None:
         for place, token in enumerate(tokens)
         if token in outside and token.type == "heading_open"
     ]
-    said = ["You (#3)", "Assistant (#6)", "To do (#11)", "Summary (#12)", "Summary (#13)"]
-    assert [one for one in headings[1:] if one in said] == [one for one in said if one in headings[1:]]
-    assert set(headings[1:]) <= {*said, "Usage"} and headings[-1] == "Usage"
+    titles = ["You (#3)", "Assistant (#6)", "To do (#11)", "Summary (#12)", "Summary (#13)"]
+    assert [one for one in headings[1:] if one in titles] == [one for one in titles if one in headings[1:]]
+    assert set(headings[1:]) <= {*titles, "Usage"} and headings[-1] == "Usage"
     blocks = [token.content for token in outside if token.type == "html_block"]
     assert all(re.fullmatch(r"<details>\n<summary>[^<>\n]*</summary>\n|</details>\n", one) for one in blocks)
     assert blocks.count("</details>\n") == len(blocks) / 2
     assert [token.type for token in tokens].count("table_open") == 1 or text.startswith("|")
 
 
-def test_only_pictures_of_known_types_are_shown_and_nothing_is_fetched() -> None:
+def test_only_known_image_types_are_embedded_and_nothing_is_fetched() -> None:
     pictures = [Image(kind, PIXEL) for kind in PICTURES]
     others = [
         Image("image/svg+xml", PIXEL),
@@ -171,7 +171,7 @@ def test_only_pictures_of_known_types_are_shown_and_nothing_is_fetched() -> None
     assert "prefers-color-scheme: dark" in page
 
 
-def test_only_the_path_is_told_and_what_was_withheld_stays_so() -> None:
+def test_a_page_has_the_path_without_withheld_answers() -> None:
     facts = facts_of(
         events.UserMessage((Text("the root"),)),
         events.UserMessage((Text("a dead end"),)),
@@ -187,7 +187,7 @@ def test_only_the_path_is_told_and_what_was_withheld_stays_so() -> None:
         assert "a dead end" not in text and "a reminder" not in text
 
 
-def test_a_page_names_the_sessions_of_children_and_what_they_used() -> None:
+def test_a_page_has_the_sessions_and_usage_of_children() -> None:
     used = events.Totals(steps=2, model_calls=2, usage=Usage(70, 35, cost=0.25))
     facts = facts_of(
         events.UserMessage((Text("review it"),)),
@@ -207,11 +207,11 @@ def test_a_page_names_the_sessions_of_children_and_what_they_used() -> None:
         text = "".join(page)
         assert "delegate: critic look: ok" in text and "4 model calls, 220 tokens, $1.00" in text
         assert "critic works on it in session ses" in text
-    told = list(transcript(summary_of(facts), facts))
-    assert "#3 delegate: critic look" in told and "  critic: session ses_2" in told
+    rows = list(transcript(summary_of(facts), facts))
+    assert "#3 delegate: critic look" in rows and "  critic: session ses_2" in rows
 
 
-def test_a_session_is_written_to_be_read(ostler: Ostler, serve: Serve) -> None:
+def test_a_session_is_exported_as_a_readable_page(ostler: Ostler, serve: Serve) -> None:
     (ostler.work / "a.txt").write_text("<b>text</b>\n")
     vendor = serve(turn("I look.", call("read", {"path": "a.txt"})), turn("It is **bold**."))
     ostler("-p", *use(vendor), "look at <a.txt>")

@@ -1,4 +1,4 @@
-"""The projection of events to items: every event type is decided, and deltas are cheap."""
+"""The projection of events to items: every event type is handled, and deltas are cheap."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tests.support.stored import facts_of
 
 
 def test_every_event_type_makes_items_or_has_a_reason_not_to() -> None:
-    shown = {tag for tag, event in EVENT_TYPES.items() if event in ItemBuilder().handlers}
-    assert shown.isdisjoint(NOT_SHOWN)
-    assert shown | set(NOT_SHOWN) == set(EVENT_TYPES)
+    handled = {tag for tag, event in EVENT_TYPES.items() if event in ItemBuilder().handlers}
+    assert handled.isdisjoint(NOT_SHOWN)
+    assert handled | set(NOT_SHOWN) == set(EVENT_TYPES)
     assert all(NOT_SHOWN.values())
 
 
@@ -43,7 +43,7 @@ def test_a_delta_grows_the_item_and_the_message_closes_it() -> None:
     assert builder.open_items() == builder.items() == []
 
 
-def test_what_streamed_and_is_not_in_the_message_is_hidden() -> None:
+def test_streamed_text_that_the_message_lacks_is_hidden() -> None:
     builder = ItemBuilder()
     builder.apply([events.TextDelta("m", 0, 0, "Secret")])
     changes = builder.apply([events.AssistantMessage("m", (Text("Secret"),), "end", suppressed=True)])
@@ -87,7 +87,7 @@ def test_children_of_a_call_are_opened_and_closed_on_their_own() -> None:
     assert isinstance(call, CallItem) and [child.status for child in call.children] == ["completed"]
 
 
-def test_the_path_moves_and_items_elsewhere_stay_reachable() -> None:
+def test_items_of_other_branches_stay_reachable() -> None:
     facts = facts_of(
         events.UserMessage((Text("one"),)),
         events.AssistantMessage("m", (Text("two"),), "end"),
@@ -102,7 +102,7 @@ def test_the_path_moves_and_items_elsewhere_stay_reachable() -> None:
     assert len(items_of(facts)) == len(items_of(facts, all_branches=True)) == 2
 
 
-def test_a_message_that_a_terminal_agent_draws_again_is_changed() -> None:
+def test_a_revised_message_of_a_terminal_agent_changes_its_item() -> None:
     builder = ItemBuilder("open")
     facts = facts_of(events.AssistantMessage("", (Text("Think"),), "end"))
     builder.apply(facts)
@@ -111,7 +111,7 @@ def test_a_message_that_a_terminal_agent_draws_again_is_changed() -> None:
     assert (changed.item.text, changed.item.revised) == ("Thinking done", True)
 
 
-def test_a_call_stays_open_while_a_driven_agent_goes_on_talking() -> None:
+def test_a_call_stays_open_while_the_agent_writes() -> None:
     """Its messages belong to no model call, and neither do its calls."""
     builder = ItemBuilder()
     builder.apply(

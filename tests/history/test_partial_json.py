@@ -76,26 +76,24 @@ def check_against_a_complete_parse(document: str, path: tuple[str, ...]) -> None
 
 
 @given(documents())
-def test_a_document_fed_by_the_character_yields_only_prefixes_and_in_the_end_the_value(document: str) -> None:
+def test_a_document_fed_by_the_character_yields_prefixes_of_the_value(document: str) -> None:
     check_against_a_complete_parse(document, ("content",))
 
 
 @given(documents())
-def test_the_same_holds_for_a_field_of_every_object_in_an_array(document: str) -> None:
+def test_a_field_in_an_array_yields_prefixes_of_each_value(document: str) -> None:
     check_against_a_complete_parse(document, ("edits", "*", "new_text"))
 
 
 @pytest.mark.long
 @settings(max_examples=2_000, deadline=None)
 @given(documents(), st.sampled_from([("content",), ("edits", "*", "new_text"), ("new_text", "content")]))
-def test_many_documents_yield_only_prefixes_and_in_the_end_the_value(
-    document: str, path: tuple[str, ...]
-) -> None:
+def test_many_documents_yield_prefixes_of_the_value(document: str, path: tuple[str, ...]) -> None:
     check_against_a_complete_parse(document, path)
 
 
 @given(documents(), st.lists(st.integers(0, 400)))
-def test_where_the_text_is_cut_makes_no_difference(document: str, cuts: list[int]) -> None:
+def test_the_size_of_fragments_makes_no_difference(document: str, cuts: list[int]) -> None:
     field = StreamingString("content")
     edges = [0, *sorted(min(cut, len(document)) for cut in cuts), len(document)]
     pieces = [field.feed(document[start:end]) for start, end in pairwise(edges)]
@@ -111,7 +109,7 @@ def test_where_the_text_is_cut_makes_no_difference(document: str, cuts: list[int
 
 
 @given(st.text(alphabet='{}[]",:\\u0dD8c\n content', max_size=60))
-def test_text_that_is_no_json_never_raises_and_never_takes_a_character_back(garbage: str) -> None:
+def test_invalid_json_never_raises_or_removes_characters(garbage: str) -> None:
     field = StreamingString("content")
     seen = ""
     for character in '{"content":"' + garbage:
@@ -139,11 +137,11 @@ def test_an_open_string_is_found_and_not_done() -> None:
     assert state('{"content":"hello"', "content") == ("hello", True, True)
 
 
-def test_white_space_around_the_colon_is_no_obstacle() -> None:
+def test_white_space_around_the_colon_is_ignored() -> None:
     assert state('{ "content" \n:\t "x"', "content") == ("x", True, True)
 
 
-def test_a_value_that_is_no_string_is_not_found() -> None:
+def test_a_value_that_is_not_a_string_is_not_found() -> None:
     for value in ("12", "null", "true", "[]", '["x"]', '{"content":"x"}'):
         assert state('{"content":' + value + "}", "content") == ("", False, False)
 
@@ -159,11 +157,11 @@ def test_an_incomplete_escape_is_withheld() -> None:
         assert state('{"content":"before\\u' + digits, "content") == ("before", True, False)
 
 
-def test_an_unknown_escape_is_kept_as_it_was_written() -> None:
+def test_an_unknown_escape_is_copied() -> None:
     assert state(r'{"content":"a\qb"', "content") == (r"a\qb", True, True)
 
 
-def test_a_broken_unicode_escape_ends_the_growth_for_good() -> None:
+def test_a_broken_unicode_escape_ends_the_value() -> None:
     assert state(r'{"content":"a\u00zzb"}', "content") == ("a", True, False)
     assert state(r'{"content":"a\u00"}', "content") == ("a", True, False)
 

@@ -1,4 +1,4 @@
-"""A recorded session runs again: what is the same, and where the first difference is."""
+"""Replay of a recorded session, and its first difference."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def linger() -> str:
 TOOLS = [double, stumble, inquire, consult, linger]
 
 
-async def again(
+async def replay_live(
     facts: Sequence[Fact], *, tools: Sequence[FunctionTool] = TOOLS, **harness: Any
 ) -> ReplayResult:
     """A live replay, with the agent that made the recording unless something else is said."""
@@ -85,7 +85,7 @@ async def all_facts(ran: Ran) -> list[Fact]:
     return await ran.session.journal.store.read(ran.session.id)
 
 
-def changed(facts: Sequence[Fact], seq: int, **fields: Any) -> list[Fact]:
+def with_changes(facts: Sequence[Fact], seq: int, **fields: Any) -> list[Fact]:
     """The same log, with one fact that says something else."""
     old = facts[seq - 1]
     assert isinstance(old.event, Event)
@@ -104,13 +104,13 @@ def numbers_of(facts: Sequence[Fact], kind: str) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_happened_to_a_session_it_replays_as_identical(seed: int) -> None:
+def test_every_kind_of_session_replays_identically(seed: int) -> None:
     reports = map(simulate, count(seed, 40))
     report = next(report for report in reports if numbers_of(report.facts, "run_started"))
-    found = asyncio.run(replay(Recording(report.facts), Stage(Harness(ScriptedModel()))))
-    assert found.difference is None, found.difference.diff()
+    replay_result = asyncio.run(replay(Recording(report.facts), Stage(Harness(ScriptedModel()))))
+    assert replay_result.difference is None, replay_result.difference.diff()
     calls = [fact for fact in report.facts if fact.type == "model_called"]
-    assert found.requests == len(calls)
+    assert replay_result.requests == len(calls)
 
 
 CALLS = st.one_of(
@@ -129,7 +129,7 @@ TURNS = st.one_of(
 )
 
 
-async def recorded(turns: list[Turn], cancel_at: int, steer_at: int) -> Ran:
+async def record_session(turns: list[Turn], cancel_at: int, steer_at: int) -> Ran:
     """Three prompts; at those facts somebody cancels or steers."""
 
     async def ask(asked: events.QuestionAsked) -> str:
@@ -155,14 +155,12 @@ async def recorded(turns: list[Turn], cancel_at: int, steer_at: int) -> Ran:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(TURNS, max_size=8), st.integers(1, 60), st.integers(1, 60))
-def test_live_tools_that_do_the_same_give_the_same_session(
-    turns: list[Turn], cancel: int, steer: int
-) -> None:
+def test_live_tools_with_equal_results_replay_identically(turns: list[Turn], cancel: int, steer: int) -> None:
     async def check() -> None:
-        facts = await all_facts(await recorded(turns, cancel, steer))
-        found = await again(facts)
-        assert found.difference is None, found.difference.diff()
-        assert found.requests == found.exact == len(numbers_of(facts, "model_called"))
+        facts = await all_facts(await record_session(turns, cancel, steer))
+        replay_result = await replay_live(facts)
+        assert replay_result.difference is None, replay_result.difference.diff()
+        assert replay_result.requests == replay_result.exact == len(numbers_of(facts, "model_called"))
 
     asyncio.run(check())
 
@@ -182,31 +180,31 @@ async def test_a_cancelled_tool_is_not_run_again() -> None:
     )
     await ran.session.prompt(as_content("go"))
     await ran.session.prompt(as_content("and now?"))
-    found = await again(await all_facts(ran))
-    assert found.identical
-    assert (found.runs, found.requests, found.results) == (2, 2, 2)
+    replay_result = await replay_live(await all_facts(ran))
+    assert replay_result.identical
+    assert (replay_result.runs, replay_result.requests, replay_result.results) == (2, 2, 2)
 
 
-async def test_a_run_that_waited_is_given_what_it_waited_for() -> None:
+async def test_a_run_that_waited_gets_the_recorded_answer() -> None:
     @tool
     async def order() -> Pending:
         """Finishes later."""
         return Pending("order 7")
 
     calls = [Call("inquire"), Call("order", id="c-order")]
-    ran = await started([calls, "done"], tools=[inquire, order], waits_for_answers=True)
+    ran = await started([calls, "done"], tools=[inquire, order], wait_for_answers=True)
     waiting = await ran.session.prompt(as_content("go"))
     assert isinstance(waiting, events.RunWaiting)
     await ran.session.answer(waiting.questions[0], "blue")
     finish = FinishCall(id="finish", call="c-order", outcome=ok("delivered"))
     await ran.session.journal.store.submit(ran.session.id, finish)
     await ran.session.advance()
-    found = await again(await all_facts(ran), tools=[inquire, order])
-    assert found.identical
-    assert found.results == 2
+    replay_result = await replay_live(await all_facts(ran), tools=[inquire, order])
+    assert replay_result.identical
+    assert replay_result.results == 2
 
 
-async def test_a_session_that_went_back_and_a_fork_replay() -> None:
+async def test_a_rewound_session_and_a_fork_replay() -> None:
     store = MemoryStore()
     script = [Call("double", {"number": 1}), "first", Call("double", {"number": 2}), "second"]
     ran = await started(script, tools=TOOLS, store=store)
@@ -214,9 +212,9 @@ async def test_a_session_that_went_back_and_a_fork_replay() -> None:
     entry = next(fact.seq for fact in ran.facts if fact.type == "user_message")
     await store.submit(ran.session.id, Navigate(id="back", entry=entry))
     await ran.session.prompt(as_content("elsewhere"))
-    found = await again(await all_facts(ran))
-    assert found.identical
-    assert found.requests == found.exact == 4
+    replay_result = await replay_live(await all_facts(ran))
+    assert replay_result.identical
+    assert replay_result.requests == replay_result.exact == 4
     copy = await open_session(
         store,
         await fork(store, ran.session.id, None, ran.session.journal.world),
@@ -224,7 +222,7 @@ async def test_a_session_that_went_back_and_a_fork_replay() -> None:
     )
     await copy.replace_history((Message("user", (Text("start anew"),)),))
     await copy.continue_()
-    assert (await again(await store.read(copy.id), tools=[])).identical
+    assert (await replay_live(await store.read(copy.id), tools=[])).identical
 
 
 async def test_ids_times_and_the_folder_may_differ(tmp_path: Path) -> None:
@@ -238,18 +236,18 @@ async def test_ids_times_and_the_folder_may_differ(tmp_path: Path) -> None:
     ran = await run([Call("stamp"), "done"], tools=[stamp], cwd=then)
     seen.append("once")
     facts = await all_facts(ran)
-    assert (await again(facts, tools=[stamp], cwd=now)).identical
+    assert (await replay_live(facts, tools=[stamp], cwd=now)).identical
     lines = [line async for line in export_session(ran.session.journal.store, ran.session.id)]
     exported = (await recording_in(lines)).facts
-    assert (await again(exported, tools=[stamp], cwd=then)).identical
-    assert not (await again(exported, tools=[stamp], cwd=now)).identical
+    assert (await replay_live(exported, tools=[stamp], cwd=then)).identical
+    assert not (await replay_live(exported, tools=[stamp], cwd=now)).identical
     assert (
         masked(f"{then}/a {then}2 {ran.session.id} 2026-01-01 10:00", str(then))
         == f"<cwd>/a {then}2 id-1 <time>"
     )
 
 
-async def test_a_result_that_was_cut_for_the_model_is_not_cut_twice() -> None:
+async def test_a_truncated_result_is_not_truncated_twice() -> None:
     @tool
     async def recite() -> str:
         """Says much."""
@@ -258,7 +256,7 @@ async def test_a_result_that_was_cut_for_the_model_is_not_cut_twice() -> None:
     ran = await run([Call("recite"), "done"], tools=[recite])
     facts = await all_facts(ran)
     assert (await replay(Recording(tuple(facts)), Stage(Harness(ScriptedModel())))).identical
-    assert (await again(facts, tools=[recite])).identical
+    assert (await replay_live(facts, tools=[recite])).identical
 
 
 # --- differences ------------------------------------------------------------------------------------
@@ -280,25 +278,23 @@ async def two_runs() -> list[Fact]:
 
 
 @pytest.mark.parametrize("number", range(4))
-async def test_a_result_that_differs_is_the_first_difference(number: int) -> None:
+async def test_a_different_result_is_the_first_difference(number: int) -> None:
     facts = await two_runs()
     seq = numbers_of(facts, "tool_result")[number]
-    found = await again(changed(facts, seq, content=as_content("one\ntwo\nfour")))
-    difference = found.difference
+    replay_result = await replay_live(with_changes(facts, seq, content=as_content("one\ntwo\nfour")))
+    difference = replay_result.difference
     assert difference is not None
     assert (difference.what, difference.fact) == ("result", seq)
     assert (difference.run, difference.step) == ((1, 1), (1, 1), (1, 2), (2, 1))[number]
     assert '-    "two",' in difference.diff()
-    assert found.results == number
+    assert replay_result.results == number
 
 
 @pytest.mark.parametrize(
     ("kind", "number", "asked"),
     [("assistant_message", 0, 1), ("assistant_message", 1, 2), ("tool_result", 3, 4)],
 )
-async def test_a_changed_log_is_found_by_the_digest_of_the_next_request(
-    kind: str, number: int, asked: int
-) -> None:
+async def test_a_changed_log_is_detected_by_the_next_digest(kind: str, number: int, asked: int) -> None:
     facts = await two_runs()
     seq = numbers_of(facts, kind)[number]
     before: Any = facts[seq - 1].event
@@ -306,26 +302,26 @@ async def test_a_changed_log_is_found_by_the_digest_of_the_next_request(
     content = (Text("changed"), *calls)
     own = Harness(ScriptedModel())
     own.set_tools(TOOLS)
-    found = await replay(Recording(tuple(changed(facts, seq, content=content))), Stage(own))
-    assert found.difference is not None
-    assert (found.difference.what, found.difference.fact) == (
+    replay_result = await replay(Recording(tuple(with_changes(facts, seq, content=content))), Stage(own))
+    assert replay_result.difference is not None
+    assert (replay_result.difference.what, replay_result.difference.fact) == (
         "request",
         numbers_of(facts, "model_called")[asked],
     )
 
 
-async def test_a_tool_that_is_gone_is_a_difference_of_the_request() -> None:
+async def test_a_missing_tool_is_a_difference_of_the_request() -> None:
     facts = await two_runs()
-    difference = (await again(facts, tools=[double, stumble])).difference
+    difference = (await replay_live(facts, tools=[double, stumble])).difference
     assert difference is not None
     assert (difference.what, difference.fact) == ("request", numbers_of(facts, "model_called")[0])
     assert '-  "consult",' in difference.diff()
 
 
-async def test_a_hook_that_tells_the_model_less_is_a_difference() -> None:
+async def test_a_hook_that_removes_messages_is_a_difference() -> None:
     facts = await two_runs()
     forget = Hook("context", lambda draft: ContextDraft(draft.system, draft.messages[-1:]))
-    difference = (await again(facts, hooks=Hooks([forget]))).difference
+    difference = (await replay_live(facts, hooks=Hooks([forget]))).difference
     assert difference is not None
     assert (difference.fact, difference.replayed["messages told"]) == (
         numbers_of(facts, "model_called")[1],
@@ -340,19 +336,19 @@ async def test_a_run_that_ends_earlier_or_later_is_a_difference() -> None:
         return Ok(as_content(str(2 * number)), ends_run=True)
 
     facts = await two_runs()
-    early = (await again(facts, tools=[double, *TOOLS[1:]])).difference
+    early = (await replay_live(facts, tools=[double, *TOOLS[1:]])).difference
     assert early is not None
     assert (early.what, early.fact) == ("request", numbers_of(facts, "model_called")[1])
     assert early.replayed == {"end": {"status": "completed", "reason": "a tool ended the run"}}
     result = numbers_of(facts, "tool_result")[2]
-    ending = changed(facts, result, ends_run=True)
+    ending = with_changes(facts, result, ends_run=True)
     cut = [*ending[:result], *[fact for fact in ending[result:] if fact.run == facts[result].run][-2:]]
-    late = (await again(cut)).difference
+    late = (await replay_live(cut)).difference
     assert late is not None
     assert (late.what, late.recorded) == ("end", {"end": {"status": "completed", "reason": ""}})
 
 
-async def test_a_call_that_was_refused_then_is_not_run_now() -> None:
+async def test_a_denied_call_is_not_run_by_a_replay() -> None:
     ran_now: list[str] = []
 
     @tool
@@ -365,7 +361,7 @@ async def test_a_call_that_was_refused_then_is_not_run_now() -> None:
         return Refuse("too dear")
 
     ran = await run([Call("pay"), "well"], tools=[pay], hooks=[Hook("before_tool", refuse)])
-    difference = (await again(await all_facts(ran), tools=[pay])).difference
+    difference = (await replay_live(await all_facts(ran), tools=[pay])).difference
     assert difference is not None
     assert (difference.what, difference.recorded["failed"], difference.replayed["failed"]) == (
         "result",
@@ -375,7 +371,7 @@ async def test_a_call_that_was_refused_then_is_not_run_now() -> None:
     assert ran_now == []
 
 
-async def test_recorded_tools_do_not_run_and_no_other_model_is_asked() -> None:
+async def test_recorded_tools_do_not_run_and_no_other_model_is_called() -> None:
     paid: list[str] = []
 
     @tool
@@ -392,9 +388,9 @@ async def test_recorded_tools_do_not_run_and_no_other_model_is_asked() -> None:
     facts = await all_facts(ran)
     own = Harness(ScriptedModel(), hooks=Hooks([rescue]), fallbacks=(other,))
     own.set_tools([pay])
-    found = await replay(Recording(tuple(facts)), Stage(own, own=True))
-    assert found.identical
-    assert found.requests == found.exact == 3
+    replay_result = await replay(Recording(tuple(facts)), Stage(own, own=True))
+    assert replay_result.identical
+    assert replay_result.requests == replay_result.exact == 3
     assert (paid, len(other.requests)) == (["paid"], 1)
 
 
@@ -407,7 +403,7 @@ async def test_a_session_that_cannot_be_replayed_is_refused_in_one_line() -> Non
     with pytest.raises(UsageError, match="has no runs"):
         await replay(Recording(tuple(facts[:1])), stage)
     with pytest.raises(UsageError, match="only an agent's"):
-        await replay(Recording(tuple(changed(facts, 1, driver="terminal"))), stage)
+        await replay(Recording(tuple(with_changes(facts, 1, driver="terminal"))), stage)
     newer = Fact(
         len(facts) + 1,
         facts[0].session,

@@ -1,8 +1,8 @@
-"""What a row of the parity tables claims: that a name exists, and that a test of that name exists, once.
+"""Checks that the names in a row of the parity tables exist, and its tests, each once.
 
-A public name is given by its short path (`ostler.extensions.Widget`), and what it leads to may follow
-(`ostler.extensions.ExtensionContext.ui.select`). A name without a package is internal: it is found wherever
-`src` defines it. So a moved module or test changes no row.
+A public name has its short path (`ostler.extensions.Widget`), with attributes where needed
+(`ostler.extensions.ExtensionContext.ui.select`). A name without a package is internal: any module of `src`
+may define it. So a moved module or test changes no row.
 """
 
 from __future__ import annotations
@@ -54,26 +54,26 @@ def exists(name: str) -> bool:
     """Whether it can be imported, member by member."""
     first, *members = name.split(".")
     if first == "ostler":
-        found: Any = ostler
+        value: Any = ostler
     elif len(modules := _definitions().get(first, ())) == 1:
-        found = getattr(importlib.import_module(modules[0]), first)
+        value = getattr(importlib.import_module(modules[0]), first)
     else:
         return False
-    return all((found := _member(found, member)) is not None for member in members)
+    return all((value := _member(value, member)) is not None for member in members)
 
 
 @cache
 def _definitions() -> dict[str, list[str]]:
     """The modules that define a name at their top level."""
-    found: dict[str, list[str]] = {}
+    value: dict[str, list[str]] = {}
     for file in SOURCE.rglob("*.py"):
         module = ".".join(["ostler", *file.relative_to(SOURCE).with_suffix("").parts])
         for node in ast.parse(file.read_bytes()).body:
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
             for target in targets:
                 if name := getattr(target, "name", getattr(target, "id", "")):
-                    found.setdefault(name, []).append(module)
-    return found
+                    value.setdefault(name, []).append(module)
+    return value
 
 
 def _member(of: Any, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What Kit and linnkit have is here, or a row says why not: the tables are complete and true."""
+"""The parity tables are complete: each name of Kit and linnkit has a counterpart or a reason."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ PARTS = [(table, part) for table, parts in TABLES.items() for part in parts if p
 
 @pytest.mark.parametrize(("table", "part"), PARTS, ids="-".join)
 def test_every_row_names_what_exists_and_tests_that_show_it(table: str, part: str) -> None:
-    found = [(name, one) for name, row in rows_of(table, part).items() for one in problems(row)]
-    assert found == []
+    failures = [(name, one) for name, row in rows_of(table, part).items() for one in problems(row)]
+    assert failures == []
 
 
 @pytest.mark.parametrize(("table", "part"), PARTS, ids="-".join)
-def test_nothing_has_two_rows(table: str, part: str) -> None:
+def test_no_name_has_two_rows(table: str, part: str) -> None:
     rows: Any = TABLES[table][part]
     count = len(rows) if isinstance(rows, list) else sum(map(len, rows.values()))
     assert len(rows_of(table, part)) == count
@@ -140,12 +140,12 @@ def test_every_case_hazard_and_feature_has_a_row() -> None:
 
 
 def test_every_invariant_of_linnkit_is_one_of_ours_or_says_why_not() -> None:
-    known = {one.number for one in (*INVARIANTS, *TREE_INVARIANTS)} | STORE_INVARIANTS.keys()
+    numbers = {one.number for one in (*INVARIANTS, *TREE_INVARIANTS)} | STORE_INVARIANTS.keys()
     rows: dict[str, Row] = TABLES["linnkit"]["invariants"]
     assert [*rows] == [f"I{number}" for number in range(1, 16)]
     for row in rows.values():
         assert ("ours" in row) != ("why_not" in row)
-        assert set(row.get("ours", ())) <= known
+        assert set(row.get("ours", ())) <= numbers
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_every_invariant_of_linnkit_is_one_of_ours_or_says_why_not() -> None:
         ({"by": [], "here": []}, "name a test that shows it, or say why there is none"),
     ],
 )
-def test_a_row_that_claims_what_is_not_there_is_refused(changed: Row, complaint: str) -> None:
-    row = {"here": ["ostler.extensions.Refuse"], "by": ["test_nothing_has_two_rows"]}
+def test_a_row_with_a_missing_name_is_refused(changed: Row, complaint: str) -> None:
+    row = {"here": ["ostler.extensions.Refuse"], "by": ["test_no_name_has_two_rows"]}
     assert list(problems(row)) == []
     assert list(problems({"why_not": "Because."})) == []
     assert list(problems(row | changed)) == [complaint]
@@ -181,5 +181,5 @@ def test_a_row_that_claims_what_is_not_there_is_refused(changed: Row, complaint:
         ("Harness.nothing", False),
     ],
 )
-def test_a_name_may_lead_on_to_what_it_holds(name: str, is_there: bool) -> None:
+def test_a_name_may_have_attributes(name: str, is_there: bool) -> None:
     assert exists(name) is is_there

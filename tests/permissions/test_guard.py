@@ -188,7 +188,7 @@ async def waiting(store: MemoryStore, project: Path) -> tuple[Session, QuestionA
         cwd=project,
         permission_hook=user_guard("ask", project, ()),
         remember=remember_answer,
-        waits_for_answers=True,
+        wait_for_answers=True,
     )
     assert isinstance(await ran.session.prompt(as_content("go")), RunWaiting)
     (question,) = ran.session.state.questions.values()

@@ -45,7 +45,7 @@ class Served:
         self.http: httpx2.AsyncClient
 
     async def _equip(self, cwd: Path) -> Harness:
-        harness = Harness(self.model, cwd=cwd, waits_for_answers=True)
+        harness = Harness(self.model, cwd=cwd, wait_for_answers=True)
         harness.set_tools([self._hold()])
         changed = self._change(harness)
         return harness if changed is None else await changed

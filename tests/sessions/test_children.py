@@ -152,7 +152,7 @@ async def test_a_question_in_a_child_makes_both_wait_and_its_answer_lets_both_go
     model = by_task(go=[Call("delegate", {"task": "do"}), "all done"], do=[Call("touch"), "child done"])
     store = MemoryStore()
     hooks = [Hook("before_tool", guard)]
-    ran = await run(model, tools=[DELEGATE, touch], hooks=hooks, store=store, waits_for_answers=True)
+    ran = await run(model, tools=[DELEGATE, touch], hooks=hooks, store=store, wait_for_answers=True)
     assert isinstance(ran.quiet, RunWaiting) and ran.quiet.reason == "pending"
     child_id = ran.all(events.ChildStarted)[0].child
     assert await ran.session.advance() == ran.quiet  # nothing has moved
@@ -322,7 +322,7 @@ async def test_a_child_whose_session_was_deleted_while_it_waited_begins_anew() -
 
     model = by_task(go=[Call("delegate", {"task": "do"}), "all done"], do=[Call("choose"), "child done"])
     store = MemoryStore()
-    ran = await run(model, tools=[DELEGATE, choose], store=store, waits_for_answers=True)
+    ran = await run(model, tools=[DELEGATE, choose], store=store, wait_for_answers=True)
     assert isinstance(ran.quiet, RunWaiting) and await is_stuck(store, ran.session.state)
     await store.delete(ran.all(events.ChildStarted)[0].child, current_process())
     assert not await is_stuck(store, ran.session.state)

@@ -68,7 +68,7 @@ async def outsource(context: ToolContext, task: str) -> str:
 
 async def cut(store: DyingStore, model: ScriptedModel, *tools: Any) -> Ran:
     """A prompt whose process dies at the store's moment; the store is ready for the next one."""
-    ran = await started(model, tools=tools, store=store, waits_for_answers=True)
+    ran = await started(model, tools=tools, store=store, wait_for_answers=True)
     with pytest.raises(StoreError):
         await ran.session.prompt(as_content("go"))
     store.revive()
@@ -131,7 +131,7 @@ async def test_a_child_that_cannot_be_found_again_ends_with_its_call() -> None:
 
 async def test_a_tool_that_cannot_go_on_later_fails_when_its_child_waits() -> None:
     model = by_task(go=[Call("outsource", {"task": "ask"})], ask=[Call("inquire")])
-    ran = await run(model, tools=[outsource, inquire], waits_for_answers=True)
+    ran = await run(model, tools=[outsource, inquire], wait_for_answers=True)
     assert ran.status == "completed"
     assert "outsource cannot go on with it later" in ran.results()[0]
     assert [told.status for told in ran.all(events.ChildEnded)] == ["cancelled"]
@@ -140,7 +140,7 @@ async def test_a_tool_that_cannot_go_on_later_fails_when_its_child_waits() -> No
 async def test_a_call_that_somebody_finishes_ends_its_child_and_the_others_still_wait() -> None:
     store = MemoryStore()
     model = by_task(go=[[Call("delegate", {"task": "ask"}), Call("order")]], ask=[Call("inquire")])
-    ran = await run(model, tools=[DELEGATE, inquire, order], store=store, waits_for_answers=True)
+    ran = await run(model, tools=[DELEGATE, inquire, order], store=store, wait_for_answers=True)
     first, second = (called.call for called in ran.all(events.ToolCalled))
     await store.submit(ran.session.id, FinishCall(id="f1", call=first, outcome=ok("enough")))
     waiting = await asyncio.wait_for(ran.session.advance(), PATIENCE)
@@ -176,7 +176,7 @@ async def test_a_call_that_goes_on_with_its_child_is_not_asked_about_again() -> 
         tools=[DELEGATE, inquire],
         hooks=[Hook("before_tool", guard)],
         store=store,
-        waits_for_answers=True,
+        wait_for_answers=True,
     )
     await ran.session.prompt(as_content("go"))
     (question,) = ran.session.state.questions
@@ -203,7 +203,7 @@ async def test_an_answer_that_nobody_took_up_is_found_however_deep_it_is() -> No
         middle=[Call("delegate", {"task": "ask"})],
         ask=[Call("inquire")],
     )
-    ran = await run(model, tools=[DELEGATE, inquire], store=store, waits_for_answers=True)
+    ran = await run(model, tools=[DELEGATE, inquire], store=store, wait_for_answers=True)
     assert isinstance(ran.quiet, RunWaiting)
     assert await ran.session.advance() == ran.quiet
     for one in await store.sessions():
@@ -279,7 +279,7 @@ async def child_named(ran: Ran) -> tuple[str, str]:
 async def test_a_parent_that_is_cancelled_waits_for_whoever_drives_its_child() -> None:
     store = MemoryStore()
     model = by_task(go=[Call("delegate", {"task": "ask"})], ask=[Call("inquire")])
-    ran = await run(model, tools=[DELEGATE, inquire], store=store, waits_for_answers=True)
+    ran = await run(model, tools=[DELEGATE, inquire], store=store, wait_for_answers=True)
     (child,) = [one.id for one in await store.sessions() if one.child_of]
     holder = await open_session(store, child, ran.session.harness)
     await store.submit(ran.session.id, Cancel(id="c1"))
@@ -299,7 +299,7 @@ async def test_what_children_had_used_when_they_were_cut_is_known_however_they_s
     turn = Turn(calls=(Call("delegate", {"task": "ask"}),))
     model = by_task(go=[Call("delegate", {"task": "middle"})], middle=[turn], ask=[Call("inquire")])
     store = MemoryStore()
-    ran = await run(model, tools=[DELEGATE, inquire], store=store, waits_for_answers=True)
+    ran = await run(model, tools=[DELEGATE, inquire], store=store, wait_for_answers=True)
     (middle,) = [one.id for one in await store.sessions() if one.child_of == ran.session.id]
     children = ChildRuns(store, World(), 1)
     peeked = await children.status(middle)
@@ -328,7 +328,7 @@ class PausingStore(MemoryStore):
 async def test_a_pause_that_comes_while_children_are_looked_at_holds(look: int, has_moved: bool) -> None:
     store = PausingStore()
     model = by_task(go=[Call("delegate", {"task": "ask"})], ask=[Call("inquire")])
-    ran = await run(model, tools=[DELEGATE, inquire], store=store, waits_for_answers=True)
+    ran = await run(model, tools=[DELEGATE, inquire], store=store, wait_for_answers=True)
     (child,) = [one.id for one in await store.sessions() if one.child_of]
     if has_moved:
         await answer_everything(store, child)

@@ -40,7 +40,7 @@ class Machine:
             await asyncio.wait_for(self.go_on.wait(), 60)
             return "held"
 
-        harness = Harness(ScriptedModel(list(script)), waits_for_answers=True)
+        harness = Harness(ScriptedModel(list(script)), wait_for_answers=True)
         harness.set_tools([hold])
         return harness
 

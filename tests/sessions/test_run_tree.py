@@ -37,7 +37,7 @@ async def three_levels(delegate: DelegateTool) -> Ran:
         middle=[Call("delegate", {"task": "deep"}), "middle done"],
         deep=[Call("touch"), "deep done"],
     )
-    options: dict[str, Any] = {"hooks": [Hook("before_tool", guard)], "waits_for_answers": True}
+    options: dict[str, Any] = {"hooks": [Hook("before_tool", guard)], "wait_for_answers": True}
     ran = await run(model, tools=[delegate, touch], store=MemoryStore(), **options)
     assert isinstance(ran.quiet, RunWaiting)
     return ran

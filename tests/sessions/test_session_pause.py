@@ -54,7 +54,7 @@ async def test_an_answer_does_not_wake_a_paused_run() -> None:
         return NeedUser(Question("Why?"))
 
     store = MemoryStore()
-    ran = await run([Call("ask"), "done"], tools=[ask], store=store, waits_for_answers=True)
+    ran = await run([Call("ask"), "done"], tools=[ask], store=store, wait_for_answers=True)
     (question,) = ran.all(events.QuestionAsked)
     await store.submit(ran.session.id, Pause(id="p1"))
     paused = await ran.session.advance()
@@ -91,7 +91,7 @@ async def test_what_is_no_answer_is_refused_and_the_question_stays(
     async def ask() -> NeedUser:
         return NeedUser(question)
 
-    ran = await run([Call("ask"), "done"], tools=[ask], waits_for_answers=True)
+    ran = await run([Call("ask"), "done"], tools=[ask], wait_for_answers=True)
     (asked,) = ran.all(events.QuestionAsked)
     assert isinstance(await ran.session.answer(asked.id, wrong), RunWaiting)
     assert "answer" in ran.all(events.RequestRefused)[0].reason

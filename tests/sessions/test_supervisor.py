@@ -45,7 +45,7 @@ class Desk:
 
         def equip(cwd: Path) -> Harness:
             self.models.append(ScriptedModel(script()))
-            harness = Harness(self.models[-1], cwd=cwd, waits_for_answers=True)
+            harness = Harness(self.models[-1], cwd=cwd, wait_for_answers=True)
             harness.set_tools([hold, ask])
             return harness
 

@@ -45,7 +45,7 @@ async def test_a_child_that_is_answered_goes_on_as_the_agent_that_it_was(keep_op
         return Call("choose") if is_child else Call("delegate", {"task": "judge", "agent": "critic"})
 
     def equip(cwd: Path) -> Harness:
-        harness = Harness(ScriptedModel([answer] * 9), system="You lead.", cwd=cwd, waits_for_answers=True)
+        harness = Harness(ScriptedModel([answer] * 9), system="You lead.", cwd=cwd, wait_for_answers=True)
         harness.set_tools([choose, remove_all, DelegateTool({"critic": CRITIC})])
         return harness
 

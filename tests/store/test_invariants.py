@@ -217,7 +217,7 @@ async def consult() -> NeedUser:
 
 
 async def test_renaming_a_waiting_session_breaks_no_invariant() -> None:
-    ran = await run([Call("consult")], tools=[consult], waits_for_answers=True)
+    ran = await run([Call("consult")], tools=[consult], wait_for_answers=True)
     store, session = ran.session.journal.store, ran.session.id
     await ran.session.close()
     assert await submit_now(store, session, Rename(id="req_1", title="while it waits"), World())

@@ -1,4 +1,4 @@
-"""What an `Agent` of the SDK is made from: its options checked, its settings, and the resources it opens."""
+"""The parts of an SDK `Agent`: its settings, the check of its options, and the resources that it opens."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class AgentResources:
 
 
 def check_options(cwd: Path, permissions: str, reasoning: str | None, max_steps: int | None) -> None:
-    """Checks what type checkers check: an unknown permission profile must not pass for a known one."""
+    """Checks option values at run time: an unknown permission profile must not pass for a known one."""
     if not cwd.is_dir():
         raise UsageError(f"there is no directory {cwd}")
     if permissions not in PROFILES:
@@ -106,15 +106,9 @@ def agent_settings(model: str, base_url: str, api_key: str, cwd: Path) -> Settin
     configured = load_settings(cwd, overrides).settings
     if not model:
         return configured
-    return Settings(
-        model=model,
-        base_url=base_url,
-        api_key=api_key,
-        providers=configured.providers,
-        models=configured.models,
-        aliases=configured.aliases,
-        context=configured.context,
-    )
+    names = ("providers", "models", "aliases", "context")
+    tables = {name: getattr(configured, name) for name in names}
+    return Settings(model=model, base_url=base_url, api_key=api_key, **tables)
 
 
 def answer_schema(answer: Any) -> dict[str, Any] | None:

@@ -37,18 +37,18 @@ def provided_by(host: ExtensionHost | None, taken: Collection[str] = ()) -> list
     """The commands of extensions. If a name is taken, it is prefixed with the extension."""
     if host is None:
         return []
-    return [
-        CommandEntry(
-            f"{extension.name}:{name}" if name in taken else name, command.description, "…", kind="command"
-        )
-        for name, (extension, command) in host.commands().items()
-    ]
+    entries = []
+    for name, (extension, command) in host.commands().items():
+        label = f"{extension.name}:{name}" if name in taken else name
+        entries.append(CommandEntry(label, command.description, "…", kind="command"))
+    return entries
 
 
 def expanding_in(cwd: Path, taken: Collection[str] = ()) -> list[CommandEntry]:
     """Prompt templates, then skills. Reads files: not for the event loop."""
     templates = [
-        CommandEntry(one.name, one.description, _hint(one.usage), kind="template")
+        # More arguments than in the usage are always allowed, and are appended to the prompt.
+        CommandEntry(one.name, one.description, one.usage.partition(" ")[2] or "…", kind="template")
         for one in slash_commands.prompts_here(cwd).found.values()
     ]
     skills = [
@@ -58,37 +58,20 @@ def expanding_in(cwd: Path, taken: Collection[str] = ()) -> list[CommandEntry]:
     return [one for one in (*templates, *skills) if one.name not in taken]
 
 
-def _hint(usage: str) -> str:
-    """The arguments in the usage. More are always allowed, and are appended to the prompt."""
-    return usage.partition(" ")[2] or "…"
-
-
-# A run of letters counts as much as a word's start for each of them: what is typed is more often a piece
-# of a name than its initials, and both are better than letters picked from here and there.
+# For each letter of a run, a run counts as much as the start of a word: people type parts of names more often
+# than initials, and both are better than scattered letters.
 _LETTER = 16
-
 _START = 10
-
 _PART_START = 12
-
 _CAMEL = 8
-
 _RUN = 10
-
 _LAST_PART = 3
-
 _WORD_END = 4
-
 _GAP = 4
-
 _GAP_LETTER = 1
-
-
 _NOWHERE = -(1 << 30)
 
-
 _Row = tuple[list[int], list[int]]
-
 
 MOST_WEIGHED = 1000
 """If more texts match, only the likeliest are scored: those that contain the query as a whole, then short
@@ -133,11 +116,11 @@ def best(query: str, texts: Sequence[str], limit: int, weighed: int = MOST_WEIGH
 
 def _having(words: Sequence[_Word], texts: Sequence[str], folds: bool) -> list[tuple[int, str]]:
     """The texts that contain all letters in order."""
-    found = list(enumerate(map(folded, texts) if folds else texts))
+    candidates = list(enumerate(map(folded, texts) if folds else texts))
     for word in words:
         could_be = word.could_be
-        found = [one for one in found if could_be(one[1])]
-    return found
+        candidates = [one for one in candidates if could_be(one[1])]
+    return candidates
 
 
 def _unlikeliness(words: Sequence[_Word]) -> Callable[[tuple[int, str]], tuple[int, int]]:
@@ -159,7 +142,7 @@ class _Word:
 
     def __init__(self, word: str) -> None:
         self.letters = word
-        # Possessive, so that a text which does not match is left after one look.
+        # Possessive: a text that does not match is scanned only once.
         pattern = "".join(f"[^{re.escape(letter)}]*+{re.escape(letter)}" for letter in word)
         self.could_be: Callable[[str], object] = re.compile(pattern, re.DOTALL).match
 
@@ -167,7 +150,7 @@ class _Word:
         return max(self._rows(text, searched)[-1][1])
 
     def positions(self, text: str, searched: str) -> list[int]:
-        """Of the alignment that has the score, the rightmost."""
+        """The positions of the rightmost alignment that has the score."""
         rows = self._rows(text, searched)
         chosen: list[int] = []
         for places, scores in reversed(rows):
@@ -184,7 +167,7 @@ class _Word:
         return chosen
 
     def _rows(self, text: str, searched: str) -> list[_Row]:
-        """For each letter the places where it can stand, and the score of the best way to get there."""
+        """For each letter its possible places, and the best score up to each of them."""
         rows: list[_Row] = []
         last_part = text.rfind("/", 0, -1)
         first_place = -1
@@ -205,7 +188,7 @@ class _Word:
 
 
 def _worth(text: str, at: int, last_part: int) -> int:
-    """Of a letter by its place alone."""
+    """The score of a letter by its place alone."""
     worth = _LETTER + _LAST_PART if at > last_part else _LETTER
     if at == 0:
         return worth + _PART_START
@@ -216,27 +199,27 @@ def _worth(text: str, at: int, last_part: int) -> int:
 
 
 def _joined(before: _Row, places: list[int], scores: list[int]) -> list[int]:
-    """The scores with the best way from one of the places of the letter before. Both are passed once: the
-    best way over a gap is carried along, and loses a little with each step."""
+    """The scores with the best way from one of the places of the letter before. Both lists are read once: the
+    best score over a gap is carried along, and loses a little with each step."""
     earlier, earlier_scores = before
     joined = []
-    known = 0
+    index = 0
     over_gap = _NOWHERE
     carried_to = 0
     for at, score in zip(places, scores, strict=True):
         over_gap -= _GAP_LETTER * (at - carried_to)
         carried_to = at
-        while known < len(earlier) and earlier[known] < at - 1:
-            gap = _GAP + _GAP_LETTER * (at - earlier[known] - 1)
-            over_gap = max(over_gap, earlier_scores[known] - gap)
-            known += 1
-        is_run = known < len(earlier) and earlier[known] == at - 1
-        joined.append(score + (max(over_gap, earlier_scores[known] + _RUN) if is_run else over_gap))
+        while index < len(earlier) and earlier[index] < at - 1:
+            gap = _GAP + _GAP_LETTER * (at - earlier[index] - 1)
+            over_gap = max(over_gap, earlier_scores[index] - gap)
+            index += 1
+        is_run = index < len(earlier) and earlier[index] == at - 1
+        joined.append(score + (max(over_gap, earlier_scores[index] + _RUN) if is_run else over_gap))
     return joined
 
 
 def folded(text: str) -> str:
-    """In lower case, letter by letter: the few that would become two stay as they are."""
+    """The text in lower case; letters that would become two stay as they are."""
     lower = text.lower()
     if len(lower) == len(text):
         return lower
@@ -244,13 +227,12 @@ def folded(text: str) -> str:
 
 
 _NEEDS_QUOTES = re.compile(r'[\s"\\]')
-
-_CANNOT_BE_SAID = re.compile("[\0-\x1f\x7f`\ud800-\udfff]")
-"""A backtick could make code of what follows; the others are not in any prompt."""
+_FORBIDDEN = re.compile("[\0-\x1f\x7f`\ud800-\udfff]")
+"""A backtick could turn the text after it into code; the others occur in no prompt."""
 
 
 def can_be_mentioned(path: str) -> bool:
-    return _CANNOT_BE_SAID.search(path) is None
+    return _FORBIDDEN.search(path) is None
 
 
 def mention_of(path: str) -> str:
@@ -261,5 +243,5 @@ def mention_of(path: str) -> str:
 
 
 def name_below(folder: Path, name: str) -> str:
-    """A path below the working directory, as it is mentioned: in full if it would be taken for a home."""
+    """A path below the working directory as it is mentioned: absolute if it starts with `~`."""
     return str(folder / name) if name.startswith("~") else name

@@ -7,7 +7,7 @@ import os
 import select
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import TextIOWrapper
 from typing import TextIO
 
@@ -18,25 +18,26 @@ from ostler.schema.text import cells, cut, one_line
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows with aligned columns, two spaces apart."""
+    """Rows with aligned columns, two spaces apart; nothing if there are no rows."""
     widths = [max(map(cells, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         padded = (cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True))
         yield "  ".join(padded).rstrip()
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Lines of a table: for a terminal with headings and cut to its width, for a pipe whole."""
-    if not rows:
-        return
-    if not sys.stdout.isatty():
-        yield from aligned(rows)
-        return
+def print_lines(lines: Iterable[str], *, fits: bool = False) -> None:
+    """Prints lines to standard output; with `fits`, cut to the width of the terminal."""
     from shutil import get_terminal_size
 
-    width = get_terminal_size().columns
-    for line in aligned([headings, *rows]):
-        yield cut(line, width)
+    width = get_terminal_size().columns if fits and sys.stdout.isatty() else None
+    for line in lines:
+        print(line if width is None else cut(line, width))
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints a table: for a terminal with headings and cut to its width, for a pipe whole."""
+    if rows:
+        print_lines(aligned([headings, *rows] if sys.stdout.isatty() else rows), fits=True)
 
 
 def print_stderr(text: str) -> None:
@@ -44,8 +45,10 @@ def print_stderr(text: str) -> None:
     print(f"ostler: {one_line(text)}", file=sys.stderr)
 
 
-def print_json(value: msgspec.Struct) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+def print_json(*values: object) -> None:
+    """Prints one JSON object per line."""
+    for value in values:
+        sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
 
 
 _own: TextIO | None = None
@@ -87,16 +90,12 @@ def ask_person(question: str) -> bool:
         reply = sys.stdin.readline()
         if not reply:
             raise UsageError("there was no answer, so nothing was done")
-        if reply.strip().lower() in ("y", "yes"):
-            return True
-        if reply.strip().lower() in ("n", "no"):
-            return False
+        if (word := reply.strip().lower()) in ("y", "yes", "n", "no"):
+            return word.startswith("y")
 
 
 PATIENCE = 1.0
-"""Seconds to wait for the first byte of a pipe if there is a prompt already: many programs leave an idle pipe
-open."""
-
+"""Seconds to wait for the first byte of a pipe besides a prompt: many programs leave an idle pipe open."""
 
 LARGEST = 16 * 1024 * 1024
 """Bytes of piped input. No model reads more, and endless output must not fill the memory."""
@@ -116,8 +115,7 @@ def piped_in(waits: bool) -> str:
     """The piped input; unless it `waits`, only if it starts soon."""
     if (descriptor := _descriptor()) is None:
         return ""
-    has_some = waits or (not sys.stdin.isatty() and _has_data(descriptor))
-    return _read_stdin() if has_some else ""
+    return _read_stdin() if waits or (not sys.stdin.isatty() and _has_data(descriptor)) else ""
 
 
 def _descriptor() -> int | None:
@@ -147,5 +145,4 @@ def _has_data(descriptor: int) -> bool:
     """Whether there are bytes to read, or the end."""
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return True
-    readable, _, _ = select.select([descriptor], [], [], PATIENCE)
-    return bool(readable)
+    return bool(select.select([descriptor], [], [], PATIENCE)[0])

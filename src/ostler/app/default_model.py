@@ -1,8 +1,8 @@
 """Chooses the model when none is named, and lists the models that can be chosen.
 
 The order: a key in the environment, then one that is configured or stored, with its provider's default
-model; a server on this machine; a GGUF file; on a terminal, the demo. Each is looked for only if those
-before it fail."""
+model; a server on this machine; a GGUF file; on a terminal, the demo.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +33,8 @@ else:
     scripted = lazy_module("ostler.models.scripted")
     transport = lazy_module("ostler.models.transport")
 
-
 Ask = Callable[[str], bool]
 """Asks the person at the terminal; returns whether they agreed."""
-
 
 Why = Literal["named", "key", "server", "gguf", "demo", "nothing"]
 
@@ -114,6 +112,12 @@ class ModelProbe:
 
         return all(map(find_spec, ("xllamacpp", "ostler.models.gguf")))
 
+    @property
+    def gguf_model(self) -> str:
+        """The name of the model file's model; empty if it cannot run."""
+        is_usable = self.gguf is not None and self.gguf.is_file() and self.can_run_gguf
+        return f"gguf/{self.gguf}" if is_usable else ""
+
     def findings(self) -> Iterator[ProbeResult]:
         """All sources, found or not, and what to do about each."""
         for provider in self.providers.values():
@@ -125,9 +129,8 @@ class ModelProbe:
                 to_do = f"set {provider.key_variables[0]}, or run `ostler key set {provider.name}`"
                 yield ProbeResult("key", provider.name, False, "no key", to_do=to_do)
             elif provider.name in self.settings.providers and not provider.is_local:
-                yield ProbeResult(
-                    "key", provider.name, True, f"needs none at {transport.display_host(provider.base_url)}"
-                )
+                host = transport.display_host(provider.base_url)
+                yield ProbeResult("key", provider.name, True, f"needs none at {host}")
         for server in self.servers:
             yield self._finding_of(server)
         yield self._finding_of_gguf()
@@ -145,42 +148,40 @@ class ModelProbe:
             return ProbeResult("gguf", "GGUF file", False, "none", to_do=to_do)
         if not self.gguf.is_file():
             return ProbeResult("gguf", "GGUF file", False, f"there is no file {self.gguf}")
-        if not self.can_run_gguf:
-            to_do = how_to_install("local")
-            return ProbeResult("gguf", "GGUF file", True, str(self.gguf), to_do=to_do)
-        return ProbeResult("gguf", "GGUF file", True, str(self.gguf), (f"gguf/{self.gguf}",))
+        models = (self.gguf_model,) if self.gguf_model else ()
+        to_do = "" if models else how_to_install("local")
+        return ProbeResult("gguf", "GGUF file", True, str(self.gguf), models, to_do)
 
 
-def choose_model(around: ModelProbe, ask: Ask | None = None) -> ModelChoice:
+def choose_model(probe: ModelProbe, ask: Ask | None = None) -> ModelChoice:
     """Chooses the model. `ask` asks the person, if there is one at a terminal."""
-    settings = around.settings
+    settings = probe.settings
     if settings.model:
         return ModelChoice(settings.model, "named", "it is named")
-    usable = [one for one in around.providers.values() if one.default_model]
+    usable = [one for one in probe.providers.values() if one.default_model]
     for provider in usable:
-        if variable := _variable_with_key(provider, around.environment):
-            return _by_key(provider, variable)
+        for variable in provider.key_variables:
+            if probe.environment.get(variable, "").strip():
+                return _by_key(provider, variable)
     for provider in usable:
-        if provider.name in around.key_places:
-            return _by_key(provider, around.key_places[provider.name])
+        if provider.name in probe.key_places:
+            return _by_key(provider, probe.key_places[provider.name])
     if unassigned := [name for name in ("base_url", "api_key", "key_command") if getattr(settings, name)]:
         return _nothing(f"{unassigned[0]} is set, but no model to use it with: name one with --model")
-    for server in around.servers:
-        if answering := _by_server(server, around.consent, ask):
-            return answering
-    if around.gguf is not None and around.gguf.is_file() and around.can_run_gguf:
-        notice = f"no model is named: using the file {around.gguf}"
-        return ModelChoice(f"gguf/{around.gguf}", "gguf", "a model file on disk", notice)
-    if owner := next(iter(around.key_places), None):
+    for server in probe.servers:
+        if choice := _by_server(server, probe.consent, ask):
+            return choice
+    if probe.gguf_model:
+        notice = f"no model is named: using the file {probe.gguf}"
+        return ModelChoice(probe.gguf_model, "gguf", "a model file on disk", notice)
+    if owner := next(iter(probe.key_places), None):
         return _nothing(f"{owner} has a key, but no default model: name one with --model {owner}/ID")
     if ask is not None:
-        notice = (
-            f"no model can answer, so this is the {scripted.LABEL}; `ostler doctor` shows how to connect one"
+        why = f"no model can answer, so this is the {scripted.LABEL}"
+        return ModelChoice(
+            "demo", "demo", "nothing else can", f"{why}; `ostler doctor` shows how to connect one"
         )
-        return ModelChoice("demo", "demo", "nothing else can", notice)
-    return ModelChoice(
-        "",
-        "nothing",
+    return _nothing(
         "there is no key, no local server and no model file",
         "no model can answer: set ANTHROPIC_API_KEY or OPENAI_API_KEY, start a local server such as Ollama, "
         "or try --model demo; see `ostler doctor`",
@@ -197,31 +198,27 @@ def resolve_model(
     """The settings with a model: the one they name, or the default. Raises `NoModel` if there is none."""
     if settings.model:
         return settings
-    answering = choose_model(ModelProbe(settings), ask)
-    if not answering.model:
-        raise NoModel(answering.notice)
-    if answering.notice and (announces_demo or answering.why != "demo"):
-        (say or _log)(answering.notice)
-    return with_model(settings, answering)
+    choice = choose_model(ModelProbe(settings), ask)
+    if not choice.model:
+        raise NoModel(choice.notice)
+    if choice.notice and (announces_demo or choice.why != "demo"):
+        (say or _log)(choice.notice)
+    return with_model(settings, choice)
 
 
-def with_model(settings: Settings, answering: ModelChoice) -> Settings:
+def with_model(settings: Settings, choice: ModelChoice) -> Settings:
     """The settings for calling that model."""
-    if answering.why not in ("named", "key"):
+    if choice.why not in ("named", "key"):
         settings = for_any_model(settings)
-    return msgspec.structs.replace(settings, model=answering.model)
-
-
-def _variable_with_key(provider: Provider, environment: Mapping[str, str]) -> str:
-    return next((one for one in provider.key_variables if environment.get(one, "").strip()), "")
+    return msgspec.structs.replace(settings, model=choice.model)
 
 
 def _by_key(provider: Provider, where: str) -> ModelChoice:
     return ModelChoice(f"{provider.name}/{provider.default_model}", "key", f"its key is in {where}")
 
 
-def _nothing(why: str) -> ModelChoice:
-    return ModelChoice("", "nothing", why, why)
+def _nothing(why: str, notice: str = "") -> ModelChoice:
+    return ModelChoice("", "nothing", why, notice or why)
 
 
 def _by_server(server: LocalServer, consent: dict[str, bool], ask: Ask | None) -> ModelChoice | None:
@@ -242,17 +239,14 @@ def _by_server(server: LocalServer, consent: dict[str, bool], ask: Ask | None) -
 
 def remember_server(base_url: str, *, allowed: bool) -> None:
     """Stores the person's answer about a server."""
-    around = ModelProbe(Settings())
-    write_privately(server_consent_file(), msgspec.json.encode(around.consent | {base_url: allowed}))
+    consent = ModelProbe(Settings()).consent | {base_url: allowed}
+    write_privately(server_consent_file(), msgspec.json.encode(consent))
 
 
 def _log(notice: str) -> None:
     from logging import getLogger
 
     getLogger("ostler").warning(notice)
-
-
-_NO_ANSWER_WITH_KEY = ("authentication_failed", "permission_denied")
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -267,56 +261,55 @@ class Candidate(msgspec.Struct, frozen=True):
     aliases: tuple[str, ...] = ()
 
 
-def known_models(around: ModelProbe, *, set_key: str = "ostler key set") -> list[Candidate]:
-    """All models, those first that can answer now. Does I/O, so it does not belong on the event loop.
+def known_models(probe: ModelProbe, *, set_key: str = "ostler key set") -> list[Candidate]:
+    """All models; first those that can answer now. Does I/O, so it does not belong on the event loop.
 
     `set_key` is the command that sets a key, followed by the name of the provider.
     """
-    settings = around.settings
+    settings = probe.settings
     catalogue = Catalogue(settings.models, settings.aliases)
     aliases = aliases_by_model(catalogue)
-    found: dict[str, Candidate] = {}
+    candidates: dict[str, Candidate] = {}
 
     def add(info: ModelInfo, provider: str, to_do: str = "", *, is_default: bool = False) -> None:
-        if info.name not in found:
-            known = tuple(aliases.get(info.name, ()))
-            found[info.name] = Candidate(info.name, provider, to_do, is_default, info, known)
+        names = tuple(aliases.get(info.name, ()))
+        candidates.setdefault(info.name, Candidate(info.name, provider, to_do, is_default, info, names))
 
-    for provider in around.providers.values():
-        if provider.default_model and _is_ready(around, provider.name):
+    for provider in probe.providers.values():
+        if provider.default_model and _is_ready(probe, provider.name):
             info = catalogue.lookup(f"{provider.name}/{provider.default_model}")
             add(info, provider.name, is_default=True)
-    for server in around.servers:
+    for server in probe.servers:
         for model in server.models:
             add(catalogue.lookup(f"{server.provider}/{model}"), server.provider)
-    if around.gguf is not None and around.gguf.is_file() and around.can_run_gguf:
-        add(catalogue.lookup(f"gguf/{around.gguf}"), "gguf")
+    if probe.gguf_model:
+        add(catalogue.lookup(probe.gguf_model), "gguf")
     for info in catalogue.models():
         owner = info.name.partition("/")[0]
-        if info.deprecated or owner not in around.providers:
+        if info.deprecated or owner not in probe.providers:
             continue
-        if not _is_local(around, owner):  # those are listed by their servers
-            add(info, owner, "" if _is_ready(around, owner) else f"needs a key: {set_key} {owner}")
-    return sorted(found.values(), key=lambda one: bool(one.to_do))
+        if not _is_local(probe, owner):  # those are listed by their servers
+            add(info, owner, "" if _is_ready(probe, owner) else f"needs a key: {set_key} {owner}")
+    return sorted(candidates.values(), key=lambda one: bool(one.to_do))
 
 
-def _is_ready(around: ModelProbe, name: str) -> bool:
+def _is_ready(probe: ModelProbe, name: str) -> bool:
     """Whether the provider has a key, or is a server of the user that needs none."""
-    if name in around.key_places:
+    if name in probe.key_places:
         return True
-    is_own = name in around.settings.providers and not around.providers[name].key_variables
-    return is_own and not _is_local(around, name)
+    is_own = name in probe.settings.providers and not probe.providers[name].key_variables
+    return is_own and not _is_local(probe, name)
 
 
-def _is_local(around: ModelProbe, name: str) -> bool:
-    return around.providers[name].is_local and not around.providers[name].key_variables
+def _is_local(probe: ModelProbe, name: str) -> bool:
+    return probe.providers[name].is_local and not probe.providers[name].key_variables
 
 
-def fallback_candidates(found: list[Candidate], failed: str, kind: str) -> list[Candidate]:
+def fallback_candidates(candidates: list[Candidate], failed: str, kind: str) -> list[Candidate]:
     """Models that can replace a failed one: other providers first, and none whose key was refused."""
     owner = failed.partition("/")[0]
-    ready = [one for one in found if not one.to_do and one.name != failed]
-    if kind in _NO_ANSWER_WITH_KEY:
+    ready = [one for one in candidates if not one.to_do and one.name != failed]
+    if kind in ("authentication_failed", "permission_denied"):
         ready = [one for one in ready if one.provider != owner]
     return sorted(ready, key=lambda one: (one.provider == owner, not one.is_default))
 

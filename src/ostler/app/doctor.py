@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 
 from ostler import __version__
-from ostler.app.console import aligned
+from ostler.app.console import aligned, print_json, print_lines
 from ostler.app.default_model import ModelChoice, ModelProbe, ProbeResult, choose_model, with_model
-from ostler.app.options import Parser
+from ostler.app.options import Parser, add_json
 from ostler.app.settings import (
     Settings,
     find_project_file,
@@ -23,7 +23,7 @@ from ostler.app.settings import (
     read_user_file,
     working_directory,
 )
-from ostler.app.stores import open_store
+from ostler.app.stores import opened_store
 from ostler.core.processes import find_program
 from ostler.models.credentials import Key, KeySearch, places_of_key, read_key_file
 from ostler.models.factory import ModelFactory, key_search, names_vendor_of_key
@@ -48,7 +48,6 @@ EXTRAS = {
     "watch": ("watchfiles", "notices changed extensions at once instead of every second"),
 }
 """The module of each extra, and what it is for. Ripgrep is a program, not a module."""
-
 
 PROGRAMS = {
     "bash": "the bash tool",
@@ -97,13 +96,13 @@ async def run_doctor(cwd: Path) -> DoctorReport:
     places = [_configuration(), *_project(cwd)]
     try:
         settings = load_settings(cwd, {}).settings
-        around = ModelProbe(settings)
-        findings = tuple(around.findings())
-        answering = choose_model(around)
+        probe = ModelProbe(settings)
+        findings = tuple(probe.findings())
+        answering = choose_model(probe)
         settings = with_model(settings, answering)
-        fallbacks = tuple(_fallbacks(around, settings))
+        fallbacks = tuple(_fallbacks(probe, settings))
         findings += fallbacks
-        answering = _checked_choice(answering, around, settings, fallbacks)
+        answering = _checked_choice(answering, probe, settings, fallbacks)
     except OstlerError as error:
         answering = ModelChoice("", "nothing", error.message)
     places += [_state(), await _store(), *_key_file()]
@@ -124,13 +123,13 @@ class _NoServer(NoModel):
 
 
 def _checked_choice(
-    answering: ModelChoice, around: ModelProbe, settings: Settings, fallbacks: Iterable[ProbeResult]
+    answering: ModelChoice, probe: ModelProbe, settings: Settings, fallbacks: Iterable[ProbeResult]
 ) -> ModelChoice:
     """The choice, unless the model cannot be created or its server does not answer."""
     if not answering.model:
         return answering
     try:
-        doubt = _doubt(around, settings, answering.model)
+        doubt = _doubt(probe, settings, answering.model)
     except _NoServer as error:
         if fallback := next((one.name for one in fallbacks if one.found), ""):
             return ModelChoice(fallback, answering.why, f"as a fallback, for {error.message}")
@@ -141,27 +140,26 @@ def _checked_choice(
     return msgspec.structs.replace(answering, because=because)
 
 
-def _fallbacks(around: ModelProbe, settings: Settings) -> Iterator[ProbeResult]:
+def _fallbacks(probe: ModelProbe, settings: Settings) -> Iterator[ProbeResult]:
     for name in settings.fallback:
         try:
-            yield ProbeResult("fallback", name, True, _doubt(around, settings, name) or "ready")
+            yield ProbeResult("fallback", name, True, _doubt(probe, settings, name) or "ready")
         except OstlerError as error:
             yield ProbeResult("fallback", name, False, error.message)
 
 
-def _doubt(around: ModelProbe, settings: Settings, name: str) -> str:
+def _doubt(probe: ModelProbe, settings: Settings, name: str) -> str:
     """Creates the model; returns what may keep it from answering, and raises what surely does."""
-    owner, _, model = ModelFactory(settings, around.environment, _key_or_placeholder)(name).name.partition(
-        "/"
-    )
-    provider = around.providers.get(owner)
-    server = _server(around, settings, provider) if provider else None
+    make = ModelFactory(settings, probe.environment, _key_or_placeholder)
+    owner, _, model = make(name).name.partition("/")
+    provider = probe.providers.get(owner)
+    server = _server(probe, settings, provider) if provider else None
     if provider is None or server is None:
         return ""
-    has_key = _key_or_placeholder(provider, key_search(settings, provider, around.environment)) is not None
+    has_key = _key_or_placeholder(provider, key_search(settings, provider, probe.environment)) is not None
     if server.is_absent or (server.wants_key and not has_key):
         raise _NoServer(f"{name} cannot answer at {server.address}: {server.problem}")
-    if server.wants_key or server not in around.servers:
+    if server.wants_key or server not in probe.servers:
         return ""
     if server.problem:
         return f"at {server.address} {server.problem}"
@@ -169,12 +167,12 @@ def _doubt(around: ModelProbe, settings: Settings, name: str) -> str:
     return "" if listed else f"{server.address} lists no such model"
 
 
-def _server(around: ModelProbe, settings: Settings, provider: Provider) -> LocalServer | None:
+def _server(probe: ModelProbe, settings: Settings, provider: Provider) -> LocalServer | None:
     """The server of the provider's models, if it is on this machine."""
     named = settings.base_url if names_vendor_of_key(settings, provider) else ""
-    address = named or around.environment.get(provider.base_url_variable, "")
+    address = named or probe.environment.get(provider.base_url_variable, "")
     if not address:
-        return next((one for one in around.servers if one.provider == provider.name), None)
+        return next((one for one in probe.servers if one.provider == provider.name), None)
     return next(iter(find_local_servers([msgspec.structs.replace(provider, base_url=address)])), None)
 
 
@@ -197,9 +195,8 @@ def _configuration() -> Place:
     except ConfigurationError as error:
         return _unsound("configuration", path, error)
     if path.stat().st_mode & 0o077 and b"api_key" in path.read_bytes():
-        return Place(
-            "configuration", str(path), "contains a key and is readable by others: chmod 600", sound=False
-        )
+        state = "contains a key and is readable by others: chmod 600"
+        return Place("configuration", str(path), state, sound=False)
     return Place("configuration", str(path), "ok")
 
 
@@ -208,16 +205,16 @@ def _project(cwd: Path) -> Iterator[Place]:
     try:
         project = read_project_file(cwd)
     except ConfigurationError as error:
-        if path is not None and str(path) in error.message:  # it may be the user's own that is wrong
+        if path is not None and str(path) in error.message:  # else the user's own file is invalid
             yield _unsound("project", path, error)
         return
     if project is None:
         return
     state = "ok"
     if project.risky:
-        named = ", ".join(sorted(project.risky))
+        names = ", ".join(sorted(project.risky))
         trusted = is_trusted(project.path.parent, project.content)
-        state = f"trusted with {named}" if trusted else f"not trusted: {named} ignored; see `ostler trust`"
+        state = f"trusted with {names}" if trusted else f"not trusted: {names} ignored; see `ostler trust`"
     yield Place("project", str(project.path), state)
 
 
@@ -239,11 +236,8 @@ async def _store() -> Place:
     if not path.exists():
         return Place("store", str(path), "none yet")
     try:
-        store = open_store()
-        try:
+        async with opened_store() as store:
             any_session = await store.sessions(limit=1)
-        finally:
-            await store.close()
     except OstlerError as error:
         return Place("store", str(path), error.message, sound=False)
     size = sum(one.stat().st_size for one in path.parent.glob(f"{path.name}*"))
@@ -255,17 +249,15 @@ def _key_file() -> Iterator[Place]:
     if not path.exists():
         return
     try:
-        stored = read_key_file(path)
+        state, sound = f"ok, for {', '.join(sorted(read_key_file(path))) or 'no provider'}", True
     except ConfigurationError as error:
-        yield Place("keys", str(path), error.message, sound=False)
-        return
-    yield Place("keys", str(path), f"ok, of {', '.join(sorted(stored)) or 'nobody'}")
+        state, sound = error.message, False
+    yield Place("keys", str(path), state, sound)
 
 
 def _extras() -> Iterator[Part]:
     for name, (module, about) in EXTRAS.items():
-        found = find_spec(module) is not None if module else ripgrep() is not None
-        yield Part(name, found, about)
+        yield Part(name, (find_spec(module) if module else ripgrep()) is not None, about)
 
 
 def _programs() -> Iterator[Part]:
@@ -280,7 +272,6 @@ HEADINGS = {
     "gguf": "model files",
     "fallback": "fallbacks if the model fails",
 }
-
 _MODELS_SHOWN = 5
 
 
@@ -290,36 +281,34 @@ def doctor_command(arguments: list[str]) -> int:
         description="Shows which model would answer and why, checks keys, servers, files and programs, and "
         "says what to fix. Exit code 3: no model can answer. No key is printed.",
     )
-    parser.add_argument("--json", action="store_true", help="print everything as one JSON object")
+    add_json(parser, "print everything as one JSON object")
     options = parser.parse_args(arguments)
-    diagnosis = asyncio.run(run_doctor(working_directory()))
+    report = asyncio.run(run_doctor(working_directory()))
     if options.json:
-        report = {"can_answer": diagnosis.has_model, "ways": WAYS} | msgspec.to_builtins(diagnosis)
-        sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
+        print_json({"can_answer": report.has_model, "ways": WAYS} | msgspec.to_builtins(report))
     else:
-        for line in report_lines(diagnosis):
-            print(printable(line))
-    return 0 if diagnosis.has_model else NoModel.exit_code
+        print_lines(map(printable, report_lines(report)))
+    return 0 if report.has_model else NoModel.exit_code
 
 
-def report_lines(diagnosis: DoctorReport) -> Iterator[str]:
-    yield f"ostler {diagnosis.version}, Python {diagnosis.python}, {diagnosis.platform}"
+def report_lines(report: DoctorReport) -> Iterator[str]:
+    yield f"ostler {report.version}, Python {report.python}, {report.platform}"
     yield ""
-    yield from _table([_marked(one.sound, one.name, one.path, one.state) for one in diagnosis.places])
+    yield from aligned([_marked(one.sound, one.name, one.path, one.state) for one in report.places])
     for kind, heading in HEADINGS.items():
-        rows = [_row(one) for one in diagnosis.findings if one.kind == kind]
-        if rows:
+        if rows := [_row(one) for one in report.findings if one.kind == kind]:
             yield from ("", f"{heading}:")
             yield from aligned(rows)
     yield from ("", "extras:")
-    yield from _table([_marked(one.found, one.name, one.about, _to_install(one)) for one in diagnosis.extras])
+    hints = ["" if one.found else how_to_install(one.name) for one in report.extras]
+    extras = zip(report.extras, hints, strict=True)
+    yield from aligned([_marked(one.found, one.name, one.about, hint) for one, hint in extras])
     yield from ("", "programs:")
-    yield from _table(
-        [_marked(one.found, one.name, one.path or "not found", one.about) for one in diagnosis.programs]
-    )
+    programs = report.programs
+    yield from aligned([_marked(one.found, one.name, one.path or "not found", one.about) for one in programs])
     yield ""
-    answering = diagnosis.answering
-    if diagnosis.has_model:
+    answering = report.answering
+    if report.has_model:
         yield f"{answering.model} answers: {answering.because}"
         return
     yield f"no model can answer: {answering.because}"
@@ -327,19 +316,10 @@ def report_lines(diagnosis: DoctorReport) -> Iterator[str]:
 
 
 def _row(finding: ProbeResult) -> tuple[str, ...]:
-    models = ", ".join(finding.models[:_MODELS_SHOWN])
-    if len(finding.models) > _MODELS_SHOWN:
-        models += ", …"
+    more = ("…",) if len(finding.models) > _MODELS_SHOWN else ()
+    models = ", ".join((*finding.models[:_MODELS_SHOWN], *more))
     return _marked(finding.found, finding.name, finding.detail, models, finding.to_do)
 
 
 def _marked(good: bool, *cells: str) -> tuple[str, ...]:
     return ("  +" if good else "  -", *cells)
-
-
-def _to_install(extra: Part) -> str:
-    return "" if extra.found else how_to_install(extra.name)
-
-
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    return aligned(rows) if rows else iter(())

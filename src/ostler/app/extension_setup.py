@@ -1,4 +1,4 @@
-"""Loads the extensions of a session: which ones, with whose consent; and finds their commands in prompts."""
+"""Loads the extensions of a session, with the user's consent, and finds their commands in prompts."""
 
 from __future__ import annotations
 
@@ -35,39 +35,27 @@ async def load_extensions(
     options: RunOptions,
     settings: Settings,
     harness: Harness,
-    make_face: Callable[[], FrontEnd],
+    make_front_end: Callable[[], FrontEnd],
     *,
-    tell: Callable[[str], None] = print_stderr,
+    say: Callable[[str], None] = print_stderr,
     asks: bool = True,
 ) -> ExtensionHost | None:
-    """Loads the extensions of this session, and reports those that are left out. `make_face` makes the front
-    end for them, if there are any. Unless it `asks`, nobody at the terminal is asked for consent."""
+    """Loads the extensions of this session, and reports those that are left out. `make_front_end` makes the
+    front end for them, if there are any. With `asks`, it asks the person at the terminal for consent."""
     consent = _ask_consent if asks and has_terminal() else None
     reserve_stdout()
+
+    def loader_options() -> dict[str, Any]:
+        values = {name: _as_text(value) for name, value in settings.options.items()}
+        search = _search(options, settings, harness.cwd)
+        return {"search": search, "say": say, "options": values, "face": make_front_end()}
+
     are_named = bool(options.extension or settings.extensions)
     if are_named or (not options.no_extensions and has_extensions(harness.cwd)):
-        search = _search(options, settings, harness.cwd)
-        return await extension_loader.load_into(
-            harness, search, consent=consent, **_loader_options(settings, make_face, tell)
-        )
+        return await extension_loader.load_into(harness, consent=consent, **loader_options())
     if not options.no_extensions:
-        set_host(
-            harness,
-            IdleHost(
-                harness,
-                lambda: extension_loader.empty_host(
-                    _search(options, settings, harness.cwd), **_loader_options(settings, make_face, tell)
-                ),
-            ),
-        )
+        set_host(harness, IdleHost(harness, lambda: extension_loader.empty_host(**loader_options())))
     return None
-
-
-def _loader_options(
-    settings: Settings, make_face: Callable[[], FrontEnd], tell: Callable[[str], None]
-) -> dict[str, Any]:
-    options = {name: _as_text(value) for name, value in settings.options.items()}
-    return {"say": tell, "options": options, "face": make_face()}
 
 
 def _search(options: RunOptions, settings: Settings, cwd: Path) -> discovery.ExtensionSearch:
@@ -86,7 +74,7 @@ def _as_text(value: str | int | float | bool) -> str:
 
 
 def _ask_consent(extensions: Sequence[ProjectExtension]) -> bool:
-    """Lists what would run, and asks once for all."""
+    """Lists the extensions, and asks once for all."""
     for extension in extensions:
         print_stderr(
             f"this project has the extension {extension.candidate.name} ({extension.candidate.path}):"

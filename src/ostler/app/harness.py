@@ -48,18 +48,13 @@ else:
     policy = lazy_module("ostler.context.policy")
     skills = lazy_module("ostler.context.skills")
 
-
 DELEGATE = "delegate"
-
-
 SKILL = "skill"
-
-
 AGENT = "agent"
-
-
 LIMITS = ("max_steps", "max_tokens", "max_cost", "max_seconds", "max_children", "max_depth")
 
+_MODEL_NAMES = ("model", "base_url", "api_key", "reasoning", "system", "append_system", "instructions")
+"""Options of the model that set the setting of the same name."""
 
 Notify = Callable[[str], None]
 """Shows a person a problem that does not stop anything."""
@@ -82,18 +77,10 @@ def _overrides(options: RunOptions) -> dict[str, Any]:
     if options.tools is not None:
         tools = [name.strip() for name in options.tools.split(",") if name.strip()]
     return {
-        "model": options.model,
-        "base_url": options.base_url,
-        "api_key": options.api_key,
-        "reasoning": options.reasoning,
-        "system": options.system,
-        "append_system": options.append_system,
-        "instructions": options.instructions,
+        **{name: getattr(options, name) for name in (*_MODEL_NAMES, *LIMITS, "on_question")},
         "context": context_rules(options) or None,
         "tools": [] if options.no_tools else tools,
         "permissions": "full" if options.yes else options.permissions,
-        "on_question": options.on_question,
-        **{name: getattr(options, name) for name in LIMITS},
     }
 
 
@@ -118,9 +105,8 @@ def prepare_harness(
         settings = msgspec.structs.replace(settings, model=stored_model)
     if not settings.model:
         ask = ask_person if has_terminal() else None
-        settings = default_model.resolve_model(
-            settings, ask=ask, say=print_stderr, announces_demo=announces_demo
-        )
+        resolve = default_model.resolve_model
+        settings = resolve(settings, ask=ask, say=print_stderr, announces_demo=announces_demo)
     rules, agents = context_rules(options), terminal_agents(settings)
     return settings, build_harness(settings, cwd, say=print_stderr, context=rules, agent_tool=agents)
 
@@ -135,19 +121,18 @@ def build_harness(
     model: Model | None = None,
     agent_tool: Tool | None = None,
 ) -> Harness:
-    """A harness as the settings say; they must name a model, unless `model` is given.
+    """The harness for these settings, which must name a model, unless `model` is given.
 
     `context` has rules for the session's runs and their children. `agent_tool` starts other vendors' agents.
     """
     make = ModelFactory(settings)
+    rules = configured_rules(settings.allow, settings.ask, settings.deny)
     session_context = SessionContext(settings.context, limits_of=make.limits, run=context)
     harness = Harness(
         model=model or make(settings.model),
         fallbacks=settings.fallback,
         make_model=make,
-        permission_hook=user_guard(
-            settings.permissions, cwd, configured_rules(settings.allow, settings.ask, settings.deny)
-        ),
+        permission_hook=user_guard(settings.permissions, cwd, rules),
         remember=remember_answer,
         permission_profile=settings.permissions,
         limits=limits_of(settings),
@@ -156,8 +141,8 @@ def build_harness(
         silence_limit=settings.silence_limit,
         cwd=cwd,
         asker=asker,
-        waits_for_answers=settings.on_question == "wait",
-        listeners=[_auditing(settings.audit, say)] if settings.audit else [],
+        wait_for_answers=settings.on_question == "wait",
+        listeners=[_audit_listener(settings.audit, say)] if settings.audit else [],
         context=session_context,
     )
     harness.tools = choose_tools(settings.tools, cwd, say, agent_tool)
@@ -181,7 +166,7 @@ def limits_of(settings: Settings) -> Limits:
     )
 
 
-def _auditing(target: str, say: Notify) -> JournalListener:
+def _audit_listener(target: str, say: Notify) -> JournalListener:
     sinks = audit.configured_sinks(target)
     return JournalListener(lambda journal: audit.audit_to(journal, sinks, say))
 
@@ -225,7 +210,7 @@ def _skill_tool(cwd: Path, say: Notify) -> Tool | None:
 
 
 def terminal_agents(settings: Settings, on_start: OnStart | None = None) -> Tool | None:
-    """The tool that starts other vendors' agents, if some are configured or the tool is asked for by name.
+    """The tool that starts other vendors' agents, if some are configured or the settings name the tool.
 
     An installed agent is not enough: every request of every run would then describe the tool to the model.
     """
@@ -267,13 +252,10 @@ def system_prompt_for(
     instructions = instructions_in(cwd) if settings.instructions else Instructions()
     for problem in instructions.problems:
         say(problem)
-    listing = _skill_list(available, say) if available else ""
+    listing = ""
+    if available:
+        listing, left_out = skills.catalogue(available)
+        if left_out:
+            say(f"there are too many skills; the model does not see these: {', '.join(left_out)}")
     appended = filter(None, (instructions.text, listing))
     return system_prompt(cwd, today, instead=settings.system, appended=(*appended, *settings.append_system))
-
-
-def _skill_list(available: Mapping[str, skills.Skill], say: Notify) -> str:
-    listing, left_out = skills.catalogue(available)
-    if left_out:
-        say(f"there are too many skills; the model does not see these: {', '.join(left_out)}")
-    return listing

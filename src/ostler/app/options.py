@@ -17,7 +17,7 @@ from ostler import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any, NoReturn, TypeVar
 
     Options = TypeVar("Options", bound="RunOptions")
@@ -113,21 +113,21 @@ class HelpFormatter(argparse.HelpFormatter):
     def _usage_parts(
         self, actions: Iterable[argparse.Action], groups: Iterable[argparse._MutuallyExclusiveGroup]
     ) -> tuple[list[str], list[str]]:
-        """What the usage says of options and of positionals. Those that exclude each other are one part,
-        among the options if one of them is an option."""
-        shown = [action for action in actions if action.help is not argparse.SUPPRESS]
-        shown.sort(key=lambda action: not action.option_strings)
+        """The parts of the usage: options, and positionals. Mutually exclusive arguments are one part, among
+        the options if one of them is an option."""
+        visible = [action for action in actions if action.help is not argparse.SUPPRESS]
+        visible.sort(key=lambda action: not action.option_strings)
         group_of = {action: group for group in groups for action in group._group_actions}
         options: list[str] = []
         positionals: list[str] = []
-        for action in shown:
+        for action in visible:
             parts = options if action.option_strings else positionals
             group = group_of.get(action)
             if group is None:
                 part = self._usage_of(action)
                 parts.append(f"[{part}]" if action.option_strings and not action.required else part)
                 continue
-            members = [member for member in shown if group_of.get(member) is group]
+            members = [member for member in visible if group_of.get(member) is group]
             if action is members[0]:
                 choices = " | ".join(map(self._usage_in_group, members))
                 parts.append(f"({choices})" if group.required else f"[{choices}]")
@@ -213,115 +213,96 @@ def print_parser(commands: Mapping[str, tuple[str, str]]) -> Parser:
         formatter_class=RawHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("words", nargs="*", metavar="PROMPT", help="the prompt; piped input is appended")
-    parser.add_argument("-p", "--print", action="store_true", help="run the prompt and print the answer")
-    parser.add_argument("--json", action="store_true", help="print every event, one JSON object per line")
-    parser.add_argument(
-        "--no-expand", action="store_true", help="send the prompt verbatim: expand no /template and no @file"
-    )
-    parser.add_argument("--plain", action="store_true", help="in a terminal: plain lines for screen readers")
-    parser.add_argument("--version", action="version", version=f"ostler {__version__}")
-    model = add_model_options(parser)
-    model.add_argument("--schema", metavar="FILE", help="a JSON Schema that the answer must match")
+    add = parser.add_argument
+    add("words", nargs="*", metavar="PROMPT", help="the prompt; piped input is appended")
+    add("-p", "--print", action="store_true", help="run the prompt and print the answer")
+    add("--json", action="store_true", help="print every event, one JSON object per line")
+    add("--no-expand", action="store_true", help="send the prompt verbatim: expand no /template and no @file")
+    add("--plain", action="store_true", help="in a terminal: plain lines for screen readers")
+    add("--version", action="version", version=f"ostler {__version__}")
+    add_model_options(parser)("--schema", metavar="FILE", help="a JSON Schema that the answer must match")
     add_work_options(parser)
-    session = parser.add_argument_group("session")
-    session.add_argument("--session", metavar="ID", help="continue this session (a unique prefix is enough)")
-    session.add_argument(
-        "--continue",
-        dest="continue_",
-        action="store_true",
-        help="continue the newest session of this directory",
-    )
-    session.add_argument("--no-session", action="store_true", help="do not store the session")
+    add = parser.add_argument_group("session").add_argument
+    add("--session", metavar="ID", help="continue this session (a unique prefix is enough)")
+    newest = "continue the newest session of this directory"
+    add("--continue", dest="continue_", action="store_true", help=newest)
+    add("--no-session", action="store_true", help="do not store the session")
     return parser
 
 
-def driving_parser(command: str, about: str) -> Parser:
+def continue_parser(command: str, about: str) -> Parser:
     """The parser of a command that continues a session, with the options of `-p` that apply."""
     parser = Parser(prog=f"ostler {command}", description=about, allow_abbrev=False)
     add_session(parser)
-    parser.add_argument("--json", action="store_true", help="print every event, as `-p --json` does")
+    add_json(parser, "print every event, as `-p --json` does")
     add_model_options(parser)
     add_work_options(parser)
     return parser
 
 
 def add_session(parser: Parser) -> None:
-    parser.add_argument("id", metavar="SESSION", help="its id; a unique prefix is enough")
+    parser.add_argument("id", metavar="SESSION", help="the session's id; a unique prefix is enough")
 
 
-def add_model_options(parser: Parser) -> argparse._ArgumentGroup:
-    model = parser.add_argument_group("model")
-    model.add_argument(
-        "--model", metavar="PROVIDER/ID", help="the model, such as anthropic/…, openai/…, ollama/…, demo"
-    )
-    model.add_argument("--base-url", metavar="URL", help="a server that speaks the provider's protocol")
-    model.add_argument(
-        "--api-key", metavar="KEY", help="prefer an environment variable: other users can see arguments"
-    )
-    model.add_argument(
-        "--reasoning", choices=("off", "minimal", "low", "medium", "high"), help="how much the model reasons"
-    )
-    model.add_argument("--system", metavar="TEXT", help="replace the system prompt")
-    model.add_argument(
-        "--append-system", metavar="TEXT", action="append", help="append to the system prompt; repeatable"
-    )
-    model.add_argument(
-        "--no-instructions",
-        dest="instructions",
-        action="store_const",
-        const=False,
-        help="ignore AGENTS.md files",
-    )
-    model.add_argument(
-        "--context",
-        metavar="KEY=VALUE",
-        type=context_rule,
-        action="append",
-        help="a rule of [context], such as window.tokens=20000; repeatable",
-    )
-    return model
+def add_json(parser: Parser, about: str = "print one JSON object per line") -> None:
+    parser.add_argument("--json", action="store_true", help=about)
+
+
+def command_adder(parser: Parser, parser_class: type[Parser] = Parser) -> Callable[..., Parser]:
+    """A function that adds a subcommand: its name, what it does, and the `command` that runs it."""
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=parser_class)
+
+    def add(name: str, about: str, command: Callable[..., object]) -> Parser:
+        one: Parser = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        one.set_defaults(command=command)
+        return one
+
+    return add
+
+
+def default_to_list(arguments: list[str]) -> list[str]:
+    """The arguments of a command whose default subcommand is `list`."""
+    has_command = arguments and (not arguments[0].startswith("-") or arguments[0] in ("-h", "--help"))
+    return arguments if has_command else ["list", *arguments]
+
+
+def add_model_options(parser: Parser) -> Callable[..., argparse.Action]:
+    """Adds the options of the group `model`; returns the function that adds another to the group."""
+    add = parser.add_argument_group("model").add_argument
+    add("--model", metavar="PROVIDER/ID", help="such as anthropic/…, openai/…, ollama/… or demo")
+    add("--base-url", metavar="URL", help="a server that speaks the provider's protocol")
+    add("--api-key", metavar="KEY", help="safer in an environment variable: other users can see arguments")
+    levels = ("off", "minimal", "low", "medium", "high")
+    add("--reasoning", choices=levels, help="how much the model reasons")
+    add("--system", metavar="TEXT", help="replace the system prompt")
+    add("--append-system", metavar="TEXT", action="append", help="append to the system prompt; repeatable")
+    add("--no-instructions", dest="instructions", action="store_const", const=False, help="ignore AGENTS.md")
+    about = "a rule of [context], such as window.tokens=20000; repeatable"
+    add("--context", metavar="KEY=VALUE", type=context_rule, action="append", help=about)
+    return add
 
 
 def add_work_options(parser: Parser) -> None:
-    work = parser.add_argument_group("work")
-    work.add_argument(
-        "--cwd", metavar="DIR", help="the working directory (default: this one, or the session's)"
-    )
-    work.add_argument("--tools", metavar="NAME,…", help="offer only these tools")
-    work.add_argument("--no-tools", action="store_true", help="offer no tools")
-    work.add_argument(
-        "--permissions",
-        choices=("read-only", "ask", "edit", "full"),
-        help="what runs without asking (default: read-only; ask in the terminal and on the server)",
-    )
-    work.add_argument("--yes", action="store_true", help="the same as --permissions full")
-    work.add_argument(
-        "--on-question",
-        choices=("refuse", "wait"),
-        help="if a call needs your approval: refuse it (default), or wait and exit with 6; the server waits",
-    )
-    extensions = parser.add_argument_group("extensions")
-    extensions.add_argument(
-        "-e", "--extension", metavar="PATH", action="append", help="load this extension, too; repeatable"
-    )
-    extensions.add_argument(
-        "--no-extensions", action="store_true", help="load only the extensions named with -e"
-    )
-    extensions.add_argument(
-        "--trust", action="store_true", help="run the project's extensions without a review"
-    )
-    limits = parser.add_argument_group("limits of a run and its subagents together")
-    limits.add_argument("--max-steps", metavar="N", type=at_least_one, help="end the run after N steps")
-    limits.add_argument("--max-tokens", metavar="N", type=at_least_one, help="end the run after N tokens")
-    limits.add_argument(
-        "--max-cost", metavar="DOLLARS", type=positive, help="end the run after this many dollars"
-    )
-    limits.add_argument("--max-seconds", metavar="S", type=positive, help="end the run after S seconds")
-    limits.add_argument("--max-children", metavar="N", type=at_least_zero, help="start at most N subagents")
-    limits.add_argument(
-        "--max-depth", metavar="N", type=at_least_zero, help="nest subagents at most N deep (default: 3)"
-    )
+    add = parser.add_argument_group("work").add_argument
+    add("--cwd", metavar="DIR", help="the working directory (default: this one, or the session's)")
+    add("--tools", metavar="NAME,…", help="offer only these tools")
+    add("--no-tools", action="store_true", help="offer no tools")
+    about = "what runs without asking (default: read-only; ask in the terminal and on the server)"
+    add("--permissions", choices=("read-only", "ask", "edit", "full"), help=about)
+    add("--yes", action="store_true", help="the same as --permissions full")
+    about = "if a call needs your approval: refuse it (default), or wait and exit with 6; the server waits"
+    add("--on-question", choices=("refuse", "wait"), help=about)
+    add = parser.add_argument_group("extensions").add_argument
+    add("-e", "--extension", metavar="PATH", action="append", help="load this extension, too; repeatable")
+    add("--no-extensions", action="store_true", help="load only the extensions named with -e")
+    add("--trust", action="store_true", help="run the project's extensions without a review")
+    add = parser.add_argument_group("limits of a run and its subagents together").add_argument
+    add("--max-steps", metavar="N", type=at_least_one, help="end the run after N steps")
+    add("--max-tokens", metavar="N", type=at_least_one, help="end the run after N tokens")
+    add("--max-cost", metavar="DOLLARS", type=positive, help="end the run after this many dollars")
+    add("--max-seconds", metavar="S", type=positive, help="end the run after S seconds")
+    add("--max-children", metavar="N", type=at_least_zero, help="start at most N subagents")
+    add("--max-depth", metavar="N", type=at_least_zero, help="nest subagents at most N deep (default: 3)")
 
 
 def parse_words(parser: Parser, arguments: list[str], options: Options) -> Options:
@@ -350,14 +331,12 @@ def context_rule(text: str) -> dict[str, object]:
 
 
 def at_least_one(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
+    return at_least_zero(text, 1)
 
 
-def at_least_zero(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+def at_least_zero(text: str, least: int = 0) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
     return int(text)
 
 

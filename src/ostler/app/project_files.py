@@ -28,11 +28,8 @@ FRESH_SECONDS = 3.0
 """An older listing is refreshed by the next search, which still uses the old one."""
 
 _READ_AT_ONCE = 64 * 1024
-
 _BATCH = 500
-
 _STOP_MILLISECONDS = 100
-
 _GIT = (
     "git",
     "--no-optional-locks",
@@ -50,44 +47,44 @@ class FileMatch(msgspec.Struct, frozen=True):
 
 
 class Listing:
-    """Paths below the project, in the order they were found; folders end with a slash. Only ever grows, so
-    one thread may search it while another fills it."""
+    """Paths below the project in the order of discovery; folders end with a slash. It only grows, so one
+    thread may search it while another fills it."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
         self.hidden: list[str] = []
         """Those with a part that begins with a dot."""
         self.is_cut = False
-        """There are more than we want to know of."""
-        self._known: set[str] = set()
+        """There are more than `MOST_FILES`."""
+        self._all: set[str] = set()
 
     def add(self, path: str) -> bool:
-        """A path and the folders it lies in. False when there is no room."""
-        if path in self._known or not can_be_mentioned(path):
+        """Adds a path and its parent folders. False if there is no room."""
+        if path in self._all or not can_be_mentioned(path):
             return True
-        if len(self._known) >= MOST_FILES:
+        if len(self._all) >= MOST_FILES:
             self.is_cut = True
             return False
         parent = path.rstrip("/").rpartition("/")[0]
         if parent and not self.add(f"{parent}/"):
             return False
-        self._known.add(path)
+        self._all.add(path)
         is_hidden = path.startswith(".") or "/." in path
         (self.hidden if is_hidden else self.paths).append(path)
         return True
 
     def has_folder(self, folder: str) -> bool:
-        """The project's own, which is nothing, is there as soon as there is something in it."""
-        return folder in self._known if folder else bool(self._known)
+        """The project's own folder, `""`, is listed once it contains something."""
+        return folder in self._all if folder else bool(self._all)
 
 
 class ProjectFiles:
-    """The listing of one folder. `on_more` is called from another thread when it has grown."""
+    """The listing of one folder. `on_more` is called from another thread when it has grown. With `is_closed`,
+    no query finds anything outside of the folder."""
 
     def __init__(
         self, root: Path, on_more: Callable[[], None] = lambda: None, *, is_closed: bool = False
     ) -> None:
-        """With `is_closed`, no query finds anything outside of the root."""
         self._root = root
         self._on_more = on_more
         self._is_closed = is_closed
@@ -100,7 +97,6 @@ class ProjectFiles:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the listing is complete."""
         return not self._is_making
 
     @property
@@ -109,10 +105,11 @@ class ProjectFiles:
         return self._listing.is_cut
 
     def search(self, query: str, limit: int = 20) -> list[FileMatch]:
-        """The best paths for what was typed behind an `@`. Without letters, what lies in the folder that was
-        typed; hidden ones only for a query whose part behind the folder begins with a dot.
+        """The best paths for the text after an `@`: for a folder its content, with hidden files only if the
+        name after the folder begins with a dot.
 
-        Makes the listing anew when it is old. Takes its time: not for the event loop."""
+        Refreshes an old listing. It may block, so it does not belong on the event loop.
+        """
         self.refresh()
         listing = self._listing
         query = query.removeprefix("./")
@@ -130,7 +127,7 @@ class ProjectFiles:
         return self._ranked(name, folder, below, limit) or self._ranked(query, "", everything, limit)
 
     def refresh(self) -> None:
-        """Looks again, if the listing is old and nobody is looking already."""
+        """Starts a new listing if this one is old and none is being made."""
         with self._starting:
             is_fresh = self._made is not None and time.monotonic() - self._made < FRESH_SECONDS
             if is_fresh or self._is_making or self._stopped.is_set():
@@ -140,7 +137,7 @@ class ProjectFiles:
             self._maker.start()
 
     def close(self) -> None:
-        """Nothing is looked for any more; waits for the thread, and with it for git."""
+        """Stops, and waits for the thread and its git process."""
         self._stopped.set()
         if self._maker is not None:
             self._maker.join()
@@ -174,11 +171,11 @@ class ProjectFiles:
         from subprocess import DEVNULL
 
         environment = {**os.environ, "GIT_NO_LAZY_FETCH": "1"}
-        rest = b""
+        incomplete = b""
         with OwnedGroup((*_GIT, *what), cwd=self._root, stderr=DEVNULL, environment=environment) as process:
             assert process.stdout is not None
             for piece in self._read(process.stdout.fileno()):
-                *names, rest = (rest + piece).split(b"\0")
+                *names, incomplete = (incomplete + piece).split(b"\0")
                 yield from map(os.fsdecode, names)
             if not self._stopped.is_set() and process.wait() != 0:
                 raise _NoRepository
@@ -198,26 +195,25 @@ class ProjectFiles:
             yield f"{name}/" if is_folder(path) else name
 
     def _on_disk(self, folder: str, name: str) -> list[str] | None:
-        """What lies in a folder that is not in the listing: ignored, or outside of the project."""
+        """The content of a folder that is not in the listing: ignored, or outside of the project."""
         try:
             place = self._root / Path(folder).expanduser()
             if self._is_closed and not place.resolve().is_relative_to(self._root.resolve()):
                 return []
             with os.scandir(place) as entries:
                 names = [f"{one.name}/" if one.is_dir() else one.name for one in islice(entries, MOST_FILES)]
-        except (OSError, RuntimeError, ValueError):  # no such folder, or nobody's home, or no path at all
+        except (OSError, RuntimeError, ValueError):  # no such folder, no home of that user, or no valid path
             return None
-        shown = (one for one in names if can_be_mentioned(one) and not one.startswith("."))
-        return _sorted(shown) if name[:1] != "." else _sorted(filter(can_be_mentioned, names))
+        has_hidden = name.startswith(".")
+        return _sorted(one for one in names if can_be_mentioned(one) and (has_hidden or one[0] != "."))
 
     def _ranked(self, query: str, folder: str, names: list[str], limit: int) -> list[FileMatch]:
         if not query:
-            return [self._found(folder, name, ()) for name in names[:limit]]
-        return [
-            self._found(folder, one.text, one.match.positions) for one in completion.best(query, names, limit)
-        ]
+            return [self._match(folder, name, ()) for name in names[:limit]]
+        best = completion.best(query, names, limit)
+        return [self._match(folder, one.text, one.match.positions) for one in best]
 
-    def _found(self, folder: str, name: str, positions: Iterable[int]) -> FileMatch:
+    def _match(self, folder: str, name: str, positions: Iterable[int]) -> FileMatch:
         path = folder + name if folder else name_below(self._root, name)
         shift = len(path) - len(name)
         return FileMatch(path, tuple(place + shift for place in positions))

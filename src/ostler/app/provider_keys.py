@@ -1,4 +1,4 @@
-"""`ostler key`: keeping the keys of providers, and looking whether they work. No key is ever shown."""
+"""`ostler key`: stores, lists, removes and tests the API keys of providers. It never prints a key."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import NoReturn
 
 import msgspec
 
-from ostler.app.console import aligned
-from ostler.app.options import Parser
+from ostler.app.console import aligned, print_json, print_lines, print_stderr
+from ostler.app.options import Parser, add_json, command_adder, default_to_list
 from ostler.app.settings import Settings, load_settings, working_directory
 from ostler.models.catalogue import Catalogue
 from ostler.models.credentials import (
@@ -34,6 +34,7 @@ from ostler.schema.errors import NoModel, NotFound, UsageError
 from ostler.store.paths import key_file
 
 _LONGEST = 64 * 1024
+UNUSABLE = "stored, but there is no such provider any more"
 
 
 class _SilentParser(Parser):
@@ -43,9 +44,6 @@ class _SilentParser(Parser):
         super().error("invalid arguments (a key is never passed as an argument)")
 
 
-UNUSABLE = "stored, but there is no such provider any more"
-
-
 class Row(msgspec.Struct, frozen=True):
     """A source of a key, as `list` shows it."""
 
@@ -53,23 +51,15 @@ class Row(msgspec.Struct, frozen=True):
     source: Source
     where: str
     fingerprint: str
-    """Of the key; empty if a command or the keyring would have to be asked for it."""
+    """Empty if only a command or the keyring has the key."""
     used: bool
     """False if another source takes precedence."""
 
 
 def key_command(arguments: list[str]) -> int:
-    options = _key_parser().parse_args(arguments)
-    settings = load_settings(working_directory(), {}).settings
-    if options.command == "set":
-        _set(options, settings)
-    elif options.command == "remove":
-        _remove(provider_named(options.provider, settings), settings)
-    elif options.command == "test":
-        return _test(options, settings)
-    else:
-        _list(settings, as_json=options.command == "list" and options.json)
-    return 0
+    options = _key_parser().parse_args(default_to_list(arguments))
+    code: int | None = options.command(options, load_settings(working_directory(), {}).settings)
+    return code or 0
 
 
 def _key_parser() -> Parser:
@@ -77,20 +67,15 @@ def _key_parser() -> Parser:
         prog="ostler key",
         description="Stores, lists, removes and tests API keys of providers. A key is never printed.",
     )
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_SilentParser)
-
-    def add(name: str, about: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
-
-    one = add("set", "store a provider's key, typed without echo or piped in")
-    one.add_argument("provider", metavar="PROVIDER")
-    one.add_argument("given", nargs="*", help=argparse.SUPPRESS)
+    add = command_adder(parser, _SilentParser)
+    one = add("set", "store a provider's key, typed without echo or piped in", _set)
+    one.add_argument("provider", metavar="PROVIDER", help="such as anthropic or openai")
+    one.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     one.add_argument("--keyring", action="store_true", help="use the system's keyring instead of a file")
-    one = add("list", "list where each key comes from, in order of precedence (the default)")
-    one.add_argument("--json", action="store_true", help="print one JSON object per line")
-    one = add("remove", "delete a stored key")
-    one.add_argument("provider", metavar="PROVIDER")
-    one = add("test", "send a minimal request, and print whether the key works")
+    add_json(add("list", "list where each key comes from, in order of precedence (the default)", _list))
+    one = add("remove", "delete a stored key", _remove)
+    one.add_argument("provider", metavar="PROVIDER", help="such as anthropic or openai")
+    one = add("test", "send a minimal request, and print whether the key works", _test)
     one.add_argument("provider", metavar="PROVIDER", nargs="?", help="default: every provider with a key")
     one.add_argument("--model", metavar="ID", help="the model to call (default: the provider's default)")
     one.add_argument("--base-url", metavar="URL", help="a server that speaks its protocol")
@@ -107,7 +92,7 @@ def provider_named(name: str, settings: Settings) -> Provider:
 
 
 def _set(options: argparse.Namespace, settings: Settings) -> None:
-    if options.given:
+    if options.words:
         raise UsageError(
             "a key must not be an argument, which other users and the shell's history can see: "
             "type it at the prompt, or pipe it in"
@@ -117,12 +102,12 @@ def _set(options: argparse.Namespace, settings: Settings) -> None:
     print(f"stored the key for {provider.name} in {where}; `ostler key test {provider.name}` tests it")
     used = next(_places(provider, settings))
     if used.source not in ("file", "keyring"):
-        print(f"ostler: the key from {used.where} takes precedence", file=sys.stderr)
+        print_stderr(f"the key from {used.where} takes precedence")
 
 
-def store_provider_key(provider: Provider, given: str, *, in_keyring: bool = False) -> str:
+def store_provider_key(provider: Provider, typed: str, *, in_keyring: bool = False) -> str:
     """Stores a typed key and returns where. Raises `UsageError` if it cannot be a key."""
-    key = given.strip()
+    key = typed.strip()
     if not key:
         raise UsageError("there is no key: type it at the prompt, or pipe it in")
     if not is_sendable(key):
@@ -136,16 +121,16 @@ def store_provider_key(provider: Provider, given: str, *, in_keyring: bool = Fal
 
 
 def _read_key(provider: Provider) -> str:
-    if sys.stdin is None or not sys.stdin.isatty():
-        text = "" if sys.stdin is None else sys.stdin.buffer.read(_LONGEST).decode(errors="replace")
-    else:
-        from getpass import getpass
+    if sys.stdin is None:
+        return ""
+    if not sys.stdin.isatty():
+        return sys.stdin.buffer.read(_LONGEST).decode(errors="replace")
+    from getpass import getpass
 
-        try:
-            text = getpass(f"key for {provider.name} (not echoed): ")
-        except EOFError:
-            text = ""
-    return text
+    try:
+        return getpass(f"key for {provider.name} (not echoed): ")
+    except EOFError:
+        return ""
 
 
 def _places(provider: Provider, settings: Settings) -> Iterator[Key]:
@@ -155,32 +140,29 @@ def _places(provider: Provider, settings: Settings) -> Iterator[Key]:
 
 
 def _rows(settings: Settings) -> Iterator[Row]:
-    for provider in configured_providers(settings.providers).values():
+    providers = configured_providers(settings.providers)
+    for provider in providers.values():
         for number, key in enumerate(_places(provider, settings)):
-            shown = fingerprint(key.value) if key.value else ""
-            yield Row(provider.name, key.source, key.where, shown, used=number == 0)
-    known = configured_providers(settings.providers)
+            short = fingerprint(key.value) if key.value else ""
+            yield Row(provider.name, key.source, key.where, short, used=number == 0)
     for name, value in read_key_file(key_file()).items():
-        if name not in known:
+        if name not in providers:
             source: Source = "file" if value else "keyring"
             yield Row(name, source, UNUSABLE, fingerprint(value) if value else "", used=False)
 
 
-def _list(settings: Settings, as_json: bool) -> None:
-    if as_json:
-        for row in _rows(settings):
-            sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
+def _list(options: argparse.Namespace, settings: Settings) -> None:
+    if options.json:
+        print_json(*_rows(settings))
     elif lines := list_keys(settings):
-        for line in lines:
-            print(line)
+        print_lines(lines)
     else:
-        print("ostler: there are no keys; `ostler key set PROVIDER` stores one", file=sys.stderr)
+        print_stderr("there are no keys; `ostler key set PROVIDER` stores one")
 
 
 def list_keys(settings: Settings) -> list[str]:
     """The sources of keys, a line each."""
-    rows = list(_rows(settings))
-    return list(aligned([_cells(row) for row in rows])) if rows else []
+    return list(aligned([_cells(row) for row in _rows(settings)]))
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -188,11 +170,12 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (row.provider, row.where, row.fingerprint or "–", note)
 
 
-def _remove(provider: Provider, settings: Settings) -> None:
+def _remove(options: argparse.Namespace, settings: Settings) -> None:
+    provider = provider_named(options.provider, settings)
     remove_key(provider)
     print(f"deleted the key for {provider.name}")
     if other := next(_places(provider, settings), None):
-        print(f"ostler: there is still a key from {other.where}", file=sys.stderr)
+        print_stderr(f"there is still a key from {other.where}")
 
 
 def remove_key(provider: Provider) -> None:
@@ -221,25 +204,24 @@ def _test(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _works(provider: Provider, options: argparse.Namespace, settings: Settings) -> bool:
-    is_own = names_vendor_of_key(settings, provider) and bool(settings.model or options.provider)
-    if not is_own:
+    if not (names_vendor_of_key(settings, provider) and (settings.model or options.provider)):
         settings = for_any_model(settings)
-    model = options.model or _model_to_ask(provider, settings)
+    model = options.model or _model_to_call(provider, settings)
     name = model if model.startswith(f"{provider.name}/") else f"{provider.name}/{model}"
     settings = msgspec.structs.replace(settings, model=name, base_url=options.base_url or settings.base_url)
     refusal = asyncio.run(check_key(ModelFactory(settings)(name)))
     if refusal is not None:
-        print(f"ostler: {' '.join(refusal.message.split())}", file=sys.stderr)
+        print_stderr(refusal.message)
         return False
     print(f"{name} answers: the key works")
     return True
 
 
-def _model_to_ask(provider: Provider, settings: Settings) -> str:
+def _model_to_call(provider: Provider, settings: Settings) -> str:
     """The model that is set, the provider's default, or its cheapest in the catalogue."""
-    named = Catalogue(aliases=settings.aliases).resolve(settings.model.strip())
-    if named.startswith(f"{provider.name}/"):
-        return named
+    configured = Catalogue(aliases=settings.aliases).resolve(settings.model.strip())
+    if configured.startswith(f"{provider.name}/"):
+        return configured
     if provider.default_model:
         return provider.default_model
     priced = [

@@ -1,4 +1,4 @@
-"""The questions that one front end shows, what can be answered, and both in words."""
+"""The queue of questions that a front end shows, and the texts of questions and answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ DECLINED = object()
 """The answer of a person who declines."""
 
 YES_WORDS, NO_WORDS = ("yes", "y", "allow"), ("no", "n", "deny")
-
 _LETTERS = {"yes": "y", "no": "n"}
 
 
@@ -35,10 +34,10 @@ class AnswerOption(NamedTuple):
     keys: tuple[str, ...]
     """Each of them chooses it at once."""
     rules: tuple[str, ...] = ()
-    """What it also allows from now on."""
+    """The rules that it also adds."""
 
     def label_in(self, room: int) -> str:
-        """The label; of rules that do not fit into so many cells only how many there are."""
+        """The label; if it does not fit into so many cells, with the number of rules only."""
         return scope_text(self.answer, self.rules, room) if self.rules else self.label
 
 
@@ -52,7 +51,7 @@ _PERMISSION_LABELS = {
 
 
 def answer_options(question: Question) -> list[AnswerOption]:
-    """What can be chosen, with its keys; empty if the answer is typed."""
+    """The options with their keys; empty if the answer is typed."""
     answers: tuple[str, ...] = question.choices
     if question.kind == "permission":
         answers = ("yes", "no", *(one for one in question.choices if one in _SCOPES))
@@ -61,23 +60,19 @@ def answer_options(question: Question) -> list[AnswerOption]:
         keys: tuple[str, ...] = (str(number),) if number < 10 else ()
         if answers[:2] == ("yes", "no") and number < 3:
             keys += (_LETTERS[answer],)
+        rules: tuple[str, ...] = ()
+        label = answer
         if question.kind == "permission":
-            rules = _rules_of(question, answer)
+            remember = (question.details or {}).get("remember")
+            if answer in _SCOPES and isinstance(remember, dict):
+                rules = tuple(remember.get(answer) or ())
             label = scope_text(answer, rules, sys.maxsize) if rules else _PERMISSION_LABELS[answer]
-            options.append(AnswerOption(answer, label, keys, rules))
-        else:
-            options.append(AnswerOption(answer, answer, keys))
+        options.append(AnswerOption(answer, label, keys, rules))
     return options
 
 
-def _rules_of(question: Question, scope: str) -> tuple[str, ...]:
-    remember = (question.details or {}).get("remember")
-    is_offered = scope in _SCOPES and isinstance(remember, dict)
-    return tuple(remember.get(scope) or ()) if is_offered and remember else ()
-
-
 def parse_answer(question: Question, text: str, *, numbered: bool = False) -> Any:
-    """The answer that a line of text stands for; raises `UsageError` if it is none.
+    """Parses a typed answer; raises `UsageError` if it is not an answer.
 
     With `numbered`, a person sees the options with their numbers and may also type those.
     """
@@ -136,7 +131,7 @@ def event_in_child(event: ChildEvent) -> tuple[str, QuestionAsked | QuestionAnsw
 class QuestionQueue:
     """The open questions of one front end: it shows the first one, and the others wait.
 
-    When a question is answered elsewhere, the task that waits in `ask` is cancelled and the question goes.
+    When a question is answered elsewhere, the task that waits in `ask` is cancelled, which removes it.
     """
 
     def __init__(self) -> None:
@@ -191,11 +186,11 @@ class QuestionQueue:
 
     @property
     def behind(self) -> int:
-        """How many wait behind the present one."""
+        """How many wait after the present one."""
         return max(0, len(self._open) - 1)
 
     def answer(self, value: Any) -> str:
-        """Answers the present question, or says why the value does not fit."""
+        """Answers the present question, or returns why the value does not fit."""
         if not self._open:
             return ""
         asked, answer = self._open[0]
@@ -235,9 +230,9 @@ def is_secret_field(field: Any) -> bool:
 
 def value_text(question: Question | QuestionRow) -> str:
     """The question, its reason and the possible answers. A permission names its answers itself."""
-    parts = [question.text]
     if question.kind == "permission":
         return question.text
+    parts = [question.text]
     if question.reason:
         parts.append(f"({question.reason})")
     if question.choices:
@@ -257,7 +252,7 @@ _SCOPES = {
 
 
 def scope_text(scope: str, rules: Sequence[str], room: int) -> str:
-    """What an answer allows from now on; only the number of rules, if they do not fit."""
+    """What an answer allows from now on; if that does not fit, with the number of rules only."""
     text = f"{_SCOPES[scope]}: {'; '.join(map(rule_text, rules))}"
     if cells(text) <= room:
         return text

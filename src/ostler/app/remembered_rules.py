@@ -12,7 +12,7 @@ import msgspec
 from ostler.app.console import aligned
 from ostler.app.session_choice import new_request_id, submit_and_wait
 from ostler.app.settings import RULES, read_project_file, read_user_file
-from ostler.app.stores import find_session, open_store
+from ostler.app.stores import find_session, opened_store
 from ostler.core.state import fold
 from ostler.permissions.memory import forget, read_memory
 from ostler.permissions.trust import is_trusted
@@ -22,8 +22,6 @@ from ostler.schema.text import one_line
 from ostler.store.paths import configuration_file, project_folder, store_file
 
 NEWEST_SESSIONS = 20
-
-
 Scope = Literal["configuration", "user", "project", "session"]
 
 
@@ -38,24 +36,23 @@ class StoredRule(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str = ""
 
 
-def lines_of(known: Sequence[StoredRule]) -> list[str]:
+def lines_of(rules: Sequence[StoredRule]) -> list[str]:
     rows = [
         (str(one.number), one.effect, one_line(one.rule), one.scope, one_line(one.where), one.note)
-        for one in known
+        for one in rules
     ]
-    return list(aligned(rows)) if rows else []
+    return list(aligned(rows))
+
+
+Row = tuple[str, str, Scope, str, str]
 
 
 def stored_rules(cwd: Path, session: str) -> Iterator[StoredRule]:
-    rules = _of_session(cwd, session) if session else _all(cwd)
-    for number, (effect, rule, scope, where, note) in enumerate(rules, 1):
-        yield StoredRule(number, effect, rule, scope, where, note)
+    rows = _of_session(cwd, session) if session else _all(cwd)
+    return (StoredRule(number, *row) for number, row in enumerate(rows, 1))
 
 
-KnownRule = tuple[str, str, Scope, str, str]
-
-
-def _all(cwd: Path) -> Iterator[KnownRule]:
+def _all(cwd: Path) -> Iterator[Row]:
     project = project_folder(cwd)
     memory = read_memory()
     for one in memory.user:
@@ -75,7 +72,7 @@ def _all(cwd: Path) -> Iterator[KnownRule]:
             yield effect, rule, "configuration", str(file.path), note
 
 
-def _of_session(cwd: Path, session: str) -> Iterator[KnownRule]:
+def _of_session(cwd: Path, session: str) -> Iterator[Row]:
     if not store_file().exists():
         if session:
             raise NotFound(f"there is no session {session}")
@@ -86,30 +83,24 @@ def _of_session(cwd: Path, session: str) -> Iterator[KnownRule]:
 
 
 async def _rules_in_sessions(cwd: Path, session: str) -> list[tuple[str, dict[str, str]]]:
-    store = open_store()
-    try:
+    async with opened_store() as store:
         if session:
             names = [await find_session(store, session)]
         else:
             names = [one.id for one in await store.sessions(cwd=str(cwd), limit=NEWEST_SESSIONS)]
         return [(name, fold(await store.read_opening(name)).permissions) for name in names]
-    finally:
-        await store.close()
 
 
-def revoke_rule(one: StoredRule) -> None:
-    if one.scope == "configuration":
-        raise UsageError(f"{one.rule} is set in {one.where}: remove it there")
-    if one.scope == "session":
-        asyncio.run(_revoke_in_session(one.where, one.rule))
+def revoke_rule(stored: StoredRule) -> None:
+    if stored.scope == "configuration":
+        raise UsageError(f"{stored.rule} is set in {stored.where}: remove it there")
+    if stored.scope == "session":
+        asyncio.run(_revoke_in_session(stored.where, stored.rule))
     else:
-        forget(one.rule, Path(one.where) if one.scope == "project" else None)
+        forget(stored.rule, Path(stored.where) if stored.scope == "project" else None)
 
 
 async def _revoke_in_session(session: str, rule: str) -> None:
     """Revokes the rule in the process that holds the session, or here if none does."""
-    store = open_store()
-    try:
+    async with opened_store() as store:
         await submit_and_wait(store, session, RevokePermission(id=new_request_id(), by="cli", rule=rule))
-    finally:
-        await store.close()

@@ -1,4 +1,4 @@
-"""What the terminal must know of a store on a server: sessions run there, with what is installed there."""
+"""The interface of a store on a server, where the sessions run."""
 
 from __future__ import annotations
 
@@ -44,25 +44,10 @@ class RemoteSessions(Protocol):
         ...
 
 
-ABOUT_THIS_MACHINE = frozenset(
-    {
-        "agents",
-        "btw",
-        "doctor",
-        "edit",
-        "extensions",
-        "import",
-        "key",
-        "login",
-        "logout",
-        "permissions",
-        "reload",
-        "settings",
-        "skills",
-        "tools",
-        "yolo",
-    }
+_NAMES = (
+    "agents btw doctor edit extensions import key login logout permissions reload settings skills tools yolo"
 )
+ABOUT_THIS_MACHINE = frozenset(_NAMES.split())
 """Commands about this machine, which do not apply to a remote session."""
 
 
@@ -73,14 +58,14 @@ def refusal(store: Store, command: str) -> str:
     return f"/{command} is about the machine that the session runs on: use it at {store.host}"
 
 
-def as_typed(typed: PromptDraft) -> tuple[PlainBlock, ...]:
-    """For whoever expands it: commands and mentions are looked for in the first block only, so a paste that
-    looks like one goes behind it."""
-    written = typed.text.strip()
-    said = typed.chips.text_with_chips(written)
-    if said.text == written or not (said.text.startswith("/") or "@" in said.text):
-        return as_content((said.text, *said.images))
-    labels = dict.fromkeys(written[begin:end] for begin, end in typed.chips.spans(written))
-    pasted = {label: typed.chips.text_with_chips(label).text for label in labels}
-    behind = [Text(f"{label}\n{text}") for label, text in pasted.items() if text != label]
-    return (Text(written), *behind, *said.images)
+def as_typed(draft: PromptDraft) -> tuple[PlainBlock, ...]:
+    """The content of a prompt for the server to expand. Only its first block may have commands and mentions,
+    so pasted text that looks like one follows in blocks of its own."""
+    typed = draft.text.strip()
+    prompt = draft.chips.text_with_chips(typed)
+    if prompt.text == typed or not (prompt.text.startswith("/") or "@" in prompt.text):
+        return as_content((prompt.text, *prompt.images))
+    labels = dict.fromkeys(typed[begin:end] for begin, end in draft.chips.spans(typed))
+    pasted = {label: draft.chips.text_with_chips(label).text for label in labels}
+    blocks = [Text(f"{label}\n{text}") for label, text in pasted.items() if text != label]
+    return (Text(typed), *blocks, *prompt.images)

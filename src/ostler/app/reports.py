@@ -6,20 +6,18 @@ import argparse
 import asyncio
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import add
 from pathlib import Path
 
-import msgspec
-
-from ostler.app.console import aligned, print_json, print_stderr
-from ostler.app.options import Parser, at_least_one
+from ostler.app.console import aligned, print_json, print_lines, print_stderr
+from ostler.app.options import Parser, add_json, add_session, at_least_one
 from ostler.app.settings import short_path
-from ostler.app.stores import find_session, open_store
+from ostler.app.stores import NO_SESSIONS, find_session, opened_store, read_facts, require_store
 from ostler.context.instructions import own_folder
 from ostler.context.selection import Decision
-from ostler.context.skills import FILE, SKILL_FOLDERS, Skill, Skills
+from ostler.context.skills import FILE, SKILL_FOLDERS, Skills
 from ostler.core.store import SessionSummary
 from ostler.history.context_trace import (
     ContextDifference,
@@ -33,9 +31,8 @@ from ostler.history.context_trace import (
 from ostler.history.costs import By, CostTotals, Group, cost_records, start_of_day
 from ostler.models.catalogue import ModelInfo, Prices
 from ostler.schema.errors import NotFound, UsageError
-from ostler.schema.facts import Fact
 from ostler.schema.text import cells, cut, one_line, plural, short_ids
-from ostler.sessions.agents import AGENT_FOLDERS, INHERIT, Agents, AgentSpec
+from ostler.sessions.agents import AGENT_FOLDERS, INHERIT, Agents
 from ostler.store.paths import configuration_file, store_file
 
 BAR = 50
@@ -51,54 +48,42 @@ _NUMBERS_OF = {
 
 def context_command(arguments: list[str]) -> int:
     options = _context_parser().parse_args(arguments)
-    if not store_file().exists():
-        raise NotFound("there are no sessions yet; `ostler -p PROMPT…` starts one")
-    facts = asyncio.run(_facts(options.id))
+    facts = asyncio.run(read_facts(options.id))
     steps = context_steps(facts)
     if not steps:
         if options.step or options.diff:
             raise NotFound("no model was called in this session yet")
         print_stderr("no model was called in this session yet")
         return 0
-    shown: ContextStep | ContextDifference
+    report: ContextStep | ContextDifference
     if options.diff:
         first, last = sorted(options.diff)
-        shown = difference(numbered(steps, first), numbered(steps, last), facts)
-        lines = _difference_lines(shown)
+        report = difference(numbered(steps, first), numbered(steps, last), facts)
+        lines = _difference_lines(report)
     else:
-        shown = with_compactions(numbered(steps, options.step or len(steps)), facts)
-        lines = step_lines(shown, len(steps))
+        report = with_compactions(numbered(steps, options.step or len(steps)), facts)
+        lines = step_lines(report, len(steps))
     if options.json:
-        print_json(shown)
-        return 0
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in lines:
-        print(line if width is None else cut(line, width))
+        print_json(report)
+    else:
+        print_lines(lines, fits=True)
     return 0
 
 
 def _context_parser() -> Parser:
     parser = Parser(
         prog="ostler context",
-        description="Shows what the model got in a step and which rule put it there: what was cut or left "
-        "out, and how many tokens of the window each part took. Steps are counted over the whole session.",
+        description="Shows the context of a step: what the model received, what was shortened or left out "
+        "and by which rule, and how many tokens each part took. Steps are counted over the whole session.",
     )
-    parser.add_argument("id", metavar="SESSION", help="its id; a unique prefix is enough")
+    add_session(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--step", metavar="N", type=at_least_one, help="the step to show (default: the last)")
     which.add_argument(
         "--diff", metavar=("A", "B"), nargs=2, type=at_least_one, help="the difference between two steps"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_json(parser, "print one JSON object")
     return parser
-
-
-async def _facts(session: str) -> list[Fact]:
-    store = open_store()
-    try:
-        return await store.read(await find_session(store, session))
-    finally:
-        await store.close()
 
 
 # --- one step ---------------------------------------------------------------------------------------
@@ -108,18 +93,16 @@ def step_lines(step: ContextStep, last: int) -> Iterator[str]:
     yield f"step {step.step} of {last}, #{step.seq}, {one_line(step.model)}"
     yield ""
     if not step.traced:
-        yield f"the model got everything: {plural(step.messages[0], 'message')}; nothing was counted"
+        yield f"the model received everything: {plural(step.messages[0], 'message')}; nothing was counted"
         return
     yield from aligned([("WHAT", "TOKENS", "WHICH", "RULE"), *_rows(step)])
     yield ""
     yield from _bar(step)
-    yield f"the numbers are {_source(step)}"
+    source, confidence = map(one_line, step.counted)
+    yield f"the numbers are {_NUMBERS_OF.get(source, source)}; confidence {confidence}"
     if step.step > 1:
-        yield (
-            f"the prefix differs from the step before: {step.changed}"
-            if step.changed
-            else "the prefix is the request of the step before"
-        )
+        differs = f"the prefix differs from the step before: {step.changed}"
+        yield differs if step.changed else "the prefix is the request of the step before"
     if step.policy:
         yield f"the policy: {', '.join(_differences(step))}"
     for one in step.compactions:
@@ -133,8 +116,8 @@ def step_lines(step: ContextStep, last: int) -> Iterator[str]:
 def _rows(step: ContextStep) -> Iterator[tuple[str, str, str, str]]:
     tokens = step.tokens
     sent, total = step.messages
-    is_whole = sent >= total  # what fences and notes add are messages, too
-    which = f"all {total}" if is_whole else f"{sent} of {total}"
+    # Context providers and notes add messages, too.
+    which = f"all {total}" if sent >= total else f"{sent} of {total}"
     if "fixed" in tokens:
         yield "system and tools", f"{tokens['fixed']:,}", plural(len(step.tools), "tool"), ""
     if step.before_run:
@@ -149,15 +132,15 @@ def _rows(step: ContextStep) -> Iterator[tuple[str, str, str, str]]:
         yield "messages", f"{tokens['messages']:,}", which, ""
     else:
         most = "at most " if "at_most" in tokens else ""
-        rest = used_tokens(tokens) - tokens.get("reminders", 0)
-        yield "system, tools and messages", f"{most}{rest:,}", which, ""
+        size = used_tokens(tokens) - tokens.get("reminders", 0)
+        yield "system, tools and messages", f"{most}{size:,}", which, ""
     for decisions in _grouped(step.decisions):
         yield _decided(decisions)
-    for kept in step.kept:
-        yield "  kept", f"{kept.tokens:,}", _entries(kept.first, kept.last), kept.rule
+    for entry in step.kept:
+        yield "  kept", f"{entry.tokens:,}", _entries(entry.first, entry.last), entry.rule
     if step.reminders:
-        size = f"{tokens['reminders']:,}" if "reminders" in tokens else ""
-        yield "reminders", size, "", one_line(", ".join(step.reminders))
+        number = f"{tokens['reminders']:,}" if "reminders" in tokens else ""
+        yield "reminders", number, "", one_line(", ".join(step.reminders))
 
 
 def _grouped(decisions: Sequence[Decision]) -> Iterator[list[Decision]]:
@@ -169,9 +152,8 @@ def _grouped(decisions: Sequence[Decision]) -> Iterator[list[Decision]]:
 
 
 def _decided(alike: Sequence[Decision]) -> tuple[str, str, str, str]:
-    first, last = alike[0].first, alike[-1].last
-    times = f"{len(alike)} places in " if len(alike) > 1 else ""
-    entries = times + _entries(first, last)
+    places = f"{len(alike)} places in " if len(alike) > 1 else ""
+    entries = places + _entries(alike[0].first, alike[-1].last)
     tokens = f"{sum(one.before for one in alike):,} → {sum(one.after for one in alike):,}"
     return f"  {alike[0].action}", tokens, entries, alike[0].rule
 
@@ -184,17 +166,12 @@ def _bar(step: ContextStep) -> Iterator[str]:
     window, reserve, taken = step.tokens["window"], step.tokens.get("reserve", 0), used_tokens(step.tokens)
     free = window - reserve - taken
     full = min(BAR, -(-taken * BAR // window))
-    kept = min(BAR - full, -(-reserve * BAR // window))
-    yield f"[{'#' * full}{'.' * (BAR - full - kept)}{'+' * kept}]"
+    reserved = min(BAR - full, -(-reserve * BAR // window))
+    yield f"[{'#' * full}{'.' * (BAR - full - reserved)}{'+' * reserved}]"
     parts = [f"# {taken:,} used", f". {max(0, free):,} free", f"+ {reserve:,} for the answer"]
     yield f"{', '.join(parts if reserve else parts[:2])}, of {window:,} tokens"
     if not step.fits:
         yield f"{-free:,} tokens too many" + ("; nothing was sent" if step.kept else "")
-
-
-def _source(step: ContextStep) -> str:
-    source, confidence = step.counted
-    return f"{_NUMBERS_OF.get(source, one_line(source))}; confidence {one_line(confidence)}"
 
 
 def _differences(step: ContextStep) -> Iterator[str]:
@@ -207,52 +184,44 @@ def _differences(step: ContextStep) -> Iterator[str]:
 # --- two steps --------------------------------------------------------------------------------------
 
 
-def _difference_lines(found: ContextDifference) -> Iterator[str]:
-    before, after = found.before, found.after
+def _difference_lines(difference: ContextDifference) -> Iterator[str]:
+    before, after = difference.before, difference.after
     yield f"step {before.step} (#{before.seq}) → step {after.step} (#{after.seq})"
     yield (
         f"{used_tokens(before.tokens):,} → {used_tokens(after.tokens):,} tokens, {before.messages[0]} → "
         + plural(after.messages[0], "message")
     )
-    if found.same_prefix:
+    if difference.same_prefix:
         yield "the earlier request is a prefix of the later one"
-    for change in found.changes:
+    for change in difference.changes:
         yield f"the prefix changed in step {change.step}: {one_line(change.why)}"
-    rows = [*_difference_rows(found)]
-    if rows:
+    if rows := list(_difference_rows(difference)):
         yield ""
         yield from aligned(rows)
 
 
-def _difference_rows(found: ContextDifference) -> Iterator[tuple[str, str, str]]:
-    for sign, entries in (("-", found.removed), ("+", found.added)):
+def _difference_rows(difference: ContextDifference) -> Iterator[tuple[str, str, str]]:
+    for sign, entries in (("-", difference.removed), ("+", difference.added)):
         for entry in entries:
             yield sign, f"#{entry.seq} {entry.type}", cut(one_line(entry.text), 60)
-    for sign, decisions in (("-", found.decided), ("+", found.withdrawn)):
+    for sign, decisions in (("-", difference.decided), ("+", difference.withdrawn)):
         for alike in _grouped(decisions):
             action, tokens, places, rule = _decided(alike)
             undone = " no more" if sign == "+" else ""
             yield sign, f"{places} {action.strip()}{undone}", f"{tokens} tokens, by the rules of {rule}"
-    yield from _appeared("fence", _kinds(found.before), _kinds(found.after))
-    yield from _appeared("reminder", found.before.reminders, found.after.reminders)
+    fences = [[fence.kind for fence in step.fences] for step in (difference.before, difference.after)]
+    yield from _changed_rows("fence", *fences)
+    yield from _changed_rows("reminder", difference.before.reminders, difference.after.reminders)
 
 
-def _kinds(step: ContextStep) -> list[str]:
-    return [fence.kind for fence in step.fences]
-
-
-def _appeared(what: str, before: Iterable[str], after: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    before, after = list(before), list(after)
+def _changed_rows(what: str, before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     yield from (("+", what, one_line(one)) for one in after if one not in before)
     yield from (("-", what, one_line(one)) for one in before if one not in after)
 
 
 _NARROWEST_TEXT = 12
-
 _COST_WIDTH = len("at least $0.1234")
 """Reserved for the cost. A longer cost says what is missing, and may wrap."""
-
-_DAY_AND_MODEL: tuple[By, ...] = ("day", "model")
 
 _HEADINGS: dict[By, tuple[str, ...]] = {
     "day": ("DAY",),
@@ -260,18 +229,17 @@ _HEADINGS: dict[By, tuple[str, ...]] = {
     "session": ("SESSION", "TITLE"),
     "run": ("SESSION", "RUN"),
 }
-
 _NUMBERS = ("CALLS", "INPUT", "CACHED", "TO CACHE", "OUTPUT", "REASONING")
 
 
 def cost_command(arguments: list[str]) -> int:
     options = _cost_parser().parse_args(arguments)
+    if options.session is not None:
+        require_store()
     if store_file().exists():
-        asyncio.run(_run(options))
-    elif options.session is None:
-        _say("there are no sessions yet; `ostler -p PROMPT…` starts one")
+        asyncio.run(_print_costs(options))
     else:
-        raise NotFound("there are no sessions yet; `ostler -p PROMPT…` starts one")
+        print_stderr(NO_SESSIONS)
     return 0
 
 
@@ -281,18 +249,12 @@ def _cost_parser() -> Parser:
         description="Shows the tokens that models used, and dollars where prices are known. Days are in "
         "local time.",
     )
-    parser.add_argument("--by", choices=tuple(_HEADINGS), help="one row per value (default: day and model)")
-    parser.add_argument(
-        "--since",
-        metavar="DAY",
-        type=_start_of,
-        default=0,
-        help="only since that day: 2026-01-31, today, or 7d for today and the six days before",
-    )
-    parser.add_argument(
-        "--session", metavar="ID", help="only this session and its subagents (a unique prefix is enough)"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    add = parser.add_argument
+    add("--by", choices=tuple(_HEADINGS), help="one row per value (default: day and model)")
+    about = "only since that day: 2026-01-31, today, or 7d for today and the six days before"
+    add("--since", metavar="DAY", type=_start_of, default=0, help=about)
+    add("--session", metavar="ID", help="only this session and its subagents (a unique prefix is enough)")
+    add_json(parser)
     return parser
 
 
@@ -303,32 +265,27 @@ def _start_of(text: str) -> int:
         raise argparse.ArgumentTypeError(error.message) from None
 
 
-async def _run(options: argparse.Namespace) -> None:
-    by = (options.by,) if options.by else _DAY_AND_MODEL
-    store = open_store()
-    try:
+async def _print_costs(options: argparse.Namespace) -> None:
+    by: tuple[By, ...] = (options.by,) if options.by else ("day", "model")
+    async with opened_store() as store:
         session = "" if options.session is None else await find_session(store, options.session)
-        groups, known = await cost_records(store, by, since=options.since, session=session)
-    finally:
-        await store.close()
+        groups, sessions = await cost_records(store, by, since=options.since, session=session)
     if options.json:
-        for group in groups:
-            sys.stdout.buffer.write(msgspec.json.encode(group) + b"\n")
+        print_json(*groups)
     elif groups:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        for line in lines_of(groups, by, known, width):
-            print(line)
+        print_lines(lines_of(groups, by, sessions, width))
     else:
-        _say("no model was called" + (" since then" if options.since else " yet"))
+        print_stderr("no model was called" + (" since then" if options.since else " yet"))
 
 
 def lines_of(
-    groups: Sequence[Group], by: Sequence[By], known: Sequence[SessionSummary], width: int | None
+    groups: Sequence[Group], by: Sequence[By], sessions: Sequence[SessionSummary], width: int | None
 ) -> Iterator[str]:
     """Rows for each group and for its children, and the total: cut to a terminal's `width`, or whole."""
     headings = [heading for one in by for heading in _HEADINGS[one]]
     rows: list[tuple[list[str], CostTotals]] = []
-    for group, labels in zip(groups, _labels(groups, by, known, is_short=width is not None), strict=True):
+    for group, labels in zip(groups, _labels(groups, by, sessions, is_short=width is not None), strict=True):
         if group.own.calls:
             rows.append((labels, group.own))
         if group.children.calls:
@@ -353,8 +310,8 @@ def _number_cells(rows: Sequence[CostTotals], *, is_short: bool) -> list[list[st
     """Right-aligned numbers. A terminal has no room for empty columns."""
     numbers = [_numbers(spent) for spent in rows]
     if is_short:
-        shown = [at for at in range(len(_NUMBERS)) if any(row[at] for row in numbers)]
-        cells = [[_NUMBERS[at] for at in shown], *([f"{row[at]:,}" for at in shown] for row in numbers)]
+        used = [at for at in range(len(_NUMBERS)) if any(row[at] for row in numbers)]
+        cells = [[_NUMBERS[at] for at in used], *([f"{row[at]:,}" for at in used] for row in numbers)]
     else:
         cells = [list(_NUMBERS), *([str(number) for number in row] for row in numbers)]
     widths = [_width(column) for column in _columns(cells)]
@@ -370,12 +327,10 @@ def _width(column: Sequence[str]) -> int:
 
 
 def _labels(
-    groups: Sequence[Group], by: Sequence[By], known: Sequence[SessionSummary], *, is_short: bool
+    groups: Sequence[Group], by: Sequence[By], sessions: Sequence[SessionSummary], *, is_short: bool
 ) -> Iterator[list[str]]:
-    titles = {one.id: one_line(one.title or one.preview) or "(no prompt)" for one in known}
-    short: dict[str, str] = {}
-    if is_short:
-        short = short_ids([*titles, *(group.run for group in groups)])
+    titles = {one.id: one_line(one.title or one.preview) or "(no prompt)" for one in sessions}
+    short = short_ids([*titles, *(group.run for group in groups)]) if is_short else {}
     for group in groups:
         session, run_id = short.get(group.session, group.session), short.get(group.run, group.run)
         of: dict[By, list[str]] = {
@@ -399,15 +354,20 @@ def _numbers(spent: CostTotals) -> tuple[int, ...]:
     )
 
 
-def _say(text: str) -> None:
-    print(f"ostler: {text}", file=sys.stderr)
-
-
 AGENT_HEADINGS = ("NAME", "MODEL", "TOOLS", "FROM", "DESCRIPTION")
 
 
 def agent_rows(agents: Agents, cwd: Path) -> list[tuple[str, ...]]:
-    return [_agent_row(agents.found[name], cwd) for name in sorted(agents.found)]
+    return [
+        (
+            agent.name,
+            one_line(agent.model) or INHERIT,
+            "all" if agent.tools is None else ",".join(agent.tools) or "none",
+            one_line(short_path(Path(agent.source), cwd)),
+            one_line(agent.description),
+        )
+        for _, agent in sorted(agents.found.items())
+    ]
 
 
 def agent_notices(agents: Agents) -> list[str]:
@@ -418,44 +378,42 @@ def agent_notices(agents: Agents) -> list[str]:
     return [f"there are no agents; create {AGENT_FOLDERS[0]}/NAME.md here, or {own}/NAME.md"]
 
 
-def _agent_row(agent: AgentSpec, cwd: Path) -> tuple[str, ...]:
-    return (
-        agent.name,
-        one_line(agent.model) or INHERIT,
-        "all" if agent.tools is None else ",".join(agent.tools) or "none",
-        one_line(short_path(Path(agent.source), cwd)),
-        one_line(agent.description),
-    )
-
-
 UNKNOWN = "unknown"
 
 
 def window_and_prices(model: ModelInfo) -> tuple[str, str, str]:
     """The context window, and the prices of a million tokens: input and output."""
-    return _size(model.context_window), _range(model.prices, "input"), _range(model.prices, "output")
+    prices = model.prices
+    return size_text(model.context_window), price_range(prices, "input"), price_range(prices, "output")
 
 
-def _size(tokens: int | None) -> str:
+def size_text(tokens: int | None) -> str:
     if tokens is None:
         return UNKNOWN
     return f"{tokens / 1_000_000:.3g}M" if tokens >= 1_000_000 else f"{tokens / 1000:.3g}k"
 
 
-def _range(prices: Prices | None, kind: str) -> str:
+def price_range(prices: Prices | None, kind: str) -> str:
     """The lowest and the highest price, if it depends on the size of a call or the hour."""
     if prices is None or getattr(prices, kind) is None:
         return UNKNOWN
-    rates = [getattr(one, kind) for one in (prices, *prices.tiers, *prices.hours)]
-    known = sorted({rate for rate in rates if rate is not None})
-    return "–".join(f"{rate:.6g}" for rate in (known if len(known) == 1 else (known[0], known[-1])))
+    rates = [
+        rate for one in (prices, *prices.tiers, *prices.hours) if (rate := getattr(one, kind)) is not None
+    ]
+    return "–".join(f"{rate:.6g}" for rate in dict.fromkeys((min(rates), max(rates))))
 
 
 SKILL_HEADINGS = ("NAME", "BY", "FROM", "DESCRIPTION")
 
 
 def skill_rows(skills: Skills, cwd: Path) -> list[tuple[str, ...]]:
-    return [_skill_row(skills.found[name], cwd) for name in sorted(skills.found)]
+    rows: list[tuple[str, ...]] = []
+    for _, skill in sorted(skills.found.items()):
+        source = one_line(short_path(Path(skill.source), cwd))
+        rows.append(
+            (skill.name, "model, you" if skill.for_model else "you", source, one_line(skill.description))
+        )
+    return rows
 
 
 def skill_notices(skills: Skills) -> list[str]:
@@ -463,10 +421,4 @@ def skill_notices(skills: Skills) -> list[str]:
     if skills.found or skills.notices:
         return [one_line(notice) for notice in skills.notices]
     own = own_folder() / "skills"
-    places = f"{SKILL_FOLDERS[0]}/NAME/{FILE} here, or {own}/NAME/{FILE}"
-    return [f"there are no skills; create {places}"]
-
-
-def _skill_row(skill: Skill, cwd: Path) -> tuple[str, ...]:
-    by = "model, you" if skill.for_model else "you"
-    return skill.name, by, one_line(short_path(Path(skill.source), cwd)), one_line(skill.description)
+    return [f"there are no skills; create {SKILL_FOLDERS[0]}/NAME/{FILE} here, or {own}/NAME/{FILE}"]

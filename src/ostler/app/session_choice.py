@@ -9,7 +9,7 @@ from pathlib import Path
 from ostler.app.console import print_stderr
 from ostler.app.options import RunOptions
 from ostler.app.settings import Settings, load_settings
-from ostler.app.stores import find_session, newest_session, open_store
+from ostler.app.stores import find_session, newest_session, opened_store
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal, World
 from ostler.core.lazy import lazy_module
@@ -86,8 +86,7 @@ async def stored_model(options: RunOptions, settings: Settings, cwd: Path) -> st
     """The model stored with the session to continue, or an empty string."""
     if not store_file().exists():
         return ""
-    store = open_store(settings)
-    try:
+    async with opened_store(settings) as store:
         if options.session is not None:
             session = await find_session(store, options.session)
         else:
@@ -98,8 +97,6 @@ async def stored_model(options: RunOptions, settings: Settings, cwd: Path) -> st
         # Only these facts are folded: the session may be long, and is opened right after this.
         facts = await store.read_opening(session)
         return fold([fact for fact in facts if fact.type == "settings_changed"]).settings.model
-    finally:
-        await store.close()
 
 
 def new_request_id() -> str:
@@ -109,8 +106,8 @@ def new_request_id() -> str:
 async def submit_and_wait(
     store: Store, session: str, request: AnyRequest, make_harness: MakeHarness | None = None
 ) -> bool:
-    """Submits a request, and carries it out here if no process holds the session, with the audit that the
-    settings of the session's directory ask for. False if the holder has yet to take it up."""
+    """Submits a request, and handles it here if no process holds the session, with the audit that the
+    settings of the session's directory configure. False if the holder has yet to handle it."""
     return await submit.submit_now(store, session, request, World(), make_harness, _audit)
 
 

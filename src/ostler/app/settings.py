@@ -33,11 +33,7 @@ else:
     validation = lazy_module("ostler.core.validation")
 
 PROJECT_FILE = "ostler.toml"
-
-
 RULES: tuple[Effect, ...] = ("allow", "ask", "deny")
-
-
 TABLES = frozenset({"providers", "models", "aliases", "context", "options", "terminal_agents", *RULES})
 """Settings that have no variable: tables, and lists of rules, which may contain commas."""
 
@@ -182,12 +178,10 @@ def _merged(values: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 def _with_rules_of(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
     """Anchors a project's rules to its own folder, whatever the working directory."""
-    rules = {
-        name: [anchored(parse_rule(text, name), folder).text for text in values[name]]
-        for name in RULES
-        if name in values
+    present = [name for name in RULES if name in values]
+    return values | {
+        name: [anchored(parse_rule(text, name), folder).text for text in values[name]] for name in present
     }
-    return values | rules
 
 
 def paths_of(values: Mapping[str, Any], folder: Path) -> list[str]:
@@ -221,13 +215,9 @@ def read_project_file(cwd: Path, environment: Mapping[str, str] = os.environ) ->
     path = find_project_file(cwd)
     if path is None:
         return None
-    own = read_user_file()
-    # A limit in a variable wins over the project's in any case; a key has to be kept from its model.
-    own |= {
-        name: value
-        for name, value in _from_environment(environment).items()
-        if name in trust.SENSITIVE and value
-    }
+    # A limit in a variable overrides the project's in any case; a key must not reach the project's model.
+    variables = _from_environment(environment)
+    own = read_user_file() | {name: variables[name] for name in trust.SENSITIVE if variables.get(name)}
     values, content = _read_file(path)
     return ProjectFile(path, content, values, trust.untrusted_part(values, own))
 
@@ -239,10 +229,8 @@ def find_project_file(cwd: Path) -> Path | None:
     """
     folders = [cwd, *cwd.parents]
     root = next((depth for depth, folder in enumerate(folders) if (folder / ".git").exists()), 0)
-    for folder in folders[: root + 1]:
-        if (folder / PROJECT_FILE).is_file():
-            return folder / PROJECT_FILE
-    return None
+    files = (folder / PROJECT_FILE for folder in folders[: root + 1])
+    return next((file for file in files if file.is_file()), None)
 
 
 def _read_file(path: Path) -> tuple[dict[str, Any], bytes]:
@@ -298,9 +286,8 @@ def _checked(values: Mapping[str, Any], where: str) -> Settings:
     try:
         return msgspec.convert(dict(values), Settings, strict=False)
     except msgspec.ValidationError:
-        raise ConfigurationError(
-            f"{where}: {validation.describe_mismatch(dict(values), Settings, strict=False)}"
-        ) from None
+        mismatch = validation.describe_mismatch(dict(values), Settings, strict=False)
+        raise ConfigurationError(f"{where}: {mismatch}") from None
 
 
 def working_directory(named: str | None = None) -> Path:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -14,10 +15,13 @@ from ostler.core.lazy import lazy_module
 from ostler.core.processes import current_process
 from ostler.core.store import SessionSummary, Store
 from ostler.schema.errors import NotFound, SessionHeld, UsageError
+from ostler.schema.facts import Fact
 from ostler.sessions.lease import kill_session_processes
 from ostler.store.paths import store_file
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from ostler.history import costs
     from ostler.store import memory, sqlite
     from ostler.store.sqlite import SqliteStore
@@ -27,6 +31,9 @@ else:
     sqlite = lazy_module("ostler.store.sqlite")
 
 
+NO_SESSIONS = "there are no sessions yet; `ostler -p PROMPT…` starts one"
+
+
 def open_store(
     settings: Settings | None = None, *, in_memory: bool = False, home: Path | None = None
 ) -> Store:
@@ -34,6 +41,28 @@ def open_store(
     if in_memory:
         return memory.MemoryStore()
     return sqlite.SqliteStore(store_file(home), durability=(settings or Settings()).durability)
+
+
+@asynccontextmanager
+async def opened_store(settings: Settings | None = None, *, home: Path | None = None) -> AsyncIterator[Store]:
+    """Opens the user's store, or the one of another home, and closes it at the end."""
+    store = open_store(settings, home=home)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def require_store() -> None:
+    if not store_file().exists():
+        raise NotFound(NO_SESSIONS)
+
+
+async def read_facts(prefix: str) -> list[Fact]:
+    """The facts of the session whose id has that prefix."""
+    require_store()
+    async with opened_store() as store:
+        return await store.read(await find_session(store, prefix))
 
 
 async def find_session(store: Store, prefix: str) -> str:
@@ -61,9 +90,7 @@ class SharedStores:
     """Opens each file once per event loop: two stores on a file would wake and lock each other."""
 
     def __init__(self) -> None:
-        self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Path, SqliteStore]] = (
-            WeakKeyDictionary()
-        )
+        self._open: WeakKeyDictionary[AbstractEventLoop, dict[Path, SqliteStore]] = WeakKeyDictionary()
         self._users: WeakKeyDictionary[SqliteStore, int] = WeakKeyDictionary()
 
     def borrow(self, path: Path) -> sqlite.SqliteStore:
@@ -89,7 +116,6 @@ class SharedStores:
 
 SHARED_STORES = SharedStores()
 
-
 Family = Sequence[SessionSummary]
 """A session and its children, which are deleted together."""
 
@@ -105,8 +131,7 @@ def unused_sessions(
     families: dict[str, list[SessionSummary]] = {}
     for one in sessions:
         families.setdefault(costs.root_of(one.id, parents), []).append(one)
-    newest_first = sorted(families.values(), key=_last_use, reverse=True)
-    for family in newest_first[keep:]:
+    for family in sorted(families.values(), key=_last_use, reverse=True)[keep:]:
         waits = any(one.status == "waiting" for one in family)
         is_old = unused_since_ms is None or _last_use(family) < unused_since_ms
         if is_old and (with_waiting or not waits):

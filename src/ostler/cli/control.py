@@ -12,16 +12,16 @@ from typing import TypeVar
 import msgspec
 
 from ostler.app.console import print_json, print_stderr, prompt_from
-from ostler.app.options import Parser, RunOptions, add_session, driving_parser, parse_words
+from ostler.app.options import Parser, RunOptions, add_json, add_session, continue_parser, parse_words
 from ostler.app.question_queue import NO_WORDS, parse_answer
 from ostler.app.session_choice import new_request_id, submit_and_wait
-from ostler.app.stores import find_session, open_store
+from ostler.app.stores import find_session, opened_store, require_store
 from ostler.cli.output import print_waiting
 from ostler.cli.session_runner import NOTHING_TO_CONTINUE, exit_code, print_held, resume_session
 from ostler.core.questions import OpenQuestion
 from ostler.core.state import SessionState
 from ostler.core.store import Store
-from ostler.schema.errors import NotFound, UsageError
+from ostler.schema.errors import UsageError
 from ostler.schema.messages import as_content
 from ostler.schema.outcomes import Question
 from ostler.schema.requests import (
@@ -39,7 +39,6 @@ from ostler.schema.text import one_line, plural
 from ostler.sessions.inbox import SECRET_NEEDS_ITS_CALL
 from ostler.sessions.run_tree import Holder, is_stuck, load_state, open_questions, root_of
 from ostler.sessions.session import Session, require_own_agent
-from ostler.store.paths import store_file
 
 
 class ControlOptions(RunOptions):
@@ -62,38 +61,30 @@ class SubmittedRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     done: bool
     """False while it waits in the inbox."""
     holder: Holder | None = None
-    """The process that will take it up, if one holds the session."""
+    """The process that will handle it, if one holds the session."""
 
 
 async def with_session(
     options: Options, command: Callable[[Options, Store, SessionState], Awaitable[int]]
 ) -> int:
     """Runs a command on the session that the options name."""
-    if not store_file().exists():
-        raise NotFound("there are no sessions yet; `ostler -p PROMPT…` starts one")
-    store = open_store()
-    try:
+    require_store()
+    async with opened_store() as store:
         return await command(options, store, await load_state(store, await find_session(store, options.id)))
-    finally:
-        await store.close()
 
 
 def require_open_run(state: SessionState) -> None:
-    if state.run is None and state.driver != "agent":
-        raise UsageError(
-            f"no run is open in session {state.id}, which belongs to another vendor's agent: "
-            "use `ostler attach`, or start its agent again"
-        )
     if state.run is None:
-        raise UsageError(
-            f"no run is open in session {state.id}: `ostler -p --session {state.id} PROMPT…` starts one"
-        )
+        hint = f": `ostler -p --session {state.id} PROMPT…` starts one"
+        if state.driver != "agent":
+            hint = ", which belongs to another vendor's agent: use `ostler attach`, or start its agent again"
+        raise UsageError(f"no run is open in session {state.id}{hint}")
 
 
 async def submit_and_report(
     options: ControlOptions, store: Store, session: str, request: AnyRequest, *, done: str, later: str
 ) -> int:
-    """Submits a request and reports the result: `done`, or `later` if the holder has yet to take it up."""
+    """Submits a request and reports the result: `done`, or `later` if the holder has yet to handle it."""
     if await submit_and_wait(store, session, request):
         report_outcome(options, SubmittedRequest(session, request.id, True), done)
     else:
@@ -110,35 +101,49 @@ async def report_later(
     report_outcome(options, SubmittedRequest(session, request.id, False, holder), f"{who}{later}")
 
 
-def report_outcome(options: ControlOptions, outcome: SubmittedRequest, words: str) -> None:
+def report_outcome(options: ControlOptions, outcome: SubmittedRequest, text: str) -> None:
     if options.json:
         print_json(outcome)
     else:
-        print_stderr(words)
+        print_stderr(text)
 
 
-def _parse(parser: Parser, arguments: list[str]) -> ControlOptions:
-    return parser.parse_args(arguments, ControlOptions())
+def _simple_parser(command: str, about: str) -> Parser:
+    """The parser of a command that needs no model."""
+    parser = Parser(prog=f"ostler {command}", description=about)
+    add_session(parser)
+    add_json(parser, "print the result as one JSON object")
+    return parser
+
+
+Command = Callable[[ControlOptions, Store, SessionState], Awaitable[int]]
+
+
+def _start(parser: Parser, arguments: list[str], command: Command, *, has_words: bool = False) -> int:
+    options = ControlOptions()
+    if has_words:
+        parse_words(parser, arguments, options)
+    else:
+        parser.parse_args(arguments, options)
+    return asyncio.run(with_session(options, command))
 
 
 _RESUME_ABOUT = (
-    "Continues a run whose process is gone, that was paused, or that has got what it waited for. A failed "
-    "run "
-    "continues from its messages. Queued prompts of the session run after it."
+    "Continues a run that was paused, whose process is gone, or that has received what it waited for. A "
+    "failed run continues from its messages. Queued prompts of the session run after it."
 )
 
 
 def resume_command(arguments: list[str]) -> int:
-    return asyncio.run(with_session(_parse(driving_parser("resume", _RESUME_ABOUT), arguments), _resume))
+    return _start(continue_parser("resume", _RESUME_ABOUT), arguments, _resume)
 
 
 async def _resume(options: ControlOptions, store: Store, state: SessionState) -> int:
     is_paused = _is_paused(state)
     if is_paused and await store.holder(state.id) is not None:
         resume = Resume(id=new_request_id(), by="cli")
-        return await submit_and_report(
-            options, store, state.id, resume, done="the run continues", later="it will continue the run"
-        )
+        done, later = "the run continues", "it will continue the run"
+        return await submit_and_report(options, store, state.id, resume, done=done, later=later)
     root = await root_of(store, state)
     require_own_agent(root.id, root.driver)
     if root.id != state.id:
@@ -183,16 +188,14 @@ _ANSWER_ABOUT = (
 
 
 def answer_command(arguments: list[str]) -> int:
-    parser = driving_parser("answer", _ANSWER_ABOUT)
-    parser.add_argument("words", metavar="ANSWER", nargs="*")
-    parser.add_argument("--question", metavar="ID", help="which question, if there are several")
-    parser.add_argument(
-        "--decline", action="store_true", help="decline the question; ANSWER is an optional reason"
-    )
-    parser.add_argument(
-        "--record-only", action="store_true", help="only record the answer; `ostler resume` continues the run"
-    )
-    return asyncio.run(with_session(parse_words(parser, arguments, ControlOptions()), _answer))
+    parser = continue_parser("answer", _ANSWER_ABOUT)
+    add = parser.add_argument
+    add("words", metavar="ANSWER", nargs="*", help="the answer")
+    add("--question", metavar="ID", help="which question, if there are several")
+    add("--decline", action="store_true", help="decline the question; ANSWER is an optional reason")
+    about = "only record the answer; `ostler resume` continues the run"
+    add("--record-only", action="store_true", help=about)
+    return _start(parser, arguments, _answer, has_words=True)
 
 
 async def _answer(options: ControlOptions, store: Store, state: SessionState) -> int:
@@ -203,7 +206,7 @@ async def _answer(options: ControlOptions, store: Store, state: SessionState) ->
     root = await root_of(store, state)
     is_driven = any([await store.holder(session) for session in (root.id, one.session)])
     if not await submit_and_wait(store, one.session, answer):
-        await report_later(options, store, one.session, answer, "it will take the answer")
+        await report_later(options, store, one.session, answer, "it will handle the answer")
         return 0
     if options.record_only or is_driven:
         report_outcome(options, SubmittedRequest(one.session, answer.id, True), "the answer is recorded")
@@ -225,7 +228,6 @@ async def _answer_secret(
     secret = getpass(f"{one_line(one.asked.question.text)} ") if sys.stdin.isatty() else prompt_from([])[0]
     if not secret:
         raise UsageError(f"there is no answer to: {one_line(one.asked.question.text)}")
-
     return await resume_session(options, store, state, lambda session: session.answer(one.asked.id, secret))
 
 
@@ -253,27 +255,19 @@ def _request(asked: str, question: Question, options: ControlOptions) -> Answer:
         if notice:
             print_stderr(notice)
     is_refusal = question.kind == "permission" and text.lower() in NO_WORDS
-    if options.decline or is_refusal:
-        reason = None if is_refusal else text or None
-        return Answer(id=new_request_id(), by="cli", question=asked, answer=reason, declined=True)
-    if not text:
+    declined = options.decline or is_refusal
+    if not declined and not text:
         raise UsageError(f"there is no answer to: {one_line(question.text)}")
-    return Answer(id=new_request_id(), by="cli", question=asked, answer=parse_answer(question, text))
+    reason = None if is_refusal else text or None
+    answer = reason if declined else parse_answer(question, text)
+    return Answer(id=new_request_id(), by="cli", question=asked, answer=answer, declined=declined)
 
 
 def cancel_command(arguments: list[str]) -> int:
-    return asyncio.run(with_session(_parse(_cancel_parser(), arguments), _cancel))
-
-
-def _cancel_parser() -> Parser:
-    parser = Parser(
-        prog="ostler cancel",
-        description="Cancels a run and its subagents, whether a process drives it or not. Needs no model.",
-    )
-    add_session(parser)
+    about = "Cancels a run and its subagents, whether a process runs it or not. Needs no model."
+    parser = _simple_parser("cancel", about)
     parser.add_argument("--call", metavar="CALL", default="", help="cancel only this call, by its id")
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
-    return parser
+    return _start(parser, arguments, _cancel)
 
 
 async def _cancel(options: ControlOptions, store: Store, state: SessionState) -> int:
@@ -281,14 +275,8 @@ async def _cancel(options: ControlOptions, store: Store, state: SessionState) ->
     root = await root_of(store, state)
     cancel = Cancel(id=new_request_id(), by="cli", call=options.call)
     what = f"the call {options.call}" if options.call else "the run"
-    code = await submit_and_report(
-        options,
-        store,
-        state.id,
-        cancel,
-        done=f"{what} was cancelled in session {state.id}",
-        later=f"it will cancel {what}",
-    )
+    done, later = f"{what} was cancelled in session {state.id}", f"it will cancel {what}"
+    code = await submit_and_report(options, store, state.id, cancel, done=done, later=later)
     if not options.json:
         await print_held(store, await load_state(store, state.id))
     if root.id != state.id and not options.json and await store.holder(root.id) is None:
@@ -296,20 +284,14 @@ async def _cancel(options: ControlOptions, store: Store, state: SessionState) ->
     return code
 
 
+_PAUSE_ABOUT = (
+    "Pauses a run before its next step, until `ostler resume`. A run that waits for an answer stays paused "
+    "after the answer, too."
+)
+
+
 def pause_command(arguments: list[str]) -> int:
-    return asyncio.run(with_session(_parse(_pause_parser(), arguments), _pause))
-
-
-def _pause_parser() -> Parser:
-    parser = Parser(
-        prog="ostler pause",
-        description="Pauses a run before its next step, until `ostler resume`. A run that waits for an "
-        "answer "
-        "stays paused after the answer, too.",
-    )
-    add_session(parser)
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
-    return parser
+    return _start(_simple_parser("pause", _PAUSE_ABOUT), arguments, _pause)
 
 
 async def _pause(options: ControlOptions, store: Store, state: SessionState) -> int:
@@ -320,30 +302,21 @@ async def _pause(options: ControlOptions, store: Store, state: SessionState) -> 
             f"the run of session {state.id} is not running, because its process is gone: "
             f"`ostler resume {state.id}` continues it, `ostler cancel {state.id}` ends it"
         )
-    return await submit_and_report(
-        options,
-        store,
-        state.id,
-        Pause(id=new_request_id(), by="cli"),
-        done=f"paused; `ostler resume {state.id}` continues",
-        later="the run pauses before its next step",
-    )
+    pause = Pause(id=new_request_id(), by="cli")
+    done, later = f"paused; `ostler resume {state.id}` continues", "the run pauses before its next step"
+    return await submit_and_report(options, store, state.id, pause, done=done, later=later)
+
+
+_STEER_ABOUT = (
+    "Sends a message to a run of any process. The model gets it before its next step; if the model had "
+    "finished, it gets another step."
+)
 
 
 def steer_command(arguments: list[str]) -> int:
-    return asyncio.run(with_session(parse_words(_steer_parser(), arguments, ControlOptions()), _steer))
-
-
-def _steer_parser() -> Parser:
-    parser = Parser(
-        prog="ostler steer",
-        description="Sends a message to a run, in whichever process it is. The model gets it before its next "
-        "step; if the model was finished, it gets another step.",
-    )
-    add_session(parser)
+    parser = _simple_parser("steer", _STEER_ABOUT)
     parser.add_argument("words", metavar="TEXT", nargs="*", help="the message")
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
-    return parser
+    return _start(parser, arguments, _steer, has_words=True)
 
 
 async def _steer(options: ControlOptions, store: Store, state: SessionState) -> int:
@@ -368,9 +341,9 @@ _RELEASE_ABOUT = (
 
 
 def release_command(arguments: list[str]) -> int:
-    parser = driving_parser("release", _RELEASE_ABOUT)
+    parser = continue_parser("release", _RELEASE_ABOUT)
     parser.add_argument("--drop", action="store_true", help="delete them instead; needs no model")
-    return asyncio.run(with_session(_parse(parser, arguments), _release))
+    return _start(parser, arguments, _release)
 
 
 async def _release(options: ControlOptions, store: Store, state: SessionState) -> int:
@@ -386,8 +359,7 @@ async def _release(options: ControlOptions, store: Store, state: SessionState) -
         later = f"{prompts} will run when the open run has ended"
         return await submit_and_report(options, store, state.id, release, done=later, later=later)
     if not await submit_and_wait(store, state.id, release):
-        report_outcome(
-            options, SubmittedRequest(state.id, release.id, False), f"{prompts} will run in another process"
-        )
+        outcome = SubmittedRequest(state.id, release.id, False)
+        report_outcome(options, outcome, f"{prompts} will run in another process")
         return 0
     return await resume_session(options, store, state, Session.advance)

@@ -21,7 +21,7 @@ from pathlib import Path
 from ostler.app.harness import build_harness
 from ostler.app.options import Parser
 from ostler.app.settings import Settings
-from ostler.app.stores import open_store
+from ostler.app.stores import opened_store
 from ostler.cli.output import LivePrinter
 from ostler.cli.session_runner import exit_code
 from ostler.core.function_tool import in_thread
@@ -50,8 +50,8 @@ def has_terminal() -> bool:
 
 
 def demo_home(folder: Path) -> Path | None:
-    """The home of the session: the user's own with a terminal, else one in the demo's folder, because nobody
-    could fix a damaged store."""
+    """The home of the session: with a terminal the user's own, else one in the demo's folder, so that a
+    failure cannot damage the user's store."""
     return None if has_terminal() else folder / "ostler-home"
 
 
@@ -59,20 +59,24 @@ async def _drive(part: str, folder: Path, session: str) -> int:
     has_person = has_terminal()
     printer = LivePrinter(shows_answers=not has_person)  # a person sees what they typed
     settings = Settings(model="demo", permissions="edit")
-    harness = build_harness(settings, folder, asker=_ask_person if has_person else _Answerer(printer).answer)
-    # Whatever is remembered elsewhere. One question is enough to see how it is asked.
+
+    async def answer_itself(asked: QuestionAsked) -> object:
+        printer.line("  (no terminal: the demo answers its own question)", "dim")
+        return "yes"
+
+    harness = build_harness(settings, folder, asker=_ask_person if has_person else answer_itself)
+    # The user's own rules do not apply. One question is enough to see how it is asked.
     rules = [parse_rule(f"bash(={SLOW_RUN})", "allow")]
     harness.permission_hook = permission_hook(settings.permissions, folder, rules, scopes=())
     harness.model = DemoModel(TYPING_PAUSE if has_person else 0.0, is_slow=True)
-    store = open_store(settings, home=demo_home(folder))
-    if part == "begin":
-        opened = await create_session(store, harness, session=session)
-    else:
-        opened = await open_session(store, session, harness)
-    opened.subscribe(printer.see)
-    outcome = await (opened.prompt(as_content(JOB)) if part == "begin" else opened.advance())
-    await opened.close()
-    await store.close()
+    async with opened_store(settings, home=demo_home(folder)) as store:
+        if part == "begin":
+            opened = await create_session(store, harness, session=session)
+        else:
+            opened = await open_session(store, session, harness)
+        opened.subscribe(printer.see)
+        outcome = await (opened.prompt(as_content(JOB)) if part == "begin" else opened.advance())
+        await opened.close()
     return exit_code(outcome) if outcome else 1
 
 
@@ -88,22 +92,9 @@ async def _ask_person(asked: QuestionAsked) -> object:
             raise CallRefused("no")
 
 
-class _Answerer:
-    """Answers the demo's own question if there is no terminal, and says so."""
-
-    def __init__(self, printer: LivePrinter) -> None:
-        self._printer = printer
-
-    async def answer(self, asked: QuestionAsked) -> object:
-        self._printer.line("  (no terminal: the demo answers its own question)", "dim")
-        return "yes"
-
-
 LOOK_AGAIN = 0.01
-
 READING_PAUSE = 1.0
 """Seconds to read what is about to happen."""
-
 ENDING = 5.0
 """Seconds for an interrupted part to end by itself."""
 
@@ -149,7 +140,7 @@ class _Demo:
         try:
             yield process
         except BaseException as error:
-            if not isinstance(error, KeyboardInterrupt):  # of Ctrl+C the terminal tells both
+            if not isinstance(error, KeyboardInterrupt):  # the terminal sends Ctrl+C to both
                 process.send_signal(signal.SIGINT)
             try:
                 process.wait(ENDING)
@@ -178,11 +169,8 @@ class _Demo:
 
     async def _sum_up(self) -> int:
         home = demo_home(self._folder)
-        store = open_store(home=home)
-        try:
+        async with opened_store(home=home) as store:
             ended, results = await self._outcomes(store)
-        finally:
-            await store.close()
         counted = self._counted()
         self._say()
         self._say(f"How often did each command really run? The program itself kept count in {RUNS}:", "bold")
@@ -196,8 +184,8 @@ class _Demo:
             self._say(f"  {command:<{width}}  {often}  recorded as {recorded}, {again}", style)
         where = f"OSTLER_HOME={shlex.quote(str(home))} " if home else ""
         self._say(f"The log has every fact: `{where}ostler sessions show {self._session}`", "dim")
-        is_kept = {*counted.values()} == {1} and results.get(SLOW_RUN) == "tool_interrupted"
-        return (exit_code(ended) if ended else 1) if is_kept else 1
+        is_as_promised = {*counted.values()} == {1} and results.get(SLOW_RUN) == "tool_interrupted"
+        return exit_code(ended) if ended and is_as_promised else 1
 
     async def _outcomes(self, store: Store) -> tuple[RunEnded | None, dict[str, str | None]]:
         """From the log: how the run ended, and why each command failed, if it did."""

@@ -7,15 +7,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
-from typing import NoReturn
 
 from msgspec.structs import replace
 
-from ostler.app.console import ask_person, has_terminal, print_json, print_stderr, table
-from ostler.app.options import Parser
+from ostler.app.console import ask_person, has_terminal, print_json, print_stderr, print_table
+from ostler.app.options import Parser, add_json, command_adder, default_to_list
 from ostler.app.settings import load_settings, project_paths, short_path, working_directory
 from ostler.context.files import Unusable, quoted_path
 from ostler.core.lazy import lazy_module
@@ -54,26 +52,19 @@ else:
 
 
 LANGUAGES = ("python", "node", "any")
-
 SHORT = 12
-"""So many digits of a commit are enough for a person."""
+"""Digits of a commit that are printed."""
 
 
 def ext_command(arguments: list[str]) -> int:
-    if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help")):
-        arguments = ["list", *arguments]
-    options = _ext_parser().parse_args(arguments)
-    # What is under way is ended and taken away, as with Ctrl-C.
-    before = signal.signal(signal.SIGTERM, _terminated)
+    options = _ext_parser().parse_args(default_to_list(arguments))
+    # As Ctrl-C does, SIGTERM raises an exception, so that unfinished work is cleaned up.
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         code: int | None = options.command(options)
     finally:
         signal.signal(signal.SIGTERM, before)
     return code or 0
-
-
-def _terminated(number: int, frame: object) -> NoReturn:
-    raise SystemExit(128 + number)
 
 
 def _ext_parser() -> Parser:
@@ -82,86 +73,56 @@ def _ext_parser() -> Parser:
         description="Lists, installs, updates, removes, checks and creates extensions. "
         "An extension is code that runs with your rights.",
     )
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
-
-    def add(name: str, about: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
-
-    one = add("list", "list the extensions of this directory in the order they are loaded (the default)")
-    one.add_argument("--json", action="store_true", help="print one JSON object per line")
-    one.set_defaults(command=_list)
-    one = add(
-        "install", "install a package of extensions, after loading it in a separate process to check it"
+    add = command_adder(parser)
+    add_json(add("list", "list the extensions of this directory in loading order (the default)", _list))
+    about = "install a package of extensions, after loading it in a separate process to check it"
+    one = add("install", about, _install)
+    about = (
+        "github.com/OWNER/REPOSITORY, git:HOST/PATH, https://…, ssh://…, git@HOST:PATH or file://…, each "
+        "with @REF to pin it; a path; or NAME or NAME==VERSION on PyPI"
     )
-    one.add_argument(
-        "source",
-        metavar="SOURCE",
-        help="github.com/OWNER/REPOSITORY, git:HOST/PATH, https://…, ssh://…, git@HOST:PATH or file://…, "
-        "each with @REF to pin it; a path; or NAME or NAME==VERSION on PyPI",
-    )
+    one.add_argument("source", metavar="SOURCE", help=about)
     _add_local(one)
     one.add_argument("--name", metavar="NAME", default="", help="a name for the package")
-    one.add_argument(
-        "--include",
-        metavar="PATH",
-        action="append",
-        default=[],
-        help="only this extension of the package; repeatable",
-    )
+    about = "only this extension of the package; repeatable"
+    one.add_argument("--include", metavar="PATH", action="append", default=[], help=about)
     one.add_argument("--link", action="store_true", help="use a path in place instead of a copy")
-    one.add_argument(
-        "--build", action="store_true", help="allow building a package from PyPI here, which runs its code"
-    )
+    about = "allow building a package from PyPI here, which runs its code"
+    one.add_argument("--build", action="store_true", help=about)
     one.add_argument("--yes", action="store_true", help="do not ask")
-    one.set_defaults(command=_install)
-    one = add("update", "update packages; pinned ones stay, and a version that does not load is rejected")
+    about = "update packages; pinned ones stay, and a version that does not load is rejected"
+    one = add("update", about, _update)
     which = one.add_mutually_exclusive_group(required=True)
     which.add_argument("name", metavar="NAME", nargs="?", help="one package")
     which.add_argument("--all", action="store_true", help="all packages")
     _add_local(one)
-    one.set_defaults(command=_update)
     for name, about, command in (
         ("remove", "remove a package and its files", _remove),
-        ("enable", "use a package again", _enable),
-        ("disable", "stop using a package, but keep it", _disable),
+        ("enable", "use a package again", _switch),
+        ("disable", "stop using a package, but keep it", _switch),
     ):
-        one = add(name, about)
+        one = add(name, about, command)
         one.add_argument("name", metavar="NAME", help="as `ostler ext list` shows it")
+        one.set_defaults(enabled=name == "enable")
         _add_local(one)
-        one.set_defaults(command=command)
-    one = add("validate", "load extensions in a separate process; exit code 1 if one fails")
-    one.add_argument(
-        "path", metavar="PATH", nargs="?", help="a file or folder (default: all extensions of this directory)"
-    )
-    one.set_defaults(command=_validate)
-    one = add("new", "create a starter extension with a test")
+    one = add("validate", "load extensions in a separate process; exit code 1 if one fails", _validate)
+    about = "a file or folder (default: all extensions of this directory)"
+    one.add_argument("path", metavar="PATH", nargs="?", help=about)
+    one = add("new", "create a starter extension with a test", _new)
     one.add_argument("name", metavar="NAME", help="its name, or the path of its new folder")
     one.add_argument("--lang", choices=LANGUAGES, default=LANGUAGES[0], help="its language (default: python)")
-    one.set_defaults(command=_new)
-    one = add("logs", "show what an extension in another language wrote to standard error")
-    one.add_argument("name", metavar="NAME")
+    one = add("logs", "show what an extension in another language wrote to standard error", _logs)
+    one.add_argument("name", metavar="NAME", help="the name of the extension")
     one.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
-    one.set_defaults(command=_logs)
     return parser
 
 
-def _add_local(parser: argparse.ArgumentParser) -> None:
+def _add_local(parser: Parser) -> None:
     parser.add_argument("--local", action="store_true", help="the project's own, in its .ostler folder")
 
 
 def _scope(options: argparse.Namespace) -> Scope:
     return project_scope(working_directory()) if options.local else user_scope()
-
-
-def _list(options: argparse.Namespace) -> int:
-
-    return list_extensions(working_directory(), as_json=options.json)
-
-
-def _validate(options: argparse.Namespace) -> int:
-
-    cwd = working_directory()
-    return validate_extensions(cwd, None if options.path is None else Path(cwd, options.path))
 
 
 def _new(options: argparse.Namespace) -> None:
@@ -170,11 +131,6 @@ def _new(options: argparse.Namespace) -> None:
     for file in packages.write_scaffold(folder, options.lang):
         print(f"wrote {one_line(str(file.relative_to(cwd) if file.is_relative_to(cwd) else file))}")
     print_stderr(f"`ostler ext install --link {quote(str(folder))}` installs it")
-
-
-def _logs(options: argparse.Namespace) -> None:
-
-    show_log(options.name, follow=options.follow)
 
 
 def _install(options: argparse.Namespace) -> None:
@@ -210,19 +166,17 @@ def _update(options: argparse.Namespace) -> int:
     failed = False
     for name in names:
         try:
-            _print_update(
-                packages.update(
-                    scope,
-                    name,
-                    lambda new: print_stderr(f"{_titled(new)} is loaded to check it: {_names(new)}"),
-                )
-            )
+            _print_update(packages.update(scope, name, _announce_update))
         except OstlerError as error:
             if not options.all:
                 raise
             failed = True
             print_stderr(error.message)
     return 1 if failed else 0
+
+
+def _announce_update(package: Package) -> None:
+    print_stderr(f"{_titled(package)} is loaded to check it: {_names(package)}")
 
 
 def _print_update(outcome: InstallResult) -> None:
@@ -243,20 +197,11 @@ def _remove(options: argparse.Namespace) -> None:
     print(f"removed {package.name}{left}")
 
 
-def _enable(options: argparse.Namespace) -> None:
-    _switch(options, enabled=True)
-
-
-def _disable(options: argparse.Namespace) -> None:
-    _switch(options, enabled=False)
-
-
-def _switch(options: argparse.Namespace, *, enabled: bool) -> None:
+def _switch(options: argparse.Namespace) -> None:
     scope = _scope(options)
-    was_other = packages.set_enabled(scope, _there(options, scope).name, enabled)
-    print(
-        f"{options.name} is {'enabled' if enabled else 'disabled'}{'' if was_other else ' (it was already)'}"
-    )
+    is_changed = packages.set_enabled(scope, _there(options, scope).name, options.enabled)
+    state = "enabled" if options.enabled else "disabled"
+    print(f"{options.name} is {state}{'' if is_changed else ' (it was already)'}")
 
 
 def _there(options: argparse.Namespace, scope: Scope) -> Package:
@@ -290,41 +235,41 @@ def _warn(tried: tuple[ExtensionSummary, ...]) -> None:
 HEADINGS = ("NAME", "FROM", "STATE", "VERSION", "BRINGS", "WHERE", "PROBLEM")
 
 
-def list_extensions(cwd: Path, *, as_json: bool) -> int:
+def _list(options: argparse.Namespace) -> None:
+    cwd = working_directory()
     packages = {one.path: one.package for one in _installed(cwd)}
     rows = [replace(row, package=packages.get(Path(row.path), "")) for row in _rows(_search(cwd))]
-    rows += _disabled(cwd)
-    if as_json:
-        for row in rows:
-            print_json(row)
-        return 0
-    for line in table(HEADINGS, [_cells(row, cwd) for row in rows]):
-        print(line)
+    for one in _installed(cwd, enabled=False):
+        path = str(one.path)
+        rows.append(
+            ExtensionSummary(one.name, "installed", path, one.version, "disabled", package=one.package)
+        )
+    if options.json:
+        print_json(*rows)
+        return
+    print_table(HEADINGS, [_cells(row, cwd) for row in rows])
     if not rows:
         places = f".ostler/extensions/NAME.py here, or {own_extensions()}/NAME.py"
         print_stderr(f"there are no extensions; create {places}")
-    return 0
 
 
-def validate_extensions(cwd: Path, path: Path | None) -> int:
+def _validate(options: argparse.Namespace) -> int:
     """Prints a line for each extension; returns 1 if one fails to load."""
-    rows = _rows(_search(cwd) if path is None else _search_in(path, cwd))
-    failed = [row for row in rows if row.state == "failed"]
+    cwd = working_directory()
+    rows = _rows(_search(cwd) if options.path is None else _search_in(cwd / options.path, cwd))
     for row in rows:
         if row.state == "loaded":
-            print(one_line(f"{row.name}: {_brings(row) or 'registers nothing'}"))
+            print(one_line(f"{row.name}: {_registers(row) or 'registers nothing'}"))
         else:
             print(one_line(f"{row.name} ({short_path(Path(row.path), cwd)}): {row.problem}"))
     if not rows:
         print_stderr("there is no extension to load")
-    return 1 if failed else 0
+    return int(any(row.state == "failed" for row in rows))
 
 
 def _search(cwd: Path) -> ExtensionSearch:
-    settings = load_settings(cwd, {}).settings
-    return ExtensionSearch(
-        cwd, configured=tuple(map(Path, settings.extensions)), of_project=project_paths(cwd)
-    )
+    configured = tuple(map(Path, load_settings(cwd, {}).settings.extensions))
+    return ExtensionSearch(cwd, configured=configured, of_project=project_paths(cwd))
 
 
 def _search_in(path: Path, cwd: Path) -> ExtensionSearch:
@@ -337,30 +282,33 @@ def _search_in(path: Path, cwd: Path) -> ExtensionSearch:
 
 def _rows(search: ExtensionSearch) -> list[ExtensionSummary]:
     """In loading order. Only trusted extensions are loaded."""
-    rows = [(one, _not_tried(one)) for one in find_extensions(search)]
-    tried = iter(try_loading([one for one, row in rows if row is None], search.cwd))
-    return [row or _row(one, next(tried)) for one, row in rows]
+    extensions = [(one, _without_loading(one)) for one in find_extensions(search)]
+    loaded = iter(try_loading([one for one, row in extensions if row is None], search.cwd))
+    rows = []
+    for one, row in extensions:
+        if row is None:
+            row = next(loaded)
+            row = replace(row, path=str(one.path), version=one.version or row.version)
+        rows.append(row)
+    return rows
 
 
-def _not_tried(found: DiscoveredExtension) -> ExtensionSummary | None:
+def _without_loading(extension: DiscoveredExtension) -> ExtensionSummary | None:
     """The summary of an extension that must not or cannot be loaded."""
     status: ExtensionStatus = "failed"
-    problem = found.problem
-    if not problem and found.project is not None:
+    path, problem = extension.path, extension.problem
+    if not problem and extension.project is not None:
         try:
-            if ProjectExtension(found).is_trusted:
+            if ProjectExtension(extension).is_trusted:
                 return None
-            status = "changed" if str(found.path.resolve()) in trusted_folders() else "untrusted"
-            problem = f"review it and run `ostler trust {quoted_path(found.project)}`"
+            status = "changed" if str(path.resolve()) in trusted_folders() else "untrusted"
+            problem = f"review it and run `ostler trust {quoted_path(extension.project)}`"
         except Unusable as unusable:
             problem = str(unusable)
     if not problem:
         return None
-    return ExtensionSummary(found.name, found.origin, str(found.path), found.version, status, problem=problem)
-
-
-def _row(found: DiscoveredExtension, tried: ExtensionSummary) -> ExtensionSummary:
-    return replace(tried, path=str(found.path), version=found.version or tried.version)
+    about = (extension.name, extension.origin, str(path), extension.version, status)
+    return ExtensionSummary(*about, problem=problem)
 
 
 def _installed(cwd: Path, *, enabled: bool = True) -> list[InstalledExtension]:
@@ -368,52 +316,43 @@ def _installed(cwd: Path, *, enabled: bool = True) -> list[InstalledExtension]:
     return [one for scope in scopes for one in installed_extensions(scope, enabled=enabled)]
 
 
-def _disabled(cwd: Path) -> Iterator[ExtensionSummary]:
-    for one in _installed(cwd, enabled=False):
-        yield ExtensionSummary(
-            one.name, "installed", str(one.path), one.version, "disabled", package=one.package
-        )
-
-
 def _cells(row: ExtensionSummary, cwd: Path) -> tuple[str, ...]:
     where = short_path(Path(row.path), cwd)
     origin = f"package {row.package}" if row.package else row.origin
-    cells = (row.name, origin, row.state, row.version[:SHORT], _brings(row), where, row.problem)
+    cells = (row.name, origin, row.state, row.version[:SHORT], _registers(row), where, row.problem)
     return tuple(one_line(one) for one in cells)
 
 
-def _brings(row: ExtensionSummary) -> str:
-    brought = ((row.tools, "tool"), (row.commands, "command"), (row.fences, "fence"))
-    kinds = (*brought, (row.hooks, "hook"), (row.events, "event"))
-    return ", ".join(plural(len(some), what) for some, what in kinds if some)
+def _registers(row: ExtensionSummary) -> str:
+    fields = ("tools", "commands", "fences", "hooks", "events")
+    return ", ".join(plural(len(names), field[:-1]) for field in fields if (names := getattr(row, field)))
 
 
 PAUSE = 0.2
 """Seconds between two reads of a followed file."""
 
 
-def show_log(name: str, *, follow: bool) -> None:
+def _logs(options: argparse.Namespace) -> None:
+    name = options.name
     path = state_folder() / "logs" / f"extension-{name}.log"
-    if not follow and not path.is_file():
+    if not options.follow and not path.is_file():
         raise NotFound(f"there is no log of an extension {name!r}; only those in other languages have one")
-    position = (0, 0)
-    while True:
-        position = _show_from(path, *position)
-        if not follow:
-            return
+    position = _print_from(path, 0, 0)
+    while options.follow:
         time.sleep(PAUSE)
+        position = _print_from(path, *position)
 
 
-def _show_from(path: Path, file_id: int, place: int) -> tuple[int, int]:
+def _print_from(path: Path, inode: int, offset: int) -> tuple[int, int]:
     """Prints what was added; returns the inode of the file, and its end."""
     try:
         with path.open("rb") as file:
-            present = os.fstat(file.fileno()).st_ino
-            file.seek(place if present == file_id else 0)  # a large log is rotated
+            new_inode = os.fstat(file.fileno()).st_ino
+            file.seek(offset if new_inode == inode else 0)  # a large log is rotated
             content = file.read()
             end = file.tell()
     except FileNotFoundError:
-        return file_id, place
+        return inode, offset
     sys.stdout.write(printable(content.decode(errors="replace")))
     sys.stdout.flush()
-    return present, end
+    return new_inode, end

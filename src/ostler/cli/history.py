@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ostler.app.console import aligned, print_json, print_stderr
+from ostler.app.console import aligned, print_json, print_lines, print_stderr
 from ostler.app.harness import choose_tools, set_system_prompt
-from ostler.app.options import Parser
+from ostler.app.options import Parser, add_json, add_session
 from ostler.app.settings import Settings, load_settings, working_directory
-from ostler.app.stores import find_session, open_store
+from ostler.app.stores import find_session, opened_store, read_facts
 from ostler.context.instructions import nested_instructions
 from ostler.core.harness import Harness
 from ostler.history.audit import audit_entries, why
@@ -32,7 +31,7 @@ from ostler.schema.errors import NotFound, UsageError
 from ostler.schema.events import AssistantMessage, ToolCalled, ToolStarted
 from ostler.schema.facts import Fact
 from ostler.schema.messages import ToolCall, text_of
-from ostler.schema.text import cut, one_line, printable
+from ostler.schema.text import cut, one_line, plural, printable
 from ostler.store.paths import store_file
 
 _WIDEST_SUBJECT = 40
@@ -40,21 +39,15 @@ _WIDEST_SUBJECT = 40
 
 def audit_command(arguments: list[str]) -> int:
     options = _audit_parser().parse_args(arguments)
-    if not store_file().exists():
-        raise NotFound("there are no sessions yet; `ostler -p PROMPT…` starts one")
-    facts = asyncio.run(_facts(options.id))
+    facts = asyncio.run(read_facts(options.id))
     called = None if options.why is None else _called(facts, options.why)
     entries = list(audit_entries(facts)) if called is None else why(facts, called.call)
     if options.json:
-        for entry in entries:
-            print_json(entry)
+        print_json(*entries)
         return 0
     if called:
-        for line in _heading(facts, called):
-            print(line)
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() and not called else None
-    for line in _rows(entries):
-        print(line if width is None else cut(line, width))
+        print_lines(_heading(facts, called))
+    print_lines(_rows(entries), fits=not called)
     if called is None and not any(entry.run for entry in entries):
         print_stderr("this session has no runs yet")
     return 0
@@ -66,20 +59,11 @@ def _audit_parser() -> Parser:
         description="Shows the decisions in a session and their reasons: which model was called, which calls "
         "were allowed or refused, how people answered, which limits applied. It reads the stored facts.",
     )
-    parser.add_argument("id", metavar="SESSION", help="its id; a unique prefix is enough")
-    parser.add_argument(
-        "--why", metavar="CALL", help="only what led to one call, given by its id or its number in this list"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    add_session(parser)
+    about = "only the decisions that led to one call, given by its id or its number in this list"
+    parser.add_argument("--why", metavar="CALL", help=about)
+    add_json(parser)
     return parser
-
-
-async def _facts(session: str) -> list[Fact]:
-    store = open_store()
-    try:
-        return await store.read(await find_session(store, session))
-    finally:
-        await store.close()
 
 
 def _called(facts: Sequence[Fact], wanted: str) -> ToolCalled:
@@ -100,10 +84,10 @@ def _heading(facts: Sequence[Fact], called: ToolCalled) -> Iterator[str]:
         event = fact.event
         if not isinstance(event, AssistantMessage) or event.suppressed:
             continue
-        if any(isinstance(block, ToolCall) and block.id == called.call for block in event.content):
-            text = one_line(text_of(event.content if event.shown is None else event.shown))
-            if text:
-                yield f"the model said: {cut(text, 400)}"
+        has_call = any(isinstance(block, ToolCall) and block.id == called.call for block in event.content)
+        text = one_line(text_of(event.content if event.shown is None else event.shown))
+        if has_call and text:
+            yield f"the model said: {cut(text, 400)}"
     yield ""
 
 
@@ -144,10 +128,13 @@ def replay_command(arguments: list[str]) -> int:
     permissions = "full" if options.yes else options.permissions or "read-only"
     loaded = load_settings(cwd, {"permissions": permissions})
     for notice in loaded.notices:
-        _say(notice)
+        print_stderr(notice)
     result = asyncio.run(_replay(options, loaded.settings, cwd))
     if options.json:
-        _print_json(result)
+        outcome: dict[str, Any] = {"identical": result.identical, **msgspec.to_builtins(result)}
+        if result.difference is not None:
+            outcome["difference"]["diff"] = result.difference.diff()
+        print_json(outcome)
     else:
         _print(result)
     return 0 if result.identical else 1
@@ -160,38 +147,26 @@ def _replay_parser() -> Parser:
         "from the log, so nothing is sent. Exit code 0: identical; 1: different.",
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "recording",
-        metavar="SESSION|EXPORT",
-        help="a session's id (a unique prefix is enough), or a file written by `ostler sessions export`",
-    )
-    parser.add_argument(
-        "--tools",
-        choices=("recorded", "live"),
-        default="recorded",
-        help="where tool results come from: the log (default), or the built-in tools, which then really run",
-    )
-    parser.add_argument("--cwd", metavar="DIR", help="the directory of live tools (default: this one)")
-    parser.add_argument(
-        "--permissions",
-        choices=("read-only", "edit", "full"),
-        help="what live tools may do (default: read-only)",
-    )
-    parser.add_argument("--yes", action="store_true", help="the same as --permissions full")
-    parser.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
+    add = parser.add_argument
+    about = "a session's id (a unique prefix is enough), or a file written by `ostler sessions export`"
+    add("recording", metavar="SESSION|EXPORT", help=about)
+    about = "where tool results come from: the log (default), or the built-in tools, which then really run"
+    add("--tools", choices=("recorded", "live"), default="recorded", help=about)
+    add("--cwd", metavar="DIR", help="the directory of live tools (default: this one)")
+    about = "what live tools may do (default: read-only)"
+    add("--permissions", choices=("read-only", "edit", "full"), help=about)
+    add("--yes", action="store_true", help="the same as --permissions full")
+    add_json(parser, "print the outcome as one JSON object")
     return parser
 
 
 async def _replay(options: argparse.Namespace, settings: Settings, cwd: Path) -> ReplayResult:
     recording = await _recording(options.recording)
     live = options.tools == "live"
+    rules = configured_rules(settings.allow, settings.ask, settings.deny)
     harness = Harness(
         RecordedModel(recording.facts),
-        permission_hook=user_guard(
-            settings.permissions, cwd, configured_rules(settings.allow, settings.ask, settings.deny)
-        )
-        if live
-        else None,
+        permission_hook=user_guard(settings.permissions, cwd, rules) if live else None,
         reasoning=settings.reasoning,
         max_output_tokens=settings.max_output_tokens,
         cwd=cwd,
@@ -200,23 +175,16 @@ async def _replay(options: argparse.Namespace, settings: Settings, cwd: Path) ->
     if live:
         if settings.instructions:
             harness.hooks.add(nested_instructions(cwd))
-        _name_absent_tools(recording, harness)
+        called = {fact.event.name for fact in recording.facts if isinstance(fact.event, ToolStarted)}
+        if absent := sorted(called - set(harness.tools)):
+            print_stderr(f"using the recorded results of tools that are not built in: {', '.join(absent)}")
 
     def set_prompt(harness: Harness, run: RecordedRun) -> None:
-        place = Path(run.event.cwd) if run.event.cwd else cwd
-        set_system_prompt(harness, settings, place, _day(run))
+        folder = Path(run.event.cwd) if run.event.cwd else cwd
+        day = datetime.fromtimestamp(run.started.time_ms / 1000).date()
+        set_system_prompt(harness, settings, folder, day)
 
     return await replay(recording, Stage(harness, live=live, before_run=set_prompt))
-
-
-def _name_absent_tools(recording: Recording, harness: Harness) -> None:
-    called = {fact.event.name for fact in recording.facts if isinstance(fact.event, ToolStarted)}
-    if absent := sorted(called - set(harness.tools)):
-        _say(f"using the recorded results of tools that are not built in: {', '.join(absent)}")
-
-
-def _day(run: RecordedRun) -> date:
-    return datetime.fromtimestamp(run.started.time_ms / 1000).date()
 
 
 async def _recording(name: str) -> Recording:
@@ -225,11 +193,8 @@ async def _recording(name: str) -> Recording:
             return await recording_in(lines)
     if "/" in name or name.endswith(EXTENSIONS["jsonl"]) or not store_file().exists():
         raise NotFound(f"there is no file {name}; see `ostler sessions list`")
-    store = open_store()
-    try:
+    async with opened_store() as store:
         return await recording_of(store, await find_session(store, name))
-    finally:
-        await store.close()
 
 
 def _is_file(name: str) -> bool:
@@ -237,35 +202,18 @@ def _is_file(name: str) -> bool:
 
 
 def _print(result: ReplayResult) -> None:
-    counts = (
-        f"{_many(result.runs, 'run')}, {_many(result.requests, 'request')}, {_many(result.results, 'result')}"
-    )
+    numbers = ((result.runs, "run"), (result.requests, "request"), (result.results, "result"))
+    counts = ", ".join(plural(number, what) for number, what in numbers)
     difference = result.difference
     if difference is None:
         print(f"identical: {counts}")
         if result.exact < result.requests:
-            _say(
+            print_stderr(
                 f"{result.exact} of the requests are byte-identical; the others may differ in what the log "
-                f"does "
-                "not contain: system prompt, descriptions of tools, settings of the model"
+                "does not contain: system prompt, descriptions of tools, settings of the model"
             )
         return
     place = f"step {difference.step} of run {difference.run}, fact {difference.fact}"
     print(f"different: {difference.text} ({place})")
     print(printable(difference.diff()))
-    _say(f"identical until then: {counts}")
-
-
-def _print_json(result: ReplayResult) -> None:
-    outcome: dict[str, Any] = {"identical": result.identical, **msgspec.to_builtins(result)}
-    if result.difference is not None:
-        outcome["difference"]["diff"] = result.difference.diff()
-    sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _say(text: str) -> None:
-    print(f"ostler: {text}", file=sys.stderr)
+    print_stderr(f"identical until then: {counts}")

@@ -1,4 +1,4 @@
-"""The lines of `--json`: every fact and delta as it comes, without blocking the run."""
+"""The lines of `--json`: every fact and delta, without blocking the run."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ STALLED_SECONDS = 5.0
 """Seconds to wait for a reader that does not read, once the run is cancelled."""
 
 _TICK = 0.02
-
 _OF_NO_RUN = frozenset({"command_ran", "question_asked", "question_answered"})
 """Facts of extensions outside of runs, which are printed, too."""
 
 
 class JsonOutput:
-    """Writes at once what the reader has room for; a thread writes the rest, in order.
+    """Writes as much as fits into the pipe at once; a thread writes everything else, in order.
 
     The run must not wait for its reader: the event loop also renews the lease and handles signals. No line is
     dropped, so a reader that falls far behind costs disk space.
@@ -40,7 +39,7 @@ class JsonOutput:
         self._session = session
         self._loop = asyncio.get_running_loop()
         self._out = real_stdout().fileno()
-        # A terminal may say that it has room and still block; a pipe keeps to its word.
+        # A terminal may report that it has room and still block; a pipe does not.
         self._has_room = None if os.isatty(self._out) else select.poll()
         if self._has_room:
             self._has_room.register(self._out, select.POLLOUT)
@@ -53,8 +52,10 @@ class JsonOutput:
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
         if isinstance(batch[0], Fact):
-            shown = [fact for fact in batch if isinstance(fact, Fact) and _is_shown(fact)]
-            self.write(b"".join([fact.line() + b"\n" for fact in shown]))
+            facts = [
+                fact for fact in batch if isinstance(fact, Fact) and (fact.run or fact.type in _OF_NO_RUN)
+            ]
+            self.write(b"".join([fact.line() + b"\n" for fact in facts]))
         else:
             self.write(encode_lines(batch))  # type: ignore[arg-type]
 
@@ -71,12 +72,11 @@ class JsonOutput:
             raise
 
     def hurry(self) -> None:
-        """From now on, does not wait long for a reader that does not read."""
+        """Stops waiting long for a reader that does not read."""
         self._hurried = True
 
     async def finish(self) -> bool:
-        """Waits until everything is written. False if the reader stopped reading. Raises errors of
-        writing."""
+        """Waits until everything is written. False if the reader stopped reading; raises write errors."""
         taken, since = self._taken, self._loop.time()
         while self._writer is not None and not self._failure:
             await asyncio.sleep(_TICK)
@@ -89,7 +89,7 @@ class JsonOutput:
         return True
 
     def _write_what_fits(self, lines: bytes) -> bytes:
-        """Writes without blocking, and returns the rest."""
+        """Writes without blocking, and returns what did not fit."""
         if self._has_room is None:
             return lines
         start = 0
@@ -120,11 +120,7 @@ class JsonOutput:
 
     def _fail(self, error: OSError) -> None:
         self._failure = error
-        self._session.cancel("nobody reads the output, or it cannot be written")
-
-
-def _is_shown(fact: Fact) -> bool:
-    return bool(fact.run) or fact.type in _OF_NO_RUN
+        self._session.cancel("the output cannot be written, or its reader has closed it")
 
 
 class Backlog:

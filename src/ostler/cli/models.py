@@ -8,17 +8,16 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from ostler.app.console import aligned
+from ostler.app.console import aligned, print_json, print_lines, print_stderr
 from ostler.app.default_model import aliases_by_model
-from ostler.app.options import Parser
-from ostler.app.reports import UNKNOWN, _range, _size
+from ostler.app.options import Parser, add_json
+from ostler.app.reports import UNKNOWN, price_range, size_text
 from ostler.app.settings import load_settings, working_directory
 from ostler.models.catalogue import Catalogue, ModelInfo
 from ostler.schema.errors import UsageError
-from ostler.schema.text import cells, cut, printable
+from ostler.schema.text import cells, cut, plural, printable
 
 HEADINGS = ("MODEL", "CONTEXT", "OUTPUT", "INPUT", "REASONING", "$ IN", "$ OUT", "ALIASES")
-
 _SPARED = ("INPUT", "OUTPUT", "REASONING", "CONTEXT")
 """Columns to drop in a narrow terminal, in this order."""
 
@@ -35,16 +34,13 @@ def models_command(arguments: list[str]) -> int:
     matches = [one for one in models if _has_all(words, (one.name, *aliases.get(one.name, ())))]
     if options.json:
         for one in matches:
-            _print_json(one, aliases.get(one.name, []))
+            about = {"name": one.name, "aliases": aliases.get(one.name, [])}
+            print_json(about | msgspec.structs.asdict(one))
     else:
-        for line in rows(matches, aliases):
-            print(line)
-    count = f"{len(matches)} models" if len(matches) != 1 else "1 model"
+        print_lines(rows(matches, aliases))
+    count = plural(len(matches), "model")
     hint = "" if matches else "; unlisted models work, too, as PROVIDER/ID"
-    print(
-        f"ostler: {count}, prices in dollars per million tokens, as of {catalogue.date}{hint}",
-        file=sys.stderr,
-    )
+    print_stderr(f"{count}, prices in dollars per million tokens, as of {catalogue.date}{hint}")
     return 0
 
 
@@ -56,7 +52,7 @@ def _models_parser() -> Parser:
     )
     parser.add_argument("words", metavar="WORD", nargs="*", help="only models whose name contains every WORD")
     parser.add_argument("--provider", metavar="NAME", help="only models of this provider")
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    add_json(parser)
     return parser
 
 
@@ -87,12 +83,12 @@ def _fitting(table: Sequence[Sequence[str]], width: int) -> list[str]:
 def _row(model: ModelInfo, aliases: Sequence[str]) -> tuple[str, ...]:
     return (
         printable(model.name),
-        _size(model.context_window),
-        _size(model.output_limit),
+        size_text(model.context_window),
+        size_text(model.output_limit),
         ",".join(model.input) or UNKNOWN,
         _reasoning(model),
-        _range(model.prices, "input"),
-        _range(model.prices, "output"),
+        price_range(model.prices, "input"),
+        price_range(model.prices, "output"),
         printable(" ".join((*aliases, *(["(deprecated)"] if model.deprecated else [])))),
     )
 
@@ -106,16 +102,11 @@ def _reasoning(model: ModelInfo) -> str:
 def _of_provider(models: Sequence[ModelInfo], provider: str) -> list[ModelInfo]:
     matches = [one for one in models if one.name.startswith(f"{provider}/")]
     if not matches:
-        known = ", ".join(sorted({one.name.partition("/")[0] for one in models}))
-        raise UsageError(f"the catalogue has no models of {provider!r}; it has those of {known}")
+        providers = ", ".join(sorted({one.name.partition("/")[0] for one in models}))
+        raise UsageError(f"the catalogue has no models of {provider!r}; it has those of {providers}")
     return matches
 
 
 def _has_all(words: Sequence[str], names: Sequence[str]) -> bool:
     text = " ".join(names).lower()
     return all(word in text for word in words)
-
-
-def _print_json(model: ModelInfo, aliases: list[str]) -> None:
-    line = {"name": model.name, "aliases": aliases, **msgspec.structs.asdict(model)}
-    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")

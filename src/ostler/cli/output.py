@@ -132,14 +132,15 @@ class ConsoleOutput:
                 print_text(text)
 
     def finish(
-        self, quiet: RunEnded | RunWaiting, session: str, questions: Sequence[OpenQuestion] = ()
+        self, outcome: RunEnded | RunWaiting, session: str, questions: Sequence[OpenQuestion] = ()
     ) -> None:
         """Prints the answer and how the run ended; another one may follow."""
-        if isinstance(quiet, RunEnded) and quiet.status != "failed" and self._answer:
+        ended = outcome if isinstance(outcome, RunEnded) else None
+        if ended and ended.status != "failed" and self._answer:
             print_text("\n".join(self._answer))
             self._print_sources()
-        self.say_end(quiet, session, questions)
-        if isinstance(quiet, RunEnded) and not (quiet.status != "completed" or quiet.reason or self._answer):
+        print_run_end(outcome, session, questions)
+        if ended and ended.status == "completed" and not ended.reason and not self._answer:
             print_stderr("the model's answer is empty")
         self._answer = []
 
@@ -149,18 +150,13 @@ class ConsoleOutput:
                 where = source.url or (f"document {source.id}" if source.id else "")
                 print_stderr(f"source: {printable(', '.join(filter(None, (source.title, where))))}")
 
-    def say_end(
-        self, quiet: RunEnded | RunWaiting, session: str, questions: Sequence[OpenQuestion] = ()
-    ) -> None:
-        print_run_end(quiet, session, questions)
-
 
 def _child_name(item: ChildItem) -> str:
     return item.agent or item.extension or "delegate"
 
 
 def _print_item(item: Item) -> None:
-    """What `follow` prints beside the text of answers and notices."""
+    """Prints what only `follow` prints."""
     match item:
         case UserItem(hidden=False, source=source, content=content):
             print_stderr(f"{'you' if source == 'prompt' else source}: {text_of(content)}")
@@ -182,7 +178,7 @@ class _TextStream:
         self._printed = ""
         self._open: dict[str, TextItem] = {}
         self._drawn = (0, "")
-        """The last message of a terminal agent, which may draw more of it: its number and its text."""
+        """The number and the text of a terminal agent's last message, which it may revise."""
 
     def print(self, changes: Sequence[Change]) -> None:
         complete: list[TextItem] = []
@@ -231,25 +227,27 @@ class _TextStream:
         self._message = self._printed = ""
 
     def _print_message(self, message: str, text: str) -> None:
-        """Prints what has not streamed."""
-        rest = text
+        """Prints the part that has not streamed."""
+        missing = text
         if message == self._message and self._printed:
-            rest = "" if self._printed.startswith(text) else text.removeprefix(self._printed)
-        if rest == text:
+            missing = "" if self._printed.startswith(text) else text.removeprefix(self._printed)
+        if missing == text:
             self._end_line()
-        if rest:
-            self._grow(message, self._block, rest)
+        if missing:
+            self._grow(message, self._block, missing)
         self._end_line()
 
 
-def print_run_end(quiet: RunEnded | RunWaiting, session: str, questions: Sequence[OpenQuestion] = ()) -> None:
-    if isinstance(quiet, RunWaiting):
-        print_waiting(quiet, session, questions)
-    elif quiet.status != "completed":
-        has_reason = quiet.reason not in ("", quiet.status)
-        print_stderr(f"{quiet.status}: {quiet.reason}" if has_reason else quiet.status)
-    elif quiet.reason:
-        print_stderr(quiet.reason)
+def print_run_end(
+    outcome: RunEnded | RunWaiting, session: str, questions: Sequence[OpenQuestion] = ()
+) -> None:
+    if isinstance(outcome, RunWaiting):
+        print_waiting(outcome, session, questions)
+    elif outcome.status != "completed":
+        has_reason = outcome.reason not in ("", outcome.status)
+        print_stderr(f"{outcome.status}: {outcome.reason}" if has_reason else outcome.status)
+    elif outcome.reason:
+        print_stderr(outcome.reason)
 
 
 def print_text(text: str) -> None:
@@ -274,14 +272,12 @@ def print_waiting(waiting: RunWaiting, session: str, questions: Sequence[OpenQue
     if waiting.reason == "paused":
         print_stderr(f"paused; `ostler resume {session}` continues")
     elif questions:
-        named = "--question ID " if len(questions) > 1 else ""
+        option = "--question ID " if len(questions) > 1 else ""
         is_permission = all(one.asked.question.kind == "permission" for one in questions)
-        answer = "yes" if is_permission else "ANSWER"
-        print_stderr(f"the run waits in session {session}; `ostler answer {session} {named}{answer}` goes on")
+        command = f"ostler answer {session} {option}{'yes' if is_permission else 'ANSWER'}"
+        print_stderr(f"the run waits in session {session}; `{command}` continues it")
     else:
-        print_stderr(
-            f"the run waits in session {session} for a call that finishes later; `ostler runs` shows it"
-        )
+        print_stderr(f"the run waits in session {session} for a deferred call; `ostler runs` shows it")
 
 
 _STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -351,9 +347,9 @@ class LivePrinter:
         )
         if name != "write":
             return
-        path_known = path.done
+        had_path = path.done
         path.feed(text)
-        if path.done and not path_known:
+        if path.done and not had_path:
             self._written.add(key)
             self.line(f"▸ write {path.value}", "cyan")
         self._put(self._in_style(content.feed(text), "dim"))
@@ -379,9 +375,7 @@ class LivePrinter:
             if (result.details or {}).get("created") and call.key in self._written:
                 return  # it was printed as it was written
             for row in result.diff.splitlines():
-                self.line(
-                    f"  {row}", "green" if row.startswith("+") else "red" if row.startswith("-") else "dim"
-                )
+                self.line(f"  {row}", {"+": "green", "-": "red"}.get(row[:1], "dim"))
         else:
             self.line(f"✓ {result.summary or call.name}", "green")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from ostler.app.console import ask_person, has_terminal
-from ostler.app.options import Parser
+from ostler.app.console import ask_person, has_terminal, print_json, print_lines, print_stderr
+from ostler.app.options import Parser, add_json, command_adder, default_to_list
 from ostler.app.remembered_rules import lines_of, revoke_rule, stored_rules
 from ostler.app.settings import (
     PROJECT_FILE,
@@ -38,9 +37,7 @@ from ostler.store.paths import PROJECT_EXTENSIONS, project_folder
 
 
 def permissions_command(arguments: list[str]) -> int:
-    if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help")):
-        arguments = ["list", *arguments]
-    options = _permissions_parser().parse_args(arguments)
+    options = _permissions_parser().parse_args(default_to_list(arguments))
     options.command(options)
     return 0
 
@@ -51,44 +48,39 @@ def _permissions_parser() -> Parser:
         description="Lists, adds, revokes and tests permission rules. A rule is TOOL or TOOL(PATTERN), such "
         "as bash(git status), edit(src/**) or fetch(example.com).",
     )
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
-    one = commands.add_parser("list", help="list the rules that apply in this directory (the default)")
+    add = command_adder(parser)
+    one = add("list", "list the rules that apply in this directory (the default)", _list_permissions)
     one.add_argument("--session", metavar="ID", default="", help="only rules of this session")
-    one.add_argument("--json", action="store_true", help="print one JSON object per line")
-    one.set_defaults(command=_list_permissions)
+    add_json(one)
     for effect, about in (
         ("allow", "run matching calls without asking"),
         ("ask", "ask before matching calls run"),
         ("deny", "never run matching calls"),
     ):
-        one = commands.add_parser(effect, help=about)
-        one.add_argument("rule", metavar="RULE")
+        one = add(effect, about, _add)
+        one.add_argument("rule", metavar="RULE", help="TOOL or TOOL(PATTERN)")
         scope = one.add_mutually_exclusive_group()
         scope.add_argument("--project", action="store_true", help="in this project only (default)")
         scope.add_argument("--user", action="store_true", help="everywhere")
-        one.set_defaults(command=_add, effect=effect)
-    one = commands.add_parser("revoke", help="remove a stored rule")
+        one.set_defaults(effect=effect)
+    one = add("revoke", "remove a stored rule", _revoke)
     one.add_argument("rule", metavar="RULE|NUMBER", help="as `ostler permissions` lists it")
     one.add_argument("--session", metavar="ID", default="", help="a rule of this session")
-    one.set_defaults(command=_revoke)
-    one = commands.add_parser("test", help="show whether a call would run, and why")
+    one = add("test", "show whether a call would run, and why", _test)
     one.add_argument("call", metavar="'TOOL: WHAT'", help="for example 'bash: git push' or 'edit: src/a.py'")
     one.add_argument("--permissions", choices=PROFILES, help="under this profile")
-    one.add_argument("--json", action="store_true", help="print one JSON object")
-    one.set_defaults(command=_test)
+    add_json(one, "print one JSON object")
     return parser
 
 
 def _list_permissions(options: argparse.Namespace) -> None:
-    known = list(stored_rules(working_directory(), options.session))
+    rules = list(stored_rules(working_directory(), options.session))
     if options.json:
-        for one in known:
-            sys.stdout.buffer.write(msgspec.json.encode(one) + b"\n")
+        print_json(*rules)
         return
-    if not known:
-        print("ostler: there are no rules here; only the profile applies", file=sys.stderr)
-    for line in lines_of(known):
-        print(line)
+    if not rules:
+        print_stderr("there are no rules here; only the profile applies")
+    print_lines(lines_of(rules))
 
 
 def _add(options: argparse.Namespace) -> None:
@@ -100,18 +92,18 @@ def _add(options: argparse.Namespace) -> None:
 
 
 def _revoke(options: argparse.Namespace) -> None:
-    known = list(stored_rules(working_directory(), options.session))
+    rules = stored_rules(working_directory(), options.session)
     if options.rule.isdecimal():
-        chosen = [one for one in known if one.number == int(options.rule)]
+        matches = [one for one in rules if one.number == int(options.rule)]
     else:
-        chosen = [one for one in known if one.rule == options.rule]
-    if not chosen:
+        matches = [one for one in rules if one.rule == options.rule]
+    if not matches:
         raise UsageError(f"there is no rule {options.rule!r} here; see `ostler permissions list`")
-    if len(chosen) > 1:
-        numbers = ", ".join(str(one.number) for one in chosen)
+    if len(matches) > 1:
+        numbers = ", ".join(str(one.number) for one in matches)
         raise UsageError(f"there are several rules {options.rule}: give one of the numbers {numbers}")
-    revoke_rule(chosen[0])
-    print(f"revoked {chosen[0].effect} {one_line(chosen[0].rule)} ({chosen[0].scope})")
+    revoke_rule(matches[0])
+    print(f"revoked {matches[0].effect} {one_line(matches[0].rule)} ({matches[0].scope})")
 
 
 def _test(options: argparse.Namespace) -> None:
@@ -123,7 +115,7 @@ def _test(options: argparse.Namespace) -> None:
     rules = configured_rules(settings.allow, settings.ask, settings.deny)
     outcome = dry_run(tool.strip(), what.strip(), settings.permissions, rules, cwd)
     if options.json:
-        sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
+        print_json(outcome)
         return
     print(f"{outcome.verdict}{': ' if outcome.reason else ''}{one_line(outcome.reason)}")
     if outcome.parts:
@@ -138,9 +130,8 @@ SECRET = ("api_key", "headers")
 def trust_command(arguments: list[str]) -> int:
     parser = Parser(
         prog="ostler trust",
-        description=f"Shows what a project's {PROJECT_FILE}, extensions, agents and skills may do only with "
-        "your consent, and gives it. Consent covers the files as they are now: a changed file needs it "
-        "again.",
+        description=f"Shows what a project's {PROJECT_FILE}, extensions, agents and skills may only do with "
+        "your consent, and asks for it. A file that changes later needs your consent again.",
     )
     parser.add_argument("folder", metavar="DIR", nargs="?", help="the project (default: this directory)")
     choice = parser.add_mutually_exclusive_group()
@@ -151,9 +142,8 @@ def trust_command(arguments: list[str]) -> int:
     if options.list:
         if options.folder:
             parser.error("--list takes no directory")
-        _list_trusted()
-        return 0
-    if options.remove:
+        print_lines(f"{folder}{_note(Path(folder))}" for folder in trusted_folders())
+    elif options.remove:
         _remove(Path(options.folder or working_directory()).resolve())
     else:
         _consent(working_directory(options.folder), edits=options.edits)
@@ -175,12 +165,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 def _consent(folder: Path, *, edits: bool = False) -> None:
     project = read_project_file(folder)
-    wanted = [
-        *_wanted_by_project_file(project),
-        *_wanted_by_extensions(folder),
-        *_wanted_by_agents(folder),
-        *_wanted_by_skills(folder),
-    ]
+    wanted = [*_wanted_by_project_file(project), *_wanted_by_extensions(folder), *_wanted_by_texts(folder)]
     if project is None and not wanted and not edits:
         raise UsageError(
             f"there is no {PROJECT_FILE} in {folder} or the folders of its repository above it, "
@@ -190,9 +175,7 @@ def _consent(folder: Path, *, edits: bool = False) -> None:
         print(f"{project.path} sets nothing that needs your consent")
         return
     for one in wanted:
-        print(f"{one.file} {one.does}:")
-        for line in one.lines:
-            print(f"  {line}")
+        print_lines([f"{one.file} {one.does}:", *(f"  {line}" for line in one.lines)])
     root = project_folder(folder)
     if edits:
         print(f"every extension in {root} may run, even after it changes, and new ones, too")
@@ -217,27 +200,22 @@ def _wanted_by_project_file(project: ProjectFile | None) -> Iterator[Wanted]:
 
 def _wanted_by_extensions(folder: Path) -> Iterator[Wanted]:
     for one in extensions_to_trust(folder):
-        if one.is_trusted:
-            continue
-        found = one.candidate
-        assert found.project is not None
-        lines = tuple(one_line(line) for line in one.lines())
-        yield Wanted(found.path, found.project, found.path, one.content, lines, "runs with your rights")
+        path, project = one.candidate.path, one.candidate.project
+        if project is not None and not one.is_trusted:
+            lines = tuple(one_line(line) for line in one.lines())
+            yield Wanted(path, project, path, one.content, lines, "runs with your rights")
 
 
-def _wanted_by_agents(folder: Path) -> Iterator[Wanted]:
-    for one in find_agents(folder).models_to_trust:
-        yield Wanted(
-            one.path, project_of(one.path), one.path, one.content, (f"{one.field} = {one_line(one.model)}",)
-        )
-
-
-def _wanted_by_skills(folder: Path) -> Iterator[Wanted]:
-    for one in skills_in(folder).to_trust:
-        rest = f"{plural(len(one.content.splitlines()), 'line')} in all, read when the skill is used"
-        lines = (f"{one.name}: {one_line(one.description)}", rest)
-        project = skills.project_of(one.path)
-        yield Wanted(one.path, project, one.path, one.content, lines, "tells the model")
+def _wanted_by_texts(folder: Path) -> Iterator[Wanted]:
+    """Agents and skills."""
+    for agent in find_agents(folder).models_to_trust:
+        lines: tuple[str, ...] = (f"{agent.field} = {one_line(agent.model)}",)
+        yield Wanted(agent.path, project_of(agent.path), agent.path, agent.content, lines)
+    for skill in skills_in(folder).to_trust:
+        size = f"{plural(len(skill.content.splitlines()), 'line')} in all, read when the skill is used"
+        lines = (f"{skill.name}: {one_line(skill.description)}", size)
+        project = skills.project_of(skill.path)
+        yield Wanted(skill.path, project, skill.path, skill.content, lines, "tells the model")
 
 
 def _lines(path: str, name: str, value: Any) -> Iterator[str]:
@@ -263,12 +241,12 @@ def _remove(folder: Path) -> None:
     """Withdraws consent from the folder or its project, even if its file is gone."""
     trusted = [Path(name) for name in trusted_folders()]
     for candidate in (folder, *folder.parents):
-        if given := [one for one in trusted if candidate in (one, *_projects_of(one))]:
-            for one in given:
+        if matches := [one for one in trusted if candidate in (one, *_projects_of(one))]:
+            for one in matches:
                 distrust(one)
             print(f"{candidate} is no longer trusted")
             return
-    print(f"ostler: {folder} was not trusted", file=sys.stderr)
+    print_stderr(f"{folder} was not trusted")
 
 
 def _projects_of(path: Path) -> tuple[Path, ...]:
@@ -293,51 +271,35 @@ def _is_text(path: Path) -> bool:
     return path.suffix == ".md" and not path.is_dir()
 
 
-def _list_trusted() -> None:
-    for folder in trusted_folders():
-        print(f"{folder}{_note(Path(folder))}")
-
-
-def _note(folder: Path) -> str:
-    if _is_text(folder):
-        return _note_on_text(folder)
-    if folder.parts[-2:] == PROJECT_EXTENSIONS.parts:
+def _note(path: Path) -> str:
+    if path.parts[-2:] == PROJECT_EXTENSIONS.parts:
         return "  (even after changes)"
-    if _is_extension(folder):
-        return _note_on_extension(folder)
     try:
-        project: ProjectFile | None = read_project_file(folder)
-    except ConfigurationError:
-        return "  (changed since)"
-    if project is None or project.path.parent != folder:
-        return f"  (has no {PROJECT_FILE} any more)"
-    return "" if is_trusted(folder, project.content) else "  (changed since)"
-
-
-def _note_on_extension(path: Path) -> str:
-    kind = kind_of(path)
-    if kind is None:
-        return "  (is not an extension any more)"
-    try:
-        files = ProjectExtension(DiscoveredExtension(path.name, "project", path, kind, project=path.parent))
-    except Unusable:
-        return "  (changed since)"
-    return "" if is_trusted(path, files.content) else "  (changed since)"
-
-
-def _note_on_text(file: Path) -> str:
-    try:
-        return "" if is_trusted(file, file.read_bytes()) else "  (changed since)"
+        if _is_text(path):
+            content = path.read_bytes()
+        elif _is_extension(path):
+            if (kind := kind_of(path)) is None:
+                return "  (is no longer an extension)"
+            extension = DiscoveredExtension(path.name, "project", path, kind, project=path.parent)
+            content = ProjectExtension(extension).content
+        else:
+            project = read_project_file(path)
+            if project is None or project.path.parent != path:
+                return f"  (no longer has an {PROJECT_FILE})"
+            content = project.content
     except OSError:
         return "  (cannot be read)"
+    except (ConfigurationError, Unusable):
+        return "  (changed since)"
+    return "" if is_trusted(path, content) else "  (changed since)"
 
 
 def extensions_to_trust(cwd: Path) -> list[ProjectExtension]:
     """The usable extensions of a project, trusted or not."""
-    wanted = project_paths(cwd)
-    found: list[ProjectExtension] = []
-    for one in find_extensions(ExtensionSearch(cwd, configured=tuple(wanted), of_project=wanted)):
+    paths = project_paths(cwd)
+    extensions: list[ProjectExtension] = []
+    for one in find_extensions(ExtensionSearch(cwd, configured=tuple(paths), of_project=paths)):
         if one.project is not None and not one.problem:
             with suppress(Unusable):
-                found.append(ProjectExtension(one))
-    return found
+                extensions.append(ProjectExtension(one))
+    return extensions

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from ostler.app.console import print_json, print_stderr, table
-from ostler.app.options import Parser
+from ostler.app.console import print_json, print_stderr, print_table
+from ostler.app.options import Parser, add_json
 from ostler.app.reports import (
     AGENT_HEADINGS,
     SKILL_HEADINGS,
@@ -31,7 +30,7 @@ from ostler.sessions.agents import find_agents
 OF_OTHER_VENDORS = ("OTHER VENDORS", "TYPE", "TRANSPORT", "COMMAND", "DESCRIPTION")
 
 
-class OtherVendorsAgent(msgspec.Struct, frozen=True, kw_only=True):
+class OtherVendorsAgent(msgspec.Struct, frozen=True):
     """An agent of another vendor that the tool `agent` can start."""
 
     name: str
@@ -48,24 +47,20 @@ def agents_command(arguments: list[str]) -> int:
         description="Lists subagents, from Markdown files of this project and your own, and the configured "
         "agents of other vendors. Problems with a file go to standard error.",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
-    parser.add_argument(
-        "--installed", action="store_true", help="also agents of other vendors that are on PATH"
-    )
+    add_json(parser)
+    about = "also agents of other vendors that are on PATH"
+    parser.add_argument("--installed", action="store_true", help=about)
     options = parser.parse_args(arguments)
     cwd = working_directory()
     agents = find_agents(cwd)
     others = _of_other_vendors(cwd, with_installed=options.installed)
     if options.json:
-        for one in (*(agents.found[name] for name in sorted(agents.found)), *others):
-            print_json(one)
+        print_json(*(agents.found[name] for name in sorted(agents.found)), *others)
     else:
-        for line in table(AGENT_HEADINGS, agent_rows(agents, cwd)):
-            print(line)
+        print_table(AGENT_HEADINGS, agent_rows(agents, cwd))
         if agents.found and others:
             print()
-        for line in table(OF_OTHER_VENDORS, [_row_of_other(one) for one in others]):
-            print(line)
+        print_table(OF_OTHER_VENDORS, [_row_of_other(one) for one in others])
     for notice in agent_notices(agents) if agents.problems or not others else ():
         print_stderr(notice)
     return 0
@@ -77,13 +72,7 @@ def _of_other_vendors(cwd: Path, *, with_installed: bool) -> list[OtherVendorsAg
         return []
     agents = agent_commands(configured, with_installed=with_installed)
     return [
-        OtherVendorsAgent(
-            name=name,
-            description=one.description,
-            type=one.type,
-            transport=one.transport,
-            command=one.command,
-        )
+        OtherVendorsAgent(name, one.description, one.type, one.transport, one.command)
         for name, one in sorted(agents.items())
     ]
 
@@ -99,16 +88,14 @@ def skills_command(arguments: list[str]) -> int:
         description="Lists skills of this project and your own. A project's skills are used once you trust "
         "them. Problems with a file go to standard error.",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    add_json(parser)
     options = parser.parse_args(arguments)
     cwd = working_directory()
     skills = skills_in(cwd)
     if options.json:
-        for name in sorted(skills.found):
-            print_json(skills.found[name])
+        print_json(*(skills.found[name] for name in sorted(skills.found)))
     else:
-        for line in table(SKILL_HEADINGS, skill_rows(skills, cwd)):
-            print(line)
+        print_table(SKILL_HEADINGS, skill_rows(skills, cwd))
     for notice in skill_notices(skills):
         print_stderr(notice)
     return 0
@@ -134,8 +121,8 @@ def prompts_command(arguments: list[str]) -> int:
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     show = commands.add_parser("show", help="print the text of a template", prog="ostler prompts show")
-    show.add_argument("name", metavar="NAME")
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    show.add_argument("name", metavar="NAME", help="its name, with or without the slash")
+    add_json(parser)
     show.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object")
     options = parser.parse_args(arguments)
     cwd = working_directory()
@@ -143,7 +130,12 @@ def prompts_command(arguments: list[str]) -> int:
     if options.command == "show":
         _show(_named(files, options.name.removeprefix("/")), as_json=options.json)
         return 0
-    _list([files.found[name] for name in sorted(files.found)], cwd, as_json=options.json)
+    templates = [files.found[name] for name in sorted(files.found)]
+    if options.json:
+        print_json(*map(_listed, templates))
+    else:
+        rows = [(one.usage, _short(one.source, cwd), one.description) for one in templates]
+        print_table(PROMPT_HEADINGS, [tuple(map(one_line, row)) for row in rows])
     for problem in files.problems:
         print_stderr(problem)
     if not files.found and not files.problems:
@@ -169,23 +161,10 @@ def _show(file: PromptFile, *, as_json: bool) -> None:
     print(printable(file.body))
 
 
-def _list(files: Sequence[PromptFile], cwd: Path, *, as_json: bool) -> None:
-    if as_json:
-        for one in files:
-            print_json(_listed(one))
-        return
-    for line in table(PROMPT_HEADINGS, [_prompt_row(one, cwd) for one in files]):
-        print(line)
-
-
 def _listed(file: PromptFile) -> _PromptRow:
     return _PromptRow(file.name, file.description, file.usage, file.scope, file.source, file.body)
 
 
-def _prompt_row(file: PromptFile, cwd: Path) -> tuple[str, ...]:
-    return one_line(file.usage), one_line(_short(file, cwd)), one_line(file.description)
-
-
-def _short(file: PromptFile, cwd: Path) -> str:
-    source = Path(file.source)
-    return str(source.relative_to(cwd)) if source.is_relative_to(cwd) else file.source
+def _short(source: str, cwd: Path) -> str:
+    path = Path(source)
+    return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else source

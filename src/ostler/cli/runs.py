@@ -1,19 +1,18 @@
-"""`ostler runs`: which runs are open, where, and what they wait for. `ostler follow`: one of them, live."""
+"""`ostler runs` lists runs and what they wait for; `ostler follow` prints one as it happens."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
 
-from ostler.app.console import aligned, print_json, print_stderr
-from ostler.app.options import Parser, add_session, at_least_one, at_least_zero
+from ostler.app.console import aligned, print_json, print_lines, print_stderr
+from ostler.app.options import Parser, add_json, add_session, at_least_one, at_least_zero
 from ostler.app.question_queue import value_text
 from ostler.app.session_choice import enable_gc
-from ostler.app.stores import open_store
+from ostler.app.stores import NO_SESSIONS, opened_store
 from ostler.cli.control import with_session
 from ostler.cli.output import ConsoleOutput, print_run_end
 from ostler.cli.session_runner import exit_code
@@ -30,14 +29,13 @@ from ostler.sessions.run_tree import RunRow, list_runs, load_state, open_questio
 from ostler.store.paths import store_file
 
 LIMIT = 20
-
 _ABOUT_WIDTH = 28
 
 
 def runs_command(arguments: list[str]) -> int:
     options = _runs_parser().parse_args(arguments)
     if not store_file().exists():
-        print_stderr("there are no sessions yet; `ostler -p PROMPT…` begins one")
+        print_stderr(NO_SESSIONS)
         return 0
     return asyncio.run(_run(options))
 
@@ -45,32 +43,27 @@ def runs_command(arguments: list[str]) -> int:
 def _runs_parser() -> Parser:
     parser = Parser(
         prog="ostler runs",
-        description="Open runs of all sessions, newest first, children below their parents: running, and by "
-        "which process; waiting, and for what; cut, when their process is gone.",
+        description="Lists the open runs of all sessions, newest first, with subagents below their parents. "
+        "A run is running (in which process), waiting (for what), or cut: its process is gone.",
     )
-    parser.add_argument("--all", action="store_true", help="also those that have ended")
-    parser.add_argument("--limit", metavar="N", type=at_least_one, help=f"at most so many (default: {LIMIT})")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--all", action="store_true", help="also list runs that have ended")
+    parser.add_argument("--limit", metavar="N", type=at_least_one, help=f"list at most N (default: {LIMIT})")
+    add_json(parser)
     return parser
 
 
 async def _run(options: argparse.Namespace) -> int:
     limit = options.limit or LIMIT
-    store = open_store()
-    try:
+    async with opened_store() as store:
         rows = await list_runs(store, ended=options.all, limit=limit + 1)
-        known = [one.id for one in await store.sessions()] if sys.stdout.isatty() else []
-    finally:
-        await store.close()
+        ids = [one.id for one in await store.sessions()] if sys.stdout.isatty() else []
     if options.json:
-        for row in rows[:limit]:
-            print_json(row)
+        print_json(*rows[:limit])
         return 0
-    for line in _lines(rows[:limit], short_ids(known)):
-        print(line)
+    print_lines(_lines(rows[:limit], short_ids(ids)), fits=True)
     if not rows:
         print_stderr(
-            "nothing was run yet" if options.all else "no run is open; --all shows those that have ended"
+            "there are no runs yet" if options.all else "no run is open; --all lists those that ended"
         )
     elif len(rows) > limit:
         print_stderr("there are more; --limit shows them")
@@ -78,23 +71,19 @@ async def _run(options: argparse.Namespace) -> int:
 
 
 def _lines(rows: Sequence[RunRow], short: dict[str, str]) -> Iterator[str]:
-    """Session, beginning, status, what it is about, and what there is to know."""
-    if not rows:
-        return
-    if not short:
-        yield from aligned([_cells(row, row.session, moment(row.started_ms), _about(row)) for row in rows])
-        return
-    now, width = time.time(), shutil.get_terminal_size().columns
+    """Session, start, status, prompt and details; with `short` ids, for a terminal."""
+    if not rows or not short:
+        return aligned([_cells(row, row.session, moment(row.started_ms), _about(row)) for row in rows])
+    now = time.time()
     table = [
         _cells(row, short[row.session], age(now - row.started_ms / 1000), cut(_about(row), _ABOUT_WIDTH))
         for row in rows
     ]
-    for line in aligned([("SESSION", "AGE", "STATUS", "ABOUT", "RUN"), *table]):
-        yield cut(line, width)
+    return aligned([("SESSION", "AGE", "STATUS", "ABOUT", "RUN"), *table])
 
 
-def _cells(row: RunRow, session: str, began: str, about: str) -> tuple[str, ...]:
-    return ("  " * row.depth + session, began, row.status, about, detail(row))
+def _cells(row: RunRow, session: str, started: str, about: str) -> tuple[str, ...]:
+    return ("  " * row.depth + session, started, row.status, about, detail(row))
 
 
 def _about(row: RunRow) -> str:
@@ -102,11 +91,11 @@ def _about(row: RunRow) -> str:
 
 
 def detail(row: RunRow) -> str:
-    """What a person wants to know of it, in a few words."""
+    """What the run does or waits for, or how it ended."""
     if row.status == "running" and row.holder:
         return f"process {row.holder.pid} on {row.holder.host}, {plural(row.steps, 'step')}"
     if row.status == "cut":
-        return "nobody works on it"
+        return "its process is gone"
     if row.status == "waiting":
         return one_line("; ".join(_awaited(row)))
     why = f": {one_line(row.reason)}" if row.reason not in ("", row.status) else ""
@@ -124,7 +113,7 @@ def _awaited(row: RunRow) -> Iterator[str]:
 
 
 LOOK_AGAIN = 1.0
-"""Seconds of silence after which it is looked whether somebody still works on the run."""
+"""Seconds without events after which `follow` checks that a process still runs the run."""
 
 
 def follow_command(arguments: list[str]) -> int:
@@ -134,16 +123,13 @@ def follow_command(arguments: list[str]) -> int:
 def _follow_parser() -> Parser:
     parser = Parser(
         prog="ostler follow",
-        description="Prints the open run of a session from its beginning and as it goes on, until it ends or "
-        "waits; the exit code is that of the run. Messages go to standard output, the rest to standard "
-        "error.",
+        description="Prints the open run of a session from its start, as it happens, until it ends or waits. "
+        "Messages go to standard output, everything else to standard error. The exit code is the run's.",
     )
     add_session(parser)
-    parser.add_argument(
-        "--json", action="store_true", help="facts and live events, one JSON object a line, as with -p --json"
-    )
-    parser.add_argument("--after", metavar="N", type=at_least_zero, help="only what comes after fact N")
-    parser.add_argument("--forever", action="store_true", help="go on with the runs that follow")
+    add_json(parser, "print facts and live events, one JSON object per line, as -p --json does")
+    parser.add_argument("--after", metavar="N", type=at_least_zero, help="print only what follows fact N")
+    parser.add_argument("--forever", action="store_true", help="also follow the runs after this one")
     return parser
 
 
@@ -165,73 +151,64 @@ async def _follow(options: argparse.Namespace, store: Store, state: SessionState
         if relay.problem and relay.problem != problem:
             problem = relay.problem
             print_stderr(f"{problem}: only facts are shown")
-        if watched.see(batch) and watched.quiet:
+        if watched.see(batch) and watched.outcome:
             questions = await open_questions(store, await load_state(store, state.id))
-            output.say_end(watched.quiet, state.id, questions)
+            print_run_end(watched.outcome, state.id, questions)
         if options.forever:
             continue
         if watched.is_over:
-            return exit_code(watched.quiet) if watched.quiet else 0
-        if watched.is_running and await _is_cut(store, state.id, watched.seen):
-            print_stderr(
-                f"nobody works on the run of session {state.id} any more; "
-                f"`ostler resume {state.id}` continues"
-            )
+            return exit_code(watched.outcome) if watched.outcome else 0
+        is_held = not watched.is_running or await store.holder(state.id) is not None
+        if not is_held and await store.last_seq(state.id) == watched.seen:
+            print_stderr(f"the process of the run is gone; `ostler resume {state.id}` continues the run")
             return 1
-    raise AssertionError("a session is followed for ever")
+    raise AssertionError("`follow` only ends with a run")
 
 
 class _Watched:
-    """Where the run stands, as far as it was seen."""
+    """The state of the followed run."""
 
     def __init__(self, state: SessionState, after: int) -> None:
         self._last_seq = state.last_seq
         self._is_open = state.run is not None
         self.seen = after
-        self.quiet: RunEnded | RunWaiting | None = None
+        self.outcome: RunEnded | RunWaiting | None = None
         if state.run is not None and self._has_all:
-            self.quiet = state.run.waiting
+            self.outcome = state.run.waiting
 
     def see(self, batch: Sequence[Fact | Event]) -> bool:
-        """Whether the run came to rest, or began to move again."""
-        before = self.quiet
+        """Whether the run ended, began to wait, or continues."""
+        before = self.outcome
         for fact in batch:
             if not isinstance(fact, Fact):
                 continue
             self.seen = fact.seq
             match fact.event:
-                case RunEnded() | RunWaiting() as quiet:
-                    self.quiet = quiet
+                case RunEnded() | RunWaiting() as outcome:
+                    self.outcome = outcome
                 case events.RunStarted() | events.RunResumed():
-                    self.quiet, self._is_open = None, True
-        return self.quiet is not before
+                    self.outcome, self._is_open = None, True
+        return self.outcome is not before
 
     @property
     def _has_all(self) -> bool:
-        """Everything that there was in the beginning has been seen."""
+        """Everything that was stored at the start has been seen."""
         return self.seen >= self._last_seq
 
     @property
     def is_over(self) -> bool:
-        return self._has_all and (self.quiet is not None or not self._is_open)
+        return self._has_all and (self.outcome is not None or not self._is_open)
 
     @property
     def is_running(self) -> bool:
-        return self._has_all and self.quiet is None
-
-
-async def _is_cut(store: Store, session: str, seen: int) -> bool:
-    return await store.holder(session) is None and await store.last_seq(session) == seen
+        return self._has_all and self.outcome is None
 
 
 class _Lines:
     """Prints events as JSON lines."""
 
-    say_end = staticmethod(print_run_end)
-
     def see(self, batch: Sequence[Fact | Event]) -> None:
         for event in batch:
-            sys.stdout.buffer.write(
-                event.line() + b"\n" if isinstance(event, Fact) else encode_lines([event])
-            )
+            line = event.line() + b"\n" if isinstance(event, Fact) else encode_lines([event])
+            sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()

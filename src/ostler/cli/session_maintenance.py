@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import re
-import shutil
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ostler.app.console import print_json, print_stderr
+from ostler.app.console import print_json, print_lines, print_stderr
 from ostler.app.default_model import resolve_model
 from ostler.app.extension_setup import load_extensions
 from ostler.app.harness import build_harness
@@ -27,7 +26,7 @@ from ostler.core.state import SessionState
 from ostler.core.store import SessionSummary, Store
 from ostler.schema.errors import UsageError
 from ostler.schema.requests import CollapseBranch, Compact, Label, Navigate, Rename, UndoCompaction
-from ostler.schema.text import cut, one_line, plural
+from ostler.schema.text import one_line, plural
 from ostler.sessions.branches import TreeRequest
 from ostler.sessions.run_tree import load_state, require_no_parent_at_work
 from ostler.sessions.session import delete_session
@@ -48,11 +47,9 @@ async def tree(options: argparse.Namespace, store: Store) -> None:
     entries = session_tree.SessionTree(await store.read(await find_session(store, options.id)))
     nodes = entries.nodes
     if options.json:
-        for node in nodes:
-            print_json(node)
+        print_json(*nodes)
         return
-    for line in entries.rows():
-        print(cut(line, shutil.get_terminal_size().columns) if sys.stdout.isatty() else line)
+    print_lines(entries.rows(), fits=True)
     if not any(node.leaf for node in nodes):
         print_stderr(
             "the current entry is before the first one" if nodes else "the session has no entries yet"
@@ -60,43 +57,40 @@ async def tree(options: argparse.Namespace, store: Store) -> None:
 
 
 async def navigate(options: argparse.Namespace, store: Store) -> None:
-    await _ask(options, store, Navigate(id=new_request_id(), by="cli", entry=options.entry))
+    await _submit(options, store, Navigate(id=new_request_id(), by="cli", entry=options.entry))
 
 
 async def label(options: argparse.Namespace, store: Store) -> None:
-    name = " ".join(" ".join(options.words).split())
-    await _ask(options, store, Label(id=new_request_id(), by="cli", entry=options.entry, label=name))
+    name = _text(options)
+    await _submit(options, store, Label(id=new_request_id(), by="cli", entry=options.entry, label=name))
 
 
 async def rename(options: argparse.Namespace, store: Store) -> None:
-    title = " ".join(" ".join(options.words).split())
-    await _ask(options, store, Rename(id=new_request_id(), by="cli", title=title))
+    await _submit(options, store, Rename(id=new_request_id(), by="cli", title=_text(options)))
 
 
 async def collapse(options: argparse.Namespace, store: Store) -> None:
-    request = CollapseBranch(
-        id=new_request_id(),
-        by="cli",
-        leaf=options.entry,
-        instructions=" ".join(" ".join(options.words).split()),
-    )
-    await _ask(options, store, request, needs_model=True)
+    request = CollapseBranch(id=new_request_id(), by="cli", leaf=options.entry, instructions=_text(options))
+    await _submit(options, store, request, needs_model=True)
 
 
 async def compact(options: argparse.Namespace, store: Store) -> None:
-    wish = " ".join(" ".join(options.words).split())
-    request = Compact(id=new_request_id(), by="cli", instructions=wish)
-    await _ask(options, store, request, needs_model=True)
+    request = Compact(id=new_request_id(), by="cli", instructions=_text(options))
+    await _submit(options, store, request, needs_model=True)
+
+
+def _text(options: argparse.Namespace) -> str:
+    return " ".join(" ".join(options.words).split())
 
 
 async def uncompact(options: argparse.Namespace, store: Store) -> None:
     number = options.compaction
     if number is None:
-        in_force = [*context_trace.compactions(await store.read(await find_session(store, options.id)))]
-        if not in_force:
+        facts = await store.read(await find_session(store, options.id))
+        if not (compactions := list(context_trace.compactions(facts))):
             raise UsageError("nothing in this session is compacted")
-        number = in_force[-1].seq
-    await _ask(options, store, UndoCompaction(id=new_request_id(), by="cli", compaction=number))
+        number = compactions[-1].seq
+    await _submit(options, store, UndoCompaction(id=new_request_id(), by="cli", compaction=number))
 
 
 async def _harness(options: argparse.Namespace, state: SessionState) -> Harness:
@@ -107,9 +101,8 @@ async def _harness(options: argparse.Namespace, state: SessionState) -> Harness:
         print_stderr(notice)
     settings = resolve_model(loaded.settings)
     harness = build_harness(settings, cwd)
-    await load_extensions(
-        RunOptions(), settings, harness, lambda: load("ostler.cli.front_end:CliFrontEnd")(harness)
-    )
+    make_front_end = partial(load("ostler.cli.front_end:CliFrontEnd"), harness)
+    await load_extensions(RunOptions(), settings, harness, make_front_end)
     return harness
 
 
@@ -117,7 +110,7 @@ def _directory_of(state: SessionState) -> Path:
     return Path(state.cwd) if Path(state.cwd).is_dir() else working_directory()
 
 
-async def _ask(
+async def _submit(
     options: argparse.Namespace,
     store: Store,
     request: TreeRequest | CollapseBranch | Compact | UndoCompaction,
@@ -127,33 +120,28 @@ async def _ask(
     session = await find_session(store, options.id)
     make = partial(_harness, options, await load_state(store, session)) if needs_model else None
     if not await submit_and_wait(store, session, request, make):
-        print_stderr(f"session {session} is held by another process, which will take this up")
+        print_stderr(f"session {session} is held by another process, which will handle this")
 
 
 _DAY_MS = 24 * 60 * 60 * 1000
-
 _AGE = re.compile(r"([1-9]\d{0,4})([dw])")
 
 
 async def check(options: argparse.Namespace, store: Store) -> int:
     ids = [await find_session(store, one) for one in options.ids]
     problems = await asyncio.to_thread(sqlite_maintenance.check, store_file(), ids or None)
-    for problem in problems:
-        if options.json:
-            print_json(problem)
-        else:
-            print(one_line(str(problem)))
+    if options.json:
+        print_json(*problems)
+    else:
+        print_lines(one_line(str(problem)) for problem in problems)
     if not problems:
         number = len(ids) or len(await store.sessions())
         print_stderr(f"{plural(number, 'session')} checked, no problems")
-    elif any(problem.number in sqlite_maintenance.MENDABLE for problem in problems):
-        print_stderr(
-            f"{plural(len(problems), 'problem')}; `ostler sessions repair` rebuilds what derives from the "
-            f"facts"
-        )
-    else:
-        print_stderr(f"{plural(len(problems), 'problem')}")
-    return 1 if problems else 0
+        return 0
+    is_mendable = any(problem.number in sqlite_maintenance.MENDABLE for problem in problems)
+    hint = "; `ostler sessions repair` rebuilds what derives from the facts" if is_mendable else ""
+    print_stderr(f"{plural(len(problems), 'problem')}{hint}")
+    return 1
 
 
 async def repair(options: argparse.Namespace, store: Store) -> int:
@@ -174,18 +162,14 @@ async def prune(options: argparse.Namespace, store: Store) -> None:
     families = []
     if options.older_than is not None or options.keep is not None:
         since = None if options.older_than is None else world.now_ms() - options.older_than
-        candidates = unused_sessions(
-            await store.sessions(),
-            unused_since_ms=since,
-            keep=options.keep or 0,
-            with_waiting=options.waiting,
-        )
+        keep, sessions = options.keep or 0, await store.sessions()
+        candidates = unused_sessions(sessions, unused_since_ms=since, keep=keep, with_waiting=options.waiting)
         families = [family for family in candidates if not await _is_held(store, family)]
     if options.dry_run:
         for family in families:
             _print_family("would delete", family)
-        left = await asyncio.to_thread(unnamed_output, path, world)
-        print_stderr(f"{_output(left)} could be collected; nothing was changed")
+        unused = await asyncio.to_thread(unnamed_output, path, world)
+        print_stderr(f"{_output(unused)} could be collected; nothing was changed")
         return
     if families and not options.yes and not _is_agreed([one for family in families for one in family]):
         print_stderr("nothing was deleted")
@@ -197,10 +181,8 @@ async def prune(options: argparse.Namespace, store: Store) -> None:
             _print_family("deleted", family)
     collected = await asyncio.to_thread(collect_output, path, world)
     freed = await asyncio.to_thread(shrink, path, world)
-    if freed is None:
-        print_stderr(f"{_output(collected)} collected; the file cannot shrink while other processes use it")
-    else:
-        print_stderr(f"{_output(collected)} collected; the file is {_size(freed)} smaller")
+    effect = "cannot shrink while other processes use it" if freed is None else f"is {_size(freed)} smaller"
+    print_stderr(f"{_output(collected)} collected; the file {effect}")
 
 
 def age(text: str) -> int:

@@ -49,7 +49,7 @@ TERMINATED = "terminated"
 NOTHING_TO_CONTINUE = "there is nothing to continue: give a prompt after -p"
 
 Start = Callable[[Session], Awaitable[RunOutcome]]
-"""Starts or continues a run and drives it until it ends or waits; None if there is nothing to run."""
+"""Starts or continues a run until it ends or waits; None if there is nothing to run."""
 
 
 async def run_session(
@@ -72,7 +72,7 @@ async def run_session(
 
 
 class _Report:
-    """Prints a run as text: the answer to standard output, the rest to standard error."""
+    """Prints a run as text: the answer to standard output, everything else to standard error."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -137,7 +137,7 @@ class _JsonReport(_Report):
         code = _exit_code(outcome, self._session)
         is_complete = await self._lines.finish()
         if outcome is not None:
-            self._notices.say_end(outcome, self._session.id, questions)
+            output.print_run_end(outcome, self._session.id, questions)
         await print_held(self._session.journal.store, self._session.state)
         await self._session.journal.store.checkpoint()
         if is_complete:
@@ -176,12 +176,9 @@ def _exit_code(outcome: RunOutcome, session: Session) -> int:
 
 def _on_signals(cancel: Callable[[str], None]) -> None:
     loop = asyncio.get_running_loop()
-    for number, reason in (
-        (signal.SIGINT, "cancelled"),
-        (signal.SIGTERM, TERMINATED),
-        (signal.SIGHUP, TERMINATED),
-    ):
-        loop.add_signal_handler(number, cancel, reason)
+    loop.add_signal_handler(signal.SIGINT, cancel, "cancelled")
+    loop.add_signal_handler(signal.SIGTERM, cancel, TERMINATED)
+    loop.add_signal_handler(signal.SIGHUP, cancel, TERMINATED)
 
 
 async def continue_session(session: Session) -> RunOutcome:
@@ -198,7 +195,7 @@ async def continue_session(session: Session) -> RunOutcome:
 
 
 async def permit(session: Session) -> RunOutcome:
-    """Allows everything that the run and its children ask permission for, and drives the run on."""
+    """Grants every permission that the run and its children ask for, and continues the run."""
     store = session.journal.store
     outcome = None
     answered: set[str] = set()

@@ -7,16 +7,16 @@ import asyncio
 import shutil
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ostler.app.console import aligned, print_json, print_stderr
-from ostler.app.options import Parser, at_least_one
+from ostler.app.console import aligned, print_json, print_lines, print_stderr
+from ostler.app.options import Parser, add_json, at_least_one, command_adder, default_to_list
 from ostler.app.settings import working_directory
-from ostler.app.stores import find_session, open_store
-from ostler.cli import session_maintenance
+from ostler.app.stores import NO_SESSIONS, find_session, opened_store
+from ostler.cli import session_maintenance as maintenance
 from ostler.core.journal import World
 from ostler.core.lazy import lazy_module
 from ostler.core.store import Hit, SessionSummary, Store
@@ -42,12 +42,10 @@ else:
     portable = lazy_module("ostler.store.portable")
 
 SEARCH_LIMIT = 50
-
 LIST_LIMIT = 20
 
 
 async def list_sessions(options: argparse.Namespace, store: Store) -> None:
-
     here = str(working_directory()) if options.here else None
     everything = await store.sessions()
     sessions = [one for one in everything if here is None or one.cwd == here]
@@ -56,15 +54,12 @@ async def list_sessions(options: argparse.Namespace, store: Store) -> None:
     limit = options.limit or (None if options.all else LIST_LIMIT)
     page = [await current_status(store, one) for one in sessions[:limit]]
     if options.json:
-        for one in page:
-            print_json(one)
+        print_json(*page)
         return
-    for line in rows(page, everything):
-        print(line)
+    print_lines(rows(page, everything), fits=True)
     if not sessions:
-        print_stderr(
-            f"{here} has no sessions yet" if here else "there are no sessions; --all lists empty ones, too"
-        )
+        none = "there are no sessions; --all lists empty ones, too"
+        print_stderr(f"{here} has no sessions yet" if here else none)
     elif limit is not None and len(sessions) > limit:
         print_stderr(f"{len(sessions) - limit} more; use --limit or --all")
 
@@ -76,59 +71,35 @@ async def show(options: argparse.Namespace, store: Store) -> None:
         for fact in facts:
             sys.stdout.buffer.write(fact.line() + b"\n")
         return
-    for line in transcript(await current_status(store, await store.summary(session)), facts):
-        print(line)
+    print_lines(transcript(await current_status(store, await store.summary(session)), facts))
 
 
 async def search(options: argparse.Namespace, store: Store) -> None:
-
     hits = await store.search(" ".join(options.words), limit=SEARCH_LIMIT)
     if options.json:
-        for hit in hits:
-            print_json(hit)
+        print_json(*hits)
         return
-    for line in hit_rows(hits, await store.sessions()):
-        print(line)
+    print_lines(hit_rows(hits, await store.sessions()), fits=True)
     if not hits:
         print_stderr("no message contains all of these words")
 
 
-Command = Callable[[argparse.Namespace, Store], Awaitable[int | None]]
-
-
-_ABOUT_ALL = (
-    list_sessions,
-    search,
-    session_maintenance.check,
-    session_maintenance.repair,
-    session_maintenance.prune,
-)
+_ABOUT_ALL = (list_sessions, search, maintenance.check, maintenance.repair, maintenance.prune)
 """Commands that succeed without any session."""
 
 
 def sessions_command(arguments: list[str]) -> int:
-    if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help")):
-        arguments = ["list", *arguments]
-    options = _sessions_parser().parse_args(arguments)
-    return asyncio.run(_run(options))
+    return asyncio.run(_run(_sessions_parser().parse_args(default_to_list(arguments))))
 
 
 async def _run(options: argparse.Namespace) -> int:
     if not store_file().exists() and options.command is not import_:
-        _without_store(options)
+        if options.command not in _ABOUT_ALL or getattr(options, "ids", None):
+            raise NotFound(NO_SESSIONS)
+        print_stderr(NO_SESSIONS)
         return 0
-    store = open_store()
-    try:
+    async with opened_store() as store:
         return await options.command(options, store) or 0
-    finally:
-        await store.close()
-
-
-def _without_store(options: argparse.Namespace) -> None:
-    """Reports that there are no sessions, without creating a store."""
-    if options.command not in _ABOUT_ALL or getattr(options, "ids", None):
-        raise NotFound("there are no sessions yet; `ostler -p PROMPT…` starts one")
-    print_stderr("there are no sessions yet; `ostler -p PROMPT…` starts one")
 
 
 def _sessions_parser() -> Parser:
@@ -136,149 +107,106 @@ def _sessions_parser() -> Parser:
         prog="ostler sessions",
         description="Lists, shows, searches, copies, branches, checks and deletes sessions.",
     )
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
-
-    def add(name: str, command: Command, about: str) -> Parser:
-        one: Parser = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
-        one.set_defaults(command=command)
-        return one
-
-    _add_looking(add)
+    add = command_adder(parser)
+    _add_reading(add)
     _add_copying(add)
     _add_branching(add)
-    _add_caring(add)
+    _add_maintenance(add)
     return parser
 
 
-Add = Callable[[str, Command, str], Parser]
+Add = Callable[..., Parser]
 
 
-def _add_looking(add: Add) -> None:
-    one = add("list", list_sessions, "list sessions, newest first (the default)")
+def _add_reading(add: Add) -> None:
+    one = add("list", "list sessions, newest first (the default)", list_sessions)
     one.add_argument("--here", action="store_true", help="only sessions of this directory")
     one.add_argument("--all", action="store_true", help="also subagents and empty sessions, without a limit")
-    limit = LIST_LIMIT
-    one.add_argument("--limit", metavar="N", type=at_least_one, help=f"list at most N (default: {limit})")
-    _add_json(one, "print one JSON object per line")
-    one = add("show", show, "print a session as text")
+    about = f"list at most N (default: {LIST_LIMIT})"
+    one.add_argument("--limit", metavar="N", type=at_least_one, help=about)
+    add_json(one)
+    one = add("show", "print a session as text", show)
     _add_id(one)
-    _add_json(one, "print its facts, one JSON object per line")
-    one = add("search", search, "find messages that contain all the words")
+    add_json(one, "print its facts, one JSON object per line")
+    one = add("search", "find messages that contain all the words", search)
     one.add_argument("words", metavar="WORD", nargs="+")
-    _add_json(one, "print one JSON object per line")
+    add_json(one)
 
 
 def _add_copying(add: Add) -> None:
-    one = add("export", export, "export a session to a file: to import it again, or to read it")
+    one = add("export", "export a session to a file: to import it again, or to read it", export)
     _add_id(one)
-    one.add_argument(
-        "file",
-        metavar="FILE",
-        nargs="?",
-        default="-",
-        help="a file or a directory (default: standard output)",
-    )
-    one.add_argument(
-        "--format",
-        choices=tuple(EXTENSIONS),
-        help="jsonl can be imported; markdown and html are for reading (default: by FILE's suffix, else "
-        "jsonl)",
-    )
+    about = "a file or a directory (default: standard output)"
+    one.add_argument("file", metavar="FILE", nargs="?", default="-", help=about)
+    about = "jsonl can be imported; markdown and html are for reading (default: by FILE's suffix, else jsonl)"
+    one.add_argument("--format", choices=tuple(EXTENSIONS), help=about)
     one = add(
-        "import", import_, "import a session from a JSONL export into this directory, and print its new id"
+        "import", "import a session from a JSONL export into this directory, and print its new id", import_
     )
     one.add_argument("file", metavar="FILE", help="a file, or - for standard input")
-    one = add("fork", fork, "copy a session's path into a new session, and print its id")
+    one = add("fork", "copy a session's path into a new session, and print its id", fork)
     _add_id(one)
     one.add_argument("--at", metavar="N", type=int, help="the last entry to copy (default: the newest)")
     one.add_argument("--title", metavar="TEXT", default="", help="the title of the new session")
 
 
 def _add_branching(add: Add) -> None:
-    one = add("tree", session_maintenance.tree, "show the branches of a session, and its current entry")
+    one = add("tree", "show the branches of a session, and its current entry", maintenance.tree)
     _add_id(one)
-    _add_json(one, "print its entries, one JSON object per line")
-    one = add(
-        "navigate", session_maintenance.navigate, "move to an entry: the next message continues from there"
-    )
+    add_json(one, "print its entries, one JSON object per line")
+    about = "move to an entry: the next message continues from there"
+    one = add("navigate", about, maintenance.navigate)
     _add_id(one)
     one.add_argument("entry", metavar="ENTRY", type=_entry, help="its number; 0 is before the first entry")
-    one = add(
-        "collapse", session_maintenance.collapse, "summarize an abandoned branch, and add the summary here"
-    )
+    about = "summarize an abandoned branch, and add the summary here"
+    one = add("collapse", about, maintenance.collapse)
     _add_id(one)
     one.add_argument("entry", metavar="ENTRY", type=_entry, help="the last entry of that branch")
-    one.add_argument("words", metavar="WISH", nargs="*", help="what the summary must include")
-    one.add_argument(
-        "--model", metavar="PROVIDER/ID", help="the model that writes it (default: as for a prompt)"
-    )
-    one = add(
-        "compact", session_maintenance.compact, "replace older messages by a summary that a model writes"
-    )
+    _add_summary_options(one)
+    one = add("compact", "replace older messages by a summary that a model writes", maintenance.compact)
     _add_id(one)
-    one.add_argument("words", metavar="WISH", nargs="*", help="what the summary must include")
-    one.add_argument(
-        "--model", metavar="PROVIDER/ID", help="the model that writes it (default: as for a prompt)"
-    )
-    one = add(
-        "uncompact",
-        session_maintenance.uncompact,
-        "undo a compaction: the model gets the original messages again",
-    )
+    _add_summary_options(one)
+    about = "undo a compaction: the model gets the original messages again"
+    one = add("uncompact", about, maintenance.uncompact)
     _add_id(one)
-    one.add_argument(
-        "compaction",
-        metavar="NUMBER",
-        nargs="?",
-        type=_entry,
-        help="the number of its entry (default: the newest)",
-    )
-    one = add("label", session_maintenance.label, "name an entry; without a name, remove it")
+    about = "the number of its entry (default: the newest)"
+    one.add_argument("compaction", metavar="NUMBER", nargs="?", type=_entry, help=about)
+    one = add("label", "name an entry; without a name, remove it", maintenance.label)
     _add_id(one)
     one.add_argument("entry", metavar="ENTRY", type=_entry, help="its number")
-    one.add_argument("words", metavar="NAME", nargs="*")
-    one = add("rename", session_maintenance.rename, "set the title of a session")
+    one.add_argument("words", metavar="NAME", nargs="*", help="the new name")
+    one = add("rename", "set the title of a session", maintenance.rename)
     _add_id(one)
     one.add_argument("words", metavar="TITLE", nargs="+")
 
 
-def _add_caring(add: Add) -> None:
-    one = add(
-        "check",
-        session_maintenance.check,
-        "check sessions and the store for damage; exit code 1 if there is any",
-    )
-    one.add_argument(
-        "ids", metavar="ID", nargs="*", help="sessions to check (default: all, and the file itself)"
-    )
-    _add_json(one, "print one JSON object per problem")
-    add(
-        "repair",
-        session_maintenance.repair,
-        "rebuild what derives from the facts, after a backup of the store",
-    )
-    one = add("prune", session_maintenance.prune, "delete old sessions, and free unused disk space")
-    one.add_argument(
-        "--older-than",
-        metavar="AGE",
-        type=session_maintenance.age,
-        help="delete sessions not used for 30d, 8w, …",
-    )
+def _add_summary_options(one: Parser) -> None:
+    one.add_argument("words", metavar="INSTRUCTIONS", nargs="*", help="what the summary must include")
+    about = "the model that writes it (default: as for a prompt)"
+    one.add_argument("--model", metavar="PROVIDER/ID", help=about)
+
+
+def _add_maintenance(add: Add) -> None:
+    about = "check sessions and the store for damage; exit code 1 if there is any"
+    one = add("check", about, maintenance.check)
+    about = "sessions to check (default: all, and the file itself)"
+    one.add_argument("ids", metavar="ID", nargs="*", help=about)
+    add_json(one, "print one JSON object per problem")
+    add("repair", "rebuild what derives from the facts, after a backup of the store", maintenance.repair)
+    one = add("prune", "delete old sessions, and free unused disk space", maintenance.prune)
+    about = "delete sessions not used for 30d, 8w, …"
+    one.add_argument("--older-than", metavar="AGE", type=maintenance.age, help=about)
     one.add_argument("--keep", metavar="N", type=at_least_one, help="keep the N newest, whatever their age")
     one.add_argument("--waiting", action="store_true", help="also sessions that wait for an answer")
     one.add_argument("--dry-run", action="store_true", help="only print what would be deleted")
     one.add_argument("--yes", action="store_true", help="do not ask")
-    one = add("delete", session_maintenance.delete, "delete sessions permanently")
+    one = add("delete", "delete sessions permanently", maintenance.delete)
     one.add_argument("ids", metavar="ID", nargs="+", help="ids; unique prefixes are enough")
     one.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _add_id(one: Parser) -> None:
     one.add_argument("id", metavar="ID", help="the id of the session; a unique prefix is enough")
-
-
-def _add_json(one: Parser, about: str) -> None:
-    one.add_argument("--json", action="store_true", help=about)
 
 
 def _entry(text: str) -> int:
@@ -290,51 +218,35 @@ def _entry(text: str) -> int:
 
 
 _FOLDER_WIDTH = 30
-
 _NARROWEST_TEXT = 12
 
 
-def rows(shown: Sequence[SessionSummary], known: Sequence[SessionSummary]) -> Iterator[str]:
-    """Id, age, status, title or first prompt, folder. Ids are cut, but stay unique among the `known` ones."""
-    if not shown:
-        return
-    if not sys.stdout.isatty():
-        yield from aligned(
+def rows(page: Sequence[SessionSummary], everything: Sequence[SessionSummary]) -> Iterator[str]:
+    """Id, age, status, title or first prompt, folder. For a terminal, ids are cut, but stay unique."""
+    if not page or not sys.stdout.isatty():
+        return aligned(
             [
                 (one.id, moment(one.updated_ms), one.status or "new", _text(one), printable(one.cwd))
-                for one in shown
+                for one in page
             ]
         )
-        return
-    width = shutil.get_terminal_size().columns
-    short = short_ids([one.id for one in known])
+    short = short_ids([one.id for one in everything])
     home, now = home_folder(), time.time()
-    left = [(short[one.id], age(now - one.updated_ms / 1000), one.status or "new") for one in shown]
-    folders = [cut_start(_under_home(printable(one.cwd), home), _FOLDER_WIDTH) for one in shown]
+    left = [(short[one.id], age(now - one.updated_ms / 1000), one.status or "new") for one in page]
+    folders = [cut_start(_under_home(printable(one.cwd), home), _FOLDER_WIDTH) for one in page]
     taken = sum(max(map(cells, column)) + 2 for column in (*zip(*left, strict=True), folders))
-    room = max(_NARROWEST_TEXT, width - taken)
-    texts = [cut(_text(one), room) for one in shown]
+    room = max(_NARROWEST_TEXT, shutil.get_terminal_size().columns - taken)
+    texts = [cut(_text(one), room) for one in page]
     table = [(*cells, text, folder) for cells, text, folder in zip(left, texts, folders, strict=True)]
-    for line in aligned([("ID", "AGE", "STATUS", "SESSION", "FOLDER"), *table]):
-        yield cut(line, width)
+    return aligned([("ID", "AGE", "STATUS", "SESSION", "FOLDER"), *table])
 
 
-def hit_rows(hits: Sequence[Hit], known: Sequence[SessionSummary]) -> Iterator[str]:
+def hit_rows(hits: Sequence[Hit], sessions: Sequence[SessionSummary]) -> Iterator[str]:
     """Id, number of the message, and the words around the match."""
-    if not hits:
-        return
-    has_terminal = sys.stdout.isatty()
-    short = short_ids([one.id for one in known])
-    table = [
-        (
-            short.get(hit.session, hit.session) if has_terminal else hit.session,
-            f"#{hit.seq}",
-            one_line(hit.snippet),
-        )
-        for hit in hits
-    ]
-    for line in aligned(table):
-        yield cut(line, shutil.get_terminal_size().columns) if has_terminal else line
+    short = short_ids([one.id for one in sessions]) if sys.stdout.isatty() else {}
+    return aligned(
+        [(short.get(hit.session, hit.session), f"#{hit.seq}", one_line(hit.snippet)) for hit in hits]
+    )
 
 
 def _text(summary: SessionSummary) -> str:
@@ -353,12 +265,12 @@ def _under_home(folder: str, home: Path | None) -> str:
 
 async def export(options: argparse.Namespace, store: Store) -> None:
     session = await find_session(store, options.id)
-    wanted = options.format or format_of(options.file)
+    format = options.format or format_of(options.file)
     if options.file == "-":
-        async for piece in export_text(store, session, wanted):
+        async for piece in export_text(store, session, format):
             sys.stdout.buffer.write(piece)
         return
-    print(await write_export(store, session, Path(options.file), wanted))
+    print(await write_export(store, session, Path(options.file), format))
 
 
 async def import_(options: argparse.Namespace, store: Store) -> None:

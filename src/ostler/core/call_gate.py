@@ -116,7 +116,7 @@ class CallGate:
     def _question(
         self, call: CallState, ask: Ask, arguments: dict[str, Any]
     ) -> events.QuestionAsked | Failed:
-        if self._harness.asker is None and not self._harness.waits_for_answers:
+        if self._harness.asker is None and not self._harness.wait_for_answers:
             return failed(ask.question.reason or NOBODY_TO_ASK, kind="call_refused")
         return events.QuestionAsked(
             id=self._journal.world.new_id("q"),

@@ -200,7 +200,7 @@ class Harness(msgspec.Struct):
     silence_limit: float = SILENCE_LIMIT
     cwd: Path = field(default_factory=Path.cwd)
     asker: Asker | None = None
-    waits_for_answers: bool = False
+    wait_for_answers: bool = False
     """The run waits for an answer when there is no asker, instead of refusing the call."""
     services: dict[str, Any] = field(default_factory=dict)
     """Objects that the host passes to the tools, also to those of children."""

@@ -241,7 +241,7 @@ class ToolRunner:
 
     async def _need_user(self, call: CallState, outcome: NeedUser, duration: int) -> None:
         asker = self._harness.asker
-        if asker is None and not self._harness.waits_for_answers:
+        if asker is None and not self._harness.wait_for_answers:
             await self.record_result(call, failed(NOBODY_TO_ASK, kind="call_refused"), None, duration)
             return
         asked = events.QuestionAsked(

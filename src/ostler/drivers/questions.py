@@ -190,7 +190,7 @@ class ForwardedQuestions:
         if harness.asker is not None:
             with suppress(Exception):  # without an answer nothing is allowed
                 answer, declined = await harness.asker(asked), False
-        elif harness.waits_for_answers:
+        elif harness.wait_for_answers:
             return
         request = Answer(
             id=f"passed-on-{asked.id}", by="its parent", question=asked.id, answer=answer, declined=declined

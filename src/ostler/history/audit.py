@@ -246,7 +246,7 @@ def _events_in_force(state: SessionState) -> Iterator[Event]:
 
 
 TO_LOG = "log"
-_APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK  # a pipe that nobody reads is refused
+_APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK  # a pipe without a reader is an error
 
 
 class AuditSink(Protocol):

@@ -372,7 +372,7 @@ async def _replay_run(run: RecordedRun, tape: _Tape, session: str, stage: Stage)
         limits=run.limits,
         reasoning=level if level in get_args(ReasoningLevel) else own.reasoning,
         asker=replaying.answer if run.questions else None,
-        waits_for_answers=False,
+        wait_for_answers=False,
         listeners=[],
     )
     offered = {name for step in run.steps.values() for name in step.tools}

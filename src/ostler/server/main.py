@@ -67,7 +67,7 @@ class HarnessFactory:
             face.notices.append(text)
             self._say(text)
 
-        await load_extensions(self._options, settings, harness, lambda: face, tell=tell, asks=False)
+        await load_extensions(self._options, settings, harness, lambda: face, say=tell, asks=False)
         if face.notices:
             self._tell_in_log(harness, tuple(face.notices))
         return harness

@@ -216,7 +216,7 @@ def child_harness(request: ChildRequest, parent: ParentCall) -> Harness:
         make_system=make_system,
         limits=msgspec.structs.replace(execution.limits, retries=harness.limits.retries),
         answer_schema=None,
-        waits_for_answers=harness.waits_for_answers and parent.call != "",
+        wait_for_answers=harness.wait_for_answers and parent.call != "",
         context=_context(request, harness),
         agent=request.agent,
     )

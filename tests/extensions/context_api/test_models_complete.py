@@ -317,7 +317,7 @@ async def test_a_run_that_goes_on_leaves_a_completion_under_way_alone() -> None:
 
     slow = Held("at last", name="slow/one")
     session, context = await at_work(
-        Call("ask"), "done", tools={"ask": ask}, waits_for_answers=True, make_model=lambda name: slow
+        Call("ask"), "done", tools={"ask": ask}, wait_for_answers=True, make_model=lambda name: slow
     )
     waiting = await session.prompt(as_content("go"))
     assert isinstance(waiting, events.RunWaiting)

@@ -479,7 +479,7 @@ async def test_a_child_that_waits_for_somebody_is_ended() -> None:
     spawner = Spawner(lambda context: context.spawn("buy"))
     store = MemoryStore()
     session, _ = await session_with(
-        by_task(buy=[Call("order")]), extension("spawner", spawner), store=store, waits_for_answers=True
+        by_task(buy=[Call("order")]), extension("spawner", spawner), store=store, wait_for_answers=True
     )
     session.harness.set_tools([order])
     ended = await prompt(session)
@@ -503,7 +503,7 @@ async def test_a_run_does_not_wait_before_its_children_have_ended() -> None:
         extension("spawner", spawner),
         extension("gate", setup),
         store=store,
-        waits_for_answers=True,
+        wait_for_answers=True,
     )
     session.harness.set_tools([remove])
     waiting = await asyncio.wait_for(session.prompt(as_content("go")), PATIENCE)

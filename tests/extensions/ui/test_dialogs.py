@@ -168,7 +168,7 @@ async def test_without_a_face_every_dialog_is_cancelled_at_once_and_nothing_is_r
 
 
 async def test_a_session_that_was_told_to_wait_asks_and_is_answered_from_elsewhere_between_runs() -> None:
-    session, _, context = await opened(waits_for_answers=True)
+    session, _, context = await opened(wait_for_answers=True)
     asking = asyncio.ensure_future(context.ui.select("Which?", COLORS))
     (asked,) = await asked_in(session)
     seen: list[Any] = []
@@ -184,7 +184,7 @@ async def test_a_session_that_was_told_to_wait_asks_and_is_answered_from_elsewhe
 
 
 async def test_the_same_question_may_be_declined_from_elsewhere() -> None:
-    session, _, context = await opened(waits_for_answers=True)
+    session, _, context = await opened(wait_for_answers=True)
     asking = asyncio.ensure_future(context.ui.input("Name?"))
     (asked,) = await asked_in(session)
     await answer_from_elsewhere(session, asked.id, None, declined=True)
@@ -194,7 +194,7 @@ async def test_the_same_question_may_be_declined_from_elsewhere() -> None:
 
 async def test_another_process_answers_a_dialog_between_runs(tmp_path: Path) -> None:
     ours, theirs = SqliteStore(tmp_path / "a.db"), SqliteStore(tmp_path / "a.db")
-    session, _, context = await opened(store=ours, waits_for_answers=True)
+    session, _, context = await opened(store=ours, wait_for_answers=True)
     asking = asyncio.ensure_future(context.ui.confirm("Sure?"))
     (asked,) = await asked_in(session)
     await session.journal.commit()
@@ -228,7 +228,7 @@ async def test_the_first_answer_wins_wherever_it_comes_from() -> None:
 
 
 async def test_several_dialogs_may_be_open_at_once() -> None:
-    session, _, context = await opened(waits_for_answers=True)
+    session, _, context = await opened(wait_for_answers=True)
     asking = asyncio.gather(context.ui.confirm("One?"), context.ui.confirm("Two?"))
     first, second = await asked_in(session, 2)
     await answer_from_elsewhere(session, second.id, "yes")
@@ -270,7 +270,7 @@ async def test_a_plain_hook_asks_and_its_time_stands_still_meanwhile() -> None:
 
 
 async def test_a_hook_in_a_run_is_answered_through_the_inbox_of_the_run() -> None:
-    session, _, _ = await opened(None, gate, model=removing(), waits_for_answers=True)
+    session, _, _ = await opened(None, gate, model=removing(), wait_for_answers=True)
     running = asyncio.ensure_future(session.prompt(as_content("go")))
     (asked,) = await asked_in(session)
     seen: list[Any] = []
@@ -287,7 +287,7 @@ async def test_a_hook_in_a_run_is_answered_through_the_inbox_of_the_run() -> Non
 
 
 async def test_a_dialog_is_withdrawn_when_the_run_of_its_hook_is_cancelled() -> None:
-    session, _, _ = await opened(None, gate, model=removing(), waits_for_answers=True)
+    session, _, _ = await opened(None, gate, model=removing(), wait_for_answers=True)
     running = asyncio.ensure_future(session.prompt(as_content("go")))
     await asked_in(session)
     session.cancel()
@@ -310,7 +310,7 @@ async def test_an_observer_waits_for_people_as_long_as_it_takes_and_its_dialog_o
             if context.wait(context.ui.confirm("Keep it?")).value:
                 context.state["kept"] = True
 
-    session, host, _ = await opened(None, setup, model=ScriptedModel(["one", "two"]), waits_for_answers=True)
+    session, host, _ = await opened(None, setup, model=ScriptedModel(["one", "two"]), wait_for_answers=True)
     await session.prompt(as_content("go"))
     (asked,) = await asked_in(session)
     assert asked.id in (await _state_elsewhere(session)).questions, "other processes can see it"
@@ -322,7 +322,7 @@ async def test_an_observer_waits_for_people_as_long_as_it_takes_and_its_dialog_o
 
 
 async def test_a_dialog_of_a_command_is_still_open_when_a_run_has_come_and_gone() -> None:
-    session, _, context = await opened(model=ScriptedModel(["done"]), waits_for_answers=True)
+    session, _, context = await opened(model=ScriptedModel(["done"]), wait_for_answers=True)
     asking = asyncio.ensure_future(context.ui.confirm("Sure?"))
     (asked,) = await asked_in(session)
     await session.prompt(as_content("go"))
@@ -370,7 +370,7 @@ async def test_what_an_extension_asks_is_withdrawn_when_it_goes(reason: Any) -> 
         async def waiting(arguments: str, context: ExtensionContext) -> None:
             results.append(await context.ui.confirm("Two?"))
 
-    session, host, _ = await opened(None, setup, waits_for_answers=True)
+    session, host, _ = await opened(None, setup, wait_for_answers=True)
     commands = [asyncio.ensure_future(host.run_command(session, name, "")) for name in ("plain", "async")]
     await asked_in(session, 2)
     if reason == "reload":
@@ -384,7 +384,7 @@ async def test_what_an_extension_asks_is_withdrawn_when_it_goes(reason: Any) -> 
 
 
 async def test_a_dialog_of_code_that_is_cancelled_is_withdrawn() -> None:
-    session, _, context = await opened(waits_for_answers=True)
+    session, _, context = await opened(wait_for_answers=True)
     asking = asyncio.ensure_future(context.ui.confirm("Sure?"))
     await asked_in(session)
     asking.cancel()
@@ -396,7 +396,7 @@ async def test_a_dialog_of_code_that_is_cancelled_is_withdrawn() -> None:
 
 async def test_a_dialog_of_a_process_that_died_is_withdrawn_when_the_next_run_begins(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "a.db")
-    session, _, context = await opened(store=store, waits_for_answers=True)
+    session, _, context = await opened(store=store, wait_for_answers=True)
     asking = asyncio.ensure_future(context.ui.confirm("Sure?"))
     await asked_in(session)
     await session.journal.commit()
@@ -414,7 +414,7 @@ async def test_a_dialog_of_a_process_that_died_is_withdrawn_when_the_next_run_be
 
 async def test_an_answer_to_a_process_that_died_is_refused_and_its_dialog_withdrawn(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "a.db")
-    session, _, context = await opened(store=store, waits_for_answers=True)
+    session, _, context = await opened(store=store, wait_for_answers=True)
     asking = asyncio.ensure_future(context.ui.confirm("Sure?"))
     (asked,) = await asked_in(session)
     await session.journal.commit()
@@ -442,7 +442,7 @@ async def test_whoever_would_leave_waits_for_those_who_ask_until_somebody_ends_t
             context.state["kept"] = context.wait(context.ui.confirm("Keep it?")).value
 
     script = ScriptedModel(["one", "two"])
-    session, _, _ = await opened(None, setup, model=script, waits_for_answers=True)
+    session, _, _ = await opened(None, setup, model=script, wait_for_answers=True)
     await session.prompt(as_content("go"))
     (asked,) = await asked_in(session)
     resting = asyncio.ensure_future(session.drain())
@@ -480,7 +480,7 @@ async def test_two_plain_handlers_wait_for_people_side_by_side() -> None:
         def work(arguments: str) -> str:
             return "worked"
 
-    session, host, _ = await opened(None, setup, waits_for_answers=True)
+    session, host, _ = await opened(None, setup, wait_for_answers=True)
     first = asyncio.ensure_future(host.run_command(session, "ask", "One?"))
     (one,) = await asked_in(session)
     second = asyncio.ensure_future(host.run_command(session, "ask", "Two?"))

@@ -128,7 +128,7 @@ class Dialogs:
     @property
     def _can_ask(self) -> bool:
         harness = self._context.session.harness
-        return harness.asker is not None or harness.waits_for_answers
+        return harness.asker is not None or harness.wait_for_answers
 
     async def _ask(self, question: Question, dialog: Dialog) -> Any:
         """Asks; returns the answer, or None without one."""

@@ -230,7 +230,7 @@ def harness_of(process: SimulatedProcess, limits: Limits) -> Harness:
         permission_hook=Hook("before_tool", ask, guard=True, name="permission", time_limit=2.0),
         limits=limits,
         silence_limit=20.0,
-        waits_for_answers=random.random() < 0.8,
+        wait_for_answers=random.random() < 0.8,
         services={PROCESS: process},
         children_together=random.choice((1, 2, 8)),
     )

@@ -327,7 +327,7 @@ async def _check_opening(store: Store, session: str) -> dict[str, Any]:
 
 async def _drive(store: Store, random: Random, name: str) -> None:
     """Drives a session through runs, requests and other processes, and checks it whenever it is idle."""
-    harness = Harness(ScriptedModel(_answers(random)), waits_for_answers=True)
+    harness = Harness(ScriptedModel(_answers(random)), wait_for_answers=True)
     harness.set_tools(_tools())
     session = await create_session(store, harness, session=name)
     for number in range(6):
