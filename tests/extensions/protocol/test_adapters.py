@@ -119,7 +119,7 @@ _PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n0000").decode()
         ({"content": [{"type": "video"}]}, None, "unknown type 'video'"),
         ({"content": [{"type": "image", "mime_type": "image/png", "data": _PICTURE}]}, None, "image/png"),
         ({"content": [{"type": "image", "data": "not base64!"}]}, "tool_failed", "not base64"),
-        ({"content": [{"type": "image", "data": "AAAA"}]}, "tool_failed", "no PNG"),
+        ({"content": [{"type": "image", "data": "AAAA"}]}, "tool_failed", "not PNG"),
         ({"content": "text"}, "tool_failed", "malformed"),
     ],
 )
@@ -295,7 +295,7 @@ async def test_a_command_answers_with_an_action(tmp_path: Path) -> None:
     assert await host.run_command(session, "ask", "") == ""
     (request,) = await session.journal.store.pending(session.id)
     assert request.content[0].text == "do it"
-    for name, problem in (("wrong", "unknown action 'dance'"), ("bad", "it is broken")):
+    for name, problem in (("wrong", "unknown action: 'dance'"), ("bad", "it is broken")):
         with pytest.raises(Exception, match=problem):
             await host.run_command(session, name, "")
     await session.close()
@@ -406,7 +406,7 @@ async def test_state_is_kept_in_the_session(tmp_path: Path) -> None:
     watch = Watch(session)
     await watch.until_told(last={"value": 1})
     said = watch.told[0]
-    assert said.pop("null")["error"] == "null cannot be kept under 'b': send state_delete instead"
+    assert said.pop("null")["error"] == "null cannot be stored under 'b': send state_delete instead"
     assert said.pop("elsewhere")["error"] == "there is no open session ses_none"
     assert said == {
         "missing": {},

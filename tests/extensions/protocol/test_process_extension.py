@@ -116,7 +116,7 @@ async def test_the_answer_to_hello_is_the_first_that_an_extension_reads(tmp_path
 async def test_a_data_folder_that_cannot_be_made_is_a_problem_of_that_extension(tmp_path: Path) -> None:
     (tmp_path / "home").touch()
     found = await load_process_extension(written(tmp_path, "hello(); send('ready'); read('x')"), "user")
-    problem = f"its folder {tmp_path}/home/extension-data/script cannot be made: Not a directory"
+    problem = f"its folder {tmp_path}/home/extension-data/script cannot be created: Not a directory"
     assert (found.status, found.problem) == ("failed", problem)
 
 
@@ -163,7 +163,7 @@ async def test_a_wrong_manifest_says_what_is_wrong(tmp_path: Path, manifest: str
 
 async def test_a_folder_without_a_manifest_is_no_extension(tmp_path: Path) -> None:
     found = await load_process_extension(tmp_path, "user")
-    assert (found.status, found.problem) == ("failed", f"there is no {tmp_path / 'extension.json'}")
+    assert (found.status, found.problem) == ("failed", f"{tmp_path / 'extension.json'} does not exist")
 
 
 async def test_a_disabled_extension_is_not_started(tmp_path: Path) -> None:
@@ -401,7 +401,7 @@ async def test_a_crashed_extension_comes_back_registers_again_and_is_told_what_i
     results = await facts_of(session, "tool_result")
     assert {result.failed for result in results} == {"tool_failed"}
     assert "it ended with exit status 3" in results[0].content[0].text
-    assert "it is started again in 0.01 s" in await watch.until_warned("it ended with exit status 3")
+    assert "it is restarted in 0.01 s" in await watch.until_warned("it ended with exit status 3")
     restarted = await watch.until(
         lambda: [one for one in watch.told if one.get("data", {}).get("reason") == "restart"]
     )
@@ -422,9 +422,9 @@ async def test_an_extension_that_always_crashes_is_given_up(tmp_path: Path) -> N
     found = await loaded(tmp_path, script, limits=Limits(backoff=0.001, restarts=2))
     session, host = await session_with(ScriptedModel([]), found)
     watch = Watch(session)
-    await watch.until_warned("not started again until it is reloaded")
+    await watch.until_warned("not restarted until it is reloaded")
     assert len(watch.warned) == 3
-    with pytest.raises(Exception, match="not started again"):
+    with pytest.raises(Exception, match="not restarted"):
         await host.run_command(session, "hi", "")
     await session.close()
 

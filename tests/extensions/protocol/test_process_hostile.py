@@ -45,10 +45,10 @@ _SILENT = "time.sleep(60)"
 @pytest.mark.parametrize(
     ("script", "problem"),
     [
-        (_SILENT, "it did not say hello within 0.05 s; see "),
-        ("print('Welcome!', flush=True); time.sleep(60)", "its first line is no hello: a line is not JSON"),
-        ("send('ready'); time.sleep(60)", "its first line is no hello: it is another frame"),
-        ("sys.exit(4)", "it ended with exit status 4 before it said hello"),
+        (_SILENT, "it did not send hello within 0.05 s; see "),
+        ("print('Welcome!', flush=True); time.sleep(60)", "its first line is not hello: a line is not JSON"),
+        ("send('ready'); time.sleep(60)", "its first line is not hello: it is another frame"),
+        ("sys.exit(4)", "it ended with exit status 4 before it sent hello"),
         ("send('hello', name='script', capabilities=['ready']); read(); sys.exit(5)", "before it was ready"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", "it was ended by SIGSEGV before"),
         ("print('x' * 5_000_000, flush=True); time.sleep(60)", "longer than 4194304 bytes"),
@@ -133,7 +133,7 @@ async def test_what_is_no_frame_is_skipped_and_named_and_the_rest_holds(tmp_path
     problems = (await watch.until_told())["problems"]
     assert "there is no frame of the type 'dance'" in problems
     assert "a line is longer than 4194304 bytes" in problems
-    assert "hello is said once, in the first line" in problems
+    assert "hello must be sent once, in the first line" in problems
     log = found.client.log.path.read_text()
     assert all(problem.replace("\n", " ") in log for problem in problems)
     await session.close()
@@ -165,7 +165,7 @@ async def test_an_event_that_would_be_too_long_is_cut_and_a_call_that_would_be_f
         False,
     )
     (result,) = await facts_of(session, "tool_result")
-    assert "5000 is the limit" in result.content[0].text
+    assert "the limit is 5000" in result.content[0].text
     await session.close()
 
 
@@ -220,7 +220,7 @@ async def _run_guarded(
         ('send("event_intercept_response", id=asked["id"], block="no")', LONG, "malformed"),
         ('send("event_intercept_response", id=asked["id"], modified_args=[])', LONG, "malformed"),
         ('send("event_intercept_response", id=asked["id"], modified_args="{}")', LONG, "malformed"),
-        ('send("event_intercept_response", id=asked["id"], replace_text="x")', LONG, "does not have"),
+        ('send("event_intercept_response", id=asked["id"], replace_text="x")', LONG, "which only assistant_message allows"),
         ('send("tool_result", id=asked["id"])', LONG, "it answered with 'tool_result'"),
         ('send("event_intercept_response", id="another")', Limits(intercept=0.05), "did not answer"),
     ],
@@ -262,7 +262,7 @@ async def test_guards_refuse_while_their_process_is_down(tmp_path: Path) -> None
         assert ended.status == "refused"
         assert "it ended with exit status 2" in ended.reason
         assert str(found.client.log.path) not in ended.reason
-        await watch.until_warned(f"it is started again in 30 s; see {found.client.log.path}")
+        await watch.until_warned(f"it is restarted in 30 s; see {found.client.log.path}")
     await session.close()
 
 
@@ -328,7 +328,7 @@ async def test_an_extension_that_does_not_read_is_restarted_and_told_of_the_gap(
     await watch.until_told(begun=True)
     for _ in range(8):
         found.client.send(frames.Event("tool_result", session.id, data="x" * 60_000))
-    await watch.until_warned("it does not read what it is sent")
+    await watch.until_warned("it does not read its input")
     gap = await watch.until(lambda: next((one["gap"] for one in watch.told if "gap" in one), None))
     assert gap["lost"] == "any"
     assert gap["count"] >= 4
