@@ -88,7 +88,9 @@ def _as_text(value: str | int | float | bool) -> str:
 def _ask_consent(extensions: Sequence[ProjectExtension]) -> bool:
     """Lists what would run, and asks once for all."""
     for extension in extensions:
-        print_stderr(f"this project has the extension {extension.candidate.name} ({extension.candidate.path}):")
+        print_stderr(
+            f"this project has the extension {extension.candidate.name} ({extension.candidate.path}):"
+        )
         for line in extension.lines():
             print(f"  {one_line(line)}", file=sys.stderr)
     what = "it" if len(extensions) == 1 else "them"

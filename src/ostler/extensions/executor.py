@@ -9,9 +9,9 @@ import queue
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
@@ -179,6 +179,19 @@ class _FairStopwatch(Stopwatch):
 
     def stop(self) -> None:
         self._timer.cancel()
+
+
+@contextmanager
+def untimed() -> Iterator[None]:
+    """Does not count the time of the block against the time limit of the running handler."""
+    watch = running_stopwatch.get()
+    if watch:
+        watch.pause()
+    try:
+        yield
+    finally:
+        if watch:
+            watch.go_on()
 
 
 def described(error: BaseException, function: Callable[..., Any] | None = None) -> str:

@@ -84,8 +84,8 @@ def test_a_key_that_faces_use_themselves_may_be_taken_with_a_warning() -> None:
         Harness(model=ScriptedModel([]))
     )
     assert said == [
-        "the extension demo takes esc, which front ends use themselves",
-        "the extension demo takes ctrl+k twice: the last one counts",
+        "the extension demo registers esc, which front ends use themselves",
+        "the extension demo registers ctrl+k twice: the last one is used",
     ]
     ExtensionHost([extension("demo", setup)], say=said.append).install_into(Harness(model=ScriptedModel([])))
     assert len(said) == 2, "without keys there is nothing to warn of"

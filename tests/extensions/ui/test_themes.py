@@ -70,7 +70,7 @@ def test_a_theme_with_a_bad_colour_is_refused_with_its_slot() -> None:
         ThemeRegistry().register("odd", Theme(accent=ThemeColor("blue-ish")))
     with pytest.raises(UsageError, match="needs a name"):
         ThemeRegistry().register("", SEA)
-    with pytest.raises(UsageError, match="'odd': primary is no ThemeColor"):
+    with pytest.raises(UsageError, match="'odd': primary is not a ThemeColor"):
         ThemeRegistry().register("odd", Theme(primary="#fff"))  # type: ignore[arg-type]
 
 

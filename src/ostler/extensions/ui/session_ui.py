@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from functools import cached_property
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
-from ostler.core.cancellation import running_stopwatch
-from ostler.core.lazy import lazy_module
-from ostler.extensions.executor import is_async
+from ostler.extensions.executor import is_async, untimed
+from ostler.extensions.ui.dialogs import Dialogs
 from ostler.extensions.ui.themes import DEFAULT, Theme, ThemeColors
 from ostler.extensions.ui.types import (
     BarView,
-    ConfirmResult,
     Content,
-    InputResult,
-    MultiSelectResult,
-    Overlay,
-    OverlayResult,
-    SelectResult,
     StatusView,
     Style,
     ThemeView,
@@ -33,20 +25,17 @@ from ostler.schema.errors import UsageError
 
 if TYPE_CHECKING:
     from ostler.extensions.extension_context import ExtensionContext
-    from ostler.extensions.ui import dialogs as dialogs_module
     from ostler.extensions.ui.front_end import Editor
-else:
-    dialogs_module = lazy_module("ostler.extensions.ui.dialogs")
 
 Returned = TypeVar("Returned")
 _PLAIN = Style()
 
 
-class ExtensionUI:
+class ExtensionUI(Dialogs):
     """The UI of one extension in one session. All of it is removed with the extension."""
 
     def __init__(self, context: ExtensionContext) -> None:
-        self._context = context
+        super().__init__(context)
         self._name = context.extension.name
         self._do = context.calls.call
         self._board = context.extension_session.board
@@ -56,14 +45,14 @@ class ExtensionUI:
         name = f"widget:{self._name}/{widget.id}"
 
         def put() -> None:
-            shown = WidgetView(
-                **self._said(name, widget.content),
+            view = WidgetView(
+                **self._fields(name, widget.content),
                 style=widget.style,
                 placement=widget.placement,
                 priority=widget.priority,
                 order=self._board.place_of(name),
             )
-            self._board.put(name, shown, self)
+            self._board.put(name, view, self)
 
         self._do(put)
 
@@ -90,8 +79,8 @@ class ExtensionUI:
 
         def put() -> None:
             order = self._board.place_of(name)
-            shown = StatusView(extension=self._name, text=text, priority=priority, order=order)
-            self._board.put(name, shown, self)
+            view = StatusView(extension=self._name, text=text, priority=priority, order=order)
+            self._board.put(name, view, self)
 
         self._do(put)
 
@@ -103,13 +92,13 @@ class ExtensionUI:
         self._do(lambda: self._board.put("visibility", visibility, self))
 
     def _set_bar(self, name: str, content: Content | str, style: Style) -> None:
-        self._do(lambda: self._board.put(name, BarView(**self._said(name, content), style=style), self))
+        self._do(lambda: self._board.put(name, BarView(**self._fields(name, content), style=style), self))
 
-    def _said(self, name: str, content: Content | str) -> dict[str, Any]:
-        made, painter = as_content(content), self._context.extension_session.painter
-        painter.drop(name)
-        render = made.render and painter.keep(name, self._context.extension, made.render, made.hz)
-        return {"extension": self._name, "text": made.text, "markdown": made.markdown, "render": render}
+    def _fields(self, name: str, content: Content | str) -> dict[str, Any]:
+        content, renderer = as_content(content), self._context.extension_session.painter
+        renderer.drop(name)
+        render = content.render and renderer.keep(name, self._context.extension, content.render, content.hz)
+        return {"extension": self._name, "text": content.text, "markdown": content.markdown, "render": render}
 
     def _remove(self, name: str) -> None:
         def remove() -> None:
@@ -117,35 +106,6 @@ class ExtensionUI:
             self._board.remove(name)
 
         self._do(remove)
-
-    @cached_property
-    def _dialogs(self) -> dialogs_module.Dialogs:
-        return dialogs_module.Dialogs(self._context)
-
-    async def select(self, message: str, options: Sequence[str]) -> SelectResult:
-        """Asks for one of the options."""
-        return await self._dialogs.select(message, options)
-
-    async def confirm(self, message: str, *, default: bool = False) -> ConfirmResult:
-        """Asks for yes or no; `default` is preselected."""
-        return await self._dialogs.confirm(message, default=default)
-
-    async def input(
-        self, message: str, *, placeholder: str = "", default: str = "", secret: bool = False
-    ) -> InputResult:
-        """Asks for a text. A secret one is masked and never logged."""
-        return await self._dialogs.input(message, placeholder=placeholder, default=default, secret=secret)
-
-    async def multi_select(
-        self, message: str, options: Sequence[str], *, selected: Sequence[int] | None = None
-    ) -> MultiSelectResult:
-        """Asks for some of the options. `selected` are preselected, by default all. If nobody can be asked,
-        those are the answer."""
-        return await self._dialogs.multi_select(message, options, selected=selected)
-
-    async def overlay(self, overlay: Overlay) -> OverlayResult:
-        """Displays a modal window until it is closed."""
-        return await self._dialogs.overlay(overlay)
 
     def size(self) -> tuple[int, int]:
         """Columns and rows of the terminal; (0, 0) without one."""
@@ -177,24 +137,18 @@ class ExtensionUI:
         def leave() -> None:
             host = self._context.host
             if host.ui.editors.remove(self._context):
-                present = host.ui.editors.present()
-                host.face.set_editor(present[1] if present else None)
+                active = host.ui.editors.active()
+                host.face.set_editor(active[1] if active else None)
 
         self._do(leave)
 
     async def suspend(self, work: Callable[[], Awaitable[Returned] | Returned]) -> Returned:
         """Runs a function with the terminal to itself. Without a front end it just runs."""
-        watch = running_stopwatch.get()
-        if watch:
-            watch.pause()
-        try:
+        with untimed():
             async with self._context.face.suspended():
                 if is_async(work):
                     return await cast(Awaitable[Returned], work())
                 return cast(Returned, await self._context.extension.worker.run(work))
-        finally:
-            if watch:
-                watch.go_on()
 
     def register_theme(self, name: str, theme: Theme) -> None:
         """Registers a theme, for `set_theme` and for users."""
@@ -229,15 +183,6 @@ class ExtensionUI:
             return self._context.host.ui.themes.resolved(name, dark=face.is_dark) if name else ThemeColors()
 
         return self._do(resolve)
-
-    @property
-    def is_asking(self) -> bool:
-        return "_dialogs" in self.__dict__ and self._dialogs.is_open
-
-    async def withdraw(self) -> None:
-        """Cancels open dialogs, so that their callers continue."""
-        if "_dialogs" in self.__dict__:
-            await self._dialogs.withdraw()
 
     async def forget(self) -> None:
         """Removes all values, dialogs and the editor of the extension."""
