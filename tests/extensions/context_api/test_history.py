@@ -125,9 +125,9 @@ async def test_what_is_told_while_a_call_runs_is_told_behind_its_result() -> Non
 
 async def test_data_that_cannot_be_kept_is_refused_with_a_reason() -> None:
     session, context = await at_work()
-    with pytest.raises(UsageError, match="the entry 'bad' cannot be kept"):
+    with pytest.raises(UsageError, match="the entry 'bad' cannot be stored"):
         context.history.append("bad", {"text": "\ud800"})
-    with pytest.raises(UsageError, match="the entry 'bad' cannot be kept"):
+    with pytest.raises(UsageError, match="the entry 'bad' cannot be stored"):
         context.history.append("bad", object())
     await session.close()
 

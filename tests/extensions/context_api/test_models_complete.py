@@ -163,7 +163,7 @@ async def test_a_failure_is_raised_as_what_it_is_with_the_vendors_message() -> N
     (failed,) = await facts_of(session, "model_failed")
     (usage,) = await facts_of(session, "usage")
     assert (failed.failure.kind, usage.purpose) == ("authentication_failed", "extension")
-    with pytest.raises(UsageError, match="nothing to ask"):
+    with pytest.raises(UsageError, match="needs a prompt or messages"):
         await context.models.complete("")
     await session.close()
 
@@ -184,7 +184,7 @@ async def test_a_completion_is_refused_when_the_runs_budget_is_spent() -> None:
         Call("look"), "one", "two", "three", setup=setup, tools={"look": look}, limits=Limits(tokens=45)
     )
     ended = await session.prompt(as_content("go"))
-    assert problems == ["no model was asked: the limit of 45 tokens was reached: 45 are used"]
+    assert problems == ["the model was not called: the limit of 45 tokens was reached: 45 are used"]
     assert isinstance(ended, events.RunEnded)
     assert (ended.status, ended.own.usage.total_tokens) == ("limit", 45)
     await session.close()

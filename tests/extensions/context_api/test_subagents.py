@@ -230,7 +230,7 @@ async def test_a_child_is_cancelled_with_its_run() -> None:
     assert (ended.status, ended.children.runs) == ("cancelled", 1)
     (result,) = completed
     assert (result.status, result.ok) == ("cancelled", False)
-    assert "the run that it belonged to has ended" in result.error
+    assert "its run has ended" in result.error
     assert await problems(store) == []
     await session.close()
 
@@ -432,7 +432,7 @@ async def test_what_there_is_not_is_refused_at_once_and_nothing_is_begun() -> No
     await prompt(session)
     assert refused == [
         "The child cannot have the model nobody/x: there is no provider for nobody/x",
-        "there is no tool 'saw' that a child could have; there are: delegate",
+        "there is no tool 'saw' for a child; the tools are: delegate",
         "there is no agent 'scout'; the agents are: none",
     ]
     assert not await facts_of(session, "child_started")
@@ -553,7 +553,7 @@ async def test_a_handler_that_always_spawns_is_stopped_at_some_depth() -> None:
     ended = await prompt(session)
     assert ended.children.runs == 8
     assert refused == [
-        "subagents were spawned by subagents, 8 deep: `context.parent` tells a handler whether it is in one"
+        "subagents were spawned by subagents, 8 deep: `context.parent` tells a handler whether it runs in one"
     ]
     await session.close()
 

@@ -66,7 +66,7 @@ def test_what_is_no_colour_leaves_the_text_plain_and_keeps_bold(color: str) -> N
 
 
 def test_a_theme_with_a_bad_colour_is_refused_with_its_slot() -> None:
-    with pytest.raises(UsageError, match="'odd': accent is no colour"):
+    with pytest.raises(UsageError, match="'odd': accent is not a colour"):
         ThemeRegistry().register("odd", Theme(accent=ThemeColor("blue-ish")))
     with pytest.raises(UsageError, match="needs a name"):
         ThemeRegistry().register("", SEA)

@@ -37,11 +37,11 @@ class FrontEnd(Protocol):
 
     def set_editor_text(self, text: str) -> None:
         """Replaces the typed text; the cursor moves to its end."""
-        return None
+        return
 
     def set_editor(self, editor: Editor | None) -> None:
         """An extension has taken over the editor, or released it."""
-        return None
+        return
 
     def suspended(self) -> AbstractAsyncContextManager[None]:
         """Releases the terminal while the block runs."""
@@ -49,11 +49,11 @@ class FrontEnd(Protocol):
 
     def exit(self) -> None:
         """Closes the front end."""
-        return None
+        return
 
     def set_theme(self, name: str) -> None:
         """One of `host.ui.themes`."""
-        return None
+        return
 
     def theme(self) -> str:
         """The name of the current theme; empty without colours."""

@@ -200,8 +200,8 @@ def dialog_of(details: dict[str, Any] | None) -> Dialog | None:
     """How to render an extension's question; None for any other question."""
     if not details or "dialog" not in details:
         return None
-    made: Dialog = msgspec.convert(details, Dialog)
-    return made
+    dialog: Dialog = msgspec.convert(details, Dialog)
+    return dialog
 
 
 def overlay_extent(dialog: OverlayDialog, columns: int, rows: int) -> tuple[int, int]:
