@@ -41,11 +41,8 @@ class ExtensionTimeout(ExtensionError):
 
 
 class Worker:
-    """The thread that runs an extension's plain functions, one after the other.
-
-    It is a daemon: code that hangs does not keep the process alive. Such a thread is abandoned, and later
-    calls get another.
-    """
+    """The thread that runs an extension's plain functions, one after the other. It is a daemon: code that
+    hangs does not keep the process alive. Such a thread is abandoned, and later calls get another."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -114,10 +111,8 @@ _waits: ContextVar[set[asyncio.Task[Any]] | None] = ContextVar("_waits", default
 
 
 async def call(worker: Worker, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls the function: awaited here if it is async, run by the worker if it is plain.
-
-    Raises `ExtensionError` with what it raised, and where. The caller limits its time.
-    """
+    """Calls the function: awaited here if it is async, run by the worker if it is plain. Raises
+    `ExtensionError` with what it raised, and where. The caller limits its time."""
     waits: set[asyncio.Task[Any]] = set()
     _waits.set(waits)
     try:

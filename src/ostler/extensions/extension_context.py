@@ -109,11 +109,9 @@ Content = str | Sequence[str | PlainBlock]
 
 
 class ExtensionContext:
-    """One extension in one session. Handlers may hold on to it while the session is open.
-
-    Members that wait are coroutines: an `async` handler awaits them, a plain one calls
-    `context.wait(context.ui.confirm("Sure?"))`.
-    """
+    """One extension in one session. Handlers may hold on to it while the session is open. Members that wait
+    are coroutines: an `async` handler awaits them, a plain one calls
+    `context.wait(context.ui.confirm("Sure?"))`."""
 
     def __init__(self, extension: Extension, extension_session: ExtensionSession) -> None:
         self.extension = extension

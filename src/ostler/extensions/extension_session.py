@@ -112,12 +112,12 @@ class ExtensionSession:
         self.observe(host.is_observing)
 
     @cached_property
-    def board(self) -> LiveValues:
+    def live_values(self) -> LiveValues:
         """The live values of all extensions."""
         return renderer_module.LiveValues(self.session.journal.publish)
 
     @cached_property
-    def painter(self) -> Renderer:
+    def renderer(self) -> Renderer:
         return renderer_module.Renderer(self)
 
     def add(self, extension: Extension, reason: Literal["open", "reload"] = "open") -> None:
@@ -157,8 +157,8 @@ class ExtensionSession:
     async def close(self) -> None:
         self.flush()
         await asyncio.gather(*map(self.remove, tuple(self.channels)))
-        if "board" in vars(self):
-            self.board.stop()
+        if "live_values" in vars(self):
+            self.live_values.stop()
         await self.commit()
         self.observe(False)
 
@@ -220,8 +220,8 @@ class ExtensionSession:
         self.flush()
         for channel in tuple(self.channels.values()):
             await (channel.drain_all() if patient else channel.drain())
-        if "board" in vars(self):
-            self.board.tell()
+        if "live_values" in vars(self):
+            self.live_values.flush()
 
     async def emit(self, name: str, data: Any) -> None:
         """Emits an event between extensions: all handlers have run when this returns."""

@@ -39,11 +39,8 @@ SWITCH_SECONDS = 600.0
 
 
 class ExtensionHost(SessionListener):
-    """All extensions, in order, for one harness and the harnesses of its children.
-
-    Their hooks come after those of the host program, in the order of the extensions and, within one, of
-    registration.
-    """
+    """All extensions, in order, for one harness and the harnesses of its children. Their hooks come after
+    those of the host program, in the order of the extensions and, within one, of registration."""
 
     is_extension_host = True
 

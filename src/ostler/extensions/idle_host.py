@@ -70,11 +70,9 @@ def _is_in_use(place: Path) -> bool:
 
 
 def entry_points(folders: list[str] | None = None) -> Iterator[tuple[str, bytes]]:
-    """The metadata folder and the entry points of every installed package.
-
-    It avoids `importlib.metadata`, whose import takes many times as long. It skips the working directory,
-    even if that is on Python's path: it is a project, whose files are not trusted.
-    """
+    """The metadata folder and the entry points of every installed package. It avoids `importlib.metadata`,
+    whose import takes many times as long. It skips the working directory, even if that is on Python's path:
+    it is a project, whose files are not trusted."""
     here = os.getcwd()  # noqa: PTH109
     for folder in dict.fromkeys(sys.path if folders is None else folders):
         if folder and folder not in _NO_PACKAGES and os.path.abspath(folder) != here:  # noqa: PTH100

@@ -94,11 +94,9 @@ def not_found(path: Path, given: str) -> ToolFailed:
 
 
 def compile_glob(glob: str) -> re.Pattern[str]:
-    """Matches a relative path with `/` between its parts.
-
-    A glob without a slash matches the last part of a path at any depth, any other the whole path. The
-    caller handles a trailing slash, since it knows which paths are directories.
-    """
+    """Matches a relative path with `/` between its parts. A glob without a slash matches the last part of a
+    path at any depth, any other the whole path. The caller handles a trailing slash, since it knows which
+    paths are directories."""
     body = glob.rstrip("/").removeprefix("./")
     anywhere = "/" not in body
     expression = _translated(body.removeprefix("/"))

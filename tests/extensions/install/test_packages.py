@@ -214,7 +214,9 @@ def test_only_what_is_included_is_installed(tmp_path: Path, scope: Scope, put: I
     (tmp_path / "outside.py").write_text(tool("outside"))
     (folder / "link.py").symlink_to(tmp_path / "outside.py")
     for path in ("d.py", "../outside.py", str(tmp_path / "outside.py"), "link.py", "lib"):
-        with pytest.raises(UsageError, match=r"is not an extension of many; its extensions are: a\.py, b\.py"):
+        with pytest.raises(
+            UsageError, match=r"is not an extension of many; its extensions are: a\.py, b\.py"
+        ):
             put(folder, include=(path,))
     assert leftovers(scope) == []
 
@@ -394,7 +396,9 @@ def test_without_pip_uv_is_used_and_without_both_it_is_said_what_to_do(
     assert told[:2] == ["pip", "install"] and told[-4:] == ["--only-binary", ":all:", "--", "tidy==1"]
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sys.executable", "/a folder/python")
-    with pytest.raises(UsageError, match="neither pip nor uv is installed: run `'/a folder/python' -m ensurepip`"):
+    with pytest.raises(
+        UsageError, match="neither pip nor uv is installed: run `'/a folder/python' -m ensurepip`"
+    ):
         put("tidy")
 
 

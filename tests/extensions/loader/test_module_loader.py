@@ -285,7 +285,7 @@ async def test_a_look_that_is_given_up_leaves_no_program_behind(
         await looking
     assert [one.candidate.name for one in begun] == ["quick", "slow"]
     quick = begun[0].extension
-    assert isinstance(quick, ProcessExtension) and not quick.client.is_up
+    assert isinstance(quick, ProcessExtension) and quick.client.problem
 
 
 async def test_modules_go_with_the_last_who_knows_the_version(tmp_path: Path) -> None:

@@ -422,7 +422,7 @@ async def test_what_changed_while_it_was_loaded_is_noticed(room: Room) -> None:
     assembly = ExtensionLoader(ExtensionSearch(room.project), room.said.append)
     versions = await assembly.refresh({})
     room.write("gate.py", SAYS, what="new")
-    make_host(assembly, versions, room.said.append).install_into(room.harness)
+    make_host(assembly, versions).install_into(room.harness)
     session = await create_session(MemoryStore(), room.harness)
     await session.prompt(as_content("go"))
     await room.comes_to_say(session, "new")

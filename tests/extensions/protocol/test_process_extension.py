@@ -329,7 +329,7 @@ async def test_an_extension_is_asked_to_shut_down_when_its_session_is_left(tmp_p
     session, _ = await session_with(ScriptedModel([]), found)
     await session.close()
     assert (tmp_path / "script" / "ended").read_text() == "''"
-    assert not found.client.is_up
+    assert found.client.problem
 
 
 _STAYS = """
@@ -445,13 +445,13 @@ async def test_a_reload_ends_the_old_process_and_the_new_one_goes_on(tmp_path: P
     new = await loaded(tmp_path / "next", script, values={"NUMBER": 2})
     extension_session = host.sessions[session.id]
     await extension_session.remove("script", "reload")
-    assert not old.client.is_up
+    assert old.client.problem
     host.extensions["script"] = new
     host.apply()
     extension_session.add(new, "reload")
     await watch.until_told(number=2, reason="reload")
     await session.close()
-    assert not new.client.is_up
+    assert new.client.problem
 
 
 async def test_an_edited_extension_in_any_language_is_loaded_anew(tmp_path: Path) -> None:
@@ -479,6 +479,6 @@ async def test_an_edited_extension_in_any_language_is_loaded_anew(tmp_path: Path
     await (await host.reloading.reload())
     assert await host.run_command(session, "number", "") == "two"
     assert isinstance(first, ProcessExtension)
-    assert not first.client.is_up
+    assert first.client.problem
     assert said == []
     await session.close()

@@ -19,11 +19,11 @@ from tests.support.extension_session import facts_of
 
 
 class Clock:
-    """The time of the painter, which passes when a test says so."""
+    """A clock of the renderer that tests advance."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(Renderer, "now", lambda painter: self.now)
+        monkeypatch.setattr(Renderer, "now", lambda renderer: self.now)
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ async def test_two_extensions_may_use_the_same_id() -> None:
     extension_session.add(extension("other", lambda ostler: None))
     context.ui.set_widget(Widget("one", "mine"))
     extension_session.channels["other"].context.ui.set_widget(Widget("one", "theirs"))
-    extension_session.board.tell()
+    extension_session.live_values.flush()
     assert [one.text for one in face.widgets()] == ["mine", "theirs"]
     await extension_session.remove("other")
     assert [one.text for one in face.widgets()] == ["mine"]
@@ -80,13 +80,13 @@ async def test_there_is_one_header_and_one_footer_and_who_comes_last_has_it() ->
     context.ui.set_header("mine")
     context.ui.set_footer("foot", Style(borderless=True))
     other.ui.set_header("theirs")
-    extension_session.board.tell()
+    extension_session.live_values.flush()
     assert (await face.screen()).splitlines() == ["│ theirs", "─" * 10, "> ", "foot"]
     await extension_session.remove("demo")
     assert (await face.screen()).splitlines() == ["│ theirs", "─" * 10, "> "]
     other.ui.remove_header()
     other.ui.remove_footer()
-    extension_session.board.tell()
+    extension_session.live_values.flush()
     assert not face.values
     await session.close()
 
@@ -97,10 +97,10 @@ async def test_status_entries_stand_in_one_line_by_priority() -> None:
     context.ui.set_status("b", "second", 2)
     context.ui.set_status("a", "third", 2)
     context.ui.set_status("z", "first", 1)
-    host.sessions[session.id].board.tell()
+    host.sessions[session.id].live_values.flush()
     assert (await face.screen()).splitlines()[-1] == "first · second · third"
     context.ui.remove_status("b")
-    host.sessions[session.id].board.tell()
+    host.sessions[session.id].live_values.flush()
     assert face.status() == ["first", "third"]
     await session.close()
 
@@ -110,10 +110,10 @@ async def test_parts_of_a_face_can_be_hidden_and_the_whole_is_replaced() -> None
     session, host, context = await opened(face)
     context.ui.set_status("a", "status")
     context.ui.set_visibility(Visibility(hide_status=True, hide_separator=True))
-    host.sessions[session.id].board.tell()
+    host.sessions[session.id].live_values.flush()
     assert await face.screen() == "> "
     context.ui.set_visibility(Visibility(hide_startup=True, hide_hint=True))
-    host.sessions[session.id].board.tell()
+    host.sessions[session.id].live_values.flush()
     assert face.values["visibility"] == msgspec.to_builtins(Visibility(hide_startup=True, hide_hint=True))
     assert "status" in await face.screen()
     await session.close()
@@ -152,17 +152,17 @@ async def test_however_fast_a_value_changes_the_last_one_is_told_and_few_of_the_
         if len(published) > 1:
             again.set()
 
-    board = LiveValues(publish)
+    values = LiveValues(publish)
     for number in range(1000):
-        board.put("widget:a/b", Style(str(number)), None)
+        values.put("widget:a/b", Style(str(number)), None)
     assert [one.value["border"] for one in published] == ["0"]
     async with asyncio.timeout(60):
         await again.wait()
     assert published[1].value["border"] == "999"
-    board.put("widget:a/b", Style("999"), None)
-    board.tell()
+    values.put("widget:a/b", Style("999"), None)
+    values.flush()
     assert len(published) == 2, "what has not changed is not told"
-    board.stop()
+    values.stop()
 
 
 async def test_everything_that_an_extension_shows_goes_when_it_does() -> None:
@@ -173,7 +173,7 @@ async def test_everything_that_an_extension_shows_goes_when_it_does() -> None:
     context.ui.set_footer("foot")
     context.ui.set_status("a", "status")
     context.ui.set_visibility(Visibility(hide_hint=True))
-    host.sessions[session.id].board.tell()
+    host.sessions[session.id].live_values.flush()
     assert len(face.values) == 5
     await host.sessions[session.id].remove("demo", "reload")
     assert face.values == {}

@@ -243,10 +243,8 @@ class History:
         return Tree(await self._journal.history(), self._journal.state)
 
     def append(self, name: str, data: Any = None, *, told: str | Sequence[str | PlainBlock] = ()) -> int:
-        """Adds an entry of this extension to the current branch; returns its number.
-
-        The model gets `told` with its next call; no run is started for it. The entry is stored by the time
-        the handler returns."""
+        """Adds an entry of this extension to the current branch; returns its number. The model gets `told`
+        with its next call; no run is started for it. The entry is stored by the time the handler returns."""
         try:
             plain = msgspec.to_builtins(data)
         except TypeError as error:
@@ -277,11 +275,9 @@ class History:
         return await self._summary(_between(await self._journal.history(), first, last), instructions)
 
     async def collapse(self, first: int, last: int, summary: str = "") -> int:
-        """Adds a summary of the entries from `first` to `last`; returns the number of its entry.
-
-        They are on another branch, or reach to the current entry; then the session moves to before `first`.
-        Nothing is deleted. Without a summary, the model writes one. Raises what `navigate` and `summarize`
-        do."""
+        """Adds a summary of the entries from `first` to `last`; returns the number of its entry. They are on
+        another branch, or reach to the current entry; then the session moves to before `first`. Nothing is
+        deleted. Without a summary, the model writes one. Raises what `navigate` and `summarize` do."""
         async with lease_held(self._context):
             await self._check_idle("a branch cannot be collapsed")
             facts = await self._journal.history()

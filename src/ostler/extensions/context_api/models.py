@@ -55,11 +55,9 @@ async def complete(
     on_chunk: OnChunk | None = None,
     purpose: Purpose = "extension",
 ) -> Completion:
-    """One answer of the session's model, or of another one, which is closed afterwards.
-
-    Raises a `ModelError` with the vendor's message if the call fails, `LimitReached` if the open run may not
-    use as much, and `UsageError` or `NoModel` if the model cannot be made.
-    """
+    """One answer of the session's model, or of another one, which is closed afterwards. Raises a `ModelError`
+    with the vendor's message if the call fails, `LimitReached` if the open run may not use as much, and
+    `UsageError` or `NoModel` if the model cannot be made."""
     if not messages:
         raise UsageError("the call needs a prompt or messages")
     harness = context.session.harness
@@ -332,11 +330,9 @@ class Models:
         max_tokens: int | None = None,
         on_chunk: OnChunk | None = None,
     ) -> Completion:
-        """One answer to `messages` and the prompt, without tools and without the session's conversation.
-
-        It is recorded and counted: in the session, and in the totals and limits of the open run. `on_chunk`
-        gets the text as it arrives. Raises what the function `complete` raises.
-        """
+        """One answer to `messages` and the prompt, without tools and without the session's conversation. It
+        is recorded and counted: in the session, and in the totals and limits of the open run. `on_chunk` gets
+        the text as it arrives. Raises what the function `complete` raises."""
         content = as_content(prompt)
         sent = [*map(_message, messages), *([user(*content)] if content else [])]
         return await complete(

@@ -62,11 +62,8 @@ class Tools:
 
     def set_active(self, names: Iterable[str] | None) -> tuple[str, ...]:
         """Offers only these tools to the model from the next step on, also in children; None offers all
-        again.
-
-        Each extension has its own list; a tool must be in all of them. The list applies until the session is
-        closed or the extension is reloaded. Returns the names that no tool has now.
-        """
+        again. Each extension has its own list; a tool must be in all of them. The list applies until the
+        session is closed or the extension is reloaded. Returns the names that no tool has now."""
         allowed = None if names is None else frozenset(names)
 
         def change() -> None:

@@ -107,14 +107,6 @@ class SubagentResult(msgspec.Struct, frozen=True):
         return self.status == "completed"
 
 
-class Callbacks(msgspec.Struct, frozen=True):
-    """Functions of the extension, plain or async. Each takes its subject, or the subject and the context."""
-
-    on_event: Callable[..., Any] | None = None
-    on_output: Callable[..., Any] | None = None
-    on_complete: Callable[..., Any] | None = None
-
-
 class Subagent:
     """A running child. It is killed when the run that spawned it ends, or the session is closed."""
 
@@ -122,7 +114,7 @@ class Subagent:
         self,
         id: str,
         context: ExtensionContext,
-        callbacks: Callbacks,
+        callbacks: dict[str, Callable[..., Any] | None],
         drive: Callable[[Watch], Coroutine[Any, Any, ChildResult]],
     ) -> None:
         self.id = id
@@ -211,14 +203,14 @@ class Subagent:
 
     async def _call(self, name: Literal["on_event", "on_output", "on_complete"], subject: Any) -> None:
         """Calls a callback; one that fails is reported, and not called again."""
-        function = getattr(self._callbacks, name)
+        function = self._callbacks[name]
         if function is None:
             return
         context, extension_session = self._context, self._context.extension_session
         try:
             await Handler.of(function).call(context.extension.worker, subject, context, seconds=TIME_LIMIT)
         except ExtensionError as failure:
-            self._callbacks = msgspec.structs.replace(self._callbacks, **{name: None})
+            self._callbacks[name] = None
             extension_session.report(context.extension, name, str(failure))
         await extension_session.commit()
 
@@ -270,7 +262,7 @@ def _spawn(context: ExtensionContext, prompt: Content, options: SpawnOptions) ->
         child_harness(request, spawned)
     except CallRefused as error:
         raise UsageError(error.message) from None
-    callbacks = Callbacks(options.get("on_event"), options.get("on_output"), options.get("on_complete"))
+    callbacks: dict[str, Any] = {name: options.get(name) for name in ("on_event", "on_output", "on_complete")}
     child = context.journal.world.new_id("ses")
     subagent = Subagent(child, context, callbacks, partial(_drive, context, spawned, child, request))
     spawned.own(asyncio.ensure_future(subagent.work()), subagent.kill_now)

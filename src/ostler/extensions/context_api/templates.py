@@ -79,11 +79,9 @@ class Templates:
         return _NAME.sub(lambda match: str(values.get(match[1], match[0])), text)
 
     def arguments(self, text: str, pattern: ArgumentPattern) -> Arguments:
-        """Parses a command line by a pattern; it never fails.
-
-        Words are separated by blanks, and may be quoted. A leading `/name` is the command. The value of a
-        flag is the next word, unless that looks like a flag, or the text after `=`. After `--` all words are
-        positional. """
+        """Parses a command line by a pattern; it never fails. Words are separated by blanks, and may be
+        quoted. A leading `/name` is the command. The value of a flag is the next word, unless that looks like
+        a flag, or the text after `=`. After `--` all words are positional."""
         words = list(split_words(text))
         if words and not words[0].is_literal and is_command(words[0].text):
             words = words[1:]

@@ -204,7 +204,7 @@ async def load_into(
             set_host(harness, IdleHost(harness, lambda: empty_host(search, say, options, face)))
         return None
     loader = ExtensionLoader(search, say, consent)
-    host = make_host(loader, await loader.refresh({}), say, options, face)
+    host = make_host(loader, await loader.refresh({}), options, face)
     host.install_into(harness)
     return host
 
@@ -212,13 +212,12 @@ async def load_into(
 def make_host(
     loader: ExtensionLoader,
     versions: Versions,
-    say: Callable[[str], None],
     options: Mapping[str, str] | None = None,
     face: FrontEnd | None = None,
 ) -> host_module.ExtensionHost:
     """A host that reloads its extensions when their files change."""
     extensions = [one.extension for one in versions.values()]
-    host = host_module.ExtensionHost(extensions, face=face, say=say, options=dict(options or {}))
+    host = host_module.ExtensionHost(extensions, face=face, say=loader.tell, options=dict(options or {}))
     host.reloading = reload_module.HotReload(host, loader, versions)
     loader.tell = host.warn
     return host
@@ -231,7 +230,7 @@ def empty_host(
     face: FrontEnd | None = None,
 ) -> ExtensionHost:
     """A host that has not searched for its extensions yet."""
-    return make_host(ExtensionLoader(search, say), {}, say, options, face)
+    return make_host(ExtensionLoader(search, say), {}, options, face)
 
 
 EmbeddedExtension = Path | str | Callable[["ExtensionAPI"], Any]
@@ -265,7 +264,7 @@ class EmbeddedExtensions:
         problems: list[str] = []
         loader = ExtensionLoader(search, problems.append, own=await _set_up(self._functions))
         versions = await loader.refresh({})
-        host = make_host(loader, versions, problems.append)
+        host = make_host(loader, versions)
         host.install_into(harness)
         if problems:
             await host.replace(())

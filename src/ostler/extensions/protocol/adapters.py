@@ -263,7 +263,7 @@ class Panels:
         keys = self._keys(session, panel)
         for key in keys:
             context, _ = self._open.pop(key)
-            context.extension_session.board.remove(self._name(panel))
+            context.extension_session.live_values.remove(self._name(panel))
             if by_user:
                 self._client.send(frames.PanelClosed(panel, context.session_id))
         return bool(keys)
@@ -289,7 +289,7 @@ class Panels:
 
     def _show(self, context: ExtensionContext, panel: frames.Panel) -> None:
         view = OpenPanel(panel.title, list(panel.lines), panel.footer)
-        context.extension_session.board.put(self._name(panel.id), view, self)
+        context.extension_session.live_values.put(self._name(panel.id), view, self)
 
     def _name(self, panel: str) -> str:
         return f"panel:{self._extension}/{panel}"

@@ -92,10 +92,6 @@ class Client:
         """The second of the last one, and how many it has had."""
 
     @property
-    def is_up(self) -> bool:
-        return not self.problem
-
-    @property
     def pid(self) -> int:
         """The id of the current or last process; 0 before the first."""
         return self._process.id.pid if self._process is not None else 0

@@ -21,9 +21,6 @@ Seconds = Annotated[float, Meta(gt=0, le=86400)]
 PanelId = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
-# --- from the extension -----------------------------------------------------------------------------
-
-
 class Received(msgspec.Struct, frozen=True, tag_field="type", tag=snake_case):
     """A frame from an extension. Unknown fields are ignored; null is the same as absent."""
 
@@ -180,9 +177,6 @@ AnyReceived = (
 )
 
 
-# --- to the extension -------------------------------------------------------------------------------
-
-
 class Sent(msgspec.Struct, frozen=True, tag_field="type", tag=snake_case):
     """A frame to an extension, with all fields unless the frame says otherwise."""
 
@@ -289,9 +283,6 @@ class Problem(Sent, frozen=True):
 
 class Shutdown(Sent, frozen=True):
     """Acknowledge and exit: the input ends after this line."""
-
-
-# --- reading and writing ----------------------------------------------------------------------------
 
 
 class MalformedFrame(Exception):

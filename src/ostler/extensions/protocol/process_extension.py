@@ -9,9 +9,10 @@ from typing import Any
 
 from ostler.extensions.event_channel import CATCH_UP_SECONDS
 from ostler.extensions.executor import ExtensionError, Handler
-from ostler.extensions.extension import Command, Extension, HookHandler, Observer, Origin
+from ostler.extensions.extension import Command, Extension, HookHandler, Observer
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.extension_session import SessionLeft, SessionOpened, TerminalResized
+from ostler.extensions.loader.discovery import Origin
 from ostler.extensions.protocol import frames
 from ostler.extensions.protocol.adapters import (
     POINTS,
@@ -31,11 +32,9 @@ _MAX_NOTES = 20
 
 
 class ProcessExtension(Extension):
-    """An extension with one process for all open sessions.
-
-    The process ends when the last session is closed, and is started again with the next. Its registrations
-    stay until it is reloaded, so its guards refuse while the process is down.
-    """
+    """An extension with one process for all open sessions. The process ends when the last session is closed,
+    and is started again with the next. Its registrations stay until it is reloaded, so its guards refuse
+    while the process is down."""
 
     def __init__(
         self, manifest: Manifest, folder: Path, origin: Origin, limits: Limits, check: Callable[[], None]
@@ -306,10 +305,8 @@ async def load_process_extension(
     folder: Path, origin: Origin, *, limits: Limits | None = None, check: Callable[[], None] = lambda: None
 ) -> Extension:
     """The extension in a folder with an `extension.json`: ready, disabled, or failed with its problem.
-
     `check` is called before each start of its process, and raises `ExtensionError` to prevent it. The process
-    ends with the last session of the extension; without a session, call `ProcessExtension.close`.
-    """
+    ends with the last session of the extension; without a session, call `ProcessExtension.close`."""
     try:
         manifest = read_manifest(folder)
     except ConfigurationError as error:

@@ -90,7 +90,7 @@ class Dialogs:
     async def overlay(self, overlay: Overlay) -> OverlayResult:
         """Displays a modal window until it is closed."""
         content, extension = as_content(overlay.content), self._context.extension
-        renderer = self._context.extension_session.painter
+        renderer = self._context.extension_session.renderer
         name = f"overlay:{extension.name}/{self._context.journal.world.new_id('overlay')}"
         dialog = OverlayDialog(
             title=overlay.title,

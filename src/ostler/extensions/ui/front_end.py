@@ -92,11 +92,9 @@ RenderEditor = Callable[[int, str], str | Awaitable[str | None] | None]
 
 
 class Editor(msgspec.Struct, frozen=True):
-    """Gets keys before the front end does, except those that quit or interrupt, and shortcuts.
-
-    `handle_key` gets the key and the typed text; `render` gets a width and the default rendering. Both are
-    optional, and returning None means the default.
-    """
+    """Gets keys before the front end does, except those that quit or interrupt, and shortcuts. `handle_key`
+    gets the key and the typed text; `render` gets a width and the default rendering. Both are optional, and
+    returning None means the default."""
 
     handle_key: HandleKey | None = None
     render: RenderEditor | None = None
@@ -152,10 +150,8 @@ _FRONT_END_KEYS = frozenset(
 
 
 def normalised_key(key: str) -> str:
-    """`Shift+Control+S` becomes `ctrl+shift+s`. A key with an unknown modifier is unchanged.
-
-    A single character keeps its case: `A` is what `shift+a` types.
-    """
+    """`Shift+Control+S` becomes `ctrl+shift+s`. A key with an unknown modifier is unchanged. A single
+    character keeps its case: `A` is what `shift+a` types."""
     if len(key.strip()) == 1:
         return key.strip()
     *prefixes, last = key.split("+")

@@ -28,11 +28,8 @@ _MAX_WIDTHS = 8
 
 
 class Renderer:
-    """Calls the render functions of one session.
-
-    They run in their own thread, not in that of the extension's handlers: a widget is rendered while a
-    handler works. An exception is reported once.
-    """
+    """Calls the render functions of one session. They run in their own thread, not in that of the extension's
+    handlers: a widget is rendered while a handler works. An exception is reported once."""
 
     def __init__(self, extension_session: ExtensionSession) -> None:
         self._extension_session = extension_session
@@ -93,7 +90,7 @@ class Renderer:
         key = (extension.name, what)
         if self._timeouts[key] >= MAX_TIMEOUTS:
             return None
-        worker = self._workers.setdefault(extension.name, Worker(f"{extension.name}-painter"))
+        worker = self._workers.setdefault(extension.name, Worker(f"{extension.name}-renderer"))
         try:
             result = await call_within(RENDER_SECONDS, worker, function, *arguments)
         except ExtensionError as failure:
@@ -137,10 +134,8 @@ BEAT_SECONDS = 1 / 60
 
 
 class LiveValues:
-    """Publishes the first change at once, and further ones together after an interval.
-
-    However fast values change, the last one of each name is published. Call everything on the loop.
-    """
+    """Publishes the first change at once, and further ones together after an interval. However fast values
+    change, the last one of each name is published. Call everything on the loop."""
 
     def __init__(self, publish: Callable[[Sequence[LiveValue]], None]) -> None:
         self._publish = publish
@@ -169,14 +164,11 @@ class LiveValues:
             self._places.pop(name, None)
             self._note(name)
 
-    def owner_of(self, name: str) -> object:
-        return self._values[name][0] if name in self._values else None
-
     def forget(self, owner: object) -> None:
         """Removes all values of an owner."""
         for name in [name for name, (other, _) in self._values.items() if other is owner]:
             self.remove(name)
-        self.tell()
+        self.flush()
 
     def values(self) -> dict[str, Any]:
         """The current values, for a front end that has just opened."""
@@ -186,16 +178,16 @@ class LiveValues:
         self._changed.pop(name, None)
         self._changed[name] = None
         if self._beat is None:
-            self.tell()
+            self.flush()
             self._beat = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._tick)
 
     def _tick(self) -> None:
         self._beat = None
         if self._changed:
-            self.tell()
+            self.flush()
             self._beat = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._tick)
 
-    def tell(self) -> None:
+    def flush(self) -> None:
         """Publishes changes now."""
         changed, self._changed = self._changed, {}
         values = []
@@ -210,7 +202,7 @@ class LiveValues:
             self._publish(values)
 
     def stop(self) -> None:
-        self.tell()
+        self.flush()
         if self._beat is not None:
             self._beat.cancel()
             self._beat = None

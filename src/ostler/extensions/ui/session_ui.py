@@ -38,7 +38,7 @@ class ExtensionUI(Dialogs):
         super().__init__(context)
         self._name = context.extension.name
         self._do = context.calls.call
-        self._board = context.extension_session.board
+        self._values = context.extension_session.live_values
 
     def set_widget(self, widget: Widget) -> None:
         """Displays a widget; replaces one with the same id."""
@@ -50,9 +50,9 @@ class ExtensionUI(Dialogs):
                 style=widget.style,
                 placement=widget.placement,
                 priority=widget.priority,
-                order=self._board.place_of(name),
+                order=self._values.place_of(name),
             )
-            self._board.put(name, view, self)
+            self._values.put(name, view, self)
 
         self._do(put)
 
@@ -78,9 +78,9 @@ class ExtensionUI(Dialogs):
         name = f"status:{self._name}/{key}"
 
         def put() -> None:
-            order = self._board.place_of(name)
+            order = self._values.place_of(name)
             view = StatusView(extension=self._name, text=text, priority=priority, order=order)
-            self._board.put(name, view, self)
+            self._values.put(name, view, self)
 
         self._do(put)
 
@@ -89,21 +89,21 @@ class ExtensionUI(Dialogs):
 
     def set_visibility(self, visibility: Visibility) -> None:
         """Hides parts of the front end; replaces earlier settings, also of other extensions."""
-        self._do(lambda: self._board.put("visibility", visibility, self))
+        self._do(lambda: self._values.put("visibility", visibility, self))
 
     def _set_bar(self, name: str, content: Content | str, style: Style) -> None:
-        self._do(lambda: self._board.put(name, BarView(**self._fields(name, content), style=style), self))
+        self._do(lambda: self._values.put(name, BarView(**self._fields(name, content), style=style), self))
 
     def _fields(self, name: str, content: Content | str) -> dict[str, Any]:
-        content, renderer = as_content(content), self._context.extension_session.painter
+        content, renderer = as_content(content), self._context.extension_session.renderer
         renderer.drop(name)
         render = content.render and renderer.keep(name, self._context.extension, content.render, content.hz)
         return {"extension": self._name, "text": content.text, "markdown": content.markdown, "render": render}
 
     def _remove(self, name: str) -> None:
         def remove() -> None:
-            self._context.extension_session.painter.drop(name)
-            self._board.remove(name)
+            self._context.extension_session.renderer.drop(name)
+            self._values.remove(name)
 
         self._do(remove)
 
@@ -165,7 +165,7 @@ class ExtensionUI(Dialogs):
                     raise UsageError(f"there is no theme {name!r}; there are: {', '.join(themes.names())}")
                 return
             colors = msgspec.to_builtins(themes[name])
-            self._board.put("theme", ThemeView(extension=self._name, name=name, colors=colors), self)
+            self._values.put("theme", ThemeView(extension=self._name, name=name, colors=colors), self)
             face.set_theme(name)
 
         self._do(change)
@@ -192,5 +192,5 @@ class ExtensionUI(Dialogs):
         context.host.ui.themes.forget(context)
         if (face := context.host.face).theme() and face.theme() not in context.host.ui.themes:
             face.set_theme(DEFAULT)
-        self._board.forget(self)
-        context.extension_session.painter.forget(context.extension)
+        self._values.forget(self)
+        context.extension_session.renderer.forget(context.extension)

@@ -38,7 +38,7 @@ class UIHost:
     def live_values(self, session: str) -> dict[str, Any]:
         """The current live values of a session by name, for a front end that starts to follow it."""
         extension_session = self._host.sessions.get(session)
-        return extension_session.board.values() if extension_session else {}
+        return extension_session.live_values.values() if extension_session else {}
 
     def resized(self, width: int, height: int) -> None:
         """Reports a new size of the front end's terminal."""
@@ -48,7 +48,7 @@ class UIHost:
     async def render(self, session: str, id: str, width: int) -> str | None:
         """Renders a live value or an overlay: empty to hide it, None to use its text."""
         extension_session = self._host.sessions.get(session)
-        return await extension_session.painter.lines(id, width) if extension_session else None
+        return await extension_session.renderer.lines(id, width) if extension_session else None
 
     def tool_renderer(self, tool: str) -> ToolRenderer | None:
         """The renderer of a tool's calls: the last registration wins."""
@@ -71,7 +71,7 @@ class UIHost:
         match, extension_session = self._renderer_of(tool), self._host.sessions.get(session)
         if extension_session is None or match is None or (function := getattr(match[1], part)) is None:
             return None
-        renderer, what = extension_session.painter, f"the {part} of {tool}"
+        renderer, what = extension_session.renderer, f"the {part} of {tool}"
         return await renderer.ask(match[0], what, function, *deepcopy(arguments)) or None
 
     def _renderer_of(self, tool: str) -> tuple[Extension, ToolRenderer] | None:
@@ -87,7 +87,7 @@ class UIHost:
             renderer = extension.registered.message_renderers.get(name)
             if extension_session and renderer:
                 what = f"the renderer {name}"
-                return await extension_session.painter.ask(extension, what, renderer.function, text, width)
+                return await extension_session.renderer.ask(extension, what, renderer.function, text, width)
         return None
 
     async def completions(self, session: str, command: str, typed: str) -> list[str]:
@@ -95,7 +95,7 @@ class UIHost:
         extension_session, match = self._host.sessions.get(session), self._host.command_named(command)
         if extension_session is None or match is None or (complete := match[1].complete) is None:
             return []
-        extension, renderer = match[0], extension_session.painter
+        extension, renderer = match[0], extension_session.renderer
         context = extension_session.channels[extension.name].context
         what = f"completing /{match[1].name}"
         result = await renderer.guarded(extension, what, complete.function, *complete.take(typed, context))
@@ -109,7 +109,7 @@ class UIHost:
         active = self.editors.active()
         if active is None or (handle := active[1].handle_key) is None:
             return PASS
-        extension, renderer = active[0].extension, active[0].extension_session.painter
+        extension, renderer = active[0].extension, active[0].extension_session.renderer
         action = await renderer.guarded(extension, "handle_key", handle, key, text)
         if action is None or isinstance(action, KeyAction):
             return action or PASS
@@ -121,7 +121,7 @@ class UIHost:
         active = self.editors.active()
         if active is None or (render := active[1].render) is None:
             return default
-        extension, renderer = active[0].extension, active[0].extension_session.painter
+        extension, renderer = active[0].extension, active[0].extension_session.renderer
         lines = await renderer.ask(extension, "the editor's render", render, width, default)
         return default if lines is None else lines
 
@@ -155,10 +155,8 @@ class UIHost:
         return notices
 
     async def shortcut(self, session: str, *keys: str) -> bool:
-        """Runs the shortcut of a key; False if there is none. The handler may ask the user.
-
-        Pass the typed character before the key's name: `host.ui.shortcut(session, "A", "shift+a")`.
-        """
+        """Runs the shortcut of a key; False if there is none. The handler may ask the user. Pass the typed
+        character before the key's name: `host.ui.shortcut(session, "A", "shift+a")`."""
         shortcuts, extension_session = self.shortcuts(), self._host.sessions.get(session)
         match = next((shortcuts[key] for key in map(normalised_key, keys) if key in shortcuts), None)
         if match is None or extension_session is None:
