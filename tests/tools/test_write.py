@@ -56,6 +56,19 @@ async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(context:
     assert (context.cwd / "a").read_text() == "somebody's work"
 
 
+@pytest.mark.parametrize(("old", "new"), [(b"\0\1", "text"), (b"old", "x" * (2 * 1024 * 1024 + 1))])
+async def test_a_binary_or_very_large_file_is_overwritten_without_a_diff(
+    context: FakeToolContext, old: bytes, new: str
+) -> None:
+    file = context.cwd / "a"
+    file.write_bytes(old)
+    files.remember(context.memory, file, files.digest_of(old))
+    outcome = await run_tool(write, {"path": "a", "content": new}, context)
+    assert isinstance(outcome, Ok) and outcome.details
+    assert (outcome.details["diff"], outcome.details["diff_truncated"]) == ("", True)
+    assert file.read_text() == new
+
+
 async def test_touching_a_file_does_not_make_it_changed(context: FakeToolContext) -> None:
     (context.cwd / "a").write_text("one")
     await run_tool(read, {"path": "a"}, context)

@@ -25,7 +25,6 @@ from ostler.schema.facts import Fact
 if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
     from ostler.extensions.ui import renderer as renderer_module
-    from ostler.extensions.ui.renderer import LiveValues, Renderer
 else:
     renderer_module = lazy_module("ostler.extensions.ui.renderer")
 
@@ -112,12 +111,12 @@ class ExtensionSession:
         self.observe(host.is_observing)
 
     @cached_property
-    def live_values(self) -> LiveValues:
+    def live_values(self) -> renderer_module.LiveValues:
         """The live values of all extensions."""
         return renderer_module.LiveValues(self.session.journal.publish)
 
     @cached_property
-    def renderer(self) -> Renderer:
+    def renderer(self) -> renderer_module.Renderer:
         return renderer_module.Renderer(self)
 
     def add(self, extension: Extension, reason: Literal["open", "reload"] = "open") -> None:

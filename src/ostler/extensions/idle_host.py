@@ -21,9 +21,7 @@ from ostler.store.paths import configuration_file, state_folder
 
 if TYPE_CHECKING:
     from ostler.extensions import host as host_module
-    from ostler.extensions.host import ExtensionHost
     from ostler.extensions.loader import reload as reload_module
-    from ostler.extensions.loader.reload import FileWatcher
 else:
     host_module = lazy_module("ostler.extensions.host")
     reload_module = lazy_module("ostler.extensions.loader.reload")
@@ -112,13 +110,13 @@ class IdleHost(SessionListener):
 
     is_extension_host = True
 
-    def __init__(self, harness: Harness, make_host: Callable[[], ExtensionHost]) -> None:
+    def __init__(self, harness: Harness, make_host: Callable[[], host_module.ExtensionHost]) -> None:
         self.harness = harness
         """The harness that the host takes over."""
         self._make_host = make_host
         self._sessions: dict[str, OpenSession] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._watcher: FileWatcher | None = None
+        self._watcher: reload_module.FileWatcher | None = None
 
     def on_open(self, session: OpenSession) -> None:
         self._sessions[session.id] = session

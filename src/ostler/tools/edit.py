@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ostler.core import files
     from ostler.tools import diff as diffs
     from ostler.tools import media
-    from ostler.tools.diff import Diff, Splice
 else:
     diffs = lazy_module("ostler.tools.diff")
     files = lazy_module("ostler.core.files")
@@ -120,7 +119,7 @@ class Replacement(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """Sorted splices of the original text, and the numbers of the edits that matched only loosely."""
 
-    splices: list[Splice]
+    splices: list[diffs.Splice]
     loose: list[int]
 
 
@@ -241,7 +240,7 @@ def _overlaps(text: str, places: Sequence[_Place]) -> list[str]:
 
 def _splices(
     original: str, text: str, places: Sequence[_Place], edits: Sequence[Replacement]
-) -> list[Splice]:
+) -> list[diffs.Splice]:
     """Splices of the original, each narrowed to the part that changes."""
     carriage_returns = _carriage_returns(original)
     splices = []
@@ -284,7 +283,7 @@ _BOM = b"\xef\xbb\xbf"
 
 class _Edited(msgspec.Struct, frozen=True):
     plan: Plan
-    diff: Diff
+    diff: diffs.Diff
     content: bytes
     digest: str
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ostler.core import files
     from ostler.tools import diff as diffs
     from ostler.tools import media
-    from ostler.tools.diff import Diff
 else:
     diffs = lazy_module("ostler.tools.diff")
     files = lazy_module("ostler.core.files")
@@ -90,7 +89,7 @@ def _encoded(content: str) -> bytes:
 
 def _write(
     file: Path, given: str, name: str, content: str, data: bytes, seen: str | None
-) -> tuple[bool, Diff]:
+) -> tuple[bool, diffs.Diff]:
     """Whether the file is new, and the difference."""
     size = _refuse(file, given, seen)
     old, old_name = b"", "/dev/null"
@@ -115,7 +114,7 @@ def _refuse(file: Path, given: str, seen: str | None) -> int | None:
     return status.st_size
 
 
-def _compared(before: bytes, content: str, data: bytes, old_name: str, new_name: str) -> Diff:
+def _compared(before: bytes, content: str, data: bytes, old_name: str, new_name: str) -> diffs.Diff:
     if media.is_binary(before) or len(data) > _MAX_COMPARED:
-        return Diff("", 0, 0, 0, truncated=True)
+        return diffs.Diff("", 0, 0, 0, truncated=True)
     return diffs.diff_of_texts(before.decode("utf-8", "replace"), content, old_name, new_name)
