@@ -67,9 +67,8 @@ class Worker:
         """Runs a job after those posted before. It must not raise."""
         if self._jobs is None:
             self._jobs = queue.SimpleQueue()
-            threading.Thread(
-                target=_work, args=(self, self._jobs), daemon=True, name=f"ostler-extension-{self._name}"
-            ).start()
+            name, arguments = f"ostler-extension-{self._name}", (self, self._jobs)
+            threading.Thread(target=_work, args=arguments, daemon=True, name=name).start()
         self._jobs.put(job)
 
     async def run(self, work: Callable[[], Returned]) -> Returned:

@@ -463,7 +463,7 @@ def test_two_installations_at_once_are_refused(tmp_path: Path, scope: Scope, put
     [
         ("{", "is damaged"),
         ("[]", "is damaged"),
-        ('{"version": 2, "packages": [{"new": true}]}', r"was written by a newer ostler \(version 2\)"),
+        ('{"version": 2, "packages": [{"new": true}]}', r"has version 2, which needs a newer ostler"),
     ],
 )
 def test_a_damaged_manifest_is_one_line_and_nothing_is_lost(

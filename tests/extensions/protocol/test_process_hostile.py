@@ -223,7 +223,7 @@ async def _run_guarded(
         (
             'send("event_intercept_response", id=asked["id"], replace_text="x")',
             LONG,
-            "which only assistant_message allows",
+            "only for assistant_message",
         ),
         ('send("tool_result", id=asked["id"])', LONG, "it answered with 'tool_result'"),
         ('send("event_intercept_response", id="another")', Limits(intercept=0.05), "did not answer"),

@@ -134,9 +134,8 @@ class Tree:
 
     def _message(self, fact: Fact, role: str, text: str) -> HistoryMessage:
         model = self._model(fact)
-        return HistoryMessage(
-            fact.seq, fact.parent or 0, role, text, model, model.partition("/")[0], fact.time_ms
-        )
+        parent, provider = fact.parent or 0, model.partition("/")[0]
+        return HistoryMessage(fact.seq, parent, role, text, model, provider, fact.time_ms)
 
     def _model(self, fact: Fact) -> str:
         """The model that was called; in a copy of a session, which has no calls, the one that was

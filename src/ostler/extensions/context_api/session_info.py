@@ -169,9 +169,8 @@ def context_stats(context: ExtensionContext) -> ContextStats:
     limit = context.models.window
     if isinstance(harness.context, SessionContext):
         limit = harness.context.policy().window.tokens or limit
-    return ContextStats(
-        count.tokens, limit, count.tokens / limit, len(state.transcript), count.source, count.confidence
-    )
+    tokens, messages = count.tokens, len(state.transcript)
+    return ContextStats(tokens, limit, tokens / limit, messages, count.source, count.confidence)
 
 
 def _context_size(context: ExtensionContext) -> Count:

@@ -110,9 +110,7 @@ def _url(address: str, scheme: str) -> tuple[str, str, str]:
     except ValueError:
         raise UsageError("not a valid URL of a git repository") from None
     if parts.password is not None or (scheme == "https" and parts.username is not None):
-        raise UsageError(
-            "leave name and password out of the address: git asks its credential helper for them"
-        )
+        raise UsageError("leave name and password out of the address: git uses its credential helper")
     if parts.query or parts.fragment:
         raise UsageError("the address of a git repository has no '?' and no '#'")
     if (scheme == "file") == bool(host) or (parts.username or "").startswith("-"):

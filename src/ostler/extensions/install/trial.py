@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -42,9 +42,8 @@ def try_loading(
             results += child.results(extensions[len(results) :], seconds)
             if len(results) < len(extensions):
                 one, problem = extensions[len(results)], child.problem(seconds)
-                results.append(
-                    ExtensionSummary(one.name, one.origin, str(one.path), "", "failed", problem=problem)
-                )
+                failed = ExtensionSummary(one.name, one.origin, str(one.path), "", "failed", problem=problem)
+                results.append(failed)
     return results
 
 
@@ -61,7 +60,7 @@ class _Child:
 
     def results(
         self, extensions: Sequence[DiscoveredExtension], seconds: float
-    ) -> Iterator[ExtensionSummary]:
+    ) -> Iterable[ExtensionSummary]:
         """Yields results until there are all, or no more come."""
         assert self._process.stdin
         try:
@@ -110,9 +109,8 @@ def main() -> None:
     os.dup2(nowhere, 1)
     sys.dont_write_bytecode = True
     owner = os.fdopen(order, "rb", buffering=0)
-    extensions = msgspec.json.decode(
-        owner.readline(), type=list[DiscoveredExtension], dec_hook=lambda kind, text: kind(text)
-    )
+    decoder = msgspec.json.Decoder(list[DiscoveredExtension], dec_hook=lambda kind, text: kind(text))
+    extensions = decoder.decode(owner.readline())
     threading.Thread(target=_end_with, args=(order,), daemon=True).start()
     for one in extensions:
         os.write(results, msgspec.json.encode(asyncio.run(_load(one))) + b"\n")

@@ -148,13 +148,11 @@ def _decision(event: Intercepted, answer: frames.EventInterceptResponse, extensi
         return Suppress(reason) if event == "assistant_message" else Refuse(reason)
     if answer.modified_args is not UNSET:
         if event != "tool_call":
-            raise ExtensionError(f"it answered {event} with modified_args, which only tool_call allows")
+            raise ExtensionError("it answered with modified_args, which is only for tool_call")
         return Rewrite(answer.modified_args)
     if answer.replace_text is not UNSET:
         if event != "assistant_message":
-            raise ExtensionError(
-                f"it answered {event} with replace_text, which only assistant_message allows"
-            )
+            raise ExtensionError("it answered with replace_text, which is only for assistant_message")
         return Replace(answer.replace_text)
     return None
 

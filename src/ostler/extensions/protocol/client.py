@@ -120,10 +120,9 @@ class Client:
         self._check()
         loop = asyncio.get_running_loop()
         self._hello, self._ready = loop.create_future(), loop.create_future()
-        command = command_of(self._manifest, self._folder)
-        process = self._process = ExtensionProcess(
-            command, self._folder, on_line=self._take, on_stderr=self.log.write
-        )
+        command, folder = command_of(self._manifest, self._folder), self._folder
+        process = ExtensionProcess(command, folder, on_line=self._take, on_stderr=self.log.write)
+        self._process = process
         try:
             await _first_of(self._hello, process.ended, self.limits.hello)
             if not self._hello.done() and process.ended.done():
@@ -311,9 +310,8 @@ class Client:
     def _refuse(self, malformed: MalformedFrame) -> None:
         """Handles a malformed line: instead of `hello` it ends the start, as an answer it fails the call."""
         if self._hello is not None and not self._hello.done():
-            self._hello.set_exception(
-                ExtensionError(f"its first line is not hello: {malformed}{self._see_log}")
-            )
+            problem = f"its first line is not hello: {malformed}{self._see_log}"
+            self._hello.set_exception(ExtensionError(problem))
             return
         if malformed.id in self._pending:
             _fail(self._pending[malformed.id], str(malformed))

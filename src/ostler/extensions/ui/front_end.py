@@ -73,13 +73,10 @@ class Headless(FrontEnd):
     is_dark = False
 
 
-KeyActionKind = Literal["pass", "consume", "remap", "submit"]
-
-
 class KeyAction(msgspec.Struct, frozen=True):
     """What happens to a key: the front end's default, nothing, another key, or submitting the text."""
 
-    kind: KeyActionKind = "pass"
+    kind: Literal["pass", "consume", "remap", "submit"] = "pass"
     key: str = ""
     """The other key, for `remap`. If it is unknown, the original key applies."""
     text: str = ""
@@ -87,8 +84,6 @@ class KeyAction(msgspec.Struct, frozen=True):
 
 
 PASS = KeyAction()
-HandleKey = Callable[[str, str], KeyAction | Awaitable[KeyAction | None] | None]
-RenderEditor = Callable[[int, str], str | Awaitable[str | None] | None]
 
 
 class Editor(msgspec.Struct, frozen=True):
@@ -96,8 +91,8 @@ class Editor(msgspec.Struct, frozen=True):
     gets the key and the typed text; `render` gets a width and the default rendering. Both are optional, and
     returning None means the default."""
 
-    handle_key: HandleKey | None = None
-    render: RenderEditor | None = None
+    handle_key: Callable[[str, str], KeyAction | Awaitable[KeyAction | None] | None] | None = None
+    render: Callable[[int, str], str | Awaitable[str | None] | None] | None = None
 
 
 class EditorStack:

@@ -168,10 +168,9 @@ class ThemeRegistry:
         self.changed()
 
     def forget(self, owner: object) -> None:
-        others = {
-            name: [one for one in themes if one[0] is not owner] for name, themes in self._themes.items()
-        }
-        self._themes = {name: themes for name, themes in others.items() if themes}
+        for name, themes in list(self._themes.items()):
+            self._themes[name] = [one for one in themes if one[0] is not owner]
+        self._themes = {name: themes for name, themes in self._themes.items() if themes}
         self.changed()
 
     def names(self) -> list[str]:
