@@ -102,7 +102,7 @@ async def test_the_usage_budget_counts_every_call_and_ends_the_run() -> None:
         ended = await test.prompt("go")
         assert isinstance(ended, RunEnded)
         assert (ended.status, ended.own.model_calls) == ("refused", 2)
-        assert "$0.60 of $0.50 are spent" in ended.reason
+        assert "$0.60 of $0.50 is spent" in ended.reason
         assert test.state == {"calls": 2, "spent": 0.6}
         test.assert_printed_contains("2 tool calls, 30 tokens; session: $0.6000 of $0.50")
         assert await test.command("/budget", "1") == "$0.6000 of $1.00 in 2 calls"
@@ -198,9 +198,9 @@ async def test_plan_mode_offers_only_tools_that_look() -> None:
         await test.prompt("and now")
         (result,) = [fact for fact in test.facts if isinstance(fact, ToolResultFact)]
         assert result.failed
-        test.assert_blocked(await test.emit(PlannedCall("c", "bash", "execute", {}, 1)), "We are planning")
+        test.assert_blocked(await test.emit(PlannedCall("c", "bash", "execute", {}, 1)), "plan mode")
         await test.command("go")
-        test.assert_sent("Carry the plan out.")
+        test.assert_sent("Carry out the plan.")
         await test.go_on()
         assert {offer.name for offer in test.model.requests[-1].tools} == {"read", "write", "bash"}
         assert not test.model.requests[-1].tail

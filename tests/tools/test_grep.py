@@ -140,7 +140,7 @@ async def test_the_limit_is_kept_and_said(tree: Path, grep: GrepTool) -> None:
         "[b]racket.txt:1:a [foo] b",
         "a/deep/x.py:1:def foo():",
     ]
-    assert rows[-1].startswith("[the first 2 matches; there are more")
+    assert rows[-1].startswith("[the first 2 matches of more")
     assert isinstance(outcome, Ok) and outcome.details and outcome.details["truncated"]
 
 

@@ -149,11 +149,11 @@ class ExtensionHost(SessionListener):
         """Replaces extensions: old ones are removed from every session before new ones are added. Their state
         and the options that they set stay."""
         new = _by_name(extensions)
-        gone = [name for name, one in self.extensions.items() if new.get(name) is not one]
+        removed = [name for name, one in self.extensions.items() if new.get(name) is not one]
         self._replaced.clear()
         try:
             for extension_session in tuple(self.sessions.values()):
-                for name in gone:
+                for name in removed:
                     await extension_session.remove(name, "reload")
             self.extensions = new
             self.apply()

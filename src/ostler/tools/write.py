@@ -88,10 +88,10 @@ def _encoded(content: str) -> bytes:
 
 
 def _write(
-    file: Path, given: str, name: str, content: str, data: bytes, seen: str | None
+    file: Path, raw_path: str, name: str, content: str, data: bytes, seen: str | None
 ) -> tuple[bool, diffs.Diff]:
     """Whether the file is new, and the difference."""
-    size = _refuse(file, given, seen)
+    size = _refuse(file, raw_path, seen)
     old, old_name = b"", "/dev/null"
     if size is not None:
         old, old_name = file.read_bytes() if size <= _MAX_COMPARED else b"\0", name
@@ -100,17 +100,17 @@ def _write(
     return size is None, diff
 
 
-def _refuse(file: Path, given: str, seen: str | None) -> int | None:
+def _refuse(file: Path, raw_path: str, seen: str | None) -> int | None:
     """The size of the file, or None if it does not exist; raises if it cannot be written."""
     if not file.exists():
         return None
     status = file.stat()
     if stat.S_ISDIR(status.st_mode):
-        raise ToolFailed(f"{given} is a directory: name a file in it")
+        raise ToolFailed(f"{raw_path} is a directory: name a file in it")
     if not stat.S_ISREG(status.st_mode):
-        raise ToolFailed(f"{given} is a pipe, socket or device, not a regular file")
+        raise ToolFailed(f"{raw_path} is a pipe, socket or device, not a regular file")
     if status.st_size:
-        require_unchanged(given, seen, file_digest(file))
+        require_unchanged(raw_path, seen, file_digest(file))
     return status.st_size
 
 

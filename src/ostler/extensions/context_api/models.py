@@ -62,7 +62,7 @@ async def complete(
         raise UsageError("the call needs a prompt or messages")
     harness = context.session.harness
     other = model_named(harness, model) if model and model != harness.model.name else None
-    asked = msgspec.structs.replace(
+    side_harness = msgspec.structs.replace(
         harness,
         model=other or harness.model,
         max_output_tokens=harness.max_output_tokens if max_tokens is None else max_tokens,
@@ -71,11 +71,11 @@ async def complete(
     try:
         async with lease_held(context), _reserved(context):
             with untimed():
-                answer = await _answer(context, asked, purpose, system, messages, on_text)
+                answer = await _answer(context, side_harness, purpose, system, messages, on_text)
     finally:
         if other is not None:
             await other.aclose()
-    return Completion(text_in(answer), answer.usage, asked.model.name, answer.stop_reason)
+    return Completion(text_in(answer), answer.usage, side_harness.model.name, answer.stop_reason)
 
 
 async def _answer(
