@@ -354,8 +354,7 @@ def test_processes_that_do_everything_wrong_leave_the_run_correct_and_none_behin
     (result,) = ran.all("tool_result")
     assert "the content" in result["content"][0]["text"]
     for said in (
-        "the extension crashes failed in its process: it ended with exit status 3; "
-        "it is restarted in 0.5 s",
+        "the extension crashes failed in its process: it ended with exit status 3; it is restarted in 0.5 s",
         "the hook leaves failed: it ended with exit status 0",
         "the extension takes_a_name registers a tool 'read', but that name is taken",
         "says_another_thing) is not loaded: its first line is not hello",

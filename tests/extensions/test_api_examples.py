@@ -111,7 +111,7 @@ async def test_the_usage_budget_counts_every_call_and_ends_the_run() -> None:
         assert more.own.model_calls == 2
 
 
-async def test_the_usage_budget_counts_what_a_child_cost_and_says_when_a_price_is_not_known() -> None:
+async def test_the_usage_budget_counts_children_and_reports_unknown_prices() -> None:
     spends = Usage(input_tokens=10, output_tokens=5, cost=0.30)
     hands_on = Turn(calls=(Call("delegate", {"task": "count"}),), usage=spends)
     script = [hands_on, Turn(text="three", usage=spends), Turn(text="no", usage=spends)]
@@ -128,7 +128,7 @@ async def test_the_usage_budget_counts_what_a_child_cost_and_says_when_a_price_i
         test.assert_printed_contains("no known price")
 
 
-async def test_auto_commit_commits_what_a_child_changed_with_the_run(repository: Path) -> None:
+async def test_auto_commit_commits_changes_of_a_child_with_the_run(repository: Path) -> None:
     tools = [*builtin_tools(["write"]), DelegateTool({})]
     work = [Call("write", {"path": "c.txt", "content": "new\n"}), "written"]
     script = [Call("delegate", {"task": "the part of a child"}), *work, "all done"]
@@ -137,7 +137,7 @@ async def test_auto_commit_commits_what_a_child_changed_with_the_run(repository:
     assert git(repository, "log", "--format=%s") == "have c written\nbegin"
 
 
-async def test_auto_commit_commits_what_a_run_changed(repository: Path) -> None:
+async def test_auto_commit_commits_the_changes_of_a_run(repository: Path) -> None:
     tools = builtin_tools(["write"])
     script = [Call("write", {"path": "b.txt", "content": "new\n"}), "done", "nothing to do"]
     async with ExtensionTest(EXAMPLES / "auto_commit.py", script, tools=tools, cwd=repository) as test:
@@ -162,7 +162,7 @@ async def test_a_checkpoint_brings_the_files_back(repository: Path) -> None:
         assert git(repository, "rev-list", "--count", "HEAD") == "1"
 
 
-async def test_an_undo_that_fails_says_so_and_keeps_the_checkpoint(repository: Path) -> None:
+async def test_a_failed_undo_is_reported_and_keeps_the_checkpoint(repository: Path) -> None:
     async with ExtensionTest(EXAMPLES / "git_checkpoint.py", ["done"], cwd=repository) as test:
         await test.prompt("go")
         (repository / ".git" / "index.lock").touch()
@@ -171,7 +171,7 @@ async def test_an_undo_that_fails_says_so_and_keeps_the_checkpoint(repository: P
         assert len(test.state["checkpoints"]) == 1
 
 
-async def test_the_notifier_tells_of_questions_and_of_runs_that_failed(tmp_path: Path) -> None:
+async def test_the_notifier_reports_questions_and_failed_runs(tmp_path: Path) -> None:
     told = tmp_path / "told"
     program = tmp_path / "notify"
     program.write_text(f'#!/bin/sh\necho "$2" >> {quote(str(told))}\n')
@@ -264,7 +264,7 @@ async def test_the_new_tool_asks_shows_its_output_and_is_drawn_in_its_own_way() 
         assert "".join(output) == "build shop\nupload shop\nswitch over shop\n"
 
 
-async def test_the_theme_is_chosen_and_shown() -> None:
+async def test_the_theme_is_set_and_displayed() -> None:
     face = FakeFrontEnd(is_dark=True)
     async with ExtensionTest(EXAMPLES / "northern_theme.py", face=face) as test:
         assert face.theme() == "northern"

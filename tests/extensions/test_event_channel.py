@@ -73,7 +73,7 @@ async def test_deltas_come_in_batches_and_are_complete() -> None:
     await session.close()
 
 
-async def test_moments_tell_what_is_no_fact() -> None:
+async def test_lifecycle_events_report_what_is_not_in_the_log() -> None:
     seen: list[Any] = []
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -94,7 +94,7 @@ async def test_moments_tell_what_is_no_fact() -> None:
     assert (seen[1].state, seen[3].state) == ("working", "idle")
 
 
-async def test_a_handler_that_changes_what_it_is_given_changes_nothing() -> None:
+async def test_a_handler_gets_a_copy_of_its_subject() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         brings_look(ostler)
 
@@ -114,7 +114,7 @@ async def test_a_handler_that_changes_what_it_is_given_changes_nothing() -> None
     await session.close()
 
 
-async def test_a_handler_that_hangs_is_given_up_and_the_others_go_on(monkeypatch: Any) -> None:
+async def test_a_hanging_handler_is_abandoned_and_the_others_run(monkeypatch: Any) -> None:
     monkeypatch.setattr("ostler.extensions.event_channel.TIME_LIMIT", 0.2)
     release = threading.Event()
     seen: list[str] = []

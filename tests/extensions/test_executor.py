@@ -78,7 +78,7 @@ def hostile(ostler: ExtensionAPI) -> None:
         return f"{answer.text} {child.text}"
 
 
-async def test_whatever_raises_is_told_with_its_extension_and_its_line_and_all_else_goes_on() -> None:
+async def test_an_error_in_any_handler_is_reported_with_its_line_and_the_session_continues() -> None:
     script: list[Any] = [Call("look"), "done", "word", Call("look"), "seen"]
     async with ExtensionTest(hostile, script, face=FakeFrontEnd()) as test:
         ended = await test.prompt("go")

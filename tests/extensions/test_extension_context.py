@@ -55,7 +55,7 @@ async def test_a_session_is_idle_outside_of_its_runs() -> None:
     await session.close()
 
 
-async def test_what_is_printed_is_an_event_in_the_extensions_name() -> None:
+async def test_printed_text_is_an_event_with_the_extensions_name() -> None:
     printed: list[events.Printed] = []
     session, host = await session_with(ScriptedModel([]), extension("mine", nothing))
     session.subscribe(lambda batch: printed.extend(one for one in batch if isinstance(one, events.Printed)))
@@ -92,7 +92,7 @@ async def test_a_prompt_of_an_extension_waits_its_turn_and_has_its_files() -> No
     await session.close()
 
 
-async def test_aborting_ends_the_run_and_drops_what_waits() -> None:
+async def test_aborting_ends_the_run_and_drops_queued_prompts() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.StepStarted)
         async def stop(event: Any, context: ExtensionContext) -> None:
@@ -135,7 +135,7 @@ async def test_a_prompt_may_take_the_place_of_the_run_that_is_open() -> None:
     await session.close()
 
 
-async def test_an_option_is_what_was_set_then_the_environment_then_the_configuration(
+async def test_an_option_is_read_from_set_option_environment_and_configuration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def offers(default: str) -> Any:
@@ -230,7 +230,7 @@ async def test_usage_counts_also_where_no_input_is_reported() -> None:
     await session.close()
 
 
-async def test_a_child_that_is_given_no_tools_has_none() -> None:
+async def test_a_child_with_an_empty_list_of_tools_has_none() -> None:
     model = ScriptedModel(["nothing to do"])
     session, host = await session_with(model, extension("mine", nothing))
     session.harness.set_tools([work])

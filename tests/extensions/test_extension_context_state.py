@@ -99,7 +99,7 @@ async def test_state_is_there_again_when_the_session_is_opened_again(tmp_path: P
     await store.close()
 
 
-async def test_a_value_is_what_the_next_process_will_read() -> None:
+async def test_a_value_is_normalised_as_the_next_process_reads_it() -> None:
     kept: dict[str, ExtensionContext] = {}
     session, _ = await session_with(ScriptedModel([]), keeper(kept))
     await settled(session)

@@ -23,7 +23,7 @@ from ostler.store.memory import MemoryStore
 from tests.support.extension_session import context_of, extension, facts_of, nothing, session_with, work
 
 
-async def test_a_plain_guard_refuses_a_call_and_the_model_is_told() -> None:
+async def test_a_plain_guard_refuses_a_call_with_a_reason_for_the_model() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.tool
         def remove(path: str) -> str:
@@ -43,7 +43,7 @@ async def test_a_plain_guard_refuses_a_call_and_the_model_is_told() -> None:
     await session.close()
 
 
-async def test_a_hook_sees_what_its_own_observers_kept_before() -> None:
+async def test_a_hook_sees_the_state_that_its_observers_set_before() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.UsageReported)
         def count(usage: events.UsageReported, context: Any) -> None:
@@ -98,7 +98,7 @@ async def test_an_input_hook_may_deal_with_a_prompt_itself() -> None:
     await session.close()
 
 
-async def test_what_an_extension_raises_is_reported_with_its_name_and_line() -> None:
+async def test_an_exception_is_reported_with_the_extensions_name_and_line() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.StepStarted)
         def bad(event: Any) -> None:
@@ -113,7 +113,7 @@ async def test_what_an_extension_raises_is_reported_with_its_name_and_line() -> 
     await session.close()
 
 
-async def test_a_handler_may_emit_what_it_handles_itself() -> None:
+async def test_a_handler_may_emit_the_event_that_it_handles() -> None:
     seen: list[str] = []
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -135,7 +135,9 @@ async def test_a_handler_may_emit_what_it_handles_itself() -> None:
     await session.close()
 
 
-async def test_the_lease_is_kept_while_a_command_or_a_shortcut_works(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_lease_is_renewed_while_a_command_or_a_shortcut_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("ostler.store.rules.RENEW_SECONDS", 0.002)
 
     async def work_long(context: ExtensionContext) -> None:
@@ -166,7 +168,7 @@ async def test_the_lease_is_kept_while_a_command_or_a_shortcut_works(monkeypatch
     await session.close()
 
 
-async def test_what_a_handler_of_an_emitted_event_kept_is_committed_when_it_returns() -> None:
+async def test_state_of_a_handler_of_an_emitted_event_is_committed_when_it_returns() -> None:
     committed: list[int] = []
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -187,7 +189,7 @@ async def test_what_a_handler_of_an_emitted_event_kept_is_committed_when_it_retu
     await session.close()
 
 
-async def test_extensions_are_asked_in_their_order_and_each_gets_what_the_one_before_made() -> None:
+async def test_hooks_run_in_order_and_each_gets_the_result_of_the_one_before() -> None:
     def adding(word: str) -> Any:
         def setup(ostler: ExtensionAPI) -> None:
             @ostler.after_tool
@@ -216,7 +218,7 @@ async def test_extensions_are_asked_in_their_order_and_each_gets_what_the_one_be
     await session.close()
 
 
-async def test_what_one_call_is_told_can_be_changed_and_nothing_of_it_is_stored() -> None:
+async def test_the_context_hook_changes_one_call_and_stores_nothing() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.context
         def shorten(draft: ContextDraft) -> ContextDraft:
@@ -238,7 +240,7 @@ async def test_what_one_call_is_told_can_be_changed_and_nothing_of_it_is_stored(
     await session.close()
 
 
-async def test_every_prompt_reaches_the_input_hook_and_says_who_asks() -> None:
+async def test_every_prompt_reaches_the_input_hook_with_its_sender() -> None:
     drafts: list[InputDraft] = []
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -284,7 +286,7 @@ async def test_events_between_extensions_reach_all_in_their_order() -> None:
     await session.close()
 
 
-async def test_the_first_who_takes_a_tools_name_has_it_and_that_is_said() -> None:
+async def test_the_first_tool_of_a_name_wins_with_a_notice() -> None:
     def brings(name: str, answer: str) -> Any:
         def setup(ostler: ExtensionAPI) -> None:
             @ostler.tool(name=name)
@@ -311,7 +313,7 @@ async def test_the_first_who_takes_a_tools_name_has_it_and_that_is_said() -> Non
     await session.close()
 
 
-async def test_kinds_of_events_that_nobody_saw_before_are_seen_after_a_reload() -> None:
+async def test_a_reload_subscribes_to_new_types_of_events() -> None:
     seen: list[str] = []
 
     def new(ostler: ExtensionAPI) -> None:
@@ -333,7 +335,7 @@ async def test_kinds_of_events_that_nobody_saw_before_are_seen_after_a_reload() 
     await session.close()
 
 
-async def test_a_command_completes_what_is_typed_behind_it() -> None:
+async def test_a_command_completes_its_arguments() -> None:
     def complete(typed: str, context: ExtensionContext) -> Any:
         if typed == "bad":
             raise ValueError("no")

@@ -15,7 +15,7 @@ from ostler.schema.messages import as_content
 from tests.support.extension_session import extension, facts_of, session_with
 
 
-async def test_a_guard_refuses_calls_of_a_child_and_is_told_in_which_session() -> None:
+async def test_a_guard_refuses_calls_of_a_child_and_gets_its_session() -> None:
     asked: list[tuple[str, str]] = []
     seen: list[tuple[str, str]] = []
 

@@ -56,7 +56,7 @@ async def traces(session: Session) -> list[dict[str, Any]]:
     return [called.trace for called in await facts_of(session, "model_called")]
 
 
-async def test_an_extension_brings_fences_that_are_told_as_those_of_the_host() -> None:
+async def test_context_providers_of_extensions_work_like_those_of_the_host() -> None:
     model = ScriptedModel([Call("dig"), "done"])
     session, _ = await session_with(model, extension("gardener", gardener), context=kept())
     await session.prompt(as_content("go"))
@@ -146,7 +146,7 @@ SAYS = """
 
 
 @pytest.mark.parametrize("placement", ["system", "prompt", "end"])
-async def test_a_reload_changes_what_a_fence_says_and_takes_it_away(placement: str, tmp_path: Path) -> None:
+async def test_a_reload_changes_and_removes_context_providers(placement: str, tmp_path: Path) -> None:
     room = Room(tmp_path)
     room.own = tmp_path / "extensions"
     room.harness.context = kept()
@@ -172,7 +172,7 @@ async def test_a_reload_changes_what_a_fence_says_and_takes_it_away(placement: s
     await session.close()
 
 
-async def test_the_first_who_brings_a_kind_has_it_and_the_host_before_all() -> None:
+async def test_the_first_context_provider_of_a_kind_wins_and_the_host_comes_first() -> None:
     def bringing(what: str) -> Any:
         provider = ContextProvider("memory", lambda request: what, "system")
         return lambda ostler: ostler.context_provider(provider)
@@ -196,7 +196,7 @@ def test_a_fence_that_makes_no_sense_is_an_error_of_its_extension() -> None:
         extension("bad", lambda ostler: ostler.context_provider("Bad Kind")(lambda request: ""))
 
 
-def test_what_an_extension_brings_is_listed_with_its_fences(tmp_path: Path) -> None:
+def test_the_summary_of_an_extension_lists_its_context_providers(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text('def setup(ostler):\n    ostler.context_provider("memory")(lambda request: "tea")\n')
     (tried,) = try_loading([DiscoveredExtension("mine", "option", file, "file")], tmp_path)

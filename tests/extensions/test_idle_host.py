@@ -31,7 +31,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "packages/gates-1.0.dist-info/entry_points.txt",
     ],
 )
-def test_whatever_may_be_an_extension_is_seen(tmp_path: Path, project: Path, place: str) -> None:
+def test_every_place_of_extensions_is_noticed(tmp_path: Path, project: Path, place: str) -> None:
     file = tmp_path / place
     file.parent.mkdir(parents=True)
     (file.parent / ".hidden").touch()

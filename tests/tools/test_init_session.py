@@ -54,7 +54,7 @@ async def results_of(
     return told, result.session
 
 
-async def test_the_whole_of_a_cut_output_is_read_where_the_result_says(
+async def test_the_full_output_can_be_read_at_the_address_in_the_result(
     tmp_path: Path, store: SqliteStore
 ) -> None:
     def read_what_it_names(request: ModelRequest) -> Call:
@@ -71,9 +71,7 @@ async def test_the_whole_of_a_cut_output_is_read_where_the_result_says(
     assert told[1] == "1\t1\n[lines 1-1 of 30000; use offset=2 to continue]"
 
 
-async def test_what_was_read_is_known_after_the_session_is_reopened(
-    tmp_path: Path, store: SqliteStore
-) -> None:
+async def test_a_reopened_session_knows_which_files_were_read(tmp_path: Path, store: SqliteStore) -> None:
     work = tmp_path / "work"
     work.mkdir()
     for name in ("kept", "changed"):
@@ -95,7 +93,7 @@ async def test_what_was_read_is_known_after_the_session_is_reopened(
     assert (work / "changed").read_text() == "one more\n"
 
 
-async def test_a_failure_is_told_in_one_line_without_the_name_of_an_exception(
+async def test_a_failure_is_one_line_without_the_name_of_an_exception(
     tmp_path: Path, store: SqliteStore
 ) -> None:
     told, _ = await results_of([Call("read", {"path": "nope"})], tmp_path, store)

@@ -124,7 +124,7 @@ async def test_a_photo_that_lies_on_its_side_is_turned_upright(context: FakeTool
         assert small.getexif().get(0x0112, 1) == 1
 
 
-async def test_a_picture_too_large_in_its_file_can_be_shown_scaled_down(context: FakeToolContext) -> None:
+async def test_a_picture_with_a_large_file_is_scaled_down(context: FakeToolContext) -> None:
     noise = Pictures.frombytes("RGB", (2600, 1000), random.Random(1).randbytes(2600 * 1000 * 3))
     target = BytesIO()
     noise.save(target, "JPEG", quality=98)

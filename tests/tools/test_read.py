@@ -86,7 +86,7 @@ async def test_an_offset_past_the_end_is_a_notice_and_no_failure(context: FakeTo
     assert result_text(outcome) == "[there are only 2 lines: offset 10 is past the end]"
 
 
-async def test_an_empty_file_is_said_to_be_empty(context: FakeToolContext) -> None:
+async def test_an_empty_file_returns_a_note(context: FakeToolContext) -> None:
     (context.cwd / "f").touch()
     assert result_text(await run_tool(read, {"path": "f"}, context)) == "(empty file)"
 
@@ -141,12 +141,12 @@ async def test_a_column_past_the_end_of_its_line_is_a_notice(context: FakeToolCo
     assert result_text(outcome) == "1\t\n2\ttwo\n[line 1 has only 3 characters: column 9 is past its end]"
 
 
-async def test_a_byte_order_mark_and_carriage_returns_are_not_shown(context: FakeToolContext) -> None:
+async def test_byte_order_marks_and_carriage_returns_are_dropped(context: FakeToolContext) -> None:
     (context.cwd / "f").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
     assert result_text(await run_tool(read, {"path": "f"}, context)) == "1\tone\n2\ttwo"
 
 
-async def test_bytes_that_are_not_utf8_are_replaced_and_that_is_said(context: FakeToolContext) -> None:
+async def test_invalid_utf8_is_replaced_with_a_note(context: FakeToolContext) -> None:
     (context.cwd / "f").write_bytes(b"caf\xe9\n")
     text = result_text(await run_tool(read, {"path": "f"}, context))
     assert text.startswith("1\tcaf\ufffd\n[not valid UTF-8")
@@ -206,7 +206,7 @@ async def test_a_picture_that_no_vendor_takes_is_refused(context: FakeToolContex
     assert "too large to show (image/png, 3.8 MiB" in result_text(outcome)
 
 
-async def test_a_pdf_is_given_as_a_file(context: FakeToolContext) -> None:
+async def test_a_pdf_is_attached_as_a_file(context: FakeToolContext) -> None:
     (context.cwd / "a.pdf").write_bytes(b"%PDF-1.7\nrest")
     outcome = await run_tool(read, {"path": "a.pdf"}, context)
     assert isinstance(outcome, Ok)
@@ -214,7 +214,7 @@ async def test_a_pdf_is_given_as_a_file(context: FakeToolContext) -> None:
     assert outcome.content[1] == File("application/pdf", name="a.pdf", data=data)
 
 
-async def test_a_kept_output_is_read_in_the_same_way(context: FakeToolContext) -> None:
+async def test_a_stored_output_is_read_like_a_file(context: FakeToolContext) -> None:
     context.blobs["out_call_1"] = "".join(f"row {n}\n" for n in range(1, 100_001)).encode()
     outcome = await run_tool(read, {"path": "blob:out_call_1", "offset": 70_000, "limit": 1}, context)
     assert (

@@ -15,7 +15,7 @@ from ostler.tools.todo import todo
 from tests.support.running import run
 
 
-async def test_the_list_is_replaced_and_shown(tmp_path: Path) -> None:
+async def test_the_list_is_replaced_and_returned(tmp_path: Path) -> None:
     context = FakeToolContext(tmp_path)
     items: list[dict[str, Any]] = [{"text": "look", "status": "done"}, {"text": "mend", "status": "active"}]
     outcome = await run_tool(todo, {"items": items}, context)

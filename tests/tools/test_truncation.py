@@ -34,7 +34,7 @@ def tail_of(text: str, **limits: int) -> Tail:
 
 
 @given(TEXT, st.lists(st.integers(0, 200), max_size=5))
-def test_a_text_within_the_limits_is_kept_as_it_is(text: str, cuts: list[int]) -> None:
+def test_a_text_within_the_limits_is_unchanged(text: str, cuts: list[int]) -> None:
     tail = Tail()
     for piece in pieces_of(text, cuts):
         tail.feed(piece)
@@ -93,7 +93,7 @@ def test_the_first_lines_that_fit_are_a_prefix_within_the_limit(lines: list[str]
         assert sum(byte_length(line) + 1 for line in lines[: len(kept) + 1]) > limit
 
 
-def test_sizes_are_told_in_a_unit_that_fits() -> None:
+def test_sizes_have_a_fitting_unit() -> None:
     assert [size_text(n) for n in (0, 1023, 1024, 1536, 5 << 20, 3 << 40)] == [
         "0 B",
         "1023 B",
@@ -132,7 +132,7 @@ def test_a_window_ends_before_the_byte_limit_and_keeps_at_least_one_line() -> No
     assert window.total == 20
 
 
-def test_a_line_of_many_megabytes_is_shown_by_its_beginning() -> None:
+def test_the_start_of_a_very_long_line_is_shown() -> None:
     window = LineWindow(2, 1)
     window.feed(b"first\n")
     for _ in range(1000):

@@ -34,7 +34,7 @@ async def test_a_file_that_was_never_read_is_not_overwritten(context: FakeToolCo
     assert (context.cwd / "a").read_text() == "precious"
 
 
-async def test_a_file_that_was_read_is_overwritten_and_the_diff_is_kept_for_people(
+async def test_a_file_that_was_read_is_overwritten_and_the_details_have_the_diff(
     context: FakeToolContext,
 ) -> None:
     (context.cwd / "a").write_text("one\ntwo\n")
@@ -76,12 +76,12 @@ async def test_touching_a_file_does_not_make_it_changed(context: FakeToolContext
     assert isinstance(await run_tool(write, {"path": "a", "content": "two"}, context), Ok)
 
 
-async def test_what_was_written_counts_as_seen(context: FakeToolContext) -> None:
+async def test_a_written_file_counts_as_read(context: FakeToolContext) -> None:
     await run_tool(write, {"path": "a", "content": "one"}, context)
     assert isinstance(await run_tool(write, {"path": "a", "content": "two"}, context), Ok)
 
 
-async def test_what_was_seen_is_known_again_after_reopening(context: FakeToolContext) -> None:
+async def test_a_reopened_session_knows_the_digests_of_files(context: FakeToolContext) -> None:
     (context.cwd / "a").write_text("one")
     (context.cwd / "b").write_text("one")
     await run_tool(read, {"path": "a"}, context)
@@ -93,7 +93,7 @@ async def test_what_was_seen_is_known_again_after_reopening(context: FakeToolCon
     assert "changed since" in result_text(refused)
 
 
-async def test_the_log_does_not_overrule_what_was_seen_after_reopening(context: FakeToolContext) -> None:
+async def test_the_log_does_not_override_digests_seen_after_reopening(context: FakeToolContext) -> None:
     (context.cwd / "a").write_text("old")
     (context.cwd / "b").write_text("b")
     await run_tool(read, {"path": "a"}, context)
@@ -124,7 +124,7 @@ async def test_an_empty_file_needs_no_reading(context: FakeToolContext) -> None:
     assert isinstance(await run_tool(write, {"path": "a", "content": "x"}, context), Ok)
 
 
-async def test_the_mode_is_kept_and_a_link_is_followed(context: FakeToolContext) -> None:
+async def test_the_file_mode_stays_and_a_link_is_followed(context: FakeToolContext) -> None:
     target = context.cwd / "script.sh"
     target.write_text("old")
     target.chmod(0o750)
@@ -205,7 +205,7 @@ async def test_a_long_name_that_the_file_system_allows_can_be_written(context: F
     assert (context.cwd / name).read_text() == "x"
 
 
-async def test_a_path_outside_the_working_directory_is_told_in_full(
+async def test_a_path_outside_the_working_directory_is_absolute(
     context: FakeToolContext, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     elsewhere: Path = tmp_path_factory.mktemp("elsewhere") / "a"

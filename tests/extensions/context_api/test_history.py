@@ -40,7 +40,7 @@ def look(where: str) -> str:
     return f"saw {where}"
 
 
-async def test_messages_say_who_said_what_when_and_after_what() -> None:
+async def test_messages_have_role_text_time_and_parent() -> None:
     session, context = await at_work(
         Turn("I look", calls=(Call("look", {"where": "here"}),)), "done", tools={"look": look}
     )
@@ -90,7 +90,7 @@ async def test_an_extension_finds_its_own_entries_on_its_branch_only() -> None:
     await session.close()
 
 
-async def test_what_an_entry_tells_is_told_with_the_next_run_and_starts_none() -> None:
+async def test_the_text_of_an_entry_reaches_the_model_with_the_next_run() -> None:
     model = ScriptedModel(["done"])
     session, host = await session_with(model, extension("mine", nothing))
     context_of(session, host).history.append("note", told="It is Monday.")
@@ -101,7 +101,7 @@ async def test_what_an_entry_tells_is_told_with_the_next_run_and_starts_none() -
     await session.close()
 
 
-async def test_what_is_told_while_a_call_runs_is_told_behind_its_result() -> None:
+async def test_a_message_during_a_call_follows_its_result() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.ToolStarted)
         async def note(started: events.ToolStarted, context: ExtensionContext) -> None:
@@ -123,7 +123,7 @@ async def test_what_is_told_while_a_call_runs_is_told_behind_its_result() -> Non
     await session.close()
 
 
-async def test_data_that_cannot_be_kept_is_refused_with_a_reason() -> None:
+async def test_data_that_cannot_be_stored_is_refused_with_a_reason() -> None:
     session, context = await at_work()
     with pytest.raises(UsageError, match="the entry 'bad' cannot be stored"):
         context.history.append("bad", {"text": "\ud800"})
@@ -214,7 +214,7 @@ async def test_navigating_is_refused_while_a_run_is_open() -> None:
     await session.close()
 
 
-async def test_state_that_is_set_while_the_leaf_moves_is_kept() -> None:
+async def test_state_set_while_the_leaf_moves_is_stored() -> None:
     session, context = await at_work("one")
     await session.prompt(as_content("go"))
     read = session.journal.store.read_opening
@@ -235,7 +235,7 @@ async def test_state_that_is_set_while_the_leaf_moves_is_kept() -> None:
     await session.close()
 
 
-async def test_a_summary_is_asked_of_the_model_and_recorded_as_one() -> None:
+async def test_a_summary_is_written_by_the_model_and_recorded() -> None:
     model = ScriptedModel(["one", "They went."])
     session, host = await session_with(model, extension("mine", nothing))
     context = context_of(session, host)
@@ -252,7 +252,7 @@ async def test_a_summary_is_asked_of_the_model_and_recorded_as_one() -> None:
     await session.close()
 
 
-async def test_a_summary_that_fails_says_why() -> None:
+async def test_a_failed_summary_raises_its_error() -> None:
     session, context = await at_work("one", RateLimited("slow down, says the vendor", stream_opened=True))
     await session.prompt(as_content("go"))
     leaf = context.history.leaf
@@ -261,7 +261,7 @@ async def test_a_summary_that_fails_says_why() -> None:
     await session.close()
 
 
-async def test_collapsing_up_to_the_leaf_tells_the_summary_in_its_place() -> None:
+async def test_collapsing_up_to_the_leaf_replaces_it_by_the_summary() -> None:
     model = ScriptedModel(["first answer", "second answer", "third answer"])
     session, host = await session_with(model, extension("mine", nothing))
     context = context_of(session, host)
@@ -310,7 +310,7 @@ async def test_nothing_is_collapsed_when_the_summary_fails() -> None:
     await session.close()
 
 
-async def test_what_was_told_is_told_again_when_the_session_is_opened_anew() -> None:
+async def test_context_of_providers_is_the_same_after_reopening() -> None:
     store = MemoryStore()
     session, context = await at_work("done", store=store)
     context.history.append("note", told="It is Monday.")

@@ -54,7 +54,7 @@ async def test_the_present_model_has_a_provider_an_id_and_a_level() -> None:
     await session.close()
 
 
-async def test_another_model_is_asked_from_the_next_step_on_and_it_is_told_who_wanted_that() -> None:
+async def test_set_changes_the_model_from_the_next_step_and_records_the_extension() -> None:
     seen: list[Any] = []
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -125,7 +125,7 @@ async def test_the_available_models_are_those_of_the_catalogue_and_of_the_config
     await session.close()
 
 
-async def test_a_free_model_is_not_one_whose_price_nobody_knows() -> None:
+async def test_a_free_model_has_prices_of_zero_and_an_unknown_one_has_none() -> None:
     session, context = await at_work(make_model=configured())
     free = context.models.capabilities("ollama/whatever")
     unpriced = context.models.capabilities("anthropic/unheard-of")
@@ -138,7 +138,7 @@ async def test_a_free_model_is_not_one_whose_price_nobody_knows() -> None:
     await session.close()
 
 
-async def test_a_model_is_available_when_it_could_be_asked() -> None:
+async def test_a_model_is_available_if_it_can_be_made() -> None:
     session, context = await at_work(make_model=configured())
     assert await context.models.is_available(known_model())
     assert not await context.models.is_available("openai/gpt-5")
@@ -166,7 +166,7 @@ async def test_a_chain_resolves_to_the_first_model_that_is_known_and_has_a_key()
     await session.close()
 
 
-async def test_models_that_are_only_looked_at_are_not_kept_by_the_agent() -> None:
+async def test_models_that_are_only_tried_are_closed() -> None:
     things = AgentResources()
     session, context = await at_work(make_model=things.closing(configured()))
     assert await context.models.is_available(known_model())

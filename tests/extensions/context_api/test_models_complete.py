@@ -155,7 +155,7 @@ async def test_another_model_is_made_for_one_answer_and_closed() -> None:
     await session.close()
 
 
-async def test_a_failure_is_raised_as_what_it_is_with_the_vendors_message() -> None:
+async def test_a_failed_completion_raises_its_error_with_the_vendors_message() -> None:
     session, context = await at_work(AuthenticationFailed("the key was withdrawn", status=401))
     with pytest.raises(AuthenticationFailed, match="the key was withdrawn") as caught:
         await context.models.complete("Hello?")

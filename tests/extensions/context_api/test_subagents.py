@@ -165,7 +165,7 @@ async def test_waiting_for_two_subagents_at_once_does_not_count_for_the_handlers
     await session.close()
 
 
-async def test_callbacks_see_what_happens_in_a_child_in_order() -> None:
+async def test_callbacks_get_the_events_of_a_child_in_order() -> None:
     seen: list[SubagentEvent] = []
     said: list[str] = []
     completed: list[tuple[SubagentResult, str]] = []
@@ -200,7 +200,7 @@ async def test_callbacks_see_what_happens_in_a_child_in_order() -> None:
     await session.close()
 
 
-async def test_a_run_does_not_end_before_its_children_and_hears_what_they_found() -> None:
+async def test_a_run_waits_for_its_children_and_gets_their_results() -> None:
     async def on_complete(result: SubagentResult, context: ExtensionContext) -> None:
         await context.steer(f"the subagent says: {result.text}")
 
@@ -363,7 +363,7 @@ async def test_a_childs_use_counts_against_the_limits_of_the_run() -> None:
     await session.close()
 
 
-async def test_a_child_has_the_tools_it_was_given_and_the_same_guards() -> None:
+async def test_a_child_has_its_tools_and_the_guards_of_its_parent() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_tool
         def gate(call: PlannedCall) -> Refuse | None:
@@ -411,7 +411,7 @@ async def test_a_child_may_be_one_of_the_named_agents() -> None:
     await session.close()
 
 
-async def test_what_there_is_not_is_refused_at_once_and_nothing_is_begun() -> None:
+async def test_unknown_models_agents_and_tools_are_refused_before_any_work() -> None:
     refused: list[str] = []
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -462,7 +462,7 @@ async def test_a_child_may_go_on_with_an_earlier_one() -> None:
     await session.close()
 
 
-async def test_a_session_that_there_is_not_is_an_error_before_any_work() -> None:
+async def test_resuming_an_unknown_session_fails_at_once() -> None:
     completed: list[SubagentResult] = []
     spawner = Spawner(lambda context: context.spawn("on", session="ses_none", on_complete=completed.append))
     session, _ = await session_with(by_task(), extension("spawner", spawner))
@@ -475,7 +475,7 @@ async def test_a_session_that_there_is_not_is_an_error_before_any_work() -> None
     await session.close()
 
 
-async def test_a_child_that_waits_for_somebody_is_ended() -> None:
+async def test_a_child_that_waits_for_an_answer_is_ended() -> None:
     spawner = Spawner(lambda context: context.spawn("buy"))
     store = MemoryStore()
     session, _ = await session_with(
@@ -728,7 +728,7 @@ async def test_kill_9_leaves_no_child_that_is_never_ended(tmp_path: Path, when: 
 # --- children of calls ------------------------------------------------------------------------------
 
 
-async def test_what_happens_in_a_delegated_child_can_be_read_as_events_of_a_subagent() -> None:
+async def test_events_of_a_delegated_child_can_be_read_as_subagent_events() -> None:
     seen: list[SubagentEvent] = []
 
     def setup(ostler: ExtensionAPI) -> None:

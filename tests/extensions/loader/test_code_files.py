@@ -84,7 +84,7 @@ async def test_a_changed_helper_asks_again(project: Project, helper: str) -> Non
     assert await project.statuses() == {"gate": "loaded", "other": "untrusted"}
 
 
-async def test_what_appears_after_it_was_looked_at_cannot_be_imported(project: Project) -> None:
+async def test_a_file_that_appears_after_the_review_cannot_be_imported(project: Project) -> None:
     project.write(
         "gate.py",
         "from pathlib import Path\n"
@@ -97,7 +97,7 @@ async def test_what_appears_after_it_was_looked_at_cannot_be_imported(project: P
     assert "No module named 'late'" in project.told[0]
 
 
-async def test_what_was_looked_at_is_what_runs(project: Project) -> None:
+async def test_the_reviewed_bytes_are_the_ones_that_run(project: Project) -> None:
     project.write("helpers.py", "VALUE = 'old'")
     project.write(
         "gate.py",
@@ -127,7 +127,7 @@ async def test_edits_can_be_trusted_beforehand_and_no_longer(project: Project) -
     assert await project.statuses() == {"gate": "untrusted", "new": "untrusted"}
 
 
-async def test_a_person_is_asked_once_about_all(project: Project) -> None:
+async def test_consent_is_asked_once_for_all_extensions(project: Project) -> None:
     project.write("a.py", "def setup(ostler): ...\n")
     project.write("b/__init__.py", "def setup(ostler): ...\n")
     project.write("b/data.txt", "one\ntwo\n")
@@ -155,7 +155,7 @@ async def test_a_link_in_it_must_not_lead_out_of_it(project: Project, tmp_path: 
     assert "gate/helpers.py is a link that leads out of its folder" in project.told[0]
 
 
-async def test_what_is_too_large_to_be_looked_at_is_left_out(
+async def test_an_extension_too_large_to_review_is_left_out(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(code_files, "MOST_FILES", 3)
@@ -166,7 +166,7 @@ async def test_what_is_too_large_to_be_looked_at_is_left_out(
     assert "too many to review" in project.told[0]
 
 
-async def test_ones_own_extensions_need_no_trust(project: Project, tmp_path: Path) -> None:
+async def test_extensions_of_the_user_need_no_trust(project: Project, tmp_path: Path) -> None:
     own = tmp_path / "home" / "extensions"
     own.mkdir(parents=True)
     (own / "mine.py").write_text("def setup(ostler): ...\n")
@@ -208,7 +208,7 @@ async def test_a_changed_file_beside_a_program_asks_again(project: Project) -> N
 
 
 @pytest.mark.parametrize("command", [("python3", "../../../evil.py"), ("python3", "-X=../../../evil.py")])
-async def test_a_program_may_not_run_a_file_of_the_project_that_nobody_looked_at(
+async def test_a_program_must_not_run_a_project_file_outside_its_folder(
     project: Project, command: tuple[str, str]
 ) -> None:
     started = project.folder / "started"

@@ -42,7 +42,7 @@ def names(found: list[DiscoveredExtension]) -> list[str]:
     return [one.name for one in found]
 
 
-def test_they_are_found_in_the_order_in_which_they_are_asked(home: Path, project: Path) -> None:
+def test_discovery_returns_extensions_in_load_order(home: Path, project: Path) -> None:
     below = project / "below"
     own = home / "extensions"
     write(own / "b.py")
@@ -92,14 +92,14 @@ def test_one_path_counts_once_at_its_first_place(home: Path, project: Path) -> N
     assert [(one.name, one.origin, one.problem) for one in found] == [("gate", "user", "")]
 
 
-def test_the_second_of_a_name_is_left_out_and_says_why(home: Path, project: Path) -> None:
+def test_the_second_extension_of_a_name_is_left_out_with_a_reason(home: Path, project: Path) -> None:
     first = write(home / "extensions" / "gate.py")
     write(project / ".ostler/extensions/gate.py")
     _, second = find_extensions(ExtensionSearch(project))
     assert second.problem == f"{first} has the name gate, too, and comes first"
 
 
-def test_what_was_named_and_is_not_there_is_an_error(home: Path, project: Path) -> None:
+def test_a_named_extension_that_does_not_exist_is_an_error(home: Path, project: Path) -> None:
     search = ExtensionSearch(project, named=(project / "missing.py",))
     with pytest.raises(UsageError, match=r"there is no extension .*missing\.py"):
         check_named(search)
@@ -122,7 +122,7 @@ def test_a_projects_link_out_of_it_is_refused(home: Path, project: Path) -> None
     assert found.problem == "it leads out of the project"
 
 
-def test_what_a_projects_file_names_must_lie_in_it(home: Path, project: Path) -> None:
+def test_extensions_that_a_projects_settings_name_must_be_inside_it(home: Path, project: Path) -> None:
     inside = write(project / "tools" / "mine.py")
     outside = write(project.parent / "theirs.py")
     write(project / "ostler.toml", 'extensions = ["tools/mine.py", "../theirs.py"]')

@@ -37,7 +37,7 @@ def guard(ostler: Any) -> None:
         return Refuse("not that one") if call.name == "own" else None
 
 
-async def test_an_agent_is_given_files_and_functions(tmp_path: Path) -> None:
+async def test_an_agent_accepts_files_and_functions(tmp_path: Path) -> None:
     file = tmp_path / "bringer.py"
     file.write_text(BRINGS)
     model = ScriptedModel([[Call("own"), Call("brought")], "done", Call("brought"), "done"])

@@ -189,11 +189,13 @@ async def test_a_traceback_names_the_real_file_and_line(tmp_path: Path) -> None:
         ("def setup(ostler):\n    ostler.on()\n", "UsageError: name the events"),
     ],
 )
-async def test_what_cannot_be_loaded_says_why_and_where(tmp_path: Path, text: str, problem: str) -> None:
+async def test_an_extension_that_cannot_be_loaded_has_a_problem_with_its_line(
+    tmp_path: Path, text: str, problem: str
+) -> None:
     assert (await problem_of(write(tmp_path / "gate.py", text))).startswith(problem)
 
 
-async def test_an_extension_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_extension_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module_loader, "LOADING_SECONDS", 0.05)
     text = "import threading\nthreading.Event().wait(30)\ndef setup(ostler): ...\n"
     assert "took longer than 0.05 s" in await problem_of(write(tmp_path / "gate.py", text))
@@ -264,7 +266,7 @@ async def test_programs_start_side_by_side_and_keep_their_order(tmp_path: Path) 
         await one.forget()
 
 
-async def test_a_look_that_is_given_up_leaves_no_program_behind(
+async def test_a_cancelled_load_leaves_no_process_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path, "hello()\nsend('ready')\nread('nothing')", name="quick")

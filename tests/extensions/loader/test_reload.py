@@ -227,7 +227,7 @@ async def test_the_old_version_leaves_before_the_new_one_enters(room: Room) -> N
     await session.close()
 
 
-async def test_a_broken_file_keeps_the_old_version_running_and_says_so(room: Room) -> None:
+async def test_a_broken_file_is_reported_and_the_old_version_keeps_running(room: Room) -> None:
     room.write("gate.py", SAYS, what="old")
     session = await room.open("done")
     await session.prompt(as_content("go"))
@@ -294,7 +294,7 @@ async def test_an_extension_may_ask_for_a_reload(room: Room, how: str) -> None:
     await session.close()
 
 
-async def test_a_child_gets_what_changed_as_far_as_it_may_have_it(room: Room) -> None:
+async def test_a_child_gets_reloaded_tools_that_it_may_use(room: Room) -> None:
     text = """
         def setup(ostler):
             @ostler.tool
@@ -353,7 +353,7 @@ async def test_the_watch_ends_with_the_last_session(room: Room) -> None:
     await until(lambda: not thread.is_alive())
 
 
-async def test_a_file_that_was_named_is_followed_with_what_it_imports(room: Room, tmp_path: Path) -> None:
+async def test_a_named_file_reloads_when_its_imports_change(room: Room, tmp_path: Path) -> None:
     room.own = tmp_path / "elsewhere"
     room.write("rules.py", "WHAT = 'old'")
     file = room.write(
@@ -374,7 +374,7 @@ async def test_a_file_that_was_named_is_followed_with_what_it_imports(room: Room
     await session.close()
 
 
-async def test_an_extension_in_another_language_is_started_anew(room: Room) -> None:
+async def test_a_changed_process_extension_is_restarted(room: Room) -> None:
     script = """
         hello()
         send("register_command", name="say", description="")
@@ -394,7 +394,7 @@ async def test_an_extension_in_another_language_is_started_anew(room: Room) -> N
     await session.close()
 
 
-async def test_a_module_of_a_program_in_another_language_starts_it_anew(room: Room) -> None:
+async def test_a_changed_module_restarts_a_process_extension(room: Room) -> None:
     script = """
         sys.path.insert(0, "")
         from words import WHAT
@@ -416,7 +416,7 @@ async def test_a_module_of_a_program_in_another_language_starts_it_anew(room: Ro
     await session.close()
 
 
-async def test_what_changed_while_it_was_loaded_is_noticed(room: Room) -> None:
+async def test_a_change_during_loading_is_noticed(room: Room) -> None:
     room.write("gate.py", SAYS, what="old")
     room.harness.model = ScriptedModel(["done"])
     assembly = ExtensionLoader(ExtensionSearch(room.project), room.said.append)
@@ -444,7 +444,7 @@ async def test_a_look_without_a_change_replaces_nothing(room: Room) -> None:
     await session.close()
 
 
-async def test_what_was_loaded_too_late_is_loaded_by_the_next_session(room: Room) -> None:
+async def test_a_version_loaded_too_late_is_loaded_by_the_next_session(room: Room) -> None:
     room.write("gate.py", SAYS, what="old")
     session = await room.open("done")
     room.write("gate.py", SAYS, what="new")

@@ -51,7 +51,7 @@ async def test_an_intercept_rewrites_the_arguments_of_a_call(tmp_path: Path) -> 
     await session.close()
 
 
-async def test_an_intercept_replaces_or_withholds_what_people_see(tmp_path: Path) -> None:
+async def test_an_intercept_replaces_or_suppresses_the_displayed_text(tmp_path: Path) -> None:
     found = await loaded(
         tmp_path, _JUDGE, values={"ANSWERS": {"assistant_message": {"replace_text": "[secret]"}}}
     )
@@ -123,7 +123,7 @@ _PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n0000").decode()
         ({"content": "text"}, "tool_failed", "malformed"),
     ],
 )
-async def test_a_tool_result_is_what_the_extension_says(
+async def test_a_tool_result_has_the_content_of_the_extension(
     tmp_path: Path, result: Any, failed: str | None, told: str
 ) -> None:
     script = f"""
@@ -170,7 +170,7 @@ async def test_the_arguments_of_a_tool_are_checked_before_the_extension_sees_the
     await session.close()
 
 
-async def test_a_tool_that_takes_too_long_is_told_and_its_late_result_is_ignored(tmp_path: Path) -> None:
+async def test_a_timed_out_tool_gets_a_cancel_and_its_late_result_is_ignored(tmp_path: Path) -> None:
     script = """
         hello()
         send("register_tool", name="do", timeout=0.05)
@@ -224,7 +224,7 @@ async def test_a_tool_that_is_registered_later_is_on_offer_at_the_next_step(tmp_
     await session.close()
 
 
-async def test_a_name_that_is_taken_is_refused_and_both_sides_hear_of_it(tmp_path: Path) -> None:
+async def test_a_taken_name_is_reported_to_the_user_and_the_extension(tmp_path: Path) -> None:
     script = """
         hello()
         send("register_tool", name="shell")
@@ -336,7 +336,7 @@ async def test_a_panel_is_a_live_value_and_gets_keys_esc_among_them(tmp_path: Pa
     await session.close()
 
 
-async def test_what_an_extension_notifies_is_printed_in_its_name(tmp_path: Path) -> None:
+async def test_notifications_are_printed_with_the_name_of_the_extension(tmp_path: Path) -> None:
     script = """
         hello()
         for level in ("info", "success", "warn", "error"):
@@ -359,7 +359,7 @@ async def test_what_an_extension_notifies_is_printed_in_its_name(tmp_path: Path)
     await session.close()
 
 
-async def test_what_an_extension_says_and_keeps_of_the_end_is_not_lost(tmp_path: Path) -> None:
+async def test_messages_and_state_at_the_end_of_a_session_are_recorded(tmp_path: Path) -> None:
     script = """
         hello()
         send("subscribe", events=["run_ended"])
@@ -377,7 +377,7 @@ async def test_what_an_extension_says_and_keeps_of_the_end_is_not_lost(tmp_path:
     assert session.state.extension_state == {"script": {"runs": 1}}
 
 
-async def test_state_is_kept_in_the_session(tmp_path: Path) -> None:
+async def test_state_is_stored_in_the_session(tmp_path: Path) -> None:
     script = """
         hello()
         send("subscribe", events=["session_start"])

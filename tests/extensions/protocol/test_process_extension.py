@@ -83,7 +83,7 @@ async def test_an_any_language_guard_refuses_counts_and_brings_a_tool(
 # --- the beginning ----------------------------------------------------------------------------------
 
 
-async def test_an_extension_is_told_where_it_is_and_who_asks(tmp_path: Path, home: Path) -> None:
+async def test_an_extension_gets_its_folders_and_the_session(tmp_path: Path, home: Path) -> None:
     found = await loaded(tmp_path, "tell(ack=hello())\nsend('ready')\nread('shutdown')\nsend('shutdown_ack')")
     session, _ = await session_with(ScriptedModel([]), found)
     watch = Watch(session)
@@ -120,7 +120,7 @@ async def test_a_data_folder_that_cannot_be_made_is_a_problem_of_that_extension(
     assert (found.status, found.problem) == ("failed", problem)
 
 
-async def test_an_extension_that_never_says_ready_counts_as_ready_when_it_is_silent(tmp_path: Path) -> None:
+async def test_an_extension_without_ready_is_ready_after_a_silence(tmp_path: Path) -> None:
     script = (
         "send('hello', name='script')\nsend('register_command', name='/hi', description='Greets')\nread('x')"
     )
@@ -153,7 +153,7 @@ async def test_an_extension_that_promises_ready_is_waited_for(tmp_path: Path) ->
         ("[", "extension.json"),
     ],
 )
-async def test_a_wrong_manifest_says_what_is_wrong(tmp_path: Path, manifest: str, problem: str) -> None:
+async def test_an_invalid_manifest_is_reported(tmp_path: Path, manifest: str, problem: str) -> None:
     (tmp_path / "extension.json").write_text(manifest)
     found = await load_process_extension(tmp_path, "user")
     assert found.status == "failed"
@@ -262,7 +262,7 @@ async def test_an_event_that_does_not_exist_is_named_to_the_extension(tmp_path: 
     await session.close()
 
 
-async def test_a_failed_turn_says_why(tmp_path: Path) -> None:
+async def test_a_failed_turn_reports_its_error(tmp_path: Path) -> None:
     script = """
         hello()
         send("subscribe", events=["turn_end"])
@@ -317,7 +317,7 @@ async def test_one_process_serves_a_session_and_its_children(tmp_path: Path) -> 
 # --- the end, and what comes after it ---------------------------------------------------------------
 
 
-async def test_an_extension_is_asked_to_shut_down_when_its_session_is_left(tmp_path: Path) -> None:
+async def test_an_extension_shuts_down_when_its_session_is_closed(tmp_path: Path) -> None:
     script = """
         hello()
         send("ready")
@@ -345,7 +345,7 @@ _STAYS = """
 """
 
 
-async def test_an_extension_that_stays_is_asked_to_terminate(tmp_path: Path) -> None:
+async def test_an_extension_that_does_not_exit_is_terminated(tmp_path: Path) -> None:
     limits = Limits(shutdown=0.01, terminate=WAIT)
     found = await loaded(tmp_path, _STAYS, values={"LEAVES": True}, limits=limits)
     await found.close()
@@ -361,7 +361,7 @@ async def test_an_extension_that_does_not_terminate_is_killed(tmp_path: Path) ->
         os.kill(pid, 0)
 
 
-async def test_the_process_begins_anew_with_the_next_session(tmp_path: Path) -> None:
+async def test_the_process_starts_again_with_the_next_session(tmp_path: Path) -> None:
     script = """
         hello()
         send("register_command", name="pid")
@@ -379,7 +379,7 @@ async def test_the_process_begins_anew_with_the_next_session(tmp_path: Path) -> 
     assert said[0] != said[1]
 
 
-async def test_a_crashed_extension_comes_back_registers_again_and_is_told_what_it_missed(
+async def test_a_crashed_extension_restarts_registers_again_and_gets_a_gap(
     tmp_path: Path,
 ) -> None:
     script = """
@@ -410,7 +410,7 @@ async def test_a_crashed_extension_comes_back_registers_again_and_is_told_what_i
     await session.close()
 
 
-async def test_an_extension_that_always_crashes_is_given_up(tmp_path: Path) -> None:
+async def test_an_extension_that_always_crashes_is_not_restarted_forever(tmp_path: Path) -> None:
     script = """
         hello()
         send("register_command", name="hi")
@@ -454,7 +454,7 @@ async def test_a_reload_ends_the_old_process_and_the_new_one_goes_on(tmp_path: P
     assert new.client.problem
 
 
-async def test_an_edited_extension_in_any_language_is_loaded_anew(tmp_path: Path) -> None:
+async def test_an_edited_process_extension_is_reloaded(tmp_path: Path) -> None:
     script = """
         hello()
         send("register_command", name="number")

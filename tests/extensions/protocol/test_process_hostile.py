@@ -111,7 +111,7 @@ async def test_extensions_are_ended_side_by_side(tmp_path: Path) -> None:
 # --- lines ------------------------------------------------------------------------------------------
 
 
-async def test_what_is_no_frame_is_skipped_and_named_and_the_rest_holds(tmp_path: Path) -> None:
+async def test_an_invalid_frame_is_skipped_and_reported(tmp_path: Path) -> None:
     script = r"""
         hello()
         out = sys.stdout.buffer
@@ -312,7 +312,7 @@ async def test_a_flood_of_output_does_not_stop_a_run(tmp_path: Path) -> None:
     assert len(sizes) <= 2
 
 
-async def test_an_extension_that_does_not_read_is_restarted_and_told_of_the_gap(
+async def test_an_extension_that_does_not_read_is_restarted_and_gets_a_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "MAX_BYTES", 300_000)
@@ -358,7 +358,7 @@ async def test_an_extension_without_an_output_is_restarted(
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 400))))
-def test_the_outbox_keeps_order_and_loses_only_what_is_live(put: list[tuple[bool, int]]) -> None:
+def test_the_outbox_keeps_order_and_drops_only_live_lines(put: list[tuple[bool, int]]) -> None:
     box, expected, taken = Outbox(), [], []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(process, "LIVE_FRAMES", 5)
@@ -419,7 +419,7 @@ _WITH_CHILD = """
 
 
 @linux_only
-async def test_what_an_extension_started_ends_with_it(tmp_path: Path) -> None:
+async def test_processes_of_an_extension_end_with_it(tmp_path: Path) -> None:
     found = await loaded(
         tmp_path, _WITH_CHILD, values={"TYPES": ["command_invoked"]}, limits=Limits(backoff=30)
     )

@@ -81,7 +81,7 @@ async def test_one_of_several_options_is_selected() -> None:
     await session.close()
 
 
-async def test_a_yes_or_a_no_is_given_as_a_word_or_as_a_truth() -> None:
+async def test_a_confirmation_accepts_words_and_booleans() -> None:
     face = FakeFrontEnd("yes", "no", True, False)
     session, _, context = await opened(face)
     said = [await context.ui.confirm("Sure?", default=True) for _ in range(5)]
@@ -153,7 +153,7 @@ def test_an_overlay_fits_its_terminal(width: int, height: int, extent: tuple[int
 # --- where nobody can answer ------------------------------------------------------------------------
 
 
-async def test_without_a_face_every_dialog_is_cancelled_at_once_and_nothing_is_recorded() -> None:
+async def test_without_a_front_end_every_dialog_is_cancelled_and_nothing_recorded() -> None:
     session, _, context = await opened()
     assert await context.ui.select("Which?", COLORS) == SelectResult("", -1, True)
     assert await context.ui.confirm("Sure?", default=True) == ConfirmResult(False, True)
@@ -167,7 +167,7 @@ async def test_without_a_face_every_dialog_is_cancelled_at_once_and_nothing_is_r
     await session.close()
 
 
-async def test_a_session_that_was_told_to_wait_asks_and_is_answered_from_elsewhere_between_runs() -> None:
+async def test_a_waiting_session_takes_answers_of_other_processes_between_runs() -> None:
     session, _, context = await opened(waits_for_answers=True)
     asking = asyncio.ensure_future(context.ui.select("Which?", COLORS))
     (asked,) = await asked_in(session)
@@ -298,7 +298,7 @@ async def test_a_dialog_is_withdrawn_when_the_run_of_its_hook_is_cancelled() -> 
     await session.close()
 
 
-async def test_an_observer_waits_for_people_as_long_as_it_takes_and_its_dialog_outlives_the_run(
+async def test_an_observers_dialog_has_no_time_limit_and_outlives_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ostler.extensions.event_channel.TIME_LIMIT", 0.3)
@@ -321,7 +321,7 @@ async def test_an_observer_waits_for_people_as_long_as_it_takes_and_its_dialog_o
     await session.close()
 
 
-async def test_a_dialog_of_a_command_is_still_open_when_a_run_has_come_and_gone() -> None:
+async def test_a_dialog_of_a_command_stays_open_across_a_run() -> None:
     session, _, context = await opened(model=ScriptedModel(["done"]), waits_for_answers=True)
     asking = asyncio.ensure_future(context.ui.confirm("Sure?"))
     (asked,) = await asked_in(session)
@@ -358,7 +358,7 @@ async def test_the_time_of_the_run_stands_still_while_an_extension_asks() -> Non
 
 
 @pytest.mark.parametrize("reason", ["close", "reload"])
-async def test_what_an_extension_asks_is_withdrawn_when_it_goes(reason: Any) -> None:
+async def test_questions_of_an_extension_are_withdrawn_when_it_is_removed(reason: Any) -> None:
     results: list[ConfirmResult] = []
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -430,7 +430,7 @@ async def test_an_answer_to_a_process_that_died_is_refused_and_its_dialog_withdr
     await store.close()
 
 
-async def test_whoever_would_leave_waits_for_those_who_ask_until_somebody_ends_that(
+async def test_closing_waits_for_open_questions_until_it_is_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ostler.extensions.event_channel.CATCH_UP_SECONDS", 0.01)
@@ -459,7 +459,7 @@ async def test_whoever_would_leave_waits_for_those_who_ask_until_somebody_ends_t
     await session.close()
 
 
-async def test_what_cannot_be_stored_is_not_asked() -> None:
+async def test_a_question_that_cannot_be_stored_is_not_asked() -> None:
     session, _, context = await opened(FakeFrontEnd("yes"))
     with pytest.raises(UsageError, match="the question cannot be asked"):
         await context.ui.input("half a \ud800 character")
@@ -468,7 +468,7 @@ async def test_what_cannot_be_stored_is_not_asked() -> None:
     await session.close()
 
 
-async def test_two_plain_handlers_wait_for_people_side_by_side() -> None:
+async def test_two_plain_handlers_ask_users_concurrently() -> None:
     """The thread of the first is parked, and must not be handed what comes for the second."""
 
     def setup(ostler: ExtensionAPI) -> None:

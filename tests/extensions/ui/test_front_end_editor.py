@@ -45,7 +45,7 @@ async def test_an_editor_passes_consumes_remaps_and_submits() -> None:
     await session.close()
 
 
-async def test_an_editor_draws_the_line_at_a_width_around_what_the_face_would_draw() -> None:
+async def test_an_editor_renders_around_the_default_at_a_width() -> None:
     async def draw(width: int, default: str) -> str:
         return f"[{default}]".ljust(width, ".")
 
@@ -105,7 +105,7 @@ async def test_the_last_editor_counts_and_the_one_before_comes_back_when_it_goes
     await session.close()
 
 
-async def test_an_extension_reads_and_writes_what_is_typed() -> None:
+async def test_an_extension_reads_and_writes_the_editor() -> None:
     face = FakeFrontEnd()
     session, _, context = await opened(face)
     await face.press("h", "i", "space", "!", "backspace")

@@ -69,7 +69,7 @@ def test_some_keys_are_no_extensions_to_take(key: str) -> None:
         ExtensionAPI("demo").shortcut(key)
 
 
-def test_a_key_that_faces_use_themselves_may_be_taken_with_a_warning() -> None:
+def test_a_shortcut_on_a_key_of_front_ends_is_reported() -> None:
     said: list[str] = []
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -92,7 +92,7 @@ def test_a_key_that_faces_use_themselves_may_be_taken_with_a_warning() -> None:
     assert is_reserved("shift+tab")
 
 
-async def test_a_key_calls_what_was_registered_for_it_with_the_context() -> None:
+async def test_a_shortcut_calls_its_handler_with_the_context() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.shortcut("Ctrl+Shift+S", description="says where we are")
         def say(context: Any) -> None:
@@ -111,7 +111,7 @@ async def test_a_key_calls_what_was_registered_for_it_with_the_context() -> None
     await session.close()
 
 
-async def test_a_capital_letter_is_found_as_text_first_and_then_as_a_stroke() -> None:
+async def test_a_shortcut_matches_the_typed_letter_before_the_key_name() -> None:
     pressed: list[str] = []
 
     def as_stroke(ostler: ExtensionAPI) -> None:
@@ -129,7 +129,7 @@ async def test_a_capital_letter_is_found_as_text_first_and_then_as_a_stroke() ->
     assert pressed == ["stroke", "stroke", "text", "text"]
 
 
-async def test_a_shortcut_that_raises_is_reported_and_the_face_goes_on() -> None:
+async def test_a_shortcut_that_raises_is_reported() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.shortcut("ctrl+k")
         def bad() -> None:

@@ -22,7 +22,7 @@ from tests.support.extension_front_end import opened, until
 from tests.support.extension_session import extension
 
 
-async def test_a_widget_is_shown_replaced_whole_and_removed() -> None:
+async def test_a_widget_is_shown_replaced_and_removed() -> None:
     face = FakeFrontEnd(width=20)
     session, host, context = await opened(face)
     context.ui.set_widget(Widget("todo", "three things to do and more"))
@@ -71,7 +71,7 @@ async def test_two_extensions_may_use_the_same_id() -> None:
     await session.close()
 
 
-async def test_there_is_one_header_and_one_footer_and_who_comes_last_has_it() -> None:
+async def test_the_last_header_and_footer_win() -> None:
     face = FakeFrontEnd(width=10)
     session, host, context = await opened(face)
     extension_session = host.sessions[session.id]
@@ -105,7 +105,7 @@ async def test_status_entries_stand_in_one_line_by_priority() -> None:
     await session.close()
 
 
-async def test_parts_of_a_face_can_be_hidden_and_the_whole_is_replaced() -> None:
+async def test_parts_of_the_front_end_can_be_hidden() -> None:
     face = FakeFrontEnd()
     session, host, context = await opened(face)
     context.ui.set_status("a", "status")
@@ -119,7 +119,7 @@ async def test_parts_of_a_face_can_be_hidden_and_the_whole_is_replaced() -> None
     await session.close()
 
 
-async def test_a_face_that_opens_later_is_given_what_is_shown() -> None:
+async def test_a_front_end_that_opens_later_gets_the_live_values() -> None:
     face = FakeFrontEnd()
     session, host, context = await opened()
     context.ui.set_widget(Widget("one", "here already"))
@@ -143,7 +143,7 @@ async def test_a_widget_that_is_set_and_removed_at_once_leaves_nothing() -> None
     await session.close()
 
 
-async def test_however_fast_a_value_changes_the_last_one_is_told_and_few_of_the_others() -> None:
+async def test_a_fast_changing_live_value_is_throttled_and_its_last_value_published() -> None:
     published: list[events.LiveValue] = []
     again = asyncio.Event()
 
@@ -181,7 +181,7 @@ async def test_everything_that_an_extension_shows_goes_when_it_does() -> None:
     await session.close()
 
 
-async def test_what_cannot_be_shown_is_refused_where_it_is_said() -> None:
+async def test_content_that_cannot_be_displayed_is_refused() -> None:
     session, host, context = await opened()
     with pytest.raises(UsageError, match="widget:demo/one cannot be displayed"):
         context.ui.set_widget(Widget("one", "x", placement="left"))  # type: ignore[arg-type]
@@ -211,7 +211,7 @@ async def test_a_plain_handler_shows_things_from_its_own_thread() -> None:
     assert face.values == {}
 
 
-async def test_what_is_printed_reaches_the_face_with_its_level_and_its_extension() -> None:
+async def test_printed_text_has_its_level_and_extension() -> None:
     face = FakeFrontEnd()
     session, _, context = await opened(face)
     context.print("plain")
