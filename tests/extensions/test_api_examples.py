@@ -1,4 +1,4 @@
-"""The extensions among the examples, at work."""
+"""The examples of extensions run in sessions."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_the_permission_gate_asks_refuses_and_lets_through() -> None:
         assert len(test.questions) == 2
 
 
-async def test_protected_paths_stay_as_they_are(tmp_path: Path) -> None:
+async def test_protected_paths_are_not_edited(tmp_path: Path) -> None:
     options = {"protected": "*.lock, config/*"}
     async with ExtensionTest(EXAMPLES / "protected_paths.py", options=options, cwd=tmp_path) as test:
         for path in ("uv.lock", "deep/down/uv.lock", "config/a.toml", str(tmp_path / "config" / "b.toml")):
@@ -172,21 +172,21 @@ async def test_a_failed_undo_is_reported_and_keeps_the_checkpoint(repository: Pa
 
 
 async def test_the_notifier_reports_questions_and_failed_runs(tmp_path: Path) -> None:
-    told = tmp_path / "told"
+    notification = tmp_path / "told"
     program = tmp_path / "notify"
-    program.write_text(f'#!/bin/sh\necho "$2" >> {quote(str(told))}\n')
+    program.write_text(f'#!/bin/sh\necho "$2" >> {quote(str(notification))}\n')
     program.chmod(0o755)
     face = FakeFrontEnd("no")
     options = {"notify-command": f"{quote(str(program))} ostler"}
     async with ExtensionTest(EXAMPLES / "notifier.py", face=face, options=options) as test:
         await test.context.ui.confirm("Go on?")
         await test.prompt("go")
-        lines = told.read_text().splitlines()
+        lines = notification.read_text().splitlines()
     assert lines[0] == "needs you: Go on?"
     assert lines[1].startswith("failed: 1 steps")
 
 
-async def test_plan_mode_offers_only_tools_that_look() -> None:
+async def test_plan_mode_offers_only_tools_that_read() -> None:
     tools = builtin_tools(["read", "write", "bash"])
     script = ["1. read", Call("write", {"path": "a", "content": "b"}), "sorry", "done"]
     async with ExtensionTest(EXAMPLES / "plan_mode.py", script, tools=tools) as test:
@@ -217,7 +217,7 @@ async def test_the_input_transformer_expands_and_answers() -> None:
         assert "Run the tests" in str(test.model.requests[0].transcript[0])
 
 
-async def test_custom_compaction_sums_up_without_a_model() -> None:
+async def test_custom_compaction_summarises_without_a_model() -> None:
     async with ExtensionTest(EXAMPLES / "custom_compaction.py") as test:
         planned = PlannedCompaction((user("make it fast"), user("and small")), "automatic", "")
         summary = await test.emit(planned)
@@ -241,7 +241,7 @@ async def test_the_todo_widget_follows_the_list_and_can_be_hidden() -> None:
         test.assert_widget("list")
 
 
-async def test_the_monitor_shows_children_and_sends_a_scout() -> None:
+async def test_the_monitor_displays_children_and_starts_a_scout() -> None:
     tools = builtin_tools(["read", "write"])
     async with ExtensionTest(EXAMPLES / "subagent_monitor.py", ["three files"], tools=tools) as test:
         assert await test.command("scout", "how many files?") == "three files"
@@ -250,14 +250,14 @@ async def test_the_monitor_shows_children_and_sends_a_scout() -> None:
         test.assert_printed_contains("a child completed: 1 steps")
 
 
-async def test_the_new_tool_asks_shows_its_output_and_is_drawn_in_its_own_way() -> None:
+async def test_the_deploy_tool_asks_streams_output_and_has_a_renderer() -> None:
     face = FakeFrontEnd("yes")
     async with ExtensionTest(EXAMPLES / "deploy_tool.py", face=face) as test:
         arguments: dict[str, Any] = {"service": "shop", "target": "production"}
         result = await test.tool_call("deploy", arguments)
         test.assert_not_blocked(result)
-        drawn = await face.call("deploy", arguments, "shop runs in production")
-        assert drawn == "🚀 shop → production\n✓ shop runs in production"
+        rendered = await face.call("deploy", arguments, "shop runs in production")
+        assert rendered == "🚀 shop → production\n✓ shop runs in production"
         await test.context.render_message("banner", "shipped")
         test.assert_printed("═══════════\n  shipped\n═══════════")
         output = [one.text for one in test.seen if one.type == "tool_output"]

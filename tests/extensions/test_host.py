@@ -1,4 +1,4 @@
-"""Extensions at work in a session."""
+"""`ExtensionHost`: hooks, tools and commands of extensions in a session."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_a_hook_sees_the_state_that_its_observers_set_before() -> None:
     await session.close()
 
 
-async def test_an_input_hook_may_deal_with_a_prompt_itself() -> None:
+async def test_an_input_hook_may_handle_a_prompt() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.input
         def ping(draft: Any) -> Handled | None:
@@ -114,15 +114,15 @@ async def test_an_exception_is_reported_with_the_extensions_name_and_line() -> N
 
 
 async def test_a_handler_may_emit_the_event_that_it_handles() -> None:
-    seen: list[str] = []
+    calls: list[str] = []
 
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.on("again")
         def again(data: Any, context: Any) -> None:
-            seen.append(f"begin {data}")
+            calls.append(f"begin {data}")
             if data < 3:
                 context.wait(context.emit("again", data + 1))
-            seen.append(f"end {data}")
+            calls.append(f"end {data}")
 
         @ostler.command("start")
         def start(arguments: str, context: Any) -> str:
@@ -131,7 +131,7 @@ async def test_a_handler_may_emit_the_event_that_it_handles() -> None:
 
     session, host = await session_with(ScriptedModel([]), extension("echo", setup))
     assert await host.run_command(session, "/start", "now") == "started now"
-    assert seen == ["begin 1", "begin 2", "begin 3", "end 3", "end 2", "end 1"]
+    assert calls == ["begin 1", "begin 2", "begin 3", "end 3", "end 2", "end 1"]
     await session.close()
 
 
@@ -212,8 +212,8 @@ async def test_hooks_run_in_order_and_each_gets_the_result_of_the_one_before() -
     await session.prompt(as_content("go"))
     (result,) = await facts_of(session, "tool_result")
     assert [block.text for block in result.content] == ["worked", "one", "two"]
-    (said,) = await facts_of(session, "user_message")
-    assert said.content[0].text == "go one two"
+    (notices,) = await facts_of(session, "user_message")
+    assert notices.content[0].text == "go one two"
     assert [message.text for message in model.requests[0].tail] == ["one", "two"]
     await session.close()
 
@@ -236,7 +236,10 @@ async def test_the_context_hook_changes_one_call_and_stores_nothing() -> None:
     assert [message.text for message in first.transcript] == ["something else"]
     assert [message.text for message in second.transcript] == ["first", "one", "something else"]
     assert [message.text for message in second.tail] == ["It is Monday."]
-    assert [said.content[0].text for said in await facts_of(session, "user_message")] == ["first", "second"]
+    assert [notices.content[0].text for notices in await facts_of(session, "user_message")] == [
+        "first",
+        "second",
+    ]
     await session.close()
 
 
@@ -265,13 +268,13 @@ async def test_every_prompt_reaches_the_input_hook_with_its_sender() -> None:
 
 
 async def test_events_between_extensions_reach_all_in_their_order() -> None:
-    heard: list[tuple[str, Any]] = []
+    emitted: list[tuple[str, Any]] = []
 
     def hears(name: str) -> Any:
         def setup(ostler: ExtensionAPI) -> None:
             @ostler.on("plan/ready")
             def hear(data: Any, context: ExtensionContext) -> None:
-                heard.append((context.extension.name, data))
+                emitted.append((context.extension.name, data))
                 data["steps"].append("spoilt")
 
         return setup
@@ -281,8 +284,8 @@ async def test_events_between_extensions_reach_all_in_their_order() -> None:
     )
     await context_of(host, session, "two").emit("plan/ready", {"steps": ["look"]})
     await context_of(host, session, "two").emit("nobody/hears", 1)
-    assert [(name, data["steps"][0]) for name, data in heard] == [("one", "look"), ("two", "look")]
-    assert len(heard[1][1]["steps"]) == 2
+    assert [(name, data["steps"][0]) for name, data in emitted] == [("one", "look"), ("two", "look")]
+    assert len(emitted[1][1]["steps"]) == 2
     await session.close()
 
 
@@ -296,11 +299,12 @@ async def test_the_first_tool_of_a_name_wins_with_a_notice() -> None:
 
         return setup
 
-    said: list[str] = []
+    notices: list[str] = []
     harness = Harness(model=ScriptedModel([[Call("work"), Call("fetch")], "done"]))
     harness.set_tools([work])
     host = ExtensionHost(
-        [extension("one", brings("work", "mine")), extension("two", brings("fetch", "two"))], say=said.append
+        [extension("one", brings("work", "mine")), extension("two", brings("fetch", "two"))],
+        say=notices.append,
     )
     host.extensions["three"] = extension("three", brings("fetch", "three"))
     host.install_into(harness)
@@ -308,18 +312,20 @@ async def test_the_first_tool_of_a_name_wins_with_a_notice() -> None:
     await session.prompt(as_content("go"))
     results = await facts_of(session, "tool_result")
     assert [result.content[0].text for result in results] == ["worked", "two"]
-    assert [("one" in line, "'work'" in line, "taken" in line) for line in said[:1]] == [(True, True, True)]
-    assert "three" in said[1]
+    assert [("one" in line, "'work'" in line, "taken" in line) for line in notices[:1]] == [
+        (True, True, True)
+    ]
+    assert "three" in notices[1]
     await session.close()
 
 
 async def test_a_reload_subscribes_to_new_types_of_events() -> None:
-    seen: list[str] = []
+    calls: list[str] = []
 
     def new(ostler: ExtensionAPI) -> None:
         @ostler.on(events.RunStarted, events.UsageReported)
         def see(event: Any) -> None:
-            seen.append(event.type)
+            calls.append(event.type)
 
         @ostler.input
         def change(draft: InputDraft) -> InputDraft:
@@ -329,9 +335,9 @@ async def test_a_reload_subscribes_to_new_types_of_events() -> None:
     await session.prompt(as_content("go"))
     await host.replace([extension("mine", new), extension("another", new)])
     await session.prompt(as_content("go"))
-    assert sorted(seen) == ["run_started", "run_started", "usage", "usage"]
-    said = await facts_of(session, "user_message")
-    assert [one.content[0].text for one in said] == ["go", "new words"]
+    assert sorted(calls) == ["run_started", "run_started", "usage", "usage"]
+    notices = await facts_of(session, "user_message")
+    assert [one.content[0].text for one in notices] == ["go", "new words"]
     await session.close()
 
 

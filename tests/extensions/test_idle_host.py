@@ -1,4 +1,4 @@
-"""Where there is no extension, a start pays next to nothing for them."""
+"""Without extensions, a start imports almost nothing for them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_place_of_extensions_is_noticed(tmp_path: Path, project: Path, pla
     assert has_extensions(project / "inner")
 
 
-def test_without_extensions_nothing_is_loaded_for_them(tmp_path: Path) -> None:
+def test_without_extensions_only_the_idle_host_is_imported(tmp_path: Path) -> None:
     script = """
 import sys
 from ostler import main

@@ -190,7 +190,7 @@ async def test_memory_stays_bounded_however_much_a_command_prints(tmp_path: Path
     assert peak < 8_000_000
 
 
-async def test_others_get_their_turn_while_a_command_prints_without_end(tmp_path: Path) -> None:
+async def test_endless_output_of_a_command_does_not_block_the_event_loop(tmp_path: Path) -> None:
     context = ForgetfulContext(tmp_path)
     task = asyncio.create_task(run_tool(bash, {"command": "yes"}, context))
     await until(lambda: context.characters > 1_000_000)
@@ -210,7 +210,7 @@ async def test_a_cancelled_call_leaves_no_process_of_its_group(context: FakeTool
     assert all(is_gone(pid) for pid in pids_in(pids))
 
 
-async def test_a_group_that_does_not_listen_is_killed(
+async def test_a_process_group_that_ignores_sigterm_is_killed(
     context: FakeToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child_process, "GRACE", 0.1)
@@ -225,7 +225,7 @@ async def test_a_group_that_does_not_listen_is_killed(
     assert all(is_gone(pid) for pid in pids_in(pids))
 
 
-async def test_a_second_cancellation_hurries_the_end(
+async def test_a_second_cancellation_skips_the_grace_period(
     context: FakeToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child_process, "GRACE", 90.0)
@@ -309,13 +309,15 @@ async def test_a_timed_out_command_is_ended_and_its_output_returned(context: Fak
 
 async def test_the_timeout_of_a_command_has_a_maximum(context: FakeToolContext) -> None:
     limited = BashTool(default_timeout=0.2, max_timeout=0.3)
-    asked = await run_tool(limited, {"command": "sleep 60", "timeout": 500}, context)
-    assert result_text(asked).endswith("[timed out after 0.3 s]")
+    outcome = await run_tool(limited, {"command": "sleep 60", "timeout": 500}, context)
+    assert result_text(outcome).endswith("[timed out after 0.3 s]")
     default = await run_tool(limited, {"command": "sleep 60"}, context)
     assert result_text(default).endswith("[timed out after 0.2 s]")
 
 
-async def test_a_daemon_that_holds_the_output_open_does_not_hold_the_call(context: FakeToolContext) -> None:
+async def test_a_background_process_with_an_open_output_does_not_block_the_call(
+    context: FakeToolContext,
+) -> None:
     async with asyncio.timeout(60):
         outcome = await run_tool(bash, {"command": "sleep 60 & echo $! started"}, context)
     assert isinstance(outcome, Ok) and outcome.details
@@ -326,7 +328,7 @@ async def test_a_daemon_that_holds_the_output_open_does_not_hold_the_call(contex
     assert is_gone(pid)
 
 
-async def test_a_daemon_with_its_own_output_is_noticed_too(context: FakeToolContext) -> None:
+async def test_a_background_process_with_its_own_output_is_detected(context: FakeToolContext) -> None:
     outcome = await run_tool(bash, {"command": "sleep 60 > /dev/null 2>&1 & echo $!"}, context)
     assert isinstance(outcome, Ok) and outcome.details and outcome.details["left_running"]
     await stop_background(context.memory)
@@ -345,7 +347,7 @@ async def test_background_processes_that_ended_elsewhere_are_ignored(context: Fa
     await stop_background(context.memory)
 
 
-async def test_daemons_may_be_ended_from_two_sides_at_once(context: FakeToolContext) -> None:
+async def test_background_processes_may_be_stopped_twice_at_once(context: FakeToolContext) -> None:
     outcome = await run_tool(bash, {"command": "trap '' TERM; sleep 60 & echo $!"}, context)
     async with asyncio.timeout(60):
         await asyncio.gather(
@@ -354,7 +356,7 @@ async def test_daemons_may_be_ended_from_two_sides_at_once(context: FakeToolCont
     assert is_gone(int(result_text(outcome)))
 
 
-async def test_a_daemon_can_go_on_printing_after_its_call(context: FakeToolContext) -> None:
+async def test_a_background_process_can_print_after_its_call(context: FakeToolContext) -> None:
     wait = "until test -e go; do sleep 0.01; done"
     command = f"({wait}; head -c 1000000 /dev/zero && touch done; sleep 60) & echo up"
     outcome = await run_tool(bash, {"command": command}, context)
@@ -370,10 +372,10 @@ async def test_a_process_that_ended_by_itself_is_dropped(context: FakeToolContex
     (context.cwd / "go").touch()
     await until(lambda: not group_is_alive(first))
     await run_tool(bash, {"command": "sleep 60 & echo two"}, context)
-    kept: list[ChildProcess] = next(iter(v for k, v in context.memory.items() if "child_process" in k))
-    await until(lambda: not [child for child in kept if child.id.pid == first and child.is_running])
+    processes: list[ChildProcess] = next(iter(v for k, v in context.memory.items() if "child_process" in k))
+    await until(lambda: not [child for child in processes if child.id.pid == first and child.is_running])
     await run_tool(bash, {"command": "sleep 60 & echo three"}, context)
-    assert first not in [child.id.pid for child in kept]
+    assert first not in [child.id.pid for child in processes]
 
 
 async def test_an_error_in_showing_output_ends_the_command(tmp_path: Path) -> None:
@@ -422,7 +424,7 @@ async def test_a_missing_working_directory_is_a_clear_failure(context: FakeToolC
     ("arguments", "word"),
     [({}, "command"), ({"command": "x", "timeout": 0}, "timeout"), ({"command": "x", "shell": 1}, "shell")],
 )
-async def test_wrong_arguments_are_named(
+async def test_invalid_arguments_are_reported(
     context: FakeToolContext, arguments: dict[str, object], word: str
 ) -> None:
     outcome = await run_tool(bash, arguments, context)

@@ -152,8 +152,8 @@ async def test_bytes_that_are_not_utf8_pass_through(context: FakeToolContext) ->
 async def test_look_alikes_match_a_unique_place_with_a_note(
     context: FakeToolContext, content: str, old: str, new: str, after: str
 ) -> None:
-    outcome, found = await edited(context, content.encode(), (old, new))
-    assert found.decode() == after
+    outcome, content_after = await edited(context, content.encode(), (old, new))
+    assert content_after.decode() == after
     assert "edit 1: matched ignoring" in result_text(outcome)
 
 
@@ -273,12 +273,12 @@ def test_replace_all_equals_pythons_replace(gaps: list[str], old: str, new: str)
 def test_lines_around_an_edit_keep_their_line_ends(before: str, around: str, new: str, after: str) -> None:
     old = f"{around}<0>{around}"
     mixed_old = old.replace("\n", "\r\n", 1)
-    made = splice(
+    spliced = splice(
         before + mixed_old + after, plan(before + mixed_old + after, [Replacement(old, new)]).splices
     )
-    assert made.startswith(before)
-    assert made.endswith(after)
-    assert made.replace("\r\n", "\n") == (before + new + after).replace("\r\n", "\n")
+    assert spliced.startswith(before)
+    assert spliced.endswith(after)
+    assert spliced.replace("\r\n", "\n") == (before + new + after).replace("\r\n", "\n")
 
 
 def test_a_plan_names_the_edit_that_fails(tmp_path: Path) -> None:

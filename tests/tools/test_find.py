@@ -83,7 +83,7 @@ async def test_find_needs_a_directory(tree: Path, path: str, word: str) -> None:
     assert word in result_text(outcome)
 
 
-async def test_a_glob_that_makes_no_sense_is_a_clear_failure(tree: Path) -> None:
+async def test_an_invalid_glob_is_a_clear_failure(tree: Path) -> None:
     outcome = await run_tool(find, {"pattern": "[z-a]"}, FakeToolContext(tree))
     assert isinstance(outcome, Failed)
     assert result_text(outcome).startswith("invalid glob '[z-a]'")

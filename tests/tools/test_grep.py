@@ -257,5 +257,5 @@ async def test_nothing_is_imported_from_the_searched_folder(tmp_path: Path) -> N
 async def test_a_long_line_is_searched_quickly_for_anything_before_a_word(tmp_path: Path) -> None:
     (tmp_path / "bundle.js").write_text("x" * 900_000 + "\n" + "y" * 300 + "foo\n")
     request = SearchRequest(pattern=".*foo", root=tmp_path)
-    found = await search_in_child(request, FakeToolContext(tmp_path), time_limit=30)
-    assert [line.number for line in found.lines] == [2]
+    result = await search_in_child(request, FakeToolContext(tmp_path), time_limit=30)
+    assert [line.number for line in result.lines] == [2]

@@ -65,18 +65,18 @@ async def test_every_part_of_a_large_file_can_be_reached(context: FakeToolContex
 async def test_following_the_hints_shows_the_whole_file_once(context: FakeToolContext) -> None:
     lines = [f"{n} " + "é" * (n % 97) for n in range(1, 3001)]
     (context.cwd / "f").write_text("\n".join(lines))
-    seen: list[str] = []
+    chunks: list[str] = []
     offset = 1
     while True:
         outcome = await run_tool(read, {"path": "f", "offset": offset}, context)
         assert isinstance(outcome, Ok) and outcome.details
         rows = result_text(outcome).split("\n")
-        seen += [row.partition("\t")[2] for row in rows if not row.startswith("[")]
+        chunks += [row.partition("\t")[2] for row in rows if not row.startswith("[")]
         assert len(result_text(outcome).encode()) <= 50 * 1024
         if not outcome.details["truncated"]:
             break
         offset = outcome.details["end_line"] + 1
-    assert seen == lines
+    assert chunks == lines
 
 
 async def test_an_offset_past_the_end_is_a_notice_and_no_failure(context: FakeToolContext) -> None:
@@ -110,8 +110,8 @@ async def test_long_lines_are_cut(context: FakeToolContext) -> None:
     assert result_text(await run_tool(read, {"path": "f"}, context)) == (
         "1\t" + "é" * 2000 + "… [+500 characters; use offset=1, column=2001 for the rest]\n2\tshort"
     )
-    rest = await run_tool(read, {"path": "f", "offset": 1, "column": 2001}, context)
-    assert result_text(rest) == "1\t" + "é" * 500 + "\n2\tshort"
+    second = await run_tool(read, {"path": "f", "offset": 1, "column": 2001}, context)
+    assert result_text(second) == "1\t" + "é" * 500 + "\n2\tshort"
 
 
 @pytest.mark.parametrize("path", ["f", "blob:out_call_1"])
@@ -120,17 +120,17 @@ async def test_every_part_of_a_very_long_line_can_be_reached(context: FakeToolCo
     text = f"before\n{line}\nafter\n"
     (context.cwd / "f").write_text(text)
     context.blobs["out_call_1"] = text.encode()
-    seen, column, calls = "", 1, 0
+    chunks, column, calls = "", 1, 0
     while column:
         outcome = await run_tool(read, {"path": path, "offset": 2, "column": column}, context)
         assert isinstance(outcome, Ok) and outcome.details
         assert len(result_text(outcome).encode()) <= 50 * 1024
         shown, _, hint = result_text(outcome).split("\n")[0].partition("\t")[2].partition("…")
         assert outcome.details["truncated"] == bool(hint)
-        seen += shown
+        chunks += shown
         calls += 1
         column = int(hint.partition("column=")[2].split()[0]) if hint else 0
-    assert seen == line
+    assert chunks == line
     assert calls <= 10
     assert result_text(outcome).endswith("\n3\tafter")
 
@@ -197,7 +197,7 @@ async def test_text_named_like_a_picture_is_read_as_text(context: FakeToolContex
     assert result_text(await run_tool(read, {"path": "a.png"}, context)) == "1\tnot a picture"
 
 
-async def test_a_picture_that_no_vendor_takes_is_refused(context: FakeToolContext) -> None:
+async def test_a_picture_of_an_unsupported_type_is_refused(context: FakeToolContext) -> None:
     with (context.cwd / "a.png").open("wb") as file:
         file.write(PNG)
         file.truncate(MAX_IMAGE + 1)
@@ -286,14 +286,14 @@ async def test_home_is_expanded(
     assert result_text(await run_tool(read, {"path": "~/in-home"}, context)) == "1\tyes"
 
 
-async def test_wrong_arguments_are_named(context: FakeToolContext) -> None:
+async def test_invalid_arguments_are_reported(context: FakeToolContext) -> None:
     outcome = await run_tool(read, {"path": "f", "limit": 0}, context)
     assert isinstance(outcome, Failed)
     assert outcome.kind == "invalid_arguments"
     assert "limit" in result_text(outcome)
 
 
-def test_read_may_run_beside_others() -> None:
+def test_read_is_a_parallel_tool() -> None:
     spec: ToolSpec = read.spec
     assert (spec.kind, spec.parallel) == ("read", True)
     assert set(spec.schema["properties"]) == {"path", "offset", "limit", "column"}

@@ -165,16 +165,16 @@ async def test_a_cancelled_write_has_ended_when_the_call_ends(
     context: FakeToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = asyncio.get_running_loop()
-    begun = asyncio.Event()
+    started = asyncio.Event()
     really_sync = os.fsync
 
     def cancel_in_the_middle(descriptor: int) -> None:
-        loop.call_soon_threadsafe(begun.set)
+        loop.call_soon_threadsafe(started.set)
         really_sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", cancel_in_the_middle)
     task = asyncio.create_task(run_tool(write, {"path": "a", "content": "x" * 1_000_000}, context))
-    await begun.wait()
+    await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

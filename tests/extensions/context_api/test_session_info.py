@@ -1,4 +1,4 @@
-"""What a session has used, how full it is, and what came of its last run."""
+"""`context.usage`, `context_stats` and `last_run`."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ async def test_the_size_of_the_context_has_its_source() -> None:
 
 
 async def test_a_window_of_the_policy_is_the_limit() -> None:
-    kept = SessionContext({"window": {"tokens": 1000, "reserve": 100}})
-    session, context = await at_work(context=kept)
+    session_context = SessionContext({"window": {"tokens": 1000, "reserve": 100}})
+    session, context = await at_work(context=session_context)
     assert context.context_stats().limit == 1000
     await session.close()
 

@@ -1,4 +1,4 @@
-"""Skills, as extensions see them and tell the model of them."""
+"""`context.skills`: reading skills and adding them to the context."""
 
 from __future__ import annotations
 
@@ -119,9 +119,9 @@ async def test_an_injected_skill_reaches_the_model_with_the_next_run(project: Pa
     entry = context.skills.inject("baking")
     assert not model.requests
     await session.prompt(as_content("bake"))
-    told = [message.text for message in model.requests[0].transcript]
-    assert told[0].startswith('<skill name="baking"') and "Do baking well." in told[0]
-    assert told[1:] == ["bake"]
+    texts = [message.text for message in model.requests[0].transcript]
+    assert texts[0].startswith('<skill name="baking"') and "Do baking well." in texts[0]
+    assert texts[1:] == ["bake"]
     (kept,) = await context.history.entries("skill")
     assert (kept.entry, kept.data) == (entry, {"skill": "baking"})
     with pytest.raises(UsageError, match="there is no skill 'cooking'; the skills are: baking"):

@@ -1,4 +1,4 @@
-"""The grammar of templates and arguments that extensions may use."""
+"""`context.templates`: templates, arguments and conditions."""
 
 from __future__ import annotations
 

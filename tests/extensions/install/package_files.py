@@ -1,4 +1,4 @@
-"""Packages of extensions as others would publish them: git repositories and wheels, made on the spot."""
+"""Packages of extensions for tests: git repositories and wheels."""
 
 from __future__ import annotations
 

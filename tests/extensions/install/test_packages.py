@@ -198,7 +198,7 @@ def test_extensions_are_found_in_the_default_folders(tmp_path: Path, scope: Scop
     assert names(scope) == ["again", "gate", "four", "one", "two", "three"]
 
 
-def test_a_folder_that_is_an_extension_is_one_with_all_that_lies_beside(
+def test_a_folder_with_setup_is_one_extension_with_all_its_files(
     tmp_path: Path, scope: Scope, put: Install
 ) -> None:
     files = {"main.py": "import rules\n" + tool("whole"), "rules.py": tool("rules")}
@@ -332,13 +332,13 @@ def test_a_wheel_brings_its_entry_points_and_can_be_updated(
     wheel(index, "ostler_tidy", "1.0", {"ostler_tidy/gate.py": tool("one")}, points)
     outcome = put("Ostler-Tidy")
     assert (outcome.package.name, outcome.package.version) == ("ostler-tidy", "1.0")
-    found = installed_extensions(scope)
-    assert [(one.name, one.function) for one in found] == [
+    extensions = installed_extensions(scope)
+    assert [(one.name, one.function) for one in extensions] == [
         ("gate", "ostler_tidy.gate:setup"),
         ("look", "ostler_tidy.gate:setup"),
     ]
     assert {one.tools for one in outcome.tried} == {("one",)}
-    assert (found[0].path / "ostler_tidy" / "gate.py").is_file()
+    assert (extensions[0].path / "ostler_tidy" / "gate.py").is_file()
     assert renew("ostler-tidy").change == "current"
     wheel(index, "ostler_tidy", "1.1", {"ostler_tidy/gate.py": tool("two")}, points)
     renewed = renew("ostler-tidy")
@@ -388,8 +388,13 @@ def test_without_pip_uv_is_used_and_without_both_an_error_explains(
     monkeypatch.setenv("PATH", f"{programs}:{os.defpath}")
     with pytest.raises(OstlerError, match="tidy==1 cannot be installed: "):
         put("tidy==1")
-    told = (tmp_path / "told").read_text().split()
-    assert told[:2] == ["pip", "install"] and told[-4:] == ["--only-binary", ":all:", "--", "tidy==1"]
+    arguments = (tmp_path / "told").read_text().split()
+    assert arguments[:2] == ["pip", "install"] and arguments[-4:] == [
+        "--only-binary",
+        ":all:",
+        "--",
+        "tidy==1",
+    ]
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sys.executable", "/a folder/python")
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""What `ostler ext install` understands as a source."""
+"""The sources of `ostler ext install`."""
 
 from __future__ import annotations
 

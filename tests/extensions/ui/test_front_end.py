@@ -1,4 +1,4 @@
-"""Members whose machinery comes with a face: they work in one, and have a documented value without."""
+"""Members of the context that use a front end, with and without one."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ async def test_the_front_end_switches_to_a_new_session_with_its_prompt() -> None
     await session.close()
 
 
-async def test_an_extension_hears_of_the_size_of_the_terminal() -> None:
+async def test_an_extension_gets_the_size_of_the_terminal() -> None:
     sizes: list[tuple[int, int]] = []
 
     def setup(ostler: ExtensionAPI) -> None:

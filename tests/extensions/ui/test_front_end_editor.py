@@ -1,4 +1,4 @@
-"""The line where people type, while an extension has a say in it."""
+"""Editors of extensions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_an_editor_renders_around_the_default_at_a_width() -> None:
     await session.close()
 
 
-async def test_an_editor_that_raises_or_hangs_is_as_if_it_were_not_there(
+async def test_an_editor_that_raises_or_hangs_is_ignored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     may_end = threading.Event()
@@ -87,7 +87,7 @@ async def test_an_editor_that_raises_or_hangs_is_as_if_it_were_not_there(
     await session.close()
 
 
-async def test_the_last_editor_counts_and_the_one_before_comes_back_when_it_goes() -> None:
+async def test_the_last_editor_is_active_until_it_is_removed() -> None:
     face = FakeFrontEnd()
     session, host, context = await opened(face)
     extension_session = host.sessions[session.id]

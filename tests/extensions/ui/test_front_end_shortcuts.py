@@ -1,4 +1,4 @@
-"""Keys that extensions take."""
+"""Keyboard shortcuts of extensions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_name_of_a_key_is_its_own_name(spelled: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["ctrl+c", "Control+C", "", "\t\n"])
-def test_some_keys_are_no_extensions_to_take(key: str) -> None:
+def test_reserved_keys_are_refused(key: str) -> None:
     with pytest.raises(UsageError, match=r"key|cannot use"):
         shortcut_key(key)
     with pytest.raises(UsageError):
@@ -70,7 +70,7 @@ def test_some_keys_are_no_extensions_to_take(key: str) -> None:
 
 
 def test_a_shortcut_on_a_key_of_front_ends_is_reported() -> None:
-    said: list[str] = []
+    notices: list[str] = []
 
     def setup(ostler: ExtensionAPI) -> None:
         ostler.shortcut("Escape")(lambda: None)
@@ -80,15 +80,17 @@ def test_a_shortcut_on_a_key_of_front_ends_is_reported() -> None:
     from ostler.core.harness import Harness
     from ostler.models.scripted import ScriptedModel
 
-    ExtensionHost([extension("demo", setup)], face=FakeFrontEnd(), say=said.append).install_into(
+    ExtensionHost([extension("demo", setup)], face=FakeFrontEnd(), say=notices.append).install_into(
         Harness(model=ScriptedModel([]))
     )
-    assert said == [
+    assert notices == [
         "the extension demo registers esc, which front ends use themselves",
         "the extension demo registers ctrl+k twice: the last one is used",
     ]
-    ExtensionHost([extension("demo", setup)], say=said.append).install_into(Harness(model=ScriptedModel([])))
-    assert len(said) == 2, "without keys there is nothing to warn of"
+    ExtensionHost([extension("demo", setup)], say=notices.append).install_into(
+        Harness(model=ScriptedModel([]))
+    )
+    assert len(notices) == 2, "without keys there is nothing to warn of"
     assert is_reserved("shift+tab")
 
 

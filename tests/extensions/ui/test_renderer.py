@@ -1,4 +1,4 @@
-"""Lines that extensions draw: at a width, as often as they are meant to be asked, and never for long."""
+"""Render functions of extensions: widths, rates and time limits."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ async def test_a_render_function_gets_the_width_of_the_front_end() -> None:
 
 
 async def test_a_render_function_without_a_rate_is_called_once_for_each_width(clock: Clock) -> None:
-    asked: list[int] = []
+    widths: list[int] = []
     session, host, context = await opened()
-    context.ui.set_widget(widget(lambda width: asked.append(width) or str(width)))
+    context.ui.set_widget(widget(lambda width: widths.append(width) or str(width)))
     (value,) = host.ui.live_values(session.id).values()
     for width in (40, 20, 40, 20):
         clock.now += 100
         assert await host.ui.render(session.id, value["render"]["id"], width) == str(width)
-    assert asked == [40, 20]
+    assert widths == [40, 20]
     await session.close()
 
 
 async def test_a_render_function_with_a_rate_is_called_once_per_interval_and_width(
     clock: Clock,
 ) -> None:
-    asked: list[int] = []
+    widths: list[int] = []
 
     async def draw(width: int) -> str:
-        asked.append(width)
-        return str(len(asked))
+        widths.append(width)
+        return str(len(widths))
 
     session, host, context = await opened()
     context.ui.set_widget(widget(draw, hz=5))
@@ -73,7 +73,7 @@ async def test_a_render_function_with_a_rate_is_called_once_per_interval_and_wid
     for _ in range(100):  # a second of frames
         clock.now += 0.01
         await host.ui.render(session.id, name, 40)
-    assert len(asked) == 5
+    assert len(widths) == 5
     assert await host.ui.render(session.id, name, 30) == "6"
     await session.close()
 
@@ -131,11 +131,11 @@ async def test_a_hanging_render_function_times_out_and_is_not_called_after_three
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(renderer, "RENDER_SECONDS", 0.02)
-    asked: list[int] = []
+    widths: list[int] = []
     never = threading.Event()
 
     def hang(width: int) -> str:
-        asked.append(width)
+        widths.append(width)
         never.wait(60)
         return "late"
 
@@ -146,13 +146,13 @@ async def test_a_hanging_render_function_times_out_and_is_not_called_after_three
         clock.now += 1
         assert "fallback" in await face.screen()
     never.set()
-    assert len(asked) == 3
+    assert len(widths) == 3
     (warned,) = await facts_of(session, "warned")
     assert "took longer than 0.02 s" in warned.text
     await session.close()
 
 
-async def test_time_in_which_the_whole_process_stood_still_is_not_taken_for_a_hang(
+async def test_time_in_which_the_process_was_stalled_is_not_a_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(renderer, "RENDER_SECONDS", 0.2)

@@ -1,4 +1,4 @@
-"""What extensions show: live values that faces draw, in order, and that go with their extension."""
+"""Live values of extensions: widgets, header, footer, status."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_a_widget_is_shown_replaced_and_removed() -> None:
     await session.close()
 
 
-async def test_widgets_stand_in_the_order_of_their_priority_and_then_of_their_age() -> None:
+async def test_widgets_are_sorted_by_priority_and_age() -> None:
     face = FakeFrontEnd()
     session, _, context = await opened(face)
     for name, priority in (("z", 0), ("b", 5), ("a", 5), ("c", -1)):
@@ -91,7 +91,7 @@ async def test_the_last_header_and_footer_win() -> None:
     await session.close()
 
 
-async def test_status_entries_stand_in_one_line_by_priority() -> None:
+async def test_status_entries_are_sorted_by_priority() -> None:
     face = FakeFrontEnd()
     session, host, context = await opened(face)
     context.ui.set_status("b", "second", 2)
@@ -165,7 +165,7 @@ async def test_a_fast_changing_live_value_is_throttled_and_its_last_value_publis
     values.stop()
 
 
-async def test_everything_that_an_extension_shows_goes_when_it_does() -> None:
+async def test_everything_an_extension_displays_is_removed_with_it() -> None:
     face = FakeFrontEnd()
     session, host, context = await opened(face)
     context.ui.set_widget(Widget("one", Content(render=lambda width: "x")))

@@ -1,4 +1,4 @@
-"""Themes: what extensions register, what is chosen, and how it is seen."""
+"""Themes of extensions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_default_theme_has_every_colour() -> None:
         assert all(full_hex(getattr(colors, slot)) for slot in SLOTS)
 
 
-def test_an_empty_colour_is_that_of_the_default_theme_on_each_side_by_itself() -> None:
+def test_an_empty_colour_falls_back_to_the_default_theme() -> None:
     book = ThemeRegistry()
     book.register("sea", SEA)
     light, dark = book.resolved("sea", dark=False), book.resolved("sea", dark=True)

@@ -224,7 +224,6 @@ def _environment() -> dict[str, str]:
     return {**inherited, **no_prompts, "GIT_LFS_SKIP_SMUDGE": "1"}
 
 
-GROUP = "ostler.extensions"
 SECONDS = 600.0
 
 
@@ -247,7 +246,7 @@ def install_wheel(name: str, version: str, into: Path, *, may_build: bool = Fals
 
 def entry_points_of(distribution: Distribution) -> dict[str, str]:
     """The extensions of a package: `module:function` by name."""
-    return {one.name: one.value for one in distribution.entry_points if one.group == GROUP}
+    return {one.name: one.value for one in distribution.entry_points if one.group == "ostler.extensions"}
 
 
 def _installer() -> list[str]:

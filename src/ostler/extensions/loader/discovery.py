@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -96,7 +96,8 @@ def check_named(search: ExtensionSearch) -> None:
 def _everywhere(search: ExtensionSearch) -> Iterator[DiscoveredExtension]:
     if search.automatic:
         yield from extensions_in(own_extensions(), "user")
-        yield from _installed_for_user()
+        if (state_folder() / INSTALLED).is_file():
+            yield from _installed(manifest_module.user_scope(), None)
         yield from entry_points()
         yield from _of_project(search.cwd.resolve())
         for path in search.configured:
@@ -189,12 +190,6 @@ def _inside(candidate: DiscoveredExtension, project: Path) -> DiscoveredExtensio
     if candidate.problem or candidate.path.resolve().is_relative_to(project.resolve()):
         return candidate
     return replace(candidate, problem="it leads out of the project")
-
-
-def _installed_for_user() -> Iterable[DiscoveredExtension]:
-    if not (state_folder() / INSTALLED).is_file():
-        return ()
-    return _installed(manifest_module.user_scope(), None)
 
 
 def _installed(scope: Scope, project: Path | None) -> Iterator[DiscoveredExtension]:
