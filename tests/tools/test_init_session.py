@@ -32,7 +32,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 async def results_of(
     script: Script, cwd: Path, store: SqliteStore, session: str = ""
 ) -> tuple[list[str], str]:
-    """What each call of the script told the model, and the session's id."""
+    """The result of each call for the model, and the session's id."""
     texts: list[str] = []
 
     def final(request: ModelRequest) -> str:

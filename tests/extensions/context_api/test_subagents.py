@@ -71,7 +71,7 @@ async def order() -> Pending:
 
 
 class Spawner:
-    """An extension that does what a test says when the run begins, once: a hook may be asked again."""
+    """An extension that runs an action of the test once, when the run begins: a hook may run again."""
 
     def __init__(self, at_start: Callable[[ExtensionContext], Any] | None = None) -> None:
         self._at_start = at_start
@@ -238,7 +238,7 @@ async def test_a_child_is_cancelled_with_its_run() -> None:
 
 
 async def wait_for_text(session: Session, text: str) -> None:
-    """Waits until a child has said this."""
+    """Waits until a child has streamed this text."""
     heard = asyncio.Event()
     pieces = [""]
 

@@ -18,7 +18,7 @@ def setup(ostler):
 
 
 def tool(name: str) -> str:
-    """An extension that brings a tool of that name."""
+    """An extension with a tool of that name."""
     return TOOL.format(name=name)
 
 

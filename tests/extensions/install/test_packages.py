@@ -172,7 +172,7 @@ def test_a_pinned_package_is_not_updated(
     assert read_manifest(scope).packages[0].version == repository.first
 
 
-# --- what is in a package -----------------------------------------------------------------------------
+# --- the extensions of a package -----------------------------------------------------------------------------
 
 
 def test_extensions_are_found_in_the_default_folders(tmp_path: Path, scope: Scope, put: Install) -> None:

@@ -150,7 +150,7 @@ def test_an_overlay_fits_its_terminal(width: int, height: int, extent: tuple[int
     assert overlay_extent(dialog, 100, 24) == extent
 
 
-# --- where nobody can answer ------------------------------------------------------------------------
+# --- without anybody to answer ------------------------------------------------------------------------
 
 
 async def test_without_a_front_end_every_dialog_is_cancelled_and_nothing_recorded() -> None:
@@ -354,7 +354,7 @@ async def test_a_dialog_does_not_count_as_time_of_the_run() -> None:
     await session.close()
 
 
-# --- extensions, handlers and processes that go -----------------------------------------------------
+# --- removed extensions, cancelled handlers, dead processes -----------------------------------------------------
 
 
 @pytest.mark.parametrize("reason", ["close", "reload"])
@@ -469,7 +469,7 @@ async def test_a_question_that_cannot_be_stored_is_not_asked() -> None:
 
 
 async def test_two_plain_handlers_ask_users_concurrently() -> None:
-    """The thread of the first is parked, and must not be handed what comes for the second."""
+    """The thread of the first handler waits, and must not get calls for the second."""
 
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.command("ask")

@@ -68,7 +68,7 @@ OF_FACES: dict[str, tuple[Use, Any, Any]] = {
     "context.ui.themes": (lambda context: context.ui.themes(), ["default"], []),
     "context.ui.theme": (lambda context: context.ui.theme().name, "default", ThemeColors().name),
 }
-"""What concerns a face: how it is used, what comes of it in the test kit's face, and without a face."""
+"""Members of the UI: a call, its result in the test kit's front end, and its result without one."""
 
 
 async def used(use: Use, context: ExtensionContext) -> Any:
@@ -96,7 +96,7 @@ async def test_each_ui_member_has_a_default_without_a_front_end(member: str) -> 
 
 @pytest.mark.parametrize("member", OF_FACES)
 async def test_a_request_from_another_process_does_not_use_the_front_end(member: str) -> None:
-    """Such as a prompt from a phone: it must not type into the terminal of somebody else."""
+    """For example, a prompt from a phone must not type into the terminal of another user."""
     use, _, headless = OF_FACES[member]
     results: list[Any] = []
 
@@ -221,7 +221,7 @@ async def test_the_test_front_end_reports_when_it_follows_no_session() -> None:
 
 
 async def test_a_failing_extension_does_not_disturb_the_front_end() -> None:
-    """Everything that a face asks of it fails in its own way, and the face draws on."""
+    """Every call of the front end fails in another way, and the front end uses its defaults."""
 
     def setup(ostler: ExtensionAPI) -> None:
         def leave(*arguments: Any) -> Any:
