@@ -62,7 +62,7 @@ def names(scope: Scope) -> list[str]:
     return [one.name for one in installed_extensions(scope)]
 
 
-# --- git ----------------------------------------------------------------------------------------------
+# --- git --------------------------------------------------------------------------------------------
 
 
 def test_a_repository_is_installed_at_its_newest_commit(tmp_path: Path, scope: Scope, put: Install) -> None:
@@ -172,7 +172,7 @@ def test_a_pinned_package_is_not_updated(
     assert read_manifest(scope).packages[0].version == repository.first
 
 
-# --- the extensions of a package -----------------------------------------------------------------------------
+# --- the extensions of a package --------------------------------------------------------------------
 
 
 def test_extensions_are_found_in_the_default_folders(tmp_path: Path, scope: Scope, put: Install) -> None:
@@ -273,7 +273,7 @@ def test_discovery_does_not_block_on_pipes_or_devices(tmp_path: Path, scope: Sco
     assert leftovers(scope) == []
 
 
-# --- paths and PyPI -----------------------------------------------------------------------------------
+# --- paths and PyPI ---------------------------------------------------------------------------------
 
 
 def test_a_path_is_copied_or_used_in_place(
@@ -403,7 +403,7 @@ def test_without_pip_uv_is_used_and_without_both_an_error_explains(
         put("tidy")
 
 
-# --- the manifest -------------------------------------------------------------------------------------
+# --- the manifest -----------------------------------------------------------------------------------
 
 
 def test_a_package_is_installed_once(tmp_path: Path, scope: Scope, put: Install) -> None:

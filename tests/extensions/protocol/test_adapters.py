@@ -255,7 +255,7 @@ async def test_a_taken_name_is_reported_to_the_user_and_the_extension(tmp_path: 
     await session.close()
 
 
-# --- commands and panels -----------------------------------------------------------------------------------------
+# --- commands and panels ----------------------------------------------------------------------------
 
 
 def _commands(**answers: Any) -> str:

@@ -80,7 +80,7 @@ async def test_an_any_language_guard_refuses_counts_and_brings_a_tool(
     await session.close()
 
 
-# --- the start ----------------------------------------------------------------------------------
+# --- the start --------------------------------------------------------------------------------------
 
 
 async def test_an_extension_gets_its_folders_and_the_session(tmp_path: Path, home: Path) -> None:
@@ -319,7 +319,7 @@ async def test_one_process_serves_a_session_and_its_children(tmp_path: Path) -> 
     await session.close()
 
 
-# --- the end, and restarts ---------------------------------------------------------------
+# --- the end, and restarts --------------------------------------------------------------------------
 
 
 async def test_an_extension_shuts_down_when_its_session_is_closed(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path / "home"
 
 
-# --- the handshake -------------------------------------------------------------------------------
+# --- the handshake ----------------------------------------------------------------------------------
 
 _SILENT = "time.sleep(60)"
 

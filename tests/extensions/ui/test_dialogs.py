@@ -150,7 +150,7 @@ def test_an_overlay_fits_its_terminal(width: int, height: int, extent: tuple[int
     assert overlay_extent(dialog, 100, 24) == extent
 
 
-# --- without anybody to answer ------------------------------------------------------------------------
+# --- without anybody to answer ----------------------------------------------------------------------
 
 
 async def test_without_a_front_end_every_dialog_is_cancelled_and_nothing_recorded() -> None:
@@ -354,7 +354,7 @@ async def test_a_dialog_does_not_count_as_time_of_the_run() -> None:
     await session.close()
 
 
-# --- removed extensions, cancelled handlers, dead processes -----------------------------------------------------
+# --- removed extensions, cancelled handlers, dead processes -----------------------------------------
 
 
 @pytest.mark.parametrize("reason", ["close", "reload"])
