@@ -12,6 +12,7 @@ from shlex import quote
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from ostler.cli.permissions import extensions_to_trust
 from ostler.core.function_tool import tool
@@ -131,6 +132,7 @@ async def test_a_saved_file_takes_effect_at_once_without_a_run(room: Room) -> No
 async def test_the_first_extension_may_appear_while_a_session_is_open(room: Room) -> None:
     session = await room.open("done", "done again")
     assert room.host is None
+    child = await create_session(MemoryStore(), structs.replace(room.harness))
     await session.prompt(as_content("go"))
     room.write("helpers.py", "WHAT = 'first'")
     room.write(
@@ -150,6 +152,10 @@ async def test_the_first_extension_may_appear_while_a_session_is_open(room: Room
         """,
     )
     await room.wait_for_output(session, "first")
+    host = idle_host.active_host(room.harness)
+    assert host is not None and idle_host.active_host(child.harness) is host
+    assert set(host.sessions) == {session.id, child.id}
+    await child.close()
     ended = await session.prompt(as_content("ping"))
     assert getattr(ended, "reason", "") == "a hook dealt with the prompt"
     room.write("helpers.py", "WHAT = 'changed'")
