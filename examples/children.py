@@ -1,4 +1,4 @@
-"""An agent that hands parts of its work to children, all of them within one budget."""
+"""An agent that delegates parts of its work to children, all within one budget."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ def rainfall(city: str) -> str:
 async def main() -> None:
     limits = Limits(steps=20, tokens=50_000, seconds=300, children=4)
     async with Agent(tools=[rainfall, DelegateTool({})], limits=limits) as agent:
-        async for event in agent.stream("Does it rain more in Bergen or in Faro? Hand out the cities."):
+        async for event in agent.stream("Does it rain more in Bergen or in Faro? Delegate each city."):
             match event:
                 case events.ChildStarted(task=task):
                     print(f"→ {task}")
@@ -24,7 +24,7 @@ async def main() -> None:
                 case events.TextDelta(text=text):
                     print(text, end="", flush=True)
                 case events.RunEnded(status=status, own=own, children=children):
-                    print(f"\n{status}: {own.steps} steps, and {children.steps} of {children.runs} children")
+                    print(f"\n{status}: {own.steps} steps, and {children.steps} in {children.runs} children")
 
 
 asyncio.run(main())

@@ -1,4 +1,4 @@
-"""A conversation in a file: another process can go on with it, today or after a crash."""
+"""A conversation in a file, which another process can continue, also after a crash."""
 
 import tempfile
 from pathlib import Path

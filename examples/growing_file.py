@@ -1,4 +1,4 @@
-"""Showing a file while the model is still writing it."""
+"""Displays a file while the model is still writing it."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A guard: code that looks at every call before it runs, and may refuse or rewrite it."""
+"""A guard: code that checks every call before it runs, and may refuse or rewrite it."""
 
 from ostler import Agent, Hook, tool
 from ostler.core.hooks import PlannedCall, Refuse, Rewrite

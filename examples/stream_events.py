@@ -1,4 +1,4 @@
-"""Watching a run: text as it streams, calls as they are made and as they end."""
+"""Follows a run: text as it streams, tool calls as they start and end."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Many sessions under one supervisor: one is paused, and one asks what another process answers later."""
+"""Many sessions under one supervisor: one is paused, and one asks a question that another process answers."""
 
 import asyncio
 import subprocess
@@ -22,12 +22,12 @@ async def watch(context: ToolContext) -> str:
 
 @tool
 async def buy(what: str) -> NeedUser:
-    """Buys something, if a person says where."""
+    """Buys something where the user says."""
     return NeedUser(Question(f"Where shall I buy {what}?", kind="choice", choices=("market", "mill")))
 
 
 def stable_hand(request: ModelRequest) -> Call | str:
-    """Stands in for a model, so that this runs without one."""
+    """Takes the place of a model, so that this example needs none."""
     last = request.transcript[-1]
     if last.role == "user":
         calls = {"Watch the gate.": Call("watch"), "Buy hay.": Call("buy", {"what": "hay"})}

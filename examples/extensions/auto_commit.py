@@ -1,4 +1,4 @@
-"""Commits what a run and its children have changed, with the first line of the prompt as the message.
+"""Commits the changes of a run and its children, with the first line of the prompt as the message.
 
 ostler -e examples/extensions/auto_commit.py --permissions edit -p "rename the parser"
 """

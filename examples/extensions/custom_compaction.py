@@ -1,8 +1,8 @@
-"""Sums a long session up without a model: what was asked, and which tools were called.
+"""Summarises a long session without a model: the prompts, and the tools that were called.
 
     ostler -e examples/extensions/custom_compaction.py -p "…"
 
-A compaction that somebody asked for with instructions is left to the model.
+If the user compacts with instructions, the model writes the summary.
 """
 
 from ostler import messages
@@ -13,12 +13,12 @@ LONGEST = 200
 
 def setup(ostler: ExtensionAPI) -> None:
     @ostler.before_compact
-    def sum_up(planned: PlannedCompaction) -> Summary | None:
+    def summarise(planned: PlannedCompaction) -> Summary | None:
         if planned.instructions:
             return None
-        asked = [messages.text_of(one.content)[:LONGEST] for one in planned.messages if one.role == "user"]
+        prompts = [messages.text_of(one.content)[:LONGEST] for one in planned.messages if one.role == "user"]
         calls = [call for one in planned.messages for call in one.calls]
-        lines = ["So far the person asked for:", *(f"- {text}" for text in asked)]
+        lines = ["So far the user asked for:", *(f"- {text}" for text in prompts)]
         lines += [
             f"{len(calls)} tools were called: {', '.join(sorted({call.name for call in calls})) or 'none'}."
         ]

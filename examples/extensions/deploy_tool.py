@@ -1,4 +1,4 @@
-"""A tool of your own that asks before it works, shows its output live, and is drawn in its own way.
+"""A tool that asks before it runs, streams its output, and has its own renderer.
 
 ostler -e examples/extensions/deploy_tool.py -p "deploy the shop to staging"
 """
@@ -17,8 +17,8 @@ def setup(ostler: ExtensionAPI) -> None:
         """Deploys a service.
 
         Args:
-            service: its name
-            target: where to
+            service: the name of the service
+            target: the environment
         """
         if target == "production":
             await context.ask(Question(f"Deploy {service} to production?", kind="choice", choices=("yes",)))

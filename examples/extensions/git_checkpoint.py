@@ -1,12 +1,12 @@
-"""Keeps a checkpoint of the working tree before each run; `/undo` brings the last one back.
+"""Saves a checkpoint of the working tree before each run; `/undo` restores the last one.
 
     ostler -e examples/extensions/git_checkpoint.py --permissions edit -p "try another way"
     ostler -e examples/extensions/git_checkpoint.py -p --continue /undo
 
 The terminal has an `/undo` of its own: there it is `/git_checkpoint:undo`.
 
-A checkpoint is a commit that no branch names (`git stash create`): nothing of your index or branch changes.
-Which commit belongs to which run stands in the session's state.
+A checkpoint is a commit without a branch (`git stash create`); your index and branches do not change. The
+session's state has the commit of each run.
 """
 
 import subprocess

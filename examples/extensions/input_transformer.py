@@ -1,4 +1,5 @@
-"""Prompts in short: `?word` asks for an explanation, `fix!` is a prompt of your own, `ping` is answered here.
+"""Abbreviates prompts: `?word` asks for an explanation, `fix!` stands for a longer prompt, and the extension
+answers `ping` itself.
 
 ostler -e examples/extensions/input_transformer.py -p "?monad"
 """
@@ -6,8 +7,8 @@ ostler -e examples/extensions/input_transformer.py -p "?monad"
 from ostler.extensions import ExtensionAPI, Handled, InputDraft
 
 SHORT = {
-    "fix!": "Run the tests, read the first failure, and mend its cause. Repeat until they pass.",
-    "tidy!": "Look at the last commit and make it simpler, without changing what it does.",
+    "fix!": "Run the tests, read the first failure, and fix its cause. Repeat until they pass.",
+    "tidy!": "Simplify the last commit without changing its behaviour.",
 }
 
 

@@ -1,9 +1,8 @@
-"""A theme with cool colours, and `/colours` to look at it.
+"""A theme with cool colours, and a command `/colours` that shows it.
 
     ostler -e examples/extensions/northern_theme.py
 
-What a theme leaves out comes from the default one. Each colour has a form for light terminals and one for
-dark ones.
+Missing colours come from the default theme. Each colour has a value for light and one for dark terminals.
 """
 
 from ostler.extensions import ExtensionAPI, ExtensionContext, SessionOpened, Theme, ThemeColor
@@ -21,14 +20,14 @@ NORTHERN = Theme(
 
 def setup(ostler: ExtensionAPI) -> None:
     @ostler.on(SessionOpened)
-    def choose(moment: SessionOpened, context: ExtensionContext) -> None:
+    def choose(event: SessionOpened, context: ExtensionContext) -> None:
         context.ui.register_theme("northern", NORTHERN)
         context.ui.set_theme("northern")
 
-    @ostler.command("colours", description="Show the present theme")
+    @ostler.command("colours", description="Show the current theme")
     def colours(arguments: str, context: ExtensionContext) -> str:
         theme = context.ui.theme()
         if not theme.name:
-            return "there is no terminal to colour"
-        shown = ("primary", "secondary", "success", "warning", "error", "accent")
-        return f"{theme.name}: " + " ".join(theme.ansi(getattr(theme, name), name) for name in shown)
+            return "there is no terminal with colours"
+        names = ("primary", "secondary", "success", "warning", "error", "accent")
+        return f"{theme.name}: " + " ".join(theme.ansi(getattr(theme, name), name) for name in names)

@@ -1,4 +1,4 @@
-"""Tells you when a run that took its time has ended, or waits for you.
+"""Notifies you when a long run has ended, or waits for you.
 
 OSTLER_OPT_NOTIFY_COMMAND="notify-send ostler" ostler -e examples/extensions/notifier.py -p "…"
 """
@@ -14,7 +14,9 @@ LONG_MS = 10_000
 
 def setup(ostler: ExtensionAPI) -> None:
     ostler.option(
-        "notify-command", description="A program that is given the text", default="notify-send ostler"
+        "notify-command",
+        description="A program that gets the text as its last argument",
+        default="notify-send ostler",
     )
 
     @ostler.on(events.RunEnded)
@@ -37,4 +39,4 @@ async def _notify(context: ExtensionContext, text: str) -> None:
     except OSError:
         failed = True
     if failed:
-        context.print_error(f"{words[0]} could not tell you: {text}")
+        context.print_error(f"{words[0]} failed to notify you: {text}")

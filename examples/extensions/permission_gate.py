@@ -1,8 +1,8 @@
-"""Asks before a command that removes, overwrites or publishes something.
+"""Asks before commands that delete, overwrite or publish something.
 
     ostler -e examples/extensions/permission_gate.py -p "clean up the build folder"
 
-A guard: should it fail or hang, the call is refused.
+It is a guard: if it fails or hangs, the call is refused.
 """
 
 import re
@@ -21,10 +21,10 @@ def setup(ostler: ExtensionAPI) -> None:
             return None
         command = str(call.arguments.get("command", ""))
         if NEVER.search(command):
-            return Refuse("This would remove everything. It is never allowed here.")
-        if found := DANGEROUS.search(command):
+            return Refuse("This would delete everything, which is never allowed.")
+        if match := DANGEROUS.search(command):
             question = Question(
-                f"May it run a command with `{found.group().strip()}`?",
+                f"Run a command with `{match.group().strip()}`?",
                 kind="permission",
                 details={"command": command},
             )

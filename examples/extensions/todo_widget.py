@@ -1,4 +1,4 @@
-"""The model's to-do list, always in sight: a widget that is drawn anew as it changes, and a key to hide it.
+"""Displays the model's to-do list in a widget that follows its changes, with a key to hide it.
 
     ostler -e examples/extensions/todo_widget.py -p "…"
 
@@ -13,7 +13,7 @@ MARKS = {"open": "○", "active": "◐", "done": "●", "dropped": "⊘"}
 
 def setup(ostler: ExtensionAPI) -> None:
     @ostler.on(SessionOpened)
-    def opened(moment: SessionOpened, context: ExtensionContext) -> None:
+    def opened(event: SessionOpened, context: ExtensionContext) -> None:
         _show(context)
 
     @ostler.on(events.TodoUpdated)
@@ -27,7 +27,7 @@ def setup(ostler: ExtensionAPI) -> None:
 
     @ostler.command("todo", description="Print the to-do list")
     def todo(arguments: str, context: ExtensionContext) -> str:
-        return "\n".join(_lines(context, 100)) or "nothing is to do"
+        return "\n".join(_lines(context, 100)) or "nothing to do"
 
 
 def _show(context: ExtensionContext) -> None:
@@ -37,8 +37,8 @@ def _show(context: ExtensionContext) -> None:
         context.ui.remove_status("left")
         return
     left = sum(item.status in ("open", "active") for item in items)
-    drawn = Content(text=f"{left} to do", render=lambda width: "\n".join(_lines(context, width)))
-    context.ui.set_widget(Widget("list", drawn))
+    content = Content(text=f"{left} to do", render=lambda width: "\n".join(_lines(context, width)))
+    context.ui.set_widget(Widget("list", content))
     context.ui.set_status("left", f"{left} to do")
 
 

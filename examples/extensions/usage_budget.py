@@ -1,10 +1,9 @@
-"""Ends a run before its session costs more than it may: usage of each call, lasting state, totals.
+"""Ends a run when its session has cost as much as it may.
 
     OSTLER_OPT_BUDGET=0.50 ostler -e examples/extensions/usage_budget.py -p "…"
 
-`/budget` says what was used, `/budget 2.00` allows more. The numbers are facts of the session: they are
-there again when it is resumed, and a copy of the session begins with them. A child is a session of its own:
-what it cost counts here when it has ended.
+`/budget` shows the cost so far, `/budget 2.00` allows more. The numbers are stored in the session: a resumed
+session has them, and a fork starts with them. The cost of a child counts when it has ended.
 """
 
 from ostler import events
@@ -16,7 +15,7 @@ def setup(ostler: ExtensionAPI) -> None:
 
     @ostler.on(events.UsageReported)
     def count(reported: events.UsageReported, context: ExtensionContext) -> None:
-        """Of every call: those that failed and those beside the steps, too."""
+        """Counts every model call, also failed ones and those outside of steps."""
         state = context.state
         state["calls"] = state.get("calls", 0) + 1
         state["spent"] = state.get("spent", 0.0) + (reported.usage.cost or 0.0)
@@ -30,20 +29,20 @@ def setup(ostler: ExtensionAPI) -> None:
     def stop(plan: StepPlan, context: ExtensionContext) -> Refuse | None:
         spent, allowed = context.state.get("spent", 0.0), _allowed(context)
         return (
-            Refuse(f"${spent:.2f} of ${allowed:.2f} are spent; `/budget` allows more")
+            Refuse(f"${spent:.2f} of ${allowed:.2f} is spent; `/budget` allows more")
             if spent >= allowed
             else None
         )
 
     @ostler.on(events.RunEnded)
-    def sum_up(ended: events.RunEnded, context: ExtensionContext) -> None:
+    def report(ended: events.RunEnded, context: ExtensionContext) -> None:
         total = ended.own + ended.children
         context.print_info(
             f"{total.steps} steps, {total.tool_calls} tool calls, {total.usage.total_tokens} tokens; "
             f"session: ${context.state.get('spent', 0.0):.4f} of ${_allowed(context):.2f}"
         )
         if total.usage.cost is None:
-            context.print_error("some of these calls have no known price: they do not count")
+            context.print_error("some of these calls have no known price and do not count")
 
     @ostler.command("budget", description="Show what was spent, or allow more")
     def budget(arguments: str, context: ExtensionContext) -> str:

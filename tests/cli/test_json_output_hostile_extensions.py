@@ -307,7 +307,7 @@ def test_each_failing_extension_is_named_with_its_line(hostile: Ostler, serve: S
     for name in sorted(HOSTILE):
         if name not in ("prints", "mutates", "changes_the_process", "speaks_for_ever", "closes_the_output"):
             assert name in ran.err, name
-    for results in (
+    for message in (
         "ImportError: not today (raises_at_once.py:1)",
         "OSError: no disk (refuses_to_set_up.py:7)",
         "ValueError: no (raises.py:7)",
@@ -322,7 +322,7 @@ def test_each_failing_extension_is_named_with_its_line(hostile: Ostler, serve: S
         "failed in interrupt_too: KeyboardInterrupt (raises_what_nobody_expects.py:20)",
         "failed in cancel: it cancelled itself",
     ):
-        assert results in ran.err, results
+        assert message in ran.err, message
 
 
 def test_tools_and_commands_of_failing_extensions_fail_normally(hostile: Ostler, serve: Serve) -> None:
@@ -354,15 +354,14 @@ def test_hostile_processes_leave_the_run_correct_and_end(ostler: Ostler, serve: 
     assert ran.all("run_ended")[0]["status"] == "completed"
     (result,) = ran.all("tool_result")
     assert "the content" in result["content"][0]["text"]
-    for results in (
-        "the extension crashes failed in its process: it ended with exit status 3; "
-        "it is started again in 0.5 s",
+    for message in (
+        "the extension crashes failed in its process: it ended with exit status 3; it is restarted in 0.5 s",
         "the hook leaves failed: it ended with exit status 0",
         "the extension takes_a_name registers a tool 'read', but that name is taken",
-        "says_another_thing) is not loaded: its first line is no hello",
-        "ends_at_once) is not loaded: it ended with exit status 4 before it said hello",
+        "says_another_thing) is not loaded: its first line is not hello",
+        "ends_at_once) is not loaded: it ended with exit status 4 before it sent hello",
     ):
-        assert results in ran.err, results
+        assert message in ran.err, message
     assert ostler("sessions", "check").code == 0
     left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert mark not in left

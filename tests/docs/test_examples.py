@@ -45,7 +45,7 @@ def answers_to(request: dict[str, Any]) -> Any:
                 if results
                 else turn(call("save", {"path": "haiku.txt", "content": haiku}, size=3))
             )
-        case "Does it rain more in Bergen or in Faro? Hand out the cities.":
+        case "Does it rain more in Bergen or in Faro? Delegate each city.":
             tasks = [call("delegate", {"task": f"How much rain falls in {city}?"}) for city in CITIES]
             return turn("In Bergen, by far.") if results else turn(*tasks)
         case "How much rain falls in Bergen?" | "How much rain falls in Faro?":
@@ -68,7 +68,7 @@ PRINTED = {
     ),
     "children.py": (
         "→ How much rain falls in Bergen?\n→ How much rain falls in Faro?\n"
-        "In Bergen, by far.\ncompleted: 2 steps, and 4 of 2 children\n"
+        "In Bergen, by far.\ncompleted: 2 steps, and 4 in 2 children\n"
     ),
     "supervisor.py": (
         "Sweep the yard. completed\nWatch the gate. paused\nBuy hay. question Where shall I buy hay?\n"

@@ -1,4 +1,4 @@
-"""The extensions among the examples, at work."""
+"""The examples of extensions run in sessions."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_the_permission_gate_asks_refuses_and_lets_through() -> None:
         assert len(test.questions) == 2
 
 
-async def test_protected_paths_stay_as_they_are(tmp_path: Path) -> None:
+async def test_protected_paths_are_not_edited(tmp_path: Path) -> None:
     options = {"protected": "*.lock, config/*"}
     async with ExtensionTest(EXAMPLES / "protected_paths.py", options=options, cwd=tmp_path) as test:
         for path in ("uv.lock", "deep/down/uv.lock", "config/a.toml", str(tmp_path / "config" / "b.toml")):
@@ -102,7 +102,7 @@ async def test_the_usage_budget_counts_every_call_and_ends_the_run() -> None:
         ended = await test.prompt("go")
         assert isinstance(ended, RunEnded)
         assert (ended.status, ended.own.model_calls) == ("refused", 2)
-        assert "$0.60 of $0.50 are spent" in ended.reason
+        assert "$0.60 of $0.50 is spent" in ended.reason
         assert test.state == {"calls": 2, "spent": 0.6}
         test.assert_printed_contains("2 tool calls, 30 tokens; session: $0.6000 of $0.50")
         assert await test.command("/budget", "1") == "$0.6000 of $1.00 in 2 calls"
@@ -111,7 +111,7 @@ async def test_the_usage_budget_counts_every_call_and_ends_the_run() -> None:
         assert more.own.model_calls == 2
 
 
-async def test_the_usage_budget_counts_what_a_child_cost_and_says_when_a_price_is_not_known() -> None:
+async def test_the_usage_budget_counts_children_and_reports_unknown_prices() -> None:
     spends = Usage(input_tokens=10, output_tokens=5, cost=0.30)
     hands_on = Turn(calls=(Call("delegate", {"task": "count"}),), usage=spends)
     script = [hands_on, Turn(text="three", usage=spends), Turn(text="no", usage=spends)]
@@ -128,7 +128,7 @@ async def test_the_usage_budget_counts_what_a_child_cost_and_says_when_a_price_i
         test.assert_printed_contains("no known price")
 
 
-async def test_auto_commit_commits_what_a_child_changed_with_the_run(repository: Path) -> None:
+async def test_auto_commit_commits_changes_of_a_child_with_the_run(repository: Path) -> None:
     tools = [*builtin_tools(["write"]), DelegateTool({})]
     work = [Call("write", {"path": "c.txt", "content": "new\n"}), "written"]
     script = [Call("delegate", {"task": "the part of a child"}), *work, "all done"]
@@ -137,7 +137,7 @@ async def test_auto_commit_commits_what_a_child_changed_with_the_run(repository:
     assert git(repository, "log", "--format=%s") == "have c written\nbegin"
 
 
-async def test_auto_commit_commits_what_a_run_changed(repository: Path) -> None:
+async def test_auto_commit_commits_the_changes_of_a_run(repository: Path) -> None:
     tools = builtin_tools(["write"])
     script = [Call("write", {"path": "b.txt", "content": "new\n"}), "done", "nothing to do"]
     async with ExtensionTest(EXAMPLES / "auto_commit.py", script, tools=tools, cwd=repository) as test:
@@ -162,7 +162,7 @@ async def test_a_checkpoint_brings_the_files_back(repository: Path) -> None:
         assert git(repository, "rev-list", "--count", "HEAD") == "1"
 
 
-async def test_an_undo_that_fails_says_so_and_keeps_the_checkpoint(repository: Path) -> None:
+async def test_a_failed_undo_is_reported_and_keeps_the_checkpoint(repository: Path) -> None:
     async with ExtensionTest(EXAMPLES / "git_checkpoint.py", ["done"], cwd=repository) as test:
         await test.prompt("go")
         (repository / ".git" / "index.lock").touch()
@@ -171,22 +171,22 @@ async def test_an_undo_that_fails_says_so_and_keeps_the_checkpoint(repository: P
         assert len(test.state["checkpoints"]) == 1
 
 
-async def test_the_notifier_tells_of_questions_and_of_runs_that_failed(tmp_path: Path) -> None:
-    told = tmp_path / "told"
+async def test_the_notifier_reports_questions_and_failed_runs(tmp_path: Path) -> None:
+    notification = tmp_path / "told"
     program = tmp_path / "notify"
-    program.write_text(f'#!/bin/sh\necho "$2" >> {quote(str(told))}\n')
+    program.write_text(f'#!/bin/sh\necho "$2" >> {quote(str(notification))}\n')
     program.chmod(0o755)
     face = FakeFrontEnd("no")
     options = {"notify-command": f"{quote(str(program))} ostler"}
     async with ExtensionTest(EXAMPLES / "notifier.py", face=face, options=options) as test:
         await test.context.ui.confirm("Go on?")
         await test.prompt("go")
-        lines = told.read_text().splitlines()
+        lines = notification.read_text().splitlines()
     assert lines[0] == "needs you: Go on?"
     assert lines[1].startswith("failed: 1 steps")
 
 
-async def test_plan_mode_offers_only_tools_that_look() -> None:
+async def test_plan_mode_offers_only_tools_that_read() -> None:
     tools = builtin_tools(["read", "write", "bash"])
     script = ["1. read", Call("write", {"path": "a", "content": "b"}), "sorry", "done"]
     async with ExtensionTest(EXAMPLES / "plan_mode.py", script, tools=tools) as test:
@@ -198,9 +198,9 @@ async def test_plan_mode_offers_only_tools_that_look() -> None:
         await test.prompt("and now")
         (result,) = [fact for fact in test.facts if isinstance(fact, ToolResultFact)]
         assert result.failed
-        test.assert_blocked(await test.emit(PlannedCall("c", "bash", "execute", {}, 1)), "We are planning")
+        test.assert_blocked(await test.emit(PlannedCall("c", "bash", "execute", {}, 1)), "plan mode")
         await test.command("go")
-        test.assert_sent("Carry the plan out.")
+        test.assert_sent("Carry out the plan.")
         await test.go_on()
         assert {offer.name for offer in test.model.requests[-1].tools} == {"read", "write", "bash"}
         assert not test.model.requests[-1].tail
@@ -217,7 +217,7 @@ async def test_the_input_transformer_expands_and_answers() -> None:
         assert "Run the tests" in str(test.model.requests[0].transcript[0])
 
 
-async def test_custom_compaction_sums_up_without_a_model() -> None:
+async def test_custom_compaction_summarises_without_a_model() -> None:
     async with ExtensionTest(EXAMPLES / "custom_compaction.py") as test:
         planned = PlannedCompaction((user("make it fast"), user("and small")), "automatic", "")
         summary = await test.emit(planned)
@@ -241,7 +241,7 @@ async def test_the_todo_widget_follows_the_list_and_can_be_hidden() -> None:
         test.assert_widget("list")
 
 
-async def test_the_monitor_shows_children_and_sends_a_scout() -> None:
+async def test_the_monitor_displays_children_and_starts_a_scout() -> None:
     tools = builtin_tools(["read", "write"])
     async with ExtensionTest(EXAMPLES / "subagent_monitor.py", ["three files"], tools=tools) as test:
         assert await test.command("scout", "how many files?") == "three files"
@@ -250,21 +250,21 @@ async def test_the_monitor_shows_children_and_sends_a_scout() -> None:
         test.assert_printed_contains("a child completed: 1 steps")
 
 
-async def test_the_new_tool_asks_shows_its_output_and_is_drawn_in_its_own_way() -> None:
+async def test_the_deploy_tool_asks_streams_output_and_has_a_renderer() -> None:
     face = FakeFrontEnd("yes")
     async with ExtensionTest(EXAMPLES / "deploy_tool.py", face=face) as test:
         arguments: dict[str, Any] = {"service": "shop", "target": "production"}
         result = await test.tool_call("deploy", arguments)
         test.assert_not_blocked(result)
-        drawn = await face.call("deploy", arguments, "shop runs in production")
-        assert drawn == "🚀 shop → production\n✓ shop runs in production"
+        rendered = await face.call("deploy", arguments, "shop runs in production")
+        assert rendered == "🚀 shop → production\n✓ shop runs in production"
         await test.context.render_message("banner", "shipped")
         test.assert_printed("═══════════\n  shipped\n═══════════")
         output = [one.text for one in test.seen if one.type == "tool_output"]
         assert "".join(output) == "build shop\nupload shop\nswitch over shop\n"
 
 
-async def test_the_theme_is_chosen_and_shown() -> None:
+async def test_the_theme_is_set_and_displayed() -> None:
     face = FakeFrontEnd(is_dark=True)
     async with ExtensionTest(EXAMPLES / "northern_theme.py", face=face) as test:
         assert face.theme() == "northern"

@@ -1,4 +1,4 @@
-"""What extensions see of a session, and what their seeing cannot change."""
+"""Delivery of events to extensions."""
 
 from __future__ import annotations
 
@@ -73,28 +73,28 @@ async def test_deltas_come_in_batches_and_are_complete() -> None:
     await session.close()
 
 
-async def test_moments_tell_what_is_no_fact() -> None:
-    seen: list[Any] = []
+async def test_lifecycle_events_report_what_is_not_in_the_log() -> None:
+    received: list[Any] = []
 
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(SessionOpened, SessionLeft, StateChanged, ReasoningStarted)
         def see(moment: Any) -> None:
-            seen.append(moment)
+            received.append(moment)
 
     session, _ = await session_with(ScriptedModel([Turn("done", reasoning="hm")]), extension("see", setup))
     await session.prompt(as_content("go"))
     await session.close()
-    assert [type(one).__name__ for one in seen] == [
+    assert [type(one).__name__ for one in received] == [
         "SessionOpened",
         "StateChanged",
         "ReasoningStarted",
         "StateChanged",
         "SessionLeft",
     ]
-    assert (seen[1].state, seen[3].state) == ("working", "idle")
+    assert (received[1].state, received[3].state) == ("working", "idle")
 
 
-async def test_a_handler_that_changes_what_it_is_given_changes_nothing() -> None:
+async def test_a_handler_gets_a_copy_of_its_subject() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         brings_look(ostler)
 
@@ -114,10 +114,10 @@ async def test_a_handler_that_changes_what_it_is_given_changes_nothing() -> None
     await session.close()
 
 
-async def test_a_handler_that_hangs_is_given_up_and_the_others_go_on(monkeypatch: Any) -> None:
+async def test_a_hanging_handler_is_abandoned_and_the_others_run(monkeypatch: Any) -> None:
     monkeypatch.setattr("ostler.extensions.event_channel.TIME_LIMIT", 0.2)
     release = threading.Event()
-    seen: list[str] = []
+    received: list[str] = []
 
     def hangs(ostler: ExtensionAPI) -> None:
         @ostler.on(events.RunStarted)
@@ -126,12 +126,12 @@ async def test_a_handler_that_hangs_is_given_up_and_the_others_go_on(monkeypatch
 
         @ostler.on(events.RunEnded)
         def end(event: Any) -> None:
-            seen.append("the hanging one")
+            received.append("the hanging one")
 
     def sees(ostler: ExtensionAPI) -> None:
         @ostler.on(events.RunEnded)
         def end(event: Any) -> None:
-            seen.append("the other")
+            received.append("the other")
 
     session, _ = await session_with(
         ScriptedModel(["done"]), extension("hangs", hangs), extension("sees", sees)
@@ -140,7 +140,7 @@ async def test_a_handler_that_hangs_is_given_up_and_the_others_go_on(monkeypatch
     release.set()
     assert isinstance(ended, events.RunEnded)
     assert ended.status == "completed"
-    assert sorted(seen) == ["the hanging one", "the other"]
+    assert sorted(received) == ["the hanging one", "the other"]
     await session.journal.commit()
     (warned,) = await facts_of(session, "warned")
     assert "the extension hangs failed" in warned.text
@@ -149,7 +149,7 @@ async def test_a_handler_that_hangs_is_given_up_and_the_others_go_on(monkeypatch
 
 
 async def test_every_event_of_a_run_can_be_observed() -> None:
-    seen: list[Any] = []
+    received: list[Any] = []
     kinds = (
         events.ModelCalled,
         events.ModelFailed,
@@ -170,14 +170,14 @@ async def test_every_event_of_a_run_can_be_observed() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(*kinds)
         def see(event: Any) -> None:
-            seen.append(event)
+            received.append(event)
 
     failing = ConnectionFailed("the line is dead")
     model = ScriptedModel([failing, Call("work"), "done"])
     session, _ = await session_with(model, extension("mine", setup))
     session.harness.set_tools([work])
     await session.prompt(as_content("go"))
-    order = [event.type for event in seen]
+    order = [event.type for event in received]
     assert {kind.__struct_config__.tag for kind in kinds} <= {*order}
     call = [name for name in order if name.startswith("tool_")]
     assert [*dict.fromkeys(call)] == [
@@ -189,32 +189,32 @@ async def test_every_event_of_a_run_can_be_observed() -> None:
         "tool_output",
         "tool_result",
     ]
-    (failed,) = [event for event in seen if isinstance(event, events.ModelFailed)]
+    (failed,) = [event for event in received if isinstance(event, events.ModelFailed)]
     assert failed.failure.message == "the line is dead"
     assert failed.retry_in is not None
-    assert [event.attempt for event in seen if isinstance(event, events.ModelCalled)] == [1, 2, 1]
+    assert [event.attempt for event in received if isinstance(event, events.ModelCalled)] == [1, 2, 1]
     assert order.count("usage") == 3
     await session.close()
 
 
 async def test_warnings_and_sources_are_seen_like_everything_else() -> None:
-    seen: list[str] = []
+    received: list[str] = []
 
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.Warned, events.SourceCited)
         def see(event: Any) -> None:
-            seen.append(event.type)
+            received.append(event.type)
 
     session, host = await session_with(ScriptedModel([]), extension("mine", setup))
     session.journal.record(events.Warned("look out", about="model"))
     session.journal.record(events.SourceCited("https://example.org", "A page"))
     await session.journal.commit()
     await host.on_idle(session)
-    assert seen == ["warned", "source_cited"]
+    assert received == ["warned", "source_cited"]
     await session.close()
 
 
-async def test_a_batch_goes_to_who_wants_one_and_everything_else_is_seen_one_by_one() -> None:
+async def test_batch_handlers_get_tuples_and_others_single_events() -> None:
     singles: list[str] = []
     batches: list[str] = []
 
@@ -236,7 +236,7 @@ async def test_a_batch_goes_to_who_wants_one_and_everything_else_is_seen_one_by_
     await session.close()
 
 
-async def test_an_observer_may_take_itself_off_while_it_is_called() -> None:
+async def test_an_observer_may_remove_itself_while_it_runs() -> None:
     session, _ = await session_with(ScriptedModel(["done"]), extension("mine", nothing))
     once: list[Any] = []
     always: list[Any] = []
@@ -253,7 +253,7 @@ async def test_an_observer_may_take_itself_off_while_it_is_called() -> None:
     await session.close()
 
 
-async def test_handlers_of_one_extension_never_run_side_by_side_and_those_of_two_do() -> None:
+async def test_handlers_of_one_extension_never_run_concurrently_and_those_of_two_do() -> None:
     inside: dict[str, int] = {"one": 0, "two": 0}
     meeting = threading.Barrier(2, timeout=60)
 

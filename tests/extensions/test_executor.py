@@ -1,4 +1,4 @@
-"""Code of extensions that raises, wherever it is called: all else goes on, and it is told whose it was."""
+"""Exceptions in code of extensions are reported and do not disturb the session."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def hostile(ostler: ExtensionAPI) -> None:
         return f"{answer.text} {child.text}"
 
 
-async def test_whatever_raises_is_told_with_its_extension_and_its_line_and_all_else_goes_on() -> None:
+async def test_an_error_in_any_handler_is_reported_with_its_line_and_the_session_continues() -> None:
     script: list[Any] = [Call("look"), "done", "word", Call("look"), "seen"]
     async with ExtensionTest(hostile, script, face=FakeFrontEnd()) as test:
         ended = await test.prompt("go")
@@ -107,7 +107,7 @@ async def test_whatever_raises_is_told_with_its_extension_and_its_line_and_all_e
 async def _failures(test: ExtensionTest, session: str) -> set[str]:
     facts = await test.session.journal.store.read(session)
     texts = [fact.event.text for fact in facts if isinstance(fact.event, events.Warned)]
-    told = r"the (?:extension|hook) extension failed.*: ValueError: in (.+) \(test_executor.py:21\)"
-    found = [re.fullmatch(told, text) for text in texts]
-    assert all(found), texts
-    return {one[1] for one in found if one}
+    pattern = r"the (?:extension|hook) extension failed.*: ValueError: in (.+) \(test_executor.py:21\)"
+    matches = [re.fullmatch(pattern, text) for text in texts]
+    assert all(matches), texts
+    return {one[1] for one in matches if one}

@@ -1,4 +1,4 @@
-"""What every extension has in its context: where it is, what it says, asks and keeps."""
+"""`ExtensionContext`: location, output, options and requests."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ async def test_an_extension_knows_where_it_is(tmp_path: Path) -> None:
 
 
 async def test_a_session_is_idle_outside_of_its_runs() -> None:
-    seen: list[bool] = []
+    values: list[bool] = []
 
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_step
         def see(plan: Any, context: ExtensionContext) -> None:
-            seen.append(context.is_idle)
+            values.append(context.is_idle)
 
     session, host = await session_with(ScriptedModel(["done"]), extension("mine", setup))
     await session.prompt(as_content("go"))
-    assert seen == [False]
+    assert values == [False]
     assert context_of(host, session).is_idle
     await session.close()
 
 
-async def test_what_is_printed_is_an_event_in_the_extensions_name() -> None:
+async def test_printed_text_is_an_event_with_the_extensions_name() -> None:
     printed: list[events.Printed] = []
     session, host = await session_with(ScriptedModel([]), extension("mine", nothing))
     session.subscribe(lambda batch: printed.extend(one for one in batch if isinstance(one, events.Printed)))
@@ -85,14 +85,14 @@ async def test_a_prompt_of_an_extension_waits_its_turn_and_has_its_files() -> No
     session, _ = await session_with(model, extension("mine", setup))
     await session.prompt(as_content("go"))
     assert await session.advance() is not None
-    said = await facts_of(session, "user_message")
-    assert [block.text for block in said[1].content if isinstance(block, Text)] == ["And this?"]
-    assert File("text/plain", b"a b c", "a.txt") in said[1].content
+    messages = await facts_of(session, "user_message")
+    assert [block.text for block in messages[1].content if isinstance(block, Text)] == ["And this?"]
+    assert File("text/plain", b"a b c", "a.txt") in messages[1].content
     assert await session.advance() is None
     await session.close()
 
 
-async def test_aborting_ends_the_run_and_drops_what_waits() -> None:
+async def test_aborting_ends_the_run_and_drops_queued_prompts() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.StepStarted)
         async def stop(event: Any, context: ExtensionContext) -> None:
@@ -110,7 +110,7 @@ async def test_aborting_ends_the_run_and_drops_what_waits() -> None:
     await session.close()
 
 
-async def test_a_prompt_may_take_the_place_of_the_run_that_is_open() -> None:
+async def test_a_prompt_may_replace_the_open_run() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.RunStarted)
         async def instead(started: events.RunStarted, context: ExtensionContext) -> None:
@@ -127,7 +127,7 @@ async def test_a_prompt_may_take_the_place_of_the_run_that_is_open() -> None:
     assert isinstance(first, events.RunEnded)
     assert isinstance(second, events.RunEnded)
     assert (first.status, second.status) == ("cancelled", "completed")
-    assert [said.content[0].text for said in await facts_of(session, "user_message")] == [
+    assert [messages.content[0].text for messages in await facts_of(session, "user_message")] == [
         "go",
         "this instead",
     ]
@@ -135,7 +135,7 @@ async def test_a_prompt_may_take_the_place_of_the_run_that_is_open() -> None:
     await session.close()
 
 
-async def test_an_option_is_what_was_set_then_the_environment_then_the_configuration(
+async def test_an_option_is_read_from_set_option_environment_and_configuration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def offers(default: str) -> Any:
@@ -169,8 +169,8 @@ async def test_state_set_from_a_hundred_threads_is_complete() -> None:
     await asyncio.gather(*(asyncio.to_thread(keep, number) for number in range(100)))
     await session.journal.commit()
     assert dict(state) == {f"key {number}": number for number in range(100)}
-    kept = await facts_of(session, "extension_state")
-    assert {fact.key: fact.value for fact in kept} == dict(state)
+    facts = await facts_of(session, "extension_state")
+    assert {fact.key: fact.value for fact in facts} == dict(state)
     with pytest.raises(KeyError):
         del state["no such key"]
     assert len(await facts_of(session, "extension_state")) == 100
@@ -230,7 +230,7 @@ async def test_usage_counts_also_where_no_input_is_reported() -> None:
     await session.close()
 
 
-async def test_a_child_that_is_given_no_tools_has_none() -> None:
+async def test_a_child_with_an_empty_list_of_tools_has_none() -> None:
     model = ScriptedModel(["nothing to do"])
     session, host = await session_with(model, extension("mine", nothing))
     session.harness.set_tools([work])

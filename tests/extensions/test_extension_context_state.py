@@ -1,4 +1,4 @@
-"""The state that extensions keep in a session."""
+"""The state of extensions in a session."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ async def settled(session: Session) -> None:
 
 
 async def test_values_keep_their_types_and_the_last_one_counts() -> None:
-    kept: dict[str, ExtensionContext] = {}
-    session, _ = await session_with(ScriptedModel([]), keeper(kept))
+    contexts: dict[str, ExtensionContext] = {}
+    session, _ = await session_with(ScriptedModel([]), keeper(contexts))
     await settled(session)
-    state = kept[session.id].state
+    state = contexts[session.id].state
     state["n"] = 1
     state["n"] = 2.5
     state["list"] = [1, {"a": None}]
@@ -84,26 +84,26 @@ async def test_values_keep_their_types_and_the_last_one_counts() -> None:
     await session.close()
 
 
-async def test_state_is_there_again_when_the_session_is_opened_again(tmp_path: Path) -> None:
-    kept: dict[str, ExtensionContext] = {}
+async def test_a_reopened_session_has_its_state(tmp_path: Path) -> None:
+    contexts: dict[str, ExtensionContext] = {}
     store = SqliteStore(tmp_path / "log.db")
-    session, _ = await session_with(ScriptedModel(["done"]), keeper(kept), store=store)
+    session, _ = await session_with(ScriptedModel(["done"]), keeper(contexts), store=store)
     await settled(session)
-    kept[session.id].state["n"] = 1
+    contexts[session.id].state["n"] = 1
     await session.prompt(as_content("go"))
     await session.close()
-    again = await opened_with(store, kept, session.id)
+    again = await opened_with(store, contexts, session.id)
     await settled(again)
-    assert dict(kept[session.id].state) == {"n": 1}
+    assert dict(contexts[session.id].state) == {"n": 1}
     await again.close()
     await store.close()
 
 
-async def test_a_value_is_what_the_next_process_will_read() -> None:
-    kept: dict[str, ExtensionContext] = {}
-    session, _ = await session_with(ScriptedModel([]), keeper(kept))
+async def test_a_value_is_normalised_as_the_next_process_reads_it() -> None:
+    contexts: dict[str, ExtensionContext] = {}
+    session, _ = await session_with(ScriptedModel([]), keeper(contexts))
     await settled(session)
-    state = kept[session.id].state
+    state = contexts[session.id].state
     state["keys"] = {1: 2}
     state["odd"] = [float("nan"), {"one"}, b"bytes", 2**70]
     endless: list[Any] = []
@@ -119,11 +119,11 @@ async def test_a_value_is_what_the_next_process_will_read() -> None:
 
 
 async def test_a_fork_has_a_copy_and_moving_in_the_tree_changes_nothing() -> None:
-    kept: dict[str, ExtensionContext] = {}
+    contexts: dict[str, ExtensionContext] = {}
     store = MemoryStore()
-    session, _ = await session_with(ScriptedModel(["one", "two"]), keeper(kept), store=store)
+    session, _ = await session_with(ScriptedModel(["one", "two"]), keeper(contexts), store=store)
     await session.prompt(as_content("first"))
-    state = kept[session.id].state
+    state = contexts[session.id].state
     state["n"] = 1
     await session.prompt(as_content("second"))
     copy = await fork(store, session.id, None, World())
@@ -132,20 +132,20 @@ async def test_a_fork_has_a_copy_and_moving_in_the_tree_changes_nothing() -> Non
     await store.submit(session.id, Navigate(id="go-back", entry=0))
     await session.advance()
     assert state["n"] == 2
-    forked = await opened_with(store, kept, copy)
+    forked = await opened_with(store, contexts, copy)
     await settled(forked)
-    assert dict(kept[copy].state) == {"n": 1}
-    kept[copy].state["n"] = 3
+    assert dict(contexts[copy].state) == {"n": 1}
+    contexts[copy].state["n"] = 3
     assert state["n"] == 2
     await forked.close()
     await session.close()
 
 
 async def test_a_value_that_the_log_cannot_take_is_refused_and_the_old_one_stays() -> None:
-    kept: dict[str, ExtensionContext] = {}
-    session, _ = await session_with(ScriptedModel([]), keeper(kept))
+    contexts: dict[str, ExtensionContext] = {}
+    session, _ = await session_with(ScriptedModel([]), keeper(contexts))
     await settled(session)
-    state = kept[session.id].state
+    state = contexts[session.id].state
     state["n"] = 1
     await session.journal.commit()
     session.journal.fail(StoreError("the disk is full"))
@@ -154,7 +154,7 @@ async def test_a_value_that_the_log_cannot_take_is_refused_and_the_old_one_stays
     assert state["n"] == 1
 
 
-async def test_a_counter_does_not_make_it_slow_to_open_a_session(tmp_path: Path) -> None:
+async def test_a_state_that_changes_often_does_not_slow_opening_a_session(tmp_path: Path) -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_step
         def count(plan: StepPlan, context: ExtensionContext) -> None:

@@ -1,4 +1,4 @@
-"""Extensions at work in a session."""
+"""`ExtensionHost`: hooks, tools and commands of extensions in a session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ostler.store.memory import MemoryStore
 from tests.support.extension_session import context_of, extension, facts_of, nothing, session_with, work
 
 
-async def test_a_plain_guard_refuses_a_call_and_the_model_is_told() -> None:
+async def test_a_plain_guard_refuses_a_call_with_a_reason_for_the_model() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.tool
         def remove(path: str) -> str:
@@ -43,7 +43,7 @@ async def test_a_plain_guard_refuses_a_call_and_the_model_is_told() -> None:
     await session.close()
 
 
-async def test_a_hook_sees_what_its_own_observers_kept_before() -> None:
+async def test_a_hook_sees_the_state_that_its_observers_set_before() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.UsageReported)
         def count(usage: events.UsageReported, context: Any) -> None:
@@ -67,7 +67,7 @@ async def test_a_hook_sees_what_its_own_observers_kept_before() -> None:
     await session.close()
 
 
-async def test_an_input_hook_may_deal_with_a_prompt_itself() -> None:
+async def test_an_input_hook_may_handle_a_prompt() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.input
         def ping(draft: Any) -> Handled | None:
@@ -98,7 +98,7 @@ async def test_an_input_hook_may_deal_with_a_prompt_itself() -> None:
     await session.close()
 
 
-async def test_what_an_extension_raises_is_reported_with_its_name_and_line() -> None:
+async def test_an_exception_is_reported_with_the_extensions_name_and_line() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.StepStarted)
         def bad(event: Any) -> None:
@@ -113,16 +113,16 @@ async def test_what_an_extension_raises_is_reported_with_its_name_and_line() -> 
     await session.close()
 
 
-async def test_a_handler_may_emit_what_it_handles_itself() -> None:
-    seen: list[str] = []
+async def test_a_handler_may_emit_the_event_that_it_handles() -> None:
+    calls: list[str] = []
 
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.on("again")
         def again(data: Any, context: Any) -> None:
-            seen.append(f"begin {data}")
+            calls.append(f"begin {data}")
             if data < 3:
                 context.wait(context.emit("again", data + 1))
-            seen.append(f"end {data}")
+            calls.append(f"end {data}")
 
         @ostler.command("start")
         def start(arguments: str, context: Any) -> str:
@@ -131,11 +131,13 @@ async def test_a_handler_may_emit_what_it_handles_itself() -> None:
 
     session, host = await session_with(ScriptedModel([]), extension("echo", setup))
     assert await host.run_command(session, "/start", "now") == "started now"
-    assert seen == ["begin 1", "begin 2", "begin 3", "end 3", "end 2", "end 1"]
+    assert calls == ["begin 1", "begin 2", "begin 3", "end 3", "end 2", "end 1"]
     await session.close()
 
 
-async def test_the_lease_is_kept_while_a_command_or_a_shortcut_works(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_lease_is_renewed_while_a_command_or_a_shortcut_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("ostler.store.rules.RENEW_SECONDS", 0.002)
 
     async def work_long(context: ExtensionContext) -> None:
@@ -166,7 +168,7 @@ async def test_the_lease_is_kept_while_a_command_or_a_shortcut_works(monkeypatch
     await session.close()
 
 
-async def test_what_a_handler_of_an_emitted_event_kept_is_committed_when_it_returns() -> None:
+async def test_state_of_a_handler_of_an_emitted_event_is_committed_when_it_returns() -> None:
     committed: list[int] = []
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -187,7 +189,7 @@ async def test_what_a_handler_of_an_emitted_event_kept_is_committed_when_it_retu
     await session.close()
 
 
-async def test_extensions_are_asked_in_their_order_and_each_gets_what_the_one_before_made() -> None:
+async def test_hooks_run_in_order_and_each_gets_the_result_of_the_one_before() -> None:
     def adding(word: str) -> Any:
         def setup(ostler: ExtensionAPI) -> None:
             @ostler.after_tool
@@ -210,13 +212,13 @@ async def test_extensions_are_asked_in_their_order_and_each_gets_what_the_one_be
     await session.prompt(as_content("go"))
     (result,) = await facts_of(session, "tool_result")
     assert [block.text for block in result.content] == ["worked", "one", "two"]
-    (said,) = await facts_of(session, "user_message")
-    assert said.content[0].text == "go one two"
+    (notices,) = await facts_of(session, "user_message")
+    assert notices.content[0].text == "go one two"
     assert [message.text for message in model.requests[0].tail] == ["one", "two"]
     await session.close()
 
 
-async def test_what_one_call_is_told_can_be_changed_and_nothing_of_it_is_stored() -> None:
+async def test_the_context_hook_changes_one_call_and_stores_nothing() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.context
         def shorten(draft: ContextDraft) -> ContextDraft:
@@ -234,11 +236,14 @@ async def test_what_one_call_is_told_can_be_changed_and_nothing_of_it_is_stored(
     assert [message.text for message in first.transcript] == ["something else"]
     assert [message.text for message in second.transcript] == ["first", "one", "something else"]
     assert [message.text for message in second.tail] == ["It is Monday."]
-    assert [said.content[0].text for said in await facts_of(session, "user_message")] == ["first", "second"]
+    assert [notices.content[0].text for notices in await facts_of(session, "user_message")] == [
+        "first",
+        "second",
+    ]
     await session.close()
 
 
-async def test_every_prompt_reaches_the_input_hook_and_says_who_asks() -> None:
+async def test_every_prompt_reaches_the_input_hook_with_its_sender() -> None:
     drafts: list[InputDraft] = []
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -263,13 +268,13 @@ async def test_every_prompt_reaches_the_input_hook_and_says_who_asks() -> None:
 
 
 async def test_events_between_extensions_reach_all_in_their_order() -> None:
-    heard: list[tuple[str, Any]] = []
+    emitted: list[tuple[str, Any]] = []
 
     def hears(name: str) -> Any:
         def setup(ostler: ExtensionAPI) -> None:
             @ostler.on("plan/ready")
             def hear(data: Any, context: ExtensionContext) -> None:
-                heard.append((context.extension.name, data))
+                emitted.append((context.extension.name, data))
                 data["steps"].append("spoilt")
 
         return setup
@@ -279,12 +284,12 @@ async def test_events_between_extensions_reach_all_in_their_order() -> None:
     )
     await context_of(host, session, "two").emit("plan/ready", {"steps": ["look"]})
     await context_of(host, session, "two").emit("nobody/hears", 1)
-    assert [(name, data["steps"][0]) for name, data in heard] == [("one", "look"), ("two", "look")]
-    assert len(heard[1][1]["steps"]) == 2
+    assert [(name, data["steps"][0]) for name, data in emitted] == [("one", "look"), ("two", "look")]
+    assert len(emitted[1][1]["steps"]) == 2
     await session.close()
 
 
-async def test_the_first_who_takes_a_tools_name_has_it_and_that_is_said() -> None:
+async def test_the_first_tool_of_a_name_wins_with_a_notice() -> None:
     def brings(name: str, answer: str) -> Any:
         def setup(ostler: ExtensionAPI) -> None:
             @ostler.tool(name=name)
@@ -294,11 +299,12 @@ async def test_the_first_who_takes_a_tools_name_has_it_and_that_is_said() -> Non
 
         return setup
 
-    said: list[str] = []
+    notices: list[str] = []
     harness = Harness(model=ScriptedModel([[Call("work"), Call("fetch")], "done"]))
     harness.set_tools([work])
     host = ExtensionHost(
-        [extension("one", brings("work", "mine")), extension("two", brings("fetch", "two"))], say=said.append
+        [extension("one", brings("work", "mine")), extension("two", brings("fetch", "two"))],
+        say=notices.append,
     )
     host.extensions["three"] = extension("three", brings("fetch", "three"))
     host.install_into(harness)
@@ -306,18 +312,20 @@ async def test_the_first_who_takes_a_tools_name_has_it_and_that_is_said() -> Non
     await session.prompt(as_content("go"))
     results = await facts_of(session, "tool_result")
     assert [result.content[0].text for result in results] == ["worked", "two"]
-    assert [("one" in line, "'work'" in line, "taken" in line) for line in said[:1]] == [(True, True, True)]
-    assert "three" in said[1]
+    assert [("one" in line, "'work'" in line, "taken" in line) for line in notices[:1]] == [
+        (True, True, True)
+    ]
+    assert "three" in notices[1]
     await session.close()
 
 
-async def test_kinds_of_events_that_nobody_saw_before_are_seen_after_a_reload() -> None:
-    seen: list[str] = []
+async def test_a_reload_subscribes_to_new_types_of_events() -> None:
+    calls: list[str] = []
 
     def new(ostler: ExtensionAPI) -> None:
         @ostler.on(events.RunStarted, events.UsageReported)
         def see(event: Any) -> None:
-            seen.append(event.type)
+            calls.append(event.type)
 
         @ostler.input
         def change(draft: InputDraft) -> InputDraft:
@@ -327,13 +335,13 @@ async def test_kinds_of_events_that_nobody_saw_before_are_seen_after_a_reload() 
     await session.prompt(as_content("go"))
     await host.replace([extension("mine", new), extension("another", new)])
     await session.prompt(as_content("go"))
-    assert sorted(seen) == ["run_started", "run_started", "usage", "usage"]
-    said = await facts_of(session, "user_message")
-    assert [one.content[0].text for one in said] == ["go", "new words"]
+    assert sorted(calls) == ["run_started", "run_started", "usage", "usage"]
+    notices = await facts_of(session, "user_message")
+    assert [one.content[0].text for one in notices] == ["go", "new words"]
     await session.close()
 
 
-async def test_a_command_completes_what_is_typed_behind_it() -> None:
+async def test_a_command_completes_its_arguments() -> None:
     def complete(typed: str, context: ExtensionContext) -> Any:
         if typed == "bad":
             raise ValueError("no")

@@ -1,4 +1,4 @@
-"""Fences of extensions: context that they bring along, taken away with them, and never a danger to a run."""
+"""Context providers of extensions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def gardener(ostler: ExtensionAPI) -> None:
     )
 
 
-def kept() -> SessionContext:
+def make_context() -> SessionContext:
     return SessionContext()
 
 
@@ -56,19 +56,19 @@ async def traces(session: Session) -> list[dict[str, Any]]:
     return [called.trace for called in await facts_of(session, "model_called")]
 
 
-async def test_an_extension_brings_fences_that_are_told_as_those_of_the_host() -> None:
+async def test_context_providers_of_extensions_work_like_those_of_the_host() -> None:
     model = ScriptedModel([Call("dig"), "done"])
-    session, _ = await session_with(model, extension("gardener", gardener), context=kept())
+    session, _ = await session_with(model, extension("gardener", gardener), context=make_context())
     await session.prompt(as_content("go"))
     assert all(request.system.endswith("<law>\nNever dig on Sundays.\n</law>") for request in model.requests)
     tails = [request.tail[-1].text for request in model.requests]
     assert tails == ["<weather>\n0 holes\n</weather>", "<weather>\n1 holes\n</weather>"]
-    told = [[kind for kind, *_ in trace["fences"]] for trace in await traces(session)]
-    assert told == [["law", "weather"]] * 2
+    kinds = [[kind for kind, *_ in trace["fences"]] for trace in await traces(session)]
+    assert kinds == [["law", "weather"]] * 2
     await session.close()
 
 
-async def test_fences_hold_in_children_and_for_every_run_of_an_agent() -> None:
+async def test_context_providers_apply_in_children_and_in_every_run() -> None:
     task = Call("delegate", {"task": "dig"})
     model = ScriptedModel([task, "dug", "done", "again"])
     async with Agent(model, tools=[DelegateTool({})], extensions=[gardener]) as agent:
@@ -80,9 +80,7 @@ async def test_fences_hold_in_children_and_for_every_run_of_an_agent() -> None:
 
 @pytest.mark.parametrize("must_keep", [True, False])
 @pytest.mark.parametrize("how", ["raises", "hangs", "hangs in a thread", "nonsense"])
-async def test_a_fence_that_fails_is_reported_with_its_extension_and_left_out(
-    how: str, must_keep: bool
-) -> None:
+async def test_a_failing_context_provider_is_reported_and_left_out(how: str, must_keep: bool) -> None:
     released = threading.Event()
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -101,7 +99,7 @@ async def test_a_fence_that_fails_is_reported_with_its_extension_and_left_out(
         ostler.context_provider("memory", must_keep=must_keep, time_limit=0.05)(source)
 
     model = ScriptedModel(["done"])
-    session, _ = await session_with(model, extension("elephant", setup), context=kept())
+    session, _ = await session_with(model, extension("elephant", setup), context=make_context())
     ended = await session.prompt(as_content("go"))
     released.set()
     assert isinstance(ended, events.RunEnded) and ended.status == "completed"
@@ -116,20 +114,20 @@ async def test_a_fence_that_fails_is_reported_with_its_extension_and_left_out(
 
 
 async def test_a_run_is_cancelled_while_a_fence_hangs() -> None:
-    asked = asyncio.Event()
+    called = asyncio.Event()
 
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.context_provider("memory")
         async def hang(request: ProviderRequest) -> str:
-            asked.set()
+            called.set()
             await asyncio.Event().wait()
             return "never"
 
     model = ScriptedModel(["done"])
-    session, _ = await session_with(model, extension("elephant", setup), context=kept())
+    session, _ = await session_with(model, extension("elephant", setup), context=make_context())
     async with asyncio.timeout(60):
         running = asyncio.ensure_future(session.prompt(as_content("go")))
-        await asked.wait()
+        await called.wait()
         session.cancel("enough")
         ended = await running
     assert isinstance(ended, events.RunEnded) and ended.status == "cancelled"
@@ -146,10 +144,10 @@ SAYS = """
 
 
 @pytest.mark.parametrize("placement", ["system", "prompt", "end"])
-async def test_a_reload_changes_what_a_fence_says_and_takes_it_away(placement: str, tmp_path: Path) -> None:
+async def test_a_reload_changes_and_removes_context_providers(placement: str, tmp_path: Path) -> None:
     room = Room(tmp_path)
     room.own = tmp_path / "extensions"
-    room.harness.context = kept()
+    room.harness.context = make_context()
     file = room.write("mine.py", SAYS, what="old", placement=placement)
     session = await room.open("a", "b", "c", "d", named=(file,), automatic=False)
     assert room.host is not None
@@ -161,42 +159,42 @@ async def test_a_reload_changes_what_a_fence_says_and_takes_it_away(placement: s
     await room.host.reload()
     await session.prompt(as_content("three"))
     await session.prompt(as_content("four"))
-    told = [
+    kinds = [
         f"{request.system} {list(request.transcript)} {request.tail}"
         for request in room.harness.model.requests  # type: ignore[attr-defined]
     ]
-    assert ["<memory>\\nold" in one.replace("\n", "\\n") for one in told] == [True, False, False, False]
-    assert ["<memory>\\nnew" in one.replace("\n", "\\n") for one in told] == [False, True, False, False]
-    said = [bool(trace.get("changed")) for trace in await traces(session)]
-    assert said == [True, placement != "end", placement != "end", False]
+    assert ["<memory>\\nold" in one.replace("\n", "\\n") for one in kinds] == [True, False, False, False]
+    assert ["<memory>\\nnew" in one.replace("\n", "\\n") for one in kinds] == [False, True, False, False]
+    notices = [bool(trace.get("changed")) for trace in await traces(session)]
+    assert notices == [True, placement != "end", placement != "end", False]
     await session.close()
 
 
-async def test_the_first_who_brings_a_kind_has_it_and_the_host_before_all() -> None:
+async def test_the_first_context_provider_of_a_kind_wins_and_the_host_comes_first() -> None:
     def bringing(what: str) -> Any:
         provider = ContextProvider("memory", lambda request: what, "system")
         return lambda ostler: ostler.context_provider(provider)
 
-    said: list[str] = []
-    for own, told in (((), "first"), ((ContextProvider("memory", lambda request: "own", "system"),), "own")):
+    notices: list[str] = []
+    for own, kinds in (((), "first"), ((ContextProvider("memory", lambda request: "own", "system"),), "own")):
         model = ScriptedModel(["done"])
         harness = Harness(model, context=SessionContext(fences=own))
         both = [extension("one", bringing("first")), extension("two", bringing("second"))]
-        ExtensionHost(both, say=said.append).install_into(harness)
+        ExtensionHost(both, say=notices.append).install_into(harness)
         session = await create_session(MemoryStore(), harness)
         await session.prompt(as_content("go"))
-        assert f"<memory>\n{told}\n</memory>" in model.requests[0].system
+        assert f"<memory>\n{kinds}\n</memory>" in model.requests[0].system
         await session.close()
     taken = "the extension {} registers a context provider 'memory', but that name is taken"
-    assert said == [taken.format("two"), taken.format("two"), taken.format("one")]
+    assert notices == [taken.format("two"), taken.format("two"), taken.format("one")]
 
 
-def test_a_fence_that_makes_no_sense_is_an_error_of_its_extension() -> None:
+def test_an_invalid_context_provider_is_an_error_of_its_extension() -> None:
     with pytest.raises(UsageError, match="a context provider's kind"):
         extension("bad", lambda ostler: ostler.context_provider("Bad Kind")(lambda request: ""))
 
 
-def test_what_an_extension_brings_is_listed_with_its_fences(tmp_path: Path) -> None:
+def test_the_summary_of_an_extension_lists_its_context_providers(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text('def setup(ostler):\n    ostler.context_provider("memory")(lambda request: "tea")\n')
     (tried,) = try_loading([DiscoveredExtension("mine", "option", file, "file")], tmp_path)

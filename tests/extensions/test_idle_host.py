@@ -1,4 +1,4 @@
-"""Where there is no extension, a start pays next to nothing for them."""
+"""Without extensions, a start imports almost nothing for them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "packages/gates-1.0.dist-info/entry_points.txt",
     ],
 )
-def test_whatever_may_be_an_extension_is_seen(tmp_path: Path, project: Path, place: str) -> None:
+def test_every_place_of_extensions_is_noticed(tmp_path: Path, project: Path, place: str) -> None:
     file = tmp_path / place
     file.parent.mkdir(parents=True)
     (file.parent / ".hidden").touch()
@@ -40,7 +40,7 @@ def test_whatever_may_be_an_extension_is_seen(tmp_path: Path, project: Path, pla
     assert has_extensions(project / "inner")
 
 
-def test_without_extensions_nothing_is_loaded_for_them(tmp_path: Path) -> None:
+def test_without_extensions_only_the_idle_host_is_imported(tmp_path: Path) -> None:
     script = """
 import sys
 from ostler import main

@@ -118,8 +118,11 @@ def _held_by(of: Any) -> Any:
             pass
         case _:
             return of
-    module, name = inspect.getmodule(owner), re.findall(r"\w+", annotation)[-1]
+    module, dotted = inspect.getmodule(owner), re.findall(r"[\w.]+", annotation)[-1]
     assert module is not None
+    alias, _, name = dotted.rpartition(".")
+    if alias:  # of a module that is imported lazily
+        return getattr(getattr(module, alias), name)
     for node in ast.walk(ast.parse(inspect.getsource(module))):
         if isinstance(node, ast.ImportFrom) and name in [one.name for one in node.names]:
             return getattr(importlib.import_module(str(node.module)), name)

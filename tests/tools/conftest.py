@@ -11,6 +11,6 @@ from ostler.tools.child_process import stop_background
 
 @pytest.fixture
 async def context(tmp_path: Path) -> AsyncIterator[FakeToolContext]:
-    made = FakeToolContext(tmp_path)
-    yield made
-    await stop_background(made.memory)
+    context = FakeToolContext(tmp_path)
+    yield context
+    await stop_background(context.memory)

@@ -39,7 +39,7 @@ def pids_in(file: Path) -> list[int]:
     return [int(word) for word in file.read_text().split()] if file.exists() else []
 
 
-async def test_what_a_command_prints_is_its_result(context: FakeToolContext) -> None:
+async def test_the_result_of_a_command_is_its_output(context: FakeToolContext) -> None:
     outcome = await run_tool(bash, {"command": "echo hi; echo oops >&2"}, context)
     assert isinstance(outcome, Ok)
     assert result_text(outcome) == "hi\noops\n"
@@ -62,7 +62,7 @@ async def test_a_command_runs_in_the_working_directory(context: FakeToolContext)
     assert result_text(await run_tool(bash, {"command": "pwd"}, context)) == f"{context.cwd.resolve()}\n"
 
 
-async def test_a_command_that_prints_nothing_is_said_to(context: FakeToolContext) -> None:
+async def test_a_command_without_output_returns_a_note(context: FakeToolContext) -> None:
     assert result_text(await run_tool(bash, {"command": "true"}, context)) == "(no output)"
 
 
@@ -86,7 +86,9 @@ async def test_bash_itself_is_used(context: FakeToolContext) -> None:
     assert result_text(await run_tool(bash, {"command": "x=(a b); echo ${x[1]}"}, context)) == "b\n"
 
 
-async def test_without_bash_there_is_sh(context: FakeToolContext, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_bash_commands_run_in_sh(
+    context: FakeToolContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (context.cwd / "bin").mkdir()
     (context.cwd / "bin/sh").symlink_to("/bin/sh")
     monkeypatch.setenv("PATH", str(context.cwd / "bin"))
@@ -113,7 +115,7 @@ async def test_the_process_is_known_by_its_call_and_leads_its_group(tmp_path: Pa
     assert context.group == context.processes[0].pid != os.getpgid(0)
 
 
-async def test_output_is_shown_while_the_command_runs(context: FakeToolContext) -> None:
+async def test_output_is_published_while_the_command_runs(context: FakeToolContext) -> None:
     task = asyncio.create_task(
         run_tool(bash, {"command": "echo first; until test -e go; do sleep 0.01; done; echo second"}, context)
     )
@@ -132,7 +134,7 @@ async def test_a_character_split_between_two_writes_stays_one(context: FakeToolC
     assert context.output_text == "\U0001f600\ufffd"
 
 
-async def test_long_output_is_cut_at_its_beginning_and_kept_whole(context: FakeToolContext) -> None:
+async def test_long_output_keeps_its_end_and_is_stored_in_full(context: FakeToolContext) -> None:
     outcome = await run_tool(bash, {"command": "seq 1 30000"}, context)
     header, *rows = result_text(outcome).splitlines()
     assert rows[-1] == "30000"
@@ -156,7 +158,7 @@ async def test_the_result_stays_within_its_limits(context: FakeToolContext) -> N
     assert "\ufffd" not in body
 
 
-async def test_nul_characters_are_not_told_to_the_model(context: FakeToolContext) -> None:
+async def test_nul_characters_are_replaced_for_the_model(context: FakeToolContext) -> None:
     assert result_text(await run_tool(bash, {"command": r"printf 'a\0b'"}, context)) == "a\ufffdb"
 
 
@@ -188,7 +190,7 @@ async def test_memory_stays_bounded_however_much_a_command_prints(tmp_path: Path
     assert peak < 8_000_000
 
 
-async def test_others_get_their_turn_while_a_command_prints_without_end(tmp_path: Path) -> None:
+async def test_endless_output_of_a_command_does_not_block_the_event_loop(tmp_path: Path) -> None:
     context = ForgetfulContext(tmp_path)
     task = asyncio.create_task(run_tool(bash, {"command": "yes"}, context))
     await until(lambda: context.characters > 1_000_000)
@@ -208,7 +210,7 @@ async def test_a_cancelled_call_leaves_no_process_of_its_group(context: FakeTool
     assert all(is_gone(pid) for pid in pids_in(pids))
 
 
-async def test_a_group_that_does_not_listen_is_killed(
+async def test_a_process_group_that_ignores_sigterm_is_killed(
     context: FakeToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child_process, "GRACE", 0.1)
@@ -223,7 +225,7 @@ async def test_a_group_that_does_not_listen_is_killed(
     assert all(is_gone(pid) for pid in pids_in(pids))
 
 
-async def test_a_second_cancellation_hurries_the_end(
+async def test_a_second_cancellation_skips_the_grace_period(
     context: FakeToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child_process, "GRACE", 90.0)
@@ -296,7 +298,7 @@ async def test_a_call_cancelled_before_its_process_is_recorded_leaves_none(tmp_p
     assert is_gone(context.processes[0].pid)
 
 
-async def test_a_command_out_of_time_is_ended_and_its_output_kept(context: FakeToolContext) -> None:
+async def test_a_timed_out_command_is_ended_and_its_output_returned(context: FakeToolContext) -> None:
     outcome = await run_tool(bash, {"command": "echo begun; sleep 60", "timeout": 1}, context)
     assert isinstance(outcome, Failed)
     assert outcome.kind == "tool_timed_out"
@@ -305,15 +307,17 @@ async def test_a_command_out_of_time_is_ended_and_its_output_kept(context: FakeT
     assert is_gone(context.processes[0].pid)
 
 
-async def test_no_command_gets_more_time_than_there_is(context: FakeToolContext) -> None:
+async def test_the_timeout_of_a_command_has_a_maximum(context: FakeToolContext) -> None:
     limited = BashTool(default_timeout=0.2, max_timeout=0.3)
-    asked = await run_tool(limited, {"command": "sleep 60", "timeout": 500}, context)
-    assert result_text(asked).endswith("[timed out after 0.3 s]")
+    outcome = await run_tool(limited, {"command": "sleep 60", "timeout": 500}, context)
+    assert result_text(outcome).endswith("[timed out after 0.3 s]")
     default = await run_tool(limited, {"command": "sleep 60"}, context)
     assert result_text(default).endswith("[timed out after 0.2 s]")
 
 
-async def test_a_daemon_that_holds_the_output_open_does_not_hold_the_call(context: FakeToolContext) -> None:
+async def test_a_background_process_with_an_open_output_does_not_block_the_call(
+    context: FakeToolContext,
+) -> None:
     async with asyncio.timeout(60):
         outcome = await run_tool(bash, {"command": "sleep 60 & echo $! started"}, context)
     assert isinstance(outcome, Ok) and outcome.details
@@ -324,14 +328,14 @@ async def test_a_daemon_that_holds_the_output_open_does_not_hold_the_call(contex
     assert is_gone(pid)
 
 
-async def test_a_daemon_with_its_own_output_is_noticed_too(context: FakeToolContext) -> None:
+async def test_a_background_process_with_its_own_output_is_detected(context: FakeToolContext) -> None:
     outcome = await run_tool(bash, {"command": "sleep 60 > /dev/null 2>&1 & echo $!"}, context)
     assert isinstance(outcome, Ok) and outcome.details and outcome.details["left_running"]
     await stop_background(context.memory)
     assert is_gone(int(result_text(outcome)))
 
 
-async def test_daemons_that_somebody_else_has_ended_do_not_get_in_the_way(context: FakeToolContext) -> None:
+async def test_background_processes_that_ended_elsewhere_are_ignored(context: FakeToolContext) -> None:
     command = "setsid sleep 60 > /dev/null 2>&1 & sleep 60 & echo $!"
     pids = [int(result_text(await run_tool(bash, {"command": command}, context))) for _ in range(2)]
     assert not any(map(is_gone, pids))
@@ -343,7 +347,7 @@ async def test_daemons_that_somebody_else_has_ended_do_not_get_in_the_way(contex
     await stop_background(context.memory)
 
 
-async def test_daemons_may_be_ended_from_two_sides_at_once(context: FakeToolContext) -> None:
+async def test_background_processes_may_be_stopped_twice_at_once(context: FakeToolContext) -> None:
     outcome = await run_tool(bash, {"command": "trap '' TERM; sleep 60 & echo $!"}, context)
     async with asyncio.timeout(60):
         await asyncio.gather(
@@ -352,7 +356,7 @@ async def test_daemons_may_be_ended_from_two_sides_at_once(context: FakeToolCont
     assert is_gone(int(result_text(outcome)))
 
 
-async def test_a_daemon_can_go_on_printing_after_its_call(context: FakeToolContext) -> None:
+async def test_a_background_process_can_print_after_its_call(context: FakeToolContext) -> None:
     wait = "until test -e go; do sleep 0.01; done"
     command = f"({wait}; head -c 1000000 /dev/zero && touch done; sleep 60) & echo up"
     outcome = await run_tool(bash, {"command": command}, context)
@@ -362,16 +366,16 @@ async def test_a_daemon_can_go_on_printing_after_its_call(context: FakeToolConte
     assert context.output_text == "up\n"
 
 
-async def test_what_ended_by_itself_is_no_longer_kept(context: FakeToolContext) -> None:
+async def test_a_process_that_ended_by_itself_is_dropped(context: FakeToolContext) -> None:
     await run_tool(bash, {"command": "(until test -e go; do sleep 0.01; done) & echo one"}, context)
     first = context.processes[0].pid
     (context.cwd / "go").touch()
     await until(lambda: not group_is_alive(first))
     await run_tool(bash, {"command": "sleep 60 & echo two"}, context)
-    kept: list[ChildProcess] = next(iter(v for k, v in context.memory.items() if "child_process" in k))
-    await until(lambda: not [child for child in kept if child.id.pid == first and child.is_running])
+    processes: list[ChildProcess] = next(iter(v for k, v in context.memory.items() if "child_process" in k))
+    await until(lambda: not [child for child in processes if child.id.pid == first and child.is_running])
     await run_tool(bash, {"command": "sleep 60 & echo three"}, context)
-    assert first not in [child.id.pid for child in kept]
+    assert first not in [child.id.pid for child in processes]
 
 
 async def test_an_error_in_showing_output_ends_the_command(tmp_path: Path) -> None:
@@ -409,7 +413,7 @@ async def test_no_descriptors_are_left_open(context: FakeToolContext) -> None:
     assert open_descriptors() == before
 
 
-async def test_a_working_directory_that_is_gone_is_a_clear_failure(context: FakeToolContext) -> None:
+async def test_a_missing_working_directory_is_a_clear_failure(context: FakeToolContext) -> None:
     context.cwd = context.cwd / "gone"
     outcome = await run_tool(bash, {"command": "true"}, context)
     assert isinstance(outcome, Failed)
@@ -420,7 +424,7 @@ async def test_a_working_directory_that_is_gone_is_a_clear_failure(context: Fake
     ("arguments", "word"),
     [({}, "command"), ({"command": "x", "timeout": 0}, "timeout"), ({"command": "x", "shell": 1}, "shell")],
 )
-async def test_wrong_arguments_are_named(
+async def test_invalid_arguments_are_reported(
     context: FakeToolContext, arguments: dict[str, object], word: str
 ) -> None:
     outcome = await run_tool(bash, arguments, context)
@@ -436,7 +440,7 @@ async def test_a_nul_in_a_command_is_a_clear_failure(context: FakeToolContext) -
     )
 
 
-async def test_a_hint_at_the_whole_is_given_only_where_the_whole_is_kept(context: FakeToolContext) -> None:
+async def test_the_hint_at_the_full_output_appears_only_if_it_is_stored(context: FakeToolContext) -> None:
     outcome = await run_tool(bash, {"command": "yes '' | head -n 2001"}, context)
     header, _, body = result_text(outcome).partition("\n")
     assert header == "[the last 2000 of 2001 lines, 2.0 KiB of 2.0 KiB]"

@@ -82,7 +82,7 @@ def test_a_diff_has_numbered_hunks_with_three_lines_around() -> None:
     assert (diff.added, diff.removed, diff.first_line) == (1, 2, 5)
 
 
-def test_a_large_diff_is_cut_and_says_so() -> None:
+def test_a_large_diff_is_truncated_and_marked() -> None:
     diff = diff_of_texts("", "line\n" * 5000, "/dev/null", "f")
     assert diff.truncated
     assert len(diff.text.splitlines()) == 2000

@@ -68,7 +68,7 @@ async def test_places_that_overlap_each_other_are_ambiguous_too(context: FakeToo
     assert "occurs 2 times" in result_text(outcome)
 
 
-async def test_all_places_are_changed_when_asked(context: FakeToolContext) -> None:
+async def test_replace_all_changes_all_occurrences(context: FakeToolContext) -> None:
     outcome, after = await edited(context, b"x y x\nx\n", ("x", "zz"), replace_all=True)
     assert after == b"zz y zz\nzz\n"
     assert isinstance(outcome, Ok) and outcome.details and outcome.details["replacements"] == 3
@@ -81,7 +81,7 @@ async def test_a_failing_second_edit_leaves_the_file_untouched(context: FakeTool
     assert after == b"one\ntwo\n"
 
 
-async def test_all_problems_are_told_at_once(context: FakeToolContext) -> None:
+async def test_all_problems_are_reported_at_once(context: FakeToolContext) -> None:
     outcome, _ = await edited(context, b"a\na\nb\n", ("a", "c"), ("", "x"), ("b", "b"))
     assert [row.partition(":")[0] for row in result_text(outcome).split("\n")[1:]] == [
         "edit 1",
@@ -104,7 +104,7 @@ async def test_edits_that_touch_do_not_overlap(context: FakeToolContext) -> None
     assert after == b"12"
 
 
-async def test_carriage_returns_are_kept_and_the_diff_shows_only_the_changed_line(
+async def test_carriage_returns_stay_and_the_diff_has_only_the_changed_line(
     context: FakeToolContext,
 ) -> None:
     outcome, after = await edited(context, b"one\r\ntwo\r\nthree\r\n", ("two\nthree", "2\n2b\nthree"))
@@ -125,7 +125,7 @@ async def test_mixed_line_ends_stay_as_they_are_where_nothing_changes(context: F
     assert diff_of(outcome) == ["-c", "+C", "-e", "+e", "+f"]
 
 
-async def test_a_byte_order_mark_is_kept(context: FakeToolContext) -> None:
+async def test_an_edit_keeps_the_byte_order_mark(context: FakeToolContext) -> None:
     _, after = await edited(context, b"\xef\xbb\xbfone\n", ("one", "two"))
     assert after == b"\xef\xbb\xbftwo\n"
 
@@ -149,11 +149,11 @@ async def test_bytes_that_are_not_utf8_pass_through(context: FakeToolContext) ->
         ("foo\nbar   \nbaz\n", "foo  \nbar", "x", "x\nbaz\n"),
     ],
 )
-async def test_look_alikes_match_when_there_is_one_place_and_that_is_said(
+async def test_look_alikes_match_a_unique_place_with_a_note(
     context: FakeToolContext, content: str, old: str, new: str, after: str
 ) -> None:
-    outcome, found = await edited(context, content.encode(), (old, new))
-    assert found.decode() == after
+    outcome, content_after = await edited(context, content.encode(), (old, new))
+    assert content_after.decode() == after
     assert "edit 1: matched ignoring" in result_text(outcome)
 
 
@@ -171,7 +171,7 @@ async def test_doubtful_look_alikes_do_not_match(context: FakeToolContext, conte
     assert after.decode() == content
 
 
-async def test_a_miss_that_differs_in_indentation_says_so(context: FakeToolContext) -> None:
+async def test_a_miss_that_differs_only_in_indentation_is_explained(context: FakeToolContext) -> None:
     outcome, _ = await edited(context, b"def f():\n\treturn 1\n", ("def f():\n    return 1", "x"))
     assert "lines 1-2 differ from it only in whitespace" in result_text(outcome)
     assert "2\t\treturn 1" in result_text(outcome)
@@ -216,7 +216,7 @@ async def test_edits_can_follow_each_other(context: FakeToolContext) -> None:
 
 
 @pytest.mark.parametrize(("path", "word"), [("nope", "no such file"), (".", "not a regular file")])
-async def test_what_is_no_file_cannot_be_edited(context: FakeToolContext, path: str, word: str) -> None:
+async def test_only_regular_files_can_be_edited(context: FakeToolContext, path: str, word: str) -> None:
     outcome = await run_tool(edit, {"path": path, "edits": [{"old_text": "a", "new_text": "b"}]}, context)
     assert word in result_text(outcome)
 
@@ -261,7 +261,7 @@ def test_splicing_equals_replacing_one_after_the_other(
 
 
 @given(st.lists(LETTERS, min_size=2, max_size=5), st.text("abc\n", min_size=1, max_size=3), LETTERS)
-def test_replacing_all_equals_what_python_does(gaps: list[str], old: str, new: str) -> None:
+def test_replace_all_equals_pythons_replace(gaps: list[str], old: str, new: str) -> None:
     assume(old != new)
     text = old.join(gaps)
     assert splice(text, plan(text, [Replacement(old, new, replace_all=True)]).splices) == text.replace(
@@ -270,15 +270,15 @@ def test_replacing_all_equals_what_python_does(gaps: list[str], old: str, new: s
 
 
 @given(MIXED, LETTERS, LETTERS, MIXED)
-def test_what_surrounds_an_edit_keeps_its_line_ends(before: str, around: str, new: str, after: str) -> None:
+def test_lines_around_an_edit_keep_their_line_ends(before: str, around: str, new: str, after: str) -> None:
     old = f"{around}<0>{around}"
     mixed_old = old.replace("\n", "\r\n", 1)
-    made = splice(
+    spliced = splice(
         before + mixed_old + after, plan(before + mixed_old + after, [Replacement(old, new)]).splices
     )
-    assert made.startswith(before)
-    assert made.endswith(after)
-    assert made.replace("\r\n", "\n") == (before + new + after).replace("\r\n", "\n")
+    assert spliced.startswith(before)
+    assert spliced.endswith(after)
+    assert spliced.replace("\r\n", "\n") == (before + new + after).replace("\r\n", "\n")
 
 
 def test_a_plan_names_the_edit_that_fails(tmp_path: Path) -> None:

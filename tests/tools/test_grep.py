@@ -120,7 +120,7 @@ async def test_ignored_hidden_and_binary_files_are_left_out(tree: Path, grep: Gr
 
 
 @engines
-async def test_lines_around_a_match_are_shown_and_groups_kept_apart(tree: Path, grep: GrepTool) -> None:
+async def test_context_lines_are_shown_and_groups_separated(tree: Path, grep: GrepTool) -> None:
     outcome = await run_tool(grep, {"pattern": "foo", "path": "b.py", "context": 1}, FakeToolContext(tree))
     assert result_text(outcome).split("\n") == [
         "b.py-1-import os",
@@ -133,21 +133,19 @@ async def test_lines_around_a_match_are_shown_and_groups_kept_apart(tree: Path, 
 
 
 @engines
-async def test_the_limit_is_kept_and_said(tree: Path, grep: GrepTool) -> None:
+async def test_the_limit_is_applied_with_a_note(tree: Path, grep: GrepTool) -> None:
     outcome = await run_tool(grep, {"pattern": "foo", "limit": 2, "context": 1}, FakeToolContext(tree))
     rows = result_text(outcome).splitlines()
     assert [row for row in rows[:-1] if ":" in row] == [
         "[b]racket.txt:1:a [foo] b",
         "a/deep/x.py:1:def foo():",
     ]
-    assert rows[-1].startswith("[the first 2 matches; there are more")
+    assert rows[-1].startswith("[the first 2 matches of more")
     assert isinstance(outcome, Ok) and outcome.details and outcome.details["truncated"]
 
 
 @engines
-async def test_lines_before_a_match_that_is_not_shown_are_not_shown_either(
-    tmp_path: Path, grep: GrepTool
-) -> None:
+async def test_context_lines_of_a_match_beyond_the_limit_are_dropped(tmp_path: Path, grep: GrepTool) -> None:
     (tmp_path / "f").write_text("foo\na\nb\nc\nfoo\n")
     outcome = await run_tool(grep, {"pattern": "foo", "limit": 1, "context": 1}, FakeToolContext(tmp_path))
     assert result_text(outcome).splitlines()[:-1] == ["f:1:foo", "f-2-a"]
@@ -171,7 +169,7 @@ async def test_long_lines_and_long_results_are_cut(tmp_path: Path, grep: GrepToo
 
 
 @engines
-async def test_nothing_found_is_no_failure(tree: Path, grep: GrepTool) -> None:
+async def test_no_results_is_not_a_failure(tree: Path, grep: GrepTool) -> None:
     outcome = await run_tool(grep, {"pattern": "absent"}, FakeToolContext(tree))
     assert isinstance(outcome, Ok)
     assert result_text(outcome) == "(no matches)"
@@ -193,7 +191,7 @@ async def test_a_bad_glob_is_explained_in_one_line(tree: Path, grep: GrepTool) -
 
 
 @engines
-async def test_a_path_outside_the_working_directory_is_told_in_full(
+async def test_a_path_outside_the_working_directory_is_absolute(
     tree: Path, grep: GrepTool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     context = FakeToolContext(tmp_path_factory.mktemp("elsewhere"))
@@ -228,7 +226,7 @@ async def test_ripgrep_dies_with_its_call(tmp_path: Path) -> None:
     assert start_time(context.processes[0].pid) == ""
 
 
-async def test_a_search_in_python_stops_when_told(tmp_path: Path) -> None:
+async def test_a_search_in_python_can_be_stopped(tmp_path: Path) -> None:
     (tmp_path / "large").write_text("foo bar\n" * 3_000_000)
     task = asyncio.create_task(run_tool(PYTHON, {"pattern": "absent"}, FakeToolContext(tmp_path)))
     await asyncio.sleep(0)
@@ -239,14 +237,14 @@ async def test_a_search_in_python_stops_when_told(tmp_path: Path) -> None:
         await asyncio.get_running_loop().shutdown_default_executor()
 
 
-async def test_a_pattern_that_takes_for_ever_is_ended_and_nobody_waits_for_it(tmp_path: Path) -> None:
+async def test_a_pattern_that_takes_forever_is_ended(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a" * 60 + "b\n")
     request = SearchRequest(pattern="(a+)+$", root=tmp_path)
     with pytest.raises(ToolFailed, match=r"took longer than 0\.3 s: use a simpler pattern"):
         await search_in_child(request, FakeToolContext(tmp_path), time_limit=0.3)
 
 
-async def test_nothing_is_imported_from_what_is_searched(tmp_path: Path) -> None:
+async def test_nothing_is_imported_from_the_searched_folder(tmp_path: Path) -> None:
     (tmp_path / "msgspec.py").write_text("raise SystemExit('found')\n")
     (tmp_path / "ostler").mkdir()
     (tmp_path / "ostler" / "__init__.py").write_text("raise SystemExit('found')\n")
@@ -259,5 +257,5 @@ async def test_nothing_is_imported_from_what_is_searched(tmp_path: Path) -> None
 async def test_a_long_line_is_searched_quickly_for_anything_before_a_word(tmp_path: Path) -> None:
     (tmp_path / "bundle.js").write_text("x" * 900_000 + "\n" + "y" * 300 + "foo\n")
     request = SearchRequest(pattern=".*foo", root=tmp_path)
-    found = await search_in_child(request, FakeToolContext(tmp_path), time_limit=30)
-    assert [line.number for line in found.lines] == [2]
+    result = await search_in_child(request, FakeToolContext(tmp_path), time_limit=30)
+    assert [line.number for line in result.lines] == [2]

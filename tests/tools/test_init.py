@@ -15,7 +15,7 @@ def test_all_built_in_tools_are_there_under_their_names() -> None:
     assert list(BUILTIN_TOOLS) == ["read", "write", "edit", "bash", "grep", "find", "ls", "todo"]
 
 
-def test_kinds_say_what_a_tool_does() -> None:
+def test_tools_have_kinds() -> None:
     kinds = {tool.spec.name: (tool.spec.kind, tool.spec.parallel) for tool in builtin_tools()}
     assert kinds == {
         "read": ("read", True),
@@ -36,7 +36,7 @@ def test_every_parameter_is_described() -> None:
         assert len(tool.spec.description) > 40
 
 
-def test_only_what_looks_runs_in_the_read_only_profile() -> None:
+def test_only_tools_that_read_run_in_the_read_only_profile() -> None:
     allowed = [tool.spec.name for tool in builtin_tools() if judge("read-only", tool.spec.kind) == "allow"]
     assert allowed == ["read", "grep", "find", "ls", "todo"]
 

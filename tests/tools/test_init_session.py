@@ -1,4 +1,4 @@
-"""The built-in tools as a model uses them: through the kernel, with a real store."""
+"""The built-in tools in a session with a real store."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 async def results_of(
     script: Script, cwd: Path, store: SqliteStore, session: str = ""
 ) -> tuple[list[str], str]:
-    """What each call of the script told the model, and the session's id."""
-    told: list[str] = []
+    """The result of each call for the model, and the session's id."""
+    texts: list[str] = []
 
     def final(request: ModelRequest) -> str:
-        told.extend(
+        texts.extend(
             text_of(block.content)
             for message in request.transcript
             for block in message.content
@@ -51,10 +51,10 @@ async def results_of(
         result = await agent.run("go")
     finally:
         await agent.close()
-    return told, result.session
+    return texts, result.session
 
 
-async def test_the_whole_of_a_cut_output_is_read_where_the_result_says(
+async def test_the_full_output_can_be_read_at_the_address_in_the_result(
     tmp_path: Path, store: SqliteStore
 ) -> None:
     def read_what_it_names(request: ModelRequest) -> Call:
@@ -62,18 +62,16 @@ async def test_the_whole_of_a_cut_output_is_read_where_the_result_says(
         assert named
         return Call("read", {"path": named[1], "limit": 1})
 
-    told, _ = await results_of(
+    texts, _ = await results_of(
         [Call("bash", {"command": "seq 1 30000"}), read_what_it_names],
         tmp_path,
         store,
     )
-    assert told[0].endswith("\n30000\n")
-    assert told[1] == "1\t1\n[lines 1-1 of 30000; use offset=2 to continue]"
+    assert texts[0].endswith("\n30000\n")
+    assert texts[1] == "1\t1\n[lines 1-1 of 30000; use offset=2 to continue]"
 
 
-async def test_what_was_read_is_known_after_the_session_is_reopened(
-    tmp_path: Path, store: SqliteStore
-) -> None:
+async def test_a_reopened_session_knows_which_files_were_read(tmp_path: Path, store: SqliteStore) -> None:
     work = tmp_path / "work"
     work.mkdir()
     for name in ("kept", "changed"):
@@ -83,20 +81,20 @@ async def test_what_was_read_is_known_after_the_session_is_reopened(
     )
     (work / "changed").write_text("one more\n")
     edits = [{"old_text": "one", "new_text": "two"}]
-    told, _ = await results_of(
+    texts, _ = await results_of(
         [Call("edit", {"path": "kept", "edits": edits}), Call("edit", {"path": "changed", "edits": edits})],
         work,
         store,
         session,
     )
-    assert told[-2].startswith("edited kept")
-    assert told[-1] == "changed has changed since you last read it: read it again, then change it"
+    assert texts[-2].startswith("edited kept")
+    assert texts[-1] == "changed has changed since you last read it: read it again, then change it"
     assert (work / "kept").read_text() == "two\n"
     assert (work / "changed").read_text() == "one more\n"
 
 
-async def test_a_failure_is_told_in_one_line_without_the_name_of_an_exception(
+async def test_a_failure_is_one_line_without_the_name_of_an_exception(
     tmp_path: Path, store: SqliteStore
 ) -> None:
-    told, _ = await results_of([Call("read", {"path": "nope"})], tmp_path, store)
-    assert told == ["nope: no such file or directory"]
+    texts, _ = await results_of([Call("read", {"path": "nope"})], tmp_path, store)
+    assert texts == ["nope: no such file or directory"]

@@ -26,7 +26,7 @@ def picture(kind: str, width: int, height: int, mode: str = "RGB", **options: An
     return target.getvalue()
 
 
-def shown(outcome: Any) -> tuple[str, bytes]:
+def image_of(outcome: Any) -> tuple[str, bytes]:
     assert isinstance(outcome, Ok), outcome
     image = outcome.content[1]
     assert isinstance(image, Image) and image.data
@@ -57,7 +57,7 @@ async def test_a_large_picture_is_scaled_down(
     expected_kind: str,
 ) -> None:
     outcome = await read_bytes(context, picture(kind, *size))
-    media_type, content = shown(outcome)
+    media_type, content = image_of(outcome)
     with Pictures.open(BytesIO(content)) as small:
         assert (small.size, small.format) == (expected, expected_kind)
     assert media_type == f"image/{expected_kind.lower()}"
@@ -74,7 +74,7 @@ async def test_a_picture_that_is_small_enough_is_passed_byte_for_byte(
 ) -> None:
     content = picture(kind, 2000, 20)
     outcome = await read_bytes(context, content)
-    assert shown(outcome) == (f"image/{kind.lower()}", content)
+    assert image_of(outcome) == (f"image/{kind.lower()}", content)
     assert "scaled" not in result_text(outcome)
     assert "size" not in outcome.details
 
@@ -85,7 +85,7 @@ async def test_a_picture_that_cannot_be_decoded_is_passed_as_it_is(
     context: FakeToolContext, kind: str, cut: int
 ) -> None:
     content = picture(kind, 2500, 100)[:cut] + b"\xfe" * 200
-    _, passed = shown(await read_bytes(context, content))
+    _, passed = image_of(await read_bytes(context, content))
     if passed != content:  # some decoders make do with what there is
         with Pictures.open(BytesIO(passed)) as small:
             assert max(small.size) == 2000
@@ -107,29 +107,29 @@ async def test_every_kind_of_png_keeps_its_colours(
 ) -> None:
     target = BytesIO()
     Pictures.new(mode, (2500, 10), colour).save(target, "PNG")
-    _, content = shown(await read_bytes(context, target.getvalue()))
+    _, content = image_of(await read_bytes(context, target.getvalue()))
     with Pictures.open(BytesIO(content)) as small:
         assert small.size == (2000, 8)
-        seen = small.convert("RGBA").getpixel((1000, 4))
-    assert isinstance(seen, tuple)
-    assert all(abs(a - b) <= 1 for a, b in zip(seen, expected, strict=True))
+        pixel = small.convert("RGBA").getpixel((1000, 4))
+    assert isinstance(pixel, tuple)
+    assert all(abs(a - b) <= 1 for a, b in zip(pixel, expected, strict=True))
 
 
-async def test_a_photo_that_lies_on_its_side_is_turned_upright(context: FakeToolContext) -> None:
+async def test_a_rotated_photo_is_turned_upright(context: FakeToolContext) -> None:
     exif = Pictures.Exif()
     exif[0x0112] = 6
-    _, content = shown(await read_bytes(context, picture("JPEG", 4000, 1000, exif=exif)))
+    _, content = image_of(await read_bytes(context, picture("JPEG", 4000, 1000, exif=exif)))
     with Pictures.open(BytesIO(content)) as small:
         assert small.size == (500, 2000)
         assert small.getexif().get(0x0112, 1) == 1
 
 
-async def test_a_picture_too_large_in_its_file_can_be_shown_scaled_down(context: FakeToolContext) -> None:
+async def test_a_picture_with_a_large_file_is_scaled_down(context: FakeToolContext) -> None:
     noise = Pictures.frombytes("RGB", (2600, 1000), random.Random(1).randbytes(2600 * 1000 * 3))
     target = BytesIO()
     noise.save(target, "JPEG", quality=98)
     content = target.getvalue() + b"\0" * MAX_IMAGE
-    media_type, passed = shown(await read_bytes(context, content))
+    media_type, passed = image_of(await read_bytes(context, content))
     assert media_type == "image/jpeg"
     assert len(passed) < MAX_IMAGE < len(content)
 
@@ -156,7 +156,7 @@ async def test_without_pillow_a_picture_is_passed_as_it_is(
 ) -> None:
     monkeypatch.setattr(media, "find_spec", lambda name: None)
     content = picture("PNG", 4000, 10)
-    assert shown(await read_bytes(context, content)) == ("image/png", content)
+    assert image_of(await read_bytes(context, content)) == ("image/png", content)
 
 
 async def test_pictures_are_scaled_off_the_event_loop(
@@ -170,7 +170,7 @@ async def test_pictures_are_scaled_off_the_event_loop(
         return resized(*arguments)
 
     monkeypatch.setattr(media, "_resized", noting)
-    shown(await read_bytes(context, picture("PNG", 3000, 10)))
+    image_of(await read_bytes(context, picture("PNG", 3000, 10)))
     assert threads and threads[0] is not threading.main_thread()
 
 

@@ -65,18 +65,18 @@ async def test_every_part_of_a_large_file_can_be_reached(context: FakeToolContex
 async def test_following_the_hints_shows_the_whole_file_once(context: FakeToolContext) -> None:
     lines = [f"{n} " + "é" * (n % 97) for n in range(1, 3001)]
     (context.cwd / "f").write_text("\n".join(lines))
-    seen: list[str] = []
+    chunks: list[str] = []
     offset = 1
     while True:
         outcome = await run_tool(read, {"path": "f", "offset": offset}, context)
         assert isinstance(outcome, Ok) and outcome.details
         rows = result_text(outcome).split("\n")
-        seen += [row.partition("\t")[2] for row in rows if not row.startswith("[")]
+        chunks += [row.partition("\t")[2] for row in rows if not row.startswith("[")]
         assert len(result_text(outcome).encode()) <= 50 * 1024
         if not outcome.details["truncated"]:
             break
         offset = outcome.details["end_line"] + 1
-    assert seen == lines
+    assert chunks == lines
 
 
 async def test_an_offset_past_the_end_is_a_notice_and_no_failure(context: FakeToolContext) -> None:
@@ -86,7 +86,7 @@ async def test_an_offset_past_the_end_is_a_notice_and_no_failure(context: FakeTo
     assert result_text(outcome) == "[there are only 2 lines: offset 10 is past the end]"
 
 
-async def test_an_empty_file_is_said_to_be_empty(context: FakeToolContext) -> None:
+async def test_an_empty_file_returns_a_note(context: FakeToolContext) -> None:
     (context.cwd / "f").touch()
     assert result_text(await run_tool(read, {"path": "f"}, context)) == "(empty file)"
 
@@ -110,8 +110,8 @@ async def test_long_lines_are_cut(context: FakeToolContext) -> None:
     assert result_text(await run_tool(read, {"path": "f"}, context)) == (
         "1\t" + "é" * 2000 + "… [+500 characters; use offset=1, column=2001 for the rest]\n2\tshort"
     )
-    rest = await run_tool(read, {"path": "f", "offset": 1, "column": 2001}, context)
-    assert result_text(rest) == "1\t" + "é" * 500 + "\n2\tshort"
+    second = await run_tool(read, {"path": "f", "offset": 1, "column": 2001}, context)
+    assert result_text(second) == "1\t" + "é" * 500 + "\n2\tshort"
 
 
 @pytest.mark.parametrize("path", ["f", "blob:out_call_1"])
@@ -120,17 +120,17 @@ async def test_every_part_of_a_very_long_line_can_be_reached(context: FakeToolCo
     text = f"before\n{line}\nafter\n"
     (context.cwd / "f").write_text(text)
     context.blobs["out_call_1"] = text.encode()
-    seen, column, calls = "", 1, 0
+    chunks, column, calls = "", 1, 0
     while column:
         outcome = await run_tool(read, {"path": path, "offset": 2, "column": column}, context)
         assert isinstance(outcome, Ok) and outcome.details
         assert len(result_text(outcome).encode()) <= 50 * 1024
         shown, _, hint = result_text(outcome).split("\n")[0].partition("\t")[2].partition("…")
         assert outcome.details["truncated"] == bool(hint)
-        seen += shown
+        chunks += shown
         calls += 1
         column = int(hint.partition("column=")[2].split()[0]) if hint else 0
-    assert seen == line
+    assert chunks == line
     assert calls <= 10
     assert result_text(outcome).endswith("\n3\tafter")
 
@@ -141,12 +141,12 @@ async def test_a_column_past_the_end_of_its_line_is_a_notice(context: FakeToolCo
     assert result_text(outcome) == "1\t\n2\ttwo\n[line 1 has only 3 characters: column 9 is past its end]"
 
 
-async def test_a_byte_order_mark_and_carriage_returns_are_not_shown(context: FakeToolContext) -> None:
+async def test_byte_order_marks_and_carriage_returns_are_dropped(context: FakeToolContext) -> None:
     (context.cwd / "f").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
     assert result_text(await run_tool(read, {"path": "f"}, context)) == "1\tone\n2\ttwo"
 
 
-async def test_bytes_that_are_not_utf8_are_replaced_and_that_is_said(context: FakeToolContext) -> None:
+async def test_invalid_utf8_is_replaced_with_a_note(context: FakeToolContext) -> None:
     (context.cwd / "f").write_bytes(b"caf\xe9\n")
     text = result_text(await run_tool(read, {"path": "f"}, context))
     assert text.startswith("1\tcaf\ufffd\n[not valid UTF-8")
@@ -197,7 +197,7 @@ async def test_text_named_like_a_picture_is_read_as_text(context: FakeToolContex
     assert result_text(await run_tool(read, {"path": "a.png"}, context)) == "1\tnot a picture"
 
 
-async def test_a_picture_that_no_vendor_takes_is_refused(context: FakeToolContext) -> None:
+async def test_a_picture_of_an_unsupported_type_is_refused(context: FakeToolContext) -> None:
     with (context.cwd / "a.png").open("wb") as file:
         file.write(PNG)
         file.truncate(MAX_IMAGE + 1)
@@ -206,7 +206,7 @@ async def test_a_picture_that_no_vendor_takes_is_refused(context: FakeToolContex
     assert "too large to show (image/png, 3.8 MiB" in result_text(outcome)
 
 
-async def test_a_pdf_is_given_as_a_file(context: FakeToolContext) -> None:
+async def test_a_pdf_is_attached_as_a_file(context: FakeToolContext) -> None:
     (context.cwd / "a.pdf").write_bytes(b"%PDF-1.7\nrest")
     outcome = await run_tool(read, {"path": "a.pdf"}, context)
     assert isinstance(outcome, Ok)
@@ -214,7 +214,7 @@ async def test_a_pdf_is_given_as_a_file(context: FakeToolContext) -> None:
     assert outcome.content[1] == File("application/pdf", name="a.pdf", data=data)
 
 
-async def test_a_kept_output_is_read_in_the_same_way(context: FakeToolContext) -> None:
+async def test_a_stored_output_is_read_like_a_file(context: FakeToolContext) -> None:
     context.blobs["out_call_1"] = "".join(f"row {n}\n" for n in range(1, 100_001)).encode()
     outcome = await run_tool(read, {"path": "blob:out_call_1", "offset": 70_000, "limit": 1}, context)
     assert (
@@ -286,14 +286,14 @@ async def test_home_is_expanded(
     assert result_text(await run_tool(read, {"path": "~/in-home"}, context)) == "1\tyes"
 
 
-async def test_wrong_arguments_are_named(context: FakeToolContext) -> None:
+async def test_invalid_arguments_are_reported(context: FakeToolContext) -> None:
     outcome = await run_tool(read, {"path": "f", "limit": 0}, context)
     assert isinstance(outcome, Failed)
     assert outcome.kind == "invalid_arguments"
     assert "limit" in result_text(outcome)
 
 
-def test_read_may_run_beside_others() -> None:
+def test_read_is_a_parallel_tool() -> None:
     spec: ToolSpec = read.spec
     assert (spec.kind, spec.parallel) == ("read", True)
     assert set(spec.schema["properties"]) == {"path", "offset", "limit", "column"}

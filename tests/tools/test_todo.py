@@ -1,4 +1,4 @@
-"""The todo tool: the model's own list, as facts."""
+"""The todo tool records the model's list as facts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ostler.tools.todo import todo
 from tests.support.running import run
 
 
-async def test_the_list_is_replaced_and_shown(tmp_path: Path) -> None:
+async def test_the_list_is_replaced_and_returned(tmp_path: Path) -> None:
     context = FakeToolContext(tmp_path)
     items: list[dict[str, Any]] = [{"text": "look", "status": "done"}, {"text": "mend", "status": "active"}]
     outcome = await run_tool(todo, {"items": items}, context)
@@ -38,12 +38,12 @@ async def test_items_keep_their_ids(tmp_path: Path) -> None:
         ([{"text": "a", "status": "maybe"}], "items[0].status"),
     ],
 )
-async def test_a_list_that_makes_no_sense_is_refused(tmp_path: Path, items: Any, why: str) -> None:
+async def test_an_invalid_list_is_refused(tmp_path: Path, items: Any, why: str) -> None:
     outcome = await run_tool(todo, {"items": items}, FakeToolContext(tmp_path))
     assert isinstance(outcome, Failed) and outcome.kind == "invalid_arguments" and why in result_text(outcome)
 
 
-async def test_a_list_is_a_fact_that_everybody_sees() -> None:
+async def test_a_list_is_recorded_as_a_fact() -> None:
     ran = await run([Call("todo", {"items": [{"text": "work"}]}), "ok"], tools=[todo])
     (updated,) = ran.all(events.TodoUpdated)
     assert [item.text for item in updated.items] == ["work"]

@@ -34,13 +34,13 @@ def tail_of(text: str, **limits: int) -> Tail:
 
 
 @given(TEXT, st.lists(st.integers(0, 200), max_size=5))
-def test_a_text_within_the_limits_is_kept_as_it_is(text: str, cuts: list[int]) -> None:
+def test_a_text_within_the_limits_is_unchanged(text: str, cuts: list[int]) -> None:
     tail = Tail()
     for piece in pieces_of(text, cuts):
         tail.feed(piece)
-    kept = tail.truncated()
-    assert kept.text == text
-    assert not kept.truncated
+    result = tail.truncated()
+    assert result.text == text
+    assert not result.truncated
 
 
 @given(
@@ -52,31 +52,31 @@ def test_a_tail_never_exceeds_its_limits(
     tail = Tail(max_lines=max_lines, max_bytes=max_bytes, max_line=max_line)
     for piece in pieces_of(text, cuts):
         tail.feed(piece)
-    kept = tail.truncated()
-    assert len(kept.text.encode()) <= max_bytes
-    assert kept.lines <= max_lines
-    assert kept.total_lines == text.count("\n") + (0 if text.endswith("\n") or not text else 1)
-    assert kept == tail_of(text, max_lines=max_lines, max_bytes=max_bytes, max_line=max_line).truncated()
+    result = tail.truncated()
+    assert len(result.text.encode()) <= max_bytes
+    assert result.lines <= max_lines
+    assert result.total_lines == text.count("\n") + (0 if text.endswith("\n") or not text else 1)
+    assert result == tail_of(text, max_lines=max_lines, max_bytes=max_bytes, max_line=max_line).truncated()
 
 
 @given(TEXT, st.integers(1, 8), st.integers(10, 60))
 def test_a_tail_of_short_lines_is_the_end_of_the_text_from_the_start_of_a_line(
     text: str, max_lines: int, max_bytes: int
 ) -> None:
-    kept = tail_of(text, max_lines=max_lines, max_bytes=max_bytes).truncated()
-    assert text.endswith(kept.text)
-    if kept.cut_lines == 0 and kept.text != text:
-        assert text[: len(text) - len(kept.text)].endswith("\n")
+    result = tail_of(text, max_lines=max_lines, max_bytes=max_bytes).truncated()
+    assert text.endswith(result.text)
+    if result.cut_lines == 0 and result.text != text:
+        assert text[: len(text) - len(result.text)].endswith("\n")
 
 
 def test_a_tail_holds_little_however_much_it_was_fed() -> None:
     tail = Tail()
     for _ in range(2000):
         tail.feed("x" * 10_000)
-    kept = tail.truncated()
-    assert len(kept.text) < 2100
-    assert kept.text.endswith(f"[+{2000 * 10_000 - 2000} characters]")
-    assert kept.truncated
+    result = tail.truncated()
+    assert len(result.text) < 2100
+    assert result.text.endswith(f"[+{2000 * 10_000 - 2000} characters]")
+    assert result.truncated
 
 
 def test_a_long_line_is_cut_with_a_word_on_how_much_is_missing() -> None:
@@ -86,14 +86,14 @@ def test_a_long_line_is_cut_with_a_word_on_how_much_is_missing() -> None:
 
 @given(st.lists(st.text("aé\U0001f600", max_size=9), max_size=9), st.integers(0, 60))
 def test_the_first_lines_that_fit_are_a_prefix_within_the_limit(lines: list[str], limit: int) -> None:
-    kept = first_that_fit(lines, limit)
-    assert kept == lines[: len(kept)]
-    assert sum(byte_length(line) + 1 for line in kept) <= limit
-    if len(kept) < len(lines):
-        assert sum(byte_length(line) + 1 for line in lines[: len(kept) + 1]) > limit
+    result = first_that_fit(lines, limit)
+    assert result == lines[: len(result)]
+    assert sum(byte_length(line) + 1 for line in result) <= limit
+    if len(result) < len(lines):
+        assert sum(byte_length(line) + 1 for line in lines[: len(result) + 1]) > limit
 
 
-def test_sizes_are_told_in_a_unit_that_fits() -> None:
+def test_sizes_have_a_fitting_unit() -> None:
     assert [size_text(n) for n in (0, 1023, 1024, 1536, 5 << 20, 3 << 40)] == [
         "0 B",
         "1023 B",
@@ -132,7 +132,7 @@ def test_a_window_ends_before_the_byte_limit_and_keeps_at_least_one_line() -> No
     assert window.total == 20
 
 
-def test_a_line_of_many_megabytes_is_shown_by_its_beginning() -> None:
+def test_the_start_of_a_very_long_line_is_shown() -> None:
     window = LineWindow(2, 1)
     window.feed(b"first\n")
     for _ in range(1000):
@@ -169,22 +169,22 @@ def test_following_the_columns_shows_the_whole_of_every_line(first: bytes, secon
     if not lines[-1]:
         lines.pop()
     for number, line in enumerate(lines, 1):
-        seen = ""
+        text_seen = ""
         column = 1
         while True:
             window = window_of(data, number, column, piece)
             shown = window.lines[0]
             assert len(f"{number}\t{shown}\n".encode()) <= MAX_BYTES
             marker = MARKER.search(shown)
-            seen += shown[: marker.start()] if marker else shown
+            text_seen += shown[: marker.start()] if marker else shown
             if marker is None:
                 break
             assert int(marker[2]) == number
-            assert int(marker[3]) == len(seen) + 1
-            assert int(marker[1]) + len(seen) == window.first_line_length
+            assert int(marker[3]) == len(text_seen) + 1
+            assert int(marker[1]) + len(text_seen) == window.first_line_length
             column = int(marker[3])
         whole = line.removesuffix(b"\r").decode("utf-8", "surrogateescape")
-        assert seen == re.sub("[\udc80-\udcff]", "\ufffd", whole)
+        assert text_seen == re.sub("[\udc80-\udcff]", "\ufffd", whole)
 
 
 @given(LONG_LINES, st.integers(1, 40_000), st.integers(1, 3000))

@@ -34,7 +34,7 @@ async def test_a_file_that_was_never_read_is_not_overwritten(context: FakeToolCo
     assert (context.cwd / "a").read_text() == "precious"
 
 
-async def test_a_file_that_was_read_is_overwritten_and_the_diff_is_kept_for_people(
+async def test_a_file_that_was_read_is_overwritten_and_the_details_have_the_diff(
     context: FakeToolContext,
 ) -> None:
     (context.cwd / "a").write_text("one\ntwo\n")
@@ -56,6 +56,19 @@ async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(context:
     assert (context.cwd / "a").read_text() == "somebody's work"
 
 
+@pytest.mark.parametrize(("old", "new"), [(b"\0\1", "text"), (b"old", "x" * (2 * 1024 * 1024 + 1))])
+async def test_a_binary_or_very_large_file_is_overwritten_without_a_diff(
+    context: FakeToolContext, old: bytes, new: str
+) -> None:
+    file = context.cwd / "a"
+    file.write_bytes(old)
+    files.remember(context.memory, file, files.digest_of(old))
+    outcome = await run_tool(write, {"path": "a", "content": new}, context)
+    assert isinstance(outcome, Ok) and outcome.details
+    assert (outcome.details["diff"], outcome.details["diff_truncated"]) == ("", True)
+    assert file.read_text() == new
+
+
 async def test_touching_a_file_does_not_make_it_changed(context: FakeToolContext) -> None:
     (context.cwd / "a").write_text("one")
     await run_tool(read, {"path": "a"}, context)
@@ -63,12 +76,12 @@ async def test_touching_a_file_does_not_make_it_changed(context: FakeToolContext
     assert isinstance(await run_tool(write, {"path": "a", "content": "two"}, context), Ok)
 
 
-async def test_what_was_written_counts_as_seen(context: FakeToolContext) -> None:
+async def test_a_written_file_counts_as_read(context: FakeToolContext) -> None:
     await run_tool(write, {"path": "a", "content": "one"}, context)
     assert isinstance(await run_tool(write, {"path": "a", "content": "two"}, context), Ok)
 
 
-async def test_what_was_seen_is_known_again_after_reopening(context: FakeToolContext) -> None:
+async def test_a_reopened_session_knows_the_digests_of_files(context: FakeToolContext) -> None:
     (context.cwd / "a").write_text("one")
     (context.cwd / "b").write_text("one")
     await run_tool(read, {"path": "a"}, context)
@@ -80,7 +93,7 @@ async def test_what_was_seen_is_known_again_after_reopening(context: FakeToolCon
     assert "changed since" in result_text(refused)
 
 
-async def test_the_log_does_not_overrule_what_was_seen_after_reopening(context: FakeToolContext) -> None:
+async def test_the_log_does_not_override_digests_seen_after_reopening(context: FakeToolContext) -> None:
     (context.cwd / "a").write_text("old")
     (context.cwd / "b").write_text("b")
     await run_tool(read, {"path": "a"}, context)
@@ -111,7 +124,7 @@ async def test_an_empty_file_needs_no_reading(context: FakeToolContext) -> None:
     assert isinstance(await run_tool(write, {"path": "a", "content": "x"}, context), Ok)
 
 
-async def test_the_mode_is_kept_and_a_link_is_followed(context: FakeToolContext) -> None:
+async def test_the_file_mode_stays_and_a_link_is_followed(context: FakeToolContext) -> None:
     target = context.cwd / "script.sh"
     target.write_text("old")
     target.chmod(0o750)
@@ -152,16 +165,16 @@ async def test_a_cancelled_write_has_ended_when_the_call_ends(
     context: FakeToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = asyncio.get_running_loop()
-    begun = asyncio.Event()
+    started = asyncio.Event()
     really_sync = os.fsync
 
     def cancel_in_the_middle(descriptor: int) -> None:
-        loop.call_soon_threadsafe(begun.set)
+        loop.call_soon_threadsafe(started.set)
         really_sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", cancel_in_the_middle)
     task = asyncio.create_task(run_tool(write, {"path": "a", "content": "x" * 1_000_000}, context))
-    await begun.wait()
+    await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -192,7 +205,7 @@ async def test_a_long_name_that_the_file_system_allows_can_be_written(context: F
     assert (context.cwd / name).read_text() == "x"
 
 
-async def test_a_path_outside_the_working_directory_is_told_in_full(
+async def test_a_path_outside_the_working_directory_is_absolute(
     context: FakeToolContext, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     elsewhere: Path = tmp_path_factory.mktemp("elsewhere") / "a"

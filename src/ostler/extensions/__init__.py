@@ -118,6 +118,5 @@ _EXPORTS = {
 }
 """Names by the modules that define them."""
 
-__getattr__, __dir__, __all__ = lazy_exports(
-    __name__, {module: names.split() for module, names in _EXPORTS.items()}
-)
+_NAMES = {module: names.split() for module, names in _EXPORTS.items()}
+__getattr__, __dir__, __all__ = lazy_exports(__name__, _NAMES)

@@ -63,10 +63,8 @@ HandlerCode = (
 
 
 class HookPoint(Generic[Subject, Decision]):
-    """`@ostler.before_tool`, or with options: `@ostler.before_tool(guard=False, time_limit=5)`.
-
-    A guard that fails or times out refuses; any other handler is reported and skipped.
-    """
+    """`@ostler.before_tool`, or with options: `@ostler.before_tool(guard=False, time_limit=5)`. A guard that
+    fails or times out refuses; any other handler is reported and skipped."""
 
     def __init__(self, point: Point, registered: Registrations, guard: bool = False) -> None:
         self._point = point
@@ -145,11 +143,9 @@ class ExtensionAPI:
     @overload
     def on(self, what: str, /, *more: str) -> Callable[[Decorated], Decorated]: ...
     def on(self, *what: type | str, batch: bool = False) -> Any:
-        """Subscribes to facts, deltas, live values and lifecycle events of these types, in order.
-
-        With `batch` the handler gets a tuple of all events since its last call. A name instead of a type
-        subscribes to an event between extensions (`context.emit`); its handler gets the data.
-        """
+        """Subscribes to facts, deltas, live values and lifecycle events of these types, in order. With
+        `batch` the handler gets a tuple of all events since its last call. A name instead of a type
+        subscribes to an event between extensions (`context.emit`); its handler gets the data."""
         if not what:
             raise UsageError("name the events: @ostler.on(ToolStarted)")
 

@@ -9,9 +9,9 @@ import queue
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,11 +41,8 @@ class ExtensionTimeout(ExtensionError):
 
 
 class Worker:
-    """The thread that runs an extension's plain functions, one after the other.
-
-    It is a daemon: code that hangs does not keep the process alive. Such a thread is abandoned, and later
-    calls get another.
-    """
+    """The thread that runs an extension's plain functions, one after the other. It is a daemon: code that
+    hangs does not keep the process alive. Such a thread is abandoned, and later calls get another."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -70,9 +67,8 @@ class Worker:
         """Runs a job after those posted before. It must not raise."""
         if self._jobs is None:
             self._jobs = queue.SimpleQueue()
-            threading.Thread(
-                target=_work, args=(self, self._jobs), daemon=True, name=f"ostler-extension-{self._name}"
-            ).start()
+            name, arguments = f"ostler-extension-{self._name}", (self, self._jobs)
+            threading.Thread(target=_work, args=arguments, daemon=True, name=name).start()
         self._jobs.put(job)
 
     async def run(self, work: Callable[[], Returned]) -> Returned:
@@ -114,10 +110,8 @@ _waits: ContextVar[set[asyncio.Task[Any]] | None] = ContextVar("_waits", default
 
 
 async def call(worker: Worker, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls the function: awaited here if it is async, run by the worker if it is plain.
-
-    Raises `ExtensionError` with what it raised, and where. The caller limits its time.
-    """
+    """Calls the function: awaited here if it is async, run by the worker if it is plain. Raises
+    `ExtensionError` with what it raised, and where. The caller limits its time."""
     waits: set[asyncio.Task[Any]] = set()
     _waits.set(waits)
     try:
@@ -179,6 +173,19 @@ class _FairStopwatch(Stopwatch):
 
     def stop(self) -> None:
         self._timer.cancel()
+
+
+@contextmanager
+def untimed() -> Iterator[None]:
+    """Does not count the time of the block against the time limit of the running handler."""
+    watch = running_stopwatch.get()
+    if watch:
+        watch.pause()
+    try:
+        yield
+    finally:
+        if watch:
+            watch.go_on()
 
 
 def described(error: BaseException, function: Callable[..., Any] | None = None) -> str:

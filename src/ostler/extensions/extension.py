@@ -13,6 +13,7 @@ from ostler.context.providers import ContextProvider
 from ostler.core.hooks import TIME_LIMIT, Point
 from ostler.core.tool import Tool
 from ostler.extensions.executor import Handler, Worker
+from ostler.extensions.loader.discovery import Origin
 
 
 class HookHandler(msgspec.Struct, frozen=True):
@@ -97,10 +98,6 @@ class Registrations(msgspec.Struct):
     tool_renderers: dict[str, ToolRenderer] = field(default_factory=dict)
     message_renderers: dict[str, MessageRenderer] = field(default_factory=dict)
 
-
-Origin = Literal["user", "project", "package", "installed", "configured", "option", "host"]
-"""Where it comes from: the user's folder, the project's, a Python package, `ostler ext install`, the
-configuration, `-e PATH`, or the program that embeds Ostler."""
 
 ExtensionStatus = Literal["loaded", "failed", "untrusted", "changed", "disabled"]
 

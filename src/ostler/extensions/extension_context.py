@@ -29,16 +29,10 @@ if TYPE_CHECKING:
     from ostler.extensions.context_api import skills as skills_module
     from ostler.extensions.context_api import subagents as subagents_module
     from ostler.extensions.context_api import templates as templates_module
-    from ostler.extensions.context_api.history import History
-    from ostler.extensions.context_api.models import Models
-    from ostler.extensions.context_api.session_info import ContextStats, LastRun, SessionUsage, Tools
-    from ostler.extensions.context_api.skills import Skills
     from ostler.extensions.context_api.subagents import SpawnOptions, Subagent, SubagentResult
-    from ostler.extensions.context_api.templates import Templates
     from ostler.extensions.extension_session import ExtensionSession
     from ostler.extensions.host import ExtensionHost
     from ostler.extensions.ui import session_ui as session_ui_module
-    from ostler.extensions.ui.session_ui import ExtensionUI
 else:
     history_module = lazy_module("ostler.extensions.context_api.history")
     models_module = lazy_module("ostler.extensions.context_api.models")
@@ -109,11 +103,9 @@ Content = str | Sequence[str | PlainBlock]
 
 
 class ExtensionContext:
-    """One extension in one session. Handlers may hold on to it while the session is open.
-
-    Members that wait are coroutines: an `async` handler awaits them, a plain one calls
-    `context.wait(context.ui.confirm("Sure?"))`.
-    """
+    """One extension in one session. Handlers may hold on to it while the session is open. Members that wait
+    are coroutines: an `async` handler awaits them, a plain one calls
+    `context.wait(context.ui.confirm("Sure?"))`."""
 
     def __init__(self, extension: Extension, extension_session: ExtensionSession) -> None:
         self.extension = extension
@@ -213,49 +205,49 @@ class ExtensionContext:
         return await self.spawn(prompt, **options).wait()
 
     @cached_property
-    def ui(self) -> ExtensionUI:
+    def ui(self) -> session_ui_module.ExtensionUI:
         """Widgets, dialogs, themes, the editor."""
 
         # While a handler waits, others run in other threads: all must get the same object.
-        def make() -> ExtensionUI:
-            made: ExtensionUI = vars(self).setdefault("ui", session_ui_module.ExtensionUI(self))
-            return made
+        def make() -> session_ui_module.ExtensionUI:
+            vars(self).setdefault("ui", session_ui_module.ExtensionUI(self))
+            return self.ui
 
         return self.calls.call(make)
 
     @cached_property
-    def history(self) -> History:
+    def history(self) -> history_module.History:
         """Messages, entries, the tree."""
         return history_module.History(self)
 
     @cached_property
-    def models(self) -> Models:
+    def models(self) -> models_module.Models:
         """The current model, available models, and completions."""
         return models_module.Models(self)
 
     @cached_property
-    def tools(self) -> Tools:
+    def tools(self) -> session_info_module.Tools:
         """The session's tools, and which of them the model is offered."""
         return session_info_module.Tools(self)
 
     @cached_property
-    def skills(self) -> Skills:
+    def skills(self) -> skills_module.Skills:
         return skills_module.Skills(self)
 
     @cached_property
-    def templates(self) -> Templates:
+    def templates(self) -> templates_module.Templates:
         """The grammar of prompt templates and of arguments."""
         return templates_module.Templates(self)
 
-    async def usage(self) -> SessionUsage:
+    async def usage(self) -> session_info_module.SessionUsage:
         """The usage of the session's model calls, and of its children."""
         return await session_info_module.session_usage(self)
 
-    def context_stats(self) -> ContextStats:
+    def context_stats(self) -> session_info_module.ContextStats:
         """How full the model's context window is, and how that was counted."""
         return self.calls.call(lambda: session_info_module.context_stats(self))
 
-    async def last_run(self) -> LastRun | None:
+    async def last_run(self) -> session_info_module.LastRun | None:
         """The last completed run: its answer, calls and totals. None before the first."""
         return await session_info_module.last_run(self)
 

@@ -25,7 +25,6 @@ from ostler.schema.facts import Fact
 if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
     from ostler.extensions.ui import renderer as renderer_module
-    from ostler.extensions.ui.renderer import LiveValues, Renderer
 else:
     renderer_module = lazy_module("ostler.extensions.ui.renderer")
 
@@ -112,12 +111,12 @@ class ExtensionSession:
         self.observe(host.is_observing)
 
     @cached_property
-    def board(self) -> LiveValues:
+    def live_values(self) -> renderer_module.LiveValues:
         """The live values of all extensions."""
         return renderer_module.LiveValues(self.session.journal.publish)
 
     @cached_property
-    def painter(self) -> Renderer:
+    def renderer(self) -> renderer_module.Renderer:
         return renderer_module.Renderer(self)
 
     def add(self, extension: Extension, reason: Literal["open", "reload"] = "open") -> None:
@@ -157,8 +156,8 @@ class ExtensionSession:
     async def close(self) -> None:
         self.flush()
         await asyncio.gather(*map(self.remove, tuple(self.channels)))
-        if "board" in vars(self):
-            self.board.stop()
+        if "live_values" in vars(self):
+            self.live_values.stop()
         await self.commit()
         self.observe(False)
 
@@ -220,8 +219,8 @@ class ExtensionSession:
         self.flush()
         for channel in tuple(self.channels.values()):
             await (channel.drain_all() if patient else channel.drain())
-        if "board" in vars(self):
-            self.board.tell()
+        if "live_values" in vars(self):
+            self.live_values.flush()
 
     async def emit(self, name: str, data: Any) -> None:
         """Emits an event between extensions: all handlers have run when this returns."""

@@ -39,11 +39,8 @@ SWITCH_SECONDS = 600.0
 
 
 class ExtensionHost(SessionListener):
-    """All extensions, in order, for one harness and the harnesses of its children.
-
-    Their hooks come after those of the host program, in the order of the extensions and, within one, of
-    registration.
-    """
+    """All extensions, in order, for one harness and the harnesses of its children. Their hooks come after
+    those of the host program, in the order of the extensions and, within one, of registration."""
 
     is_extension_host = True
 
@@ -152,11 +149,11 @@ class ExtensionHost(SessionListener):
         """Replaces extensions: old ones are removed from every session before new ones are added. Their state
         and the options that they set stay."""
         new = _by_name(extensions)
-        gone = [name for name, one in self.extensions.items() if new.get(name) is not one]
+        removed = [name for name, one in self.extensions.items() if new.get(name) is not one]
         self._replaced.clear()
         try:
             for extension_session in tuple(self.sessions.values()):
-                for name in gone:
+                for name in removed:
                     await extension_session.remove(name, "reload")
             self.extensions = new
             self.apply()

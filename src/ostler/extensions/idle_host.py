@@ -19,9 +19,7 @@ from ostler.store.paths import PROJECT_EXTENSIONS, configuration_file, project_f
 
 if TYPE_CHECKING:
     from ostler.extensions import host as host_module
-    from ostler.extensions.host import ExtensionHost
     from ostler.extensions.loader import reload as reload_module
-    from ostler.extensions.loader.reload import FileWatcher
 else:
     host_module = lazy_module("ostler.extensions.host")
     reload_module = lazy_module("ostler.extensions.loader.reload")
@@ -68,11 +66,9 @@ def _is_in_use(place: Path) -> bool:
 
 
 def entry_points(folders: list[str] | None = None) -> Iterator[tuple[str, bytes]]:
-    """The metadata folder and the entry points of every installed package.
-
-    It avoids `importlib.metadata`, whose import takes many times as long. It skips the working directory,
-    even if that is on Python's path: it is a project, whose files are not trusted.
-    """
+    """The metadata folder and the entry points of every installed package. It avoids `importlib.metadata`,
+    whose import takes many times as long. It skips the working directory, even if that is on Python's path:
+    it is a project, whose files are not trusted."""
     here = os.getcwd()  # noqa: PTH109
     for folder in dict.fromkeys(sys.path if folders is None else folders):
         if folder and folder not in _NO_PACKAGES and os.path.abspath(folder) != here:  # noqa: PTH100
@@ -112,13 +108,13 @@ class IdleHost(SessionListener):
 
     is_extension_host = True
 
-    def __init__(self, harness: Harness, make_host: Callable[[], ExtensionHost]) -> None:
+    def __init__(self, harness: Harness, make_host: Callable[[], host_module.ExtensionHost]) -> None:
         self.harness = harness
         """The harness that the host takes over."""
         self._make_host = make_host
         self._sessions: dict[str, OpenSession] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._watcher: FileWatcher | None = None
+        self._watcher: reload_module.FileWatcher | None = None
 
     def on_open(self, session: OpenSession) -> None:
         self._sessions[session.id] = session

@@ -191,7 +191,7 @@ class ExtensionTest(ExtensionAssertions):
         extension_session = self.host.sessions[self.session.id]
         await extension_session.drain()
         await extension_session.commit()
-        extension_session.board.tell()
+        extension_session.live_values.flush()
 
 
 class _RecordingStore(MemoryStore):

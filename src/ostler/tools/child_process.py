@@ -94,10 +94,8 @@ class ChildProcess:
         return not self._output_ended.done() or group_is_alive(self.id.pid)
 
     async def wait(self) -> None:
-        """Waits until the command itself has exited; raises what `on_output` raised.
-
-        Its background processes may hold the output open, so it is read until nothing arrives for a moment,
-        not to its end."""
+        """Waits until the command itself has exited; raises what `on_output` raised. Its background processes
+        may hold the output open, so it is read until nothing arrives for a moment, not to its end."""
         await asyncio.wait([self._ended])
         if self._problem:
             raise self._problem

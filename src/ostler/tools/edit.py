@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ostler.core import files
     from ostler.tools import diff as diffs
     from ostler.tools import media
-    from ostler.tools.diff import Diff, Splice
 else:
     diffs = lazy_module("ostler.tools.diff")
     files = lazy_module("ostler.core.files")
@@ -120,7 +119,7 @@ class Replacement(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """Sorted splices of the original text, and the numbers of the edits that matched only loosely."""
 
-    splices: list[Splice]
+    splices: list[diffs.Splice]
     loose: list[int]
 
 
@@ -241,7 +240,7 @@ def _overlaps(text: str, places: Sequence[_Place]) -> list[str]:
 
 def _splices(
     original: str, text: str, places: Sequence[_Place], edits: Sequence[Replacement]
-) -> list[Splice]:
+) -> list[diffs.Splice]:
     """Splices of the original, each narrowed to the part that changes."""
     carriage_returns = _carriage_returns(original)
     splices = []
@@ -284,7 +283,7 @@ _BOM = b"\xef\xbb\xbf"
 
 class _Edited(msgspec.Struct, frozen=True):
     plan: Plan
-    diff: Diff
+    diff: diffs.Diff
     content: bytes
     digest: str
 
@@ -334,25 +333,27 @@ async def _unchangeable(path: str, edits: list[Replacement], *, context: BeforeC
         await run_cancellable(lambda stop: _edited(file, path, display_path(file, context.cwd), edits, seen))
 
 
-def _edit(file: Path, given: str, name: str, edits: list[Replacement], seen: str | None) -> _Edited:
-    edited = _edited(file, given, name, edits, seen)
+def _edit(file: Path, raw_path: str, name: str, edits: list[Replacement], seen: str | None) -> _Edited:
+    edited = _edited(file, raw_path, name, edits, seen)
     files.write_atomically(file, edited.content)
     return edited
 
 
-def _edited(file: Path, given: str, name: str, edits: list[Replacement], seen: str | None) -> _Edited:
+def _edited(file: Path, raw_path: str, name: str, edits: list[Replacement], seen: str | None) -> _Edited:
     """The result of the edits; nothing is written."""
     if not file.exists():
-        raise not_found(file, given)
+        raise not_found(file, raw_path)
     if not file.is_file():
-        raise ToolFailed(f"{given} is not a regular file: only text files can be edited")
+        raise ToolFailed(f"{raw_path} is not a regular file: only text files can be edited")
     size = file.stat().st_size
     if size > MAX_DIGESTED:
-        raise ToolFailed(f"{given} is too large to edit ({size_text(size)}): use bash, for example with sed")
+        raise ToolFailed(
+            f"{raw_path} is too large to edit ({size_text(size)}): use bash, for example with sed"
+        )
     before = file.read_bytes()
-    require_unchanged(given, seen, digest_of(before))
+    require_unchanged(raw_path, seen, digest_of(before))
     if media.is_binary(before):
-        raise ToolFailed(f"{given} is binary ({media.binary_kind(before)}): only text files can be edited")
+        raise ToolFailed(f"{raw_path} is binary ({media.binary_kind(before)}): only text files can be edited")
     mark = _BOM if before.startswith(_BOM) else b""
     # Bytes that are not UTF-8 pass through as they are.
     original = before.removeprefix(mark).decode("utf-8", "surrogateescape")

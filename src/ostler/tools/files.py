@@ -66,7 +66,7 @@ def display_path(path: Path, cwd: Path) -> str:
 
 
 def explain(error: OSError, path: str) -> str:
-    """The operating system's error in one line, with the path as given."""
+    """The operating system's error in one line, with the path as the model wrote it."""
     reason = _REASONS.get(error.errno or 0) or error.strerror or str(error)
     return f"{path if len(path) <= 300 else path[:300] + '…'}: {reason}"
 
@@ -80,7 +80,7 @@ def file_errors(path: str) -> Iterator[None]:
         raise ToolFailed(explain(error, path)) from None
 
 
-def not_found(path: Path, given: str) -> ToolFailed:
+def not_found(path: Path, raw_path: str) -> ToolFailed:
     """The failure for a path that does not exist, with similar names."""
     from difflib import get_close_matches
 
@@ -90,15 +90,13 @@ def not_found(path: Path, given: str) -> ToolFailed:
         names = []
     near = get_close_matches(path.name, names, n=3)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    return ToolFailed(f"{given}: no such file or directory{hint}")
+    return ToolFailed(f"{raw_path}: no such file or directory{hint}")
 
 
 def compile_glob(glob: str) -> re.Pattern[str]:
-    """Matches a relative path with `/` between its parts.
-
-    A glob without a slash matches the last part of a path at any depth, any other the whole path. The
-    caller handles a trailing slash, since it knows which paths are directories.
-    """
+    """Matches a relative path with `/` between its parts. A glob without a slash matches the last part of a
+    path at any depth, any other the whole path. The caller handles a trailing slash, since it knows which
+    paths are directories."""
     body = glob.rstrip("/").removeprefix("./")
     anywhere = "/" not in body
     expression = _translated(body.removeprefix("/"))
@@ -277,12 +275,12 @@ async def last_seen(context: BeforeCall, path: Path) -> str | None:
     return seen.digests.get(str(path))
 
 
-def require_unchanged(given: str, seen: str | None, present: str) -> None:
+def require_unchanged(raw_path: str, seen: str | None, present: str) -> None:
     """Raises `ToolFailed` if the model has not read the current content of the file."""
     if seen is None:
-        raise ToolFailed(f"{given} exists but was not read in this session: read it first, then change it")
+        raise ToolFailed(f"{raw_path} exists but was not read in this session: read it first, then change it")
     if seen != present:
-        raise ToolFailed(f"{given} has changed since you last read it: read it again, then change it")
+        raise ToolFailed(f"{raw_path} has changed since you last read it: read it again, then change it")
 
 
 def _seen(memory: dict[str, Any]) -> _SeenFiles:

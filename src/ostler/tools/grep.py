@@ -101,9 +101,7 @@ def _outcome(result: SearchResult, request: SearchRequest, context: ToolContext,
     if not all_fit:
         rows.append("[cut at 50 KiB: narrow pattern, path or glob]")
     elif result.has_more:
-        rows.append(
-            f"[the first {matches} matches; there are more: narrow pattern, path or glob, or raise limit]"
-        )
+        rows.append(f"[the first {matches} matches of more: narrow pattern, path or glob, or raise limit]")
     details = {
         "path": display_path(request.root, context.cwd),
         "matches": matches,

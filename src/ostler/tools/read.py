@@ -89,40 +89,40 @@ async def read(
     return result
 
 
-def read_file(file: Path, given: str, window: LineWindow, cwd: Path, stop: Stop) -> Ok:
+def read_file(file: Path, raw_path: str, window: LineWindow, cwd: Path, stop: Stop) -> Ok:
     """The result for a resolved path; its `details` have the file's digest. Blocks."""
-    with file_errors(given):
-        _refuse_what_cannot_be_read(file, given)
-        loaded = _load(file, given, window, stop)
+    with file_errors(raw_path):
+        _refuse_what_cannot_be_read(file, raw_path)
+        loaded = _load(file, raw_path, window, stop)
     name = display_path(file, cwd)
     if isinstance(loaded, _Attachment):
         return _as_attachment(loaded, name)
     return _as_text(loaded, {"path": name, "digest": loaded.digest})
 
 
-def _refuse_what_cannot_be_read(file: Path, given: str) -> None:
+def _refuse_what_cannot_be_read(file: Path, raw_path: str) -> None:
     """Also keeps us from opening a pipe or a device, which could block for ever."""
     try:
         mode = file.stat().st_mode
     except FileNotFoundError:
-        raise not_found(file, given) from None
+        raise not_found(file, raw_path) from None
     if stat.S_ISDIR(mode):
-        raise ToolFailed(f"{given} is a directory: use ls to list it")
+        raise ToolFailed(f"{raw_path} is a directory: use ls to list it")
     if not stat.S_ISREG(mode):
-        raise ToolFailed(f"{given} is a pipe, socket or device, not a regular file")
+        raise ToolFailed(f"{raw_path} is a pipe, socket or device, not a regular file")
 
 
-def _load(file: Path, given: str, window: LineWindow, stop: Stop) -> _Attachment | _Lines:
+def _load(file: Path, raw_path: str, window: LineWindow, stop: Stop) -> _Attachment | _Lines:
     with file.open("rb", buffering=0) as source:
         status = os.fstat(source.fileno())
         head = source.read(media.SNIFFED)
         media_type = media.image_type(head) or ("application/pdf" if media.is_pdf(head) else "")
         pieces = _pieces(head, source)
         if media_type:
-            return _whole(media_type, pieces, given, status.st_size)
+            return _whole(media_type, pieces, raw_path, status.st_size)
         if media.is_binary(head):
             kind = f"{media.binary_kind(head)}, {size_text(status.st_size)}"
-            raise ToolFailed(f"{given} is binary ({kind}): use bash with a program that can read it")
+            raise ToolFailed(f"{raw_path} is binary ({kind}): use bash with a program that can read it")
         return _text_lines(pieces, status, window, stop)
 
 
@@ -133,24 +133,24 @@ def _pieces(head: bytes, source: Any) -> Iterator[bytes]:
         piece = source.read(_PIECE)
 
 
-def _whole(media_type: str, pieces: Iterator[bytes], given: str, size: int) -> _Attachment:
+def _whole(media_type: str, pieces: Iterator[bytes], raw_path: str, size: int) -> _Attachment:
     is_image = media_type != "application/pdf"
     limit = MAX_IMAGE if is_image else MAX_DOCUMENT
     if size > (MAX_SCALED_IMAGE if is_image and media.can_scale() else limit):
-        raise _too_large(media_type, given, size, limit)
+        raise _too_large(media_type, raw_path, size, limit)
     content = b"".join(pieces)
     digest = digest_of(content)
     scaled = media.scaled_down(content, media_type) if is_image else None
     if scaled and len(scaled.content) <= limit:
         return _Attachment(scaled.media_type, scaled.content, digest, scaled)
     if len(content) > limit:
-        raise _too_large(media_type, given, len(content), limit)
+        raise _too_large(media_type, raw_path, len(content), limit)
     return _Attachment(media_type, content, digest)
 
 
-def _too_large(media_type: str, given: str, size: int, limit: int) -> ToolFailed:
+def _too_large(media_type: str, raw_path: str, size: int, limit: int) -> ToolFailed:
     return ToolFailed(
-        f"{given} is too large to show ({media_type}, {size_text(size)}, the limit is "
+        f"{raw_path} is too large to show ({media_type}, {size_text(size)}, the limit is "
         f"{size_text(limit)}): make a smaller copy and read that"
     )
 

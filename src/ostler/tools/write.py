@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ostler.core import files
     from ostler.tools import diff as diffs
     from ostler.tools import media
-    from ostler.tools.diff import Diff
 else:
     diffs = lazy_module("ostler.tools.diff")
     files = lazy_module("ostler.core.files")
@@ -89,10 +88,10 @@ def _encoded(content: str) -> bytes:
 
 
 def _write(
-    file: Path, given: str, name: str, content: str, data: bytes, seen: str | None
-) -> tuple[bool, Diff]:
+    file: Path, raw_path: str, name: str, content: str, data: bytes, seen: str | None
+) -> tuple[bool, diffs.Diff]:
     """Whether the file is new, and the difference."""
-    size = _refuse(file, given, seen)
+    size = _refuse(file, raw_path, seen)
     old, old_name = b"", "/dev/null"
     if size is not None:
         old, old_name = file.read_bytes() if size <= _MAX_COMPARED else b"\0", name
@@ -101,21 +100,21 @@ def _write(
     return size is None, diff
 
 
-def _refuse(file: Path, given: str, seen: str | None) -> int | None:
+def _refuse(file: Path, raw_path: str, seen: str | None) -> int | None:
     """The size of the file, or None if it does not exist; raises if it cannot be written."""
     if not file.exists():
         return None
     status = file.stat()
     if stat.S_ISDIR(status.st_mode):
-        raise ToolFailed(f"{given} is a directory: name a file in it")
+        raise ToolFailed(f"{raw_path} is a directory: name a file in it")
     if not stat.S_ISREG(status.st_mode):
-        raise ToolFailed(f"{given} is a pipe, socket or device, not a regular file")
+        raise ToolFailed(f"{raw_path} is a pipe, socket or device, not a regular file")
     if status.st_size:
-        require_unchanged(given, seen, file_digest(file))
+        require_unchanged(raw_path, seen, file_digest(file))
     return status.st_size
 
 
-def _compared(before: bytes, content: str, data: bytes, old_name: str, new_name: str) -> Diff:
+def _compared(before: bytes, content: str, data: bytes, old_name: str, new_name: str) -> diffs.Diff:
     if media.is_binary(before) or len(data) > _MAX_COMPARED:
-        return Diff("", 0, 0, 0, truncated=True)
+        return diffs.Diff("", 0, 0, 0, truncated=True)
     return diffs.diff_of_texts(before.decode("utf-8", "replace"), content, old_name, new_name)

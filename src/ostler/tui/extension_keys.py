@@ -153,7 +153,7 @@ class ExtensionKeys(KeyProcessor):
             return False
         if name in host.ui.shortcuts() or (name == "esc" and self._tui.conversation.is_working):
             return False
-        present = host.ui.editors.present()
+        present = host.ui.editors.active()
         return present is not None and present[1].handle_key is not None
 
     # --- later ------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The history of a session, as extensions read and change it."""
+"""`context.history`: reading and changing the history of a session."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def look(where: str) -> str:
     return f"saw {where}"
 
 
-async def test_messages_say_who_said_what_when_and_after_what() -> None:
+async def test_messages_have_role_text_time_and_parent() -> None:
     session, context = await at_work(
         Turn("I look", calls=(Call("look", {"where": "here"}),)), "done", tools={"look": look}
     )
@@ -64,8 +64,8 @@ async def test_a_plain_command_reads_the_history_by_waiting() -> None:
         @ostler.command("count")
         def count(arguments: str, context: ExtensionContext) -> str:
             number = context.history.append("counted", {"by": arguments})
-            kept = context.wait(context.history.entries("counted"))
-            assert [one.entry for one in kept] == [number]
+            leaf = context.wait(context.history.entries("counted"))
+            assert [one.entry for one in leaf] == [number]
             return str(len(context.wait(context.history.messages())))
 
     session, host = await session_with(ScriptedModel(["done"]), extension("mine", setup))
@@ -83,14 +83,14 @@ async def test_an_extension_finds_its_own_entries_on_its_branch_only() -> None:
     context.history.append("mark", 1)
     await context.history.navigate(beginning)
     here = context.history.append("note", {"text": "here"}, told="Mind this.")
-    (kept,) = await context.history.entries("note")
-    assert (kept.entry, kept.name, kept.data, kept.told) == (here, "note", {"text": "here"}, "Mind this.")
+    (leaf,) = await context.history.entries("note")
+    assert (leaf.entry, leaf.name, leaf.data, leaf.told) == (here, "note", {"text": "here"}, "Mind this.")
     assert len(await context.history.entries()) == 1
     assert await context.history.entries(extension="another") == []
     await session.close()
 
 
-async def test_what_an_entry_tells_is_told_with_the_next_run_and_starts_none() -> None:
+async def test_the_text_of_an_entry_reaches_the_model_with_the_next_run() -> None:
     model = ScriptedModel(["done"])
     session, host = await session_with(model, extension("mine", nothing))
     context_of(session, host).history.append("note", told="It is Monday.")
@@ -101,7 +101,7 @@ async def test_what_an_entry_tells_is_told_with_the_next_run_and_starts_none() -
     await session.close()
 
 
-async def test_what_is_told_while_a_call_runs_is_told_behind_its_result() -> None:
+async def test_a_message_during_a_call_follows_its_result() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.ToolStarted)
         async def note(started: events.ToolStarted, context: ExtensionContext) -> None:
@@ -123,11 +123,11 @@ async def test_what_is_told_while_a_call_runs_is_told_behind_its_result() -> Non
     await session.close()
 
 
-async def test_data_that_cannot_be_kept_is_refused_with_a_reason() -> None:
+async def test_data_that_cannot_be_stored_is_refused_with_a_reason() -> None:
     session, context = await at_work()
-    with pytest.raises(UsageError, match="the entry 'bad' cannot be kept"):
+    with pytest.raises(UsageError, match="the entry 'bad' cannot be stored"):
         context.history.append("bad", {"text": "\ud800"})
-    with pytest.raises(UsageError, match="the entry 'bad' cannot be kept"):
+    with pytest.raises(UsageError, match="the entry 'bad' cannot be stored"):
         context.history.append("bad", object())
     await session.close()
 
@@ -214,7 +214,7 @@ async def test_navigating_is_refused_while_a_run_is_open() -> None:
     await session.close()
 
 
-async def test_state_that_is_set_while_the_leaf_moves_is_kept() -> None:
+async def test_state_set_while_the_leaf_moves_is_stored() -> None:
     session, context = await at_work("one")
     await session.prompt(as_content("go"))
     read = session.journal.store.read_opening
@@ -235,15 +235,15 @@ async def test_state_that_is_set_while_the_leaf_moves_is_kept() -> None:
     await session.close()
 
 
-async def test_a_summary_is_asked_of_the_model_and_recorded_as_one() -> None:
+async def test_a_summary_is_written_by_the_model_and_recorded() -> None:
     model = ScriptedModel(["one", "They went."])
     session, host = await session_with(model, extension("mine", nothing))
     context = context_of(session, host)
     await session.prompt(as_content("go"))
     first, last = [node.entry for node in await context.history.branch()]
     assert await context.history.summarize(first, last, "Say who.") == "They went."
-    asked = model.requests[1].transcript[0].text
-    assert "user: go" in asked and "assistant: one" in asked and "Say who." in asked
+    prompt = model.requests[1].transcript[0].text
+    assert "user: go" in prompt and "assistant: one" in prompt and "Say who." in prompt
     called = await facts_of(session, "model_called")
     usage = await facts_of(session, "usage")
     assert [one.purpose for one in called] == [one.purpose for one in usage] == ["step", "summary"]
@@ -252,7 +252,7 @@ async def test_a_summary_is_asked_of_the_model_and_recorded_as_one() -> None:
     await session.close()
 
 
-async def test_a_summary_that_fails_says_why() -> None:
+async def test_a_failed_summary_raises_its_error() -> None:
     session, context = await at_work("one", RateLimited("slow down, says the vendor", stream_opened=True))
     await session.prompt(as_content("go"))
     leaf = context.history.leaf
@@ -261,30 +261,30 @@ async def test_a_summary_that_fails_says_why() -> None:
     await session.close()
 
 
-async def test_collapsing_up_to_the_leaf_tells_the_summary_in_its_place() -> None:
+async def test_collapsing_up_to_the_leaf_replaces_it_by_the_summary() -> None:
     model = ScriptedModel(["first answer", "second answer", "third answer"])
     session, host = await session_with(model, extension("mine", nothing))
     context = context_of(session, host)
     await session.prompt(as_content("first"))
-    kept = context.history.leaf
+    leaf = context.history.leaf
     await session.prompt(as_content("second"))
-    (begin,) = await context.history.children(kept)
+    (begin,) = await context.history.children(leaf)
     end = context.history.leaf
     entry = await context.history.collapse(begin.entry, end, "The second came to nothing.")
     await session.prompt(as_content("third"))
-    told = [message.text for message in model.requests[-1].transcript]
-    assert told[:2] == ["first", "first answer"]
-    assert told[2].endswith("The second came to nothing.")
-    assert told[3:] == ["third"]
+    texts = [message.text for message in model.requests[-1].transcript]
+    assert texts[:2] == ["first", "first answer"]
+    assert texts[2].endswith("The second came to nothing.")
+    assert texts[3:] == ["third"]
     node = await context.history.node(entry)
     assert node is not None
-    assert (node.kind, node.parent) == ("branch_collapsed", kept)
+    assert (node.kind, node.parent) == ("branch_collapsed", leaf)
     left = await context.history.node(end)
     assert left is not None and not left.is_current
     await session.close()
 
 
-async def test_a_branch_that_was_left_is_collapsed_with_a_summary_of_the_models() -> None:
+async def test_an_abandoned_branch_is_collapsed_with_a_summary_of_the_model() -> None:
     session, context = await at_work("one", "two", "It said one.")
     await session.prompt(as_content("first"))
     one = [node.entry for node in await context.history.branch()]
@@ -310,13 +310,13 @@ async def test_nothing_is_collapsed_when_the_summary_fails() -> None:
     await session.close()
 
 
-async def test_what_was_told_is_told_again_when_the_session_is_opened_anew() -> None:
+async def test_context_of_providers_is_the_same_after_reopening() -> None:
     store = MemoryStore()
     session, context = await at_work("done", store=store)
     context.history.append("note", told="It is Monday.")
     await session.prompt(as_content("go"))
-    told = [message.text for message in session.state.transcript]
+    texts = [message.text for message in session.state.transcript]
     await session.close()
     again = await open_session(store, session.id, session.harness)
-    assert [message.text for message in again.state.transcript] == told == ["It is Monday.", "go", "done"]
+    assert [message.text for message in again.state.transcript] == texts == ["It is Monday.", "go", "done"]
     await again.close()

@@ -1,4 +1,4 @@
-"""Models, as extensions see and change them."""
+"""`context.models`: reading and changing the model."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ async def test_the_present_model_has_a_provider_an_id_and_a_level() -> None:
     await session.close()
 
 
-async def test_another_model_is_asked_from_the_next_step_on_and_it_is_told_who_wanted_that() -> None:
-    seen: list[Any] = []
+async def test_set_changes_the_model_from_the_next_step_and_records_the_extension() -> None:
+    collected: list[Any] = []
 
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_tool
@@ -64,7 +64,7 @@ async def test_another_model_is_asked_from_the_next_step_on_and_it_is_told_who_w
 
         @ostler.on(ModelChanged, ReasoningChanged)
         def note(changed: Any) -> None:
-            seen.append(changed)
+            collected.append(changed)
 
     session, _ = await at_work(
         Call("look"),
@@ -77,7 +77,7 @@ async def test_another_model_is_asked_from_the_next_step_on_and_it_is_told_who_w
     assert called == ["scripted/model", "scripted/other"]
     (changed,) = await facts_of(session, "settings_changed")
     assert (changed.model, changed.reasoning, changed.by) == ("scripted/other", "low", "extension mine")
-    assert seen == [
+    assert collected == [
         ModelChanged("scripted/other", "scripted/model", "extension mine"),
         ReasoningChanged("low", "off", "extension mine"),
     ]
@@ -125,7 +125,7 @@ async def test_the_available_models_are_those_of_the_catalogue_and_of_the_config
     await session.close()
 
 
-async def test_a_free_model_is_not_one_whose_price_nobody_knows() -> None:
+async def test_a_free_model_has_prices_of_zero_and_an_unknown_one_has_none() -> None:
     session, context = await at_work(make_model=configured())
     free = context.models.capabilities("ollama/whatever")
     unpriced = context.models.capabilities("anthropic/unheard-of")
@@ -138,7 +138,7 @@ async def test_a_free_model_is_not_one_whose_price_nobody_knows() -> None:
     await session.close()
 
 
-async def test_a_model_is_available_when_it_could_be_asked() -> None:
+async def test_a_model_is_available_if_it_can_be_made() -> None:
     session, context = await at_work(make_model=configured())
     assert await context.models.is_available(known_model())
     assert not await context.models.is_available("openai/gpt-5")
@@ -149,14 +149,14 @@ async def test_a_model_is_available_when_it_could_be_asked() -> None:
 async def test_a_chain_resolves_to_the_first_model_that_is_known_and_has_a_key() -> None:
     session, context = await at_work(make_model=configured())
     good = known_model()
-    found = await context.models.resolve(
+    resolution = await context.models.resolve(
         ["nobody/x", "openai/gpt-5", "anthropic/unheard-of", good, "ollama/x"]
     )
-    assert (found.model, found.error) == (good, "")
-    assert found.capabilities is not None and found.capabilities.id == good.partition("/")[2]
-    assert found.attempted == ("nobody/x", "openai/gpt-5", "anthropic/unheard-of", good)
-    assert "openai needs a key" in found.problems["openai/gpt-5"]
-    assert found.problems["anthropic/unheard-of"] == "the catalogue does not know anthropic/unheard-of"
+    assert (resolution.model, resolution.error) == (good, "")
+    assert resolution.capabilities is not None and resolution.capabilities.id == good.partition("/")[2]
+    assert resolution.attempted == ("nobody/x", "openai/gpt-5", "anthropic/unheard-of", good)
+    assert "openai needs a key" in resolution.problems["openai/gpt-5"]
+    assert resolution.problems["anthropic/unheard-of"] == "the catalogue does not know anthropic/unheard-of"
     own = await context.models.resolve(["ollama/of-mine"])
     assert own.model == "ollama/of-mine"
     none = await context.models.resolve(["openai/gpt-5"])
@@ -166,7 +166,7 @@ async def test_a_chain_resolves_to_the_first_model_that_is_known_and_has_a_key()
     await session.close()
 
 
-async def test_models_that_are_only_looked_at_are_not_kept_by_the_agent() -> None:
+async def test_models_that_are_only_tried_are_closed() -> None:
     things = AgentResources()
     session, context = await at_work(make_model=things.closing(configured()))
     assert await context.models.is_available(known_model())
@@ -179,8 +179,8 @@ async def test_a_plain_command_changes_the_model() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.command("switch")
         def switch(name: str, context: ExtensionContext) -> str:
-            found = context.wait(context.models.resolve(["nobody/x", name]))
-            return context.models.set(found.model)
+            resolution = context.wait(context.models.resolve(["nobody/x", name]))
+            return context.models.set(resolution.model)
 
     session, host = await session_with(
         ScriptedModel([]),

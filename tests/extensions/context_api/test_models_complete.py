@@ -1,4 +1,4 @@
-"""Asking a model from an extension."""
+"""`context.models.complete`: model calls of extensions."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_the_text_comes_in_pieces_to_plain_and_to_async_functions() -> Non
     await session.close()
 
 
-async def test_a_function_for_pieces_that_fails_is_reported_once_and_the_answer_goes_on() -> None:
+async def test_a_failing_on_chunk_is_reported_once_and_the_answer_continues() -> None:
     calls: list[str] = []
 
     def bad(text: str) -> None:
@@ -135,27 +135,27 @@ async def test_a_function_for_pieces_that_fails_is_reported_once_and_the_answer_
 
 
 async def test_another_model_is_made_for_one_answer_and_closed() -> None:
-    made: list[Temporary] = []
+    created: list[Temporary] = []
 
     def make(name: str) -> Model:
         if name != "scripted/other":
             raise NoModel(f"{name} needs a key")
-        made.append(Temporary(["from the other", AuthenticationFailed("wrong key")], name=name))
-        return made[-1]
+        created.append(Temporary(["from the other", AuthenticationFailed("wrong key")], name=name))
+        return created[-1]
 
     session, context = await at_work("from the first", make_model=make)
     completion = await context.models.complete("Who?", model="scripted/other")
     assert (completion.text, completion.model) == ("from the other", "scripted/other")
-    assert [one.closed for one in made] == [True]
+    assert [one.closed for one in created] == [True]
     own = await context.models.complete("Who?", model="scripted/model")
-    assert (own.text, len(made)) == ("from the first", 1)
+    assert (own.text, len(created)) == ("from the first", 1)
     with pytest.raises(NoModel, match="needs a key"):
         await context.models.complete("Who?", model="scripted/none")
     assert session.harness.model.name == "scripted/model"
     await session.close()
 
 
-async def test_a_failure_is_raised_as_what_it_is_with_the_vendors_message() -> None:
+async def test_a_failed_completion_raises_its_error_with_the_vendors_message() -> None:
     session, context = await at_work(AuthenticationFailed("the key was withdrawn", status=401))
     with pytest.raises(AuthenticationFailed, match="the key was withdrawn") as caught:
         await context.models.complete("Hello?")
@@ -163,7 +163,7 @@ async def test_a_failure_is_raised_as_what_it_is_with_the_vendors_message() -> N
     (failed,) = await facts_of(session, "model_failed")
     (usage,) = await facts_of(session, "usage")
     assert (failed.failure.kind, usage.purpose) == ("authentication_failed", "extension")
-    with pytest.raises(UsageError, match="nothing to ask"):
+    with pytest.raises(UsageError, match="needs a prompt or messages"):
         await context.models.complete("")
     await session.close()
 
@@ -184,13 +184,13 @@ async def test_a_completion_is_refused_when_the_runs_budget_is_spent() -> None:
         Call("look"), "one", "two", "three", setup=setup, tools={"look": look}, limits=Limits(tokens=45)
     )
     ended = await session.prompt(as_content("go"))
-    assert problems == ["no model was asked: the limit of 45 tokens was reached: 45 are used"]
+    assert problems == ["the model was not called: the limit of 45 tokens was reached: 45 are used"]
     assert isinstance(ended, events.RunEnded)
     assert (ended.status, ended.own.usage.total_tokens) == ("limit", 45)
     await session.close()
 
 
-async def test_completions_side_by_side_are_reserved_side_by_side() -> None:
+async def test_concurrent_completions_are_reserved_together() -> None:
     outcomes: list[Any] = []
     slow = Held(*["yes"] * 4, name="slow/one")
 
@@ -246,7 +246,7 @@ async def test_a_completion_whose_run_is_cancelled_has_its_usage_and_ends() -> N
     await session.close()
 
 
-async def test_the_time_that_a_model_takes_is_not_the_handlers() -> None:
+async def test_a_completion_does_not_count_as_time_of_the_handler() -> None:
     slow = Held("at last", name="slow/one")
     answers: list[str] = []
 
@@ -309,7 +309,7 @@ async def test_a_completion_that_outlives_its_run_is_counted_in_the_session() ->
     await session.close()
 
 
-async def test_a_run_that_goes_on_leaves_a_completion_under_way_alone() -> None:
+async def test_a_resumed_run_does_not_disturb_an_open_completion() -> None:
     @tool(resumes=True)
     def ask(context: ToolContext) -> Any:
         "Asks."

@@ -1,4 +1,4 @@
-"""What a session has used, how full it is, and what came of its last run."""
+"""`context.usage`, `context_stats` and `last_run`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_usage_adds_up_all_calls_and_has_the_childrens_apart() -> None:
     await session.close()
 
 
-async def test_usage_has_what_another_vendors_agent_told() -> None:
+async def test_usage_includes_reports_of_another_vendors_agent() -> None:
     session, context = await at_work(Call("ask_agent"), "done", tools={"ask_agent": ask_agent})
     await session.prompt(as_content("go"))
     used = await context.usage()
@@ -78,7 +78,7 @@ async def test_a_cost_that_is_unknown_is_not_zero_and_a_subscription_is_named() 
     await session.close()
 
 
-async def test_the_size_of_the_context_says_how_it_was_found() -> None:
+async def test_the_size_of_the_context_has_its_source() -> None:
     session, context = await at_work("done", system="Be brief.")
     before = context.context_stats()
     assert (before.messages, before.source, before.limit) == (0, "estimated", ASSUMED_CONTEXT_WINDOW)
@@ -91,8 +91,8 @@ async def test_the_size_of_the_context_says_how_it_was_found() -> None:
 
 
 async def test_a_window_of_the_policy_is_the_limit() -> None:
-    kept = SessionContext({"window": {"tokens": 1000, "reserve": 100}})
-    session, context = await at_work(context=kept)
+    session_context = SessionContext({"window": {"tokens": 1000, "reserve": 100}})
+    session, context = await at_work(context=session_context)
     assert context.context_stats().limit == 1000
     await session.close()
 

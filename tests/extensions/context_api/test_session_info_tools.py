@@ -1,4 +1,4 @@
-"""Which tools there are, and switching them off."""
+"""`context.tools`: listing and disabling tools."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_a_tool_that_is_switched_off_is_not_offered_and_a_call_to_it_is_re
     await session.close()
 
 
-async def test_switching_off_holds_from_the_next_step_on() -> None:
+async def test_a_disabled_tool_is_disabled_from_the_next_step_on() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_tool
         async def limit(call: Any, context: ExtensionContext) -> None:
@@ -97,7 +97,7 @@ async def test_switching_off_holds_from_the_next_step_on() -> None:
     await session.close()
 
 
-async def test_what_is_switched_off_is_so_in_children_too() -> None:
+async def test_a_disabled_tool_is_disabled_in_children_too() -> None:
     @tool
     async def hand_over(context: ToolContext) -> str:
         "Has a child do it."
@@ -113,7 +113,7 @@ async def test_what_is_switched_off_is_so_in_children_too() -> None:
     await session.close()
 
 
-async def test_what_all_extensions_allow_is_offered_and_a_reload_forgets_a_list() -> None:
+async def test_a_tool_must_be_allowed_by_all_extensions_and_a_reload_clears_a_list() -> None:
     model = ScriptedModel(["one", "two"])
     extensions = [extension(name, lambda ostler: None) for name in ("first", "second")]
     session, host = await session_with(model, *extensions, tools=tools_for(look, Touch))
@@ -128,7 +128,7 @@ async def test_what_all_extensions_allow_is_offered_and_a_reload_forgets_a_list(
     await session.close()
 
 
-async def test_no_hook_of_another_extension_brings_a_tool_back() -> None:
+async def test_no_hook_of_another_extension_enables_a_disabled_tool() -> None:
     def greedy(ostler: ExtensionAPI) -> None:
         @ostler.before_step
         def all_of_them(plan: StepPlan) -> StepPlan:
@@ -145,7 +145,7 @@ async def test_no_hook_of_another_extension_brings_a_tool_back() -> None:
     await session.close()
 
 
-async def test_without_a_list_no_step_is_asked_about_tools() -> None:
+async def test_without_a_list_no_hook_limits_tools() -> None:
     session, host = await session_with(ScriptedModel([]), extension("mine", bringing))
     context = host.sessions[session.id].channels["mine"].context
     assert context.tools.all()

@@ -1,4 +1,4 @@
-"""Skills, as extensions see them and tell the model of them."""
+"""`context.skills`: reading skills and adding them to the context."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def at_work(project: Path, *script: Any) -> tuple[Session, ExtensionContex
     return session, host.sessions[session.id].channels["mine"].context, model
 
 
-async def test_a_skill_is_loaded_with_all_it_says(project: Path, tmp_path: Path) -> None:
+async def test_a_skill_is_loaded_with_all_its_fields(project: Path, tmp_path: Path) -> None:
     file = write_skill(tmp_path / "elsewhere", "baking")
     session, context, _ = await at_work(project)
     for path in (file, file.parent, str(file)):
@@ -69,7 +69,7 @@ async def test_a_skill_is_loaded_with_all_it_says(project: Path, tmp_path: Path)
     await session.close()
 
 
-async def test_a_skill_that_cannot_be_used_says_why(project: Path, tmp_path: Path) -> None:
+async def test_an_unusable_skill_raises_its_problem(project: Path, tmp_path: Path) -> None:
     bad = write_skill(tmp_path / "elsewhere", "bad", "---\nname: bad\n---\nNo description.")
     session, context, _ = await at_work(project)
     with pytest.raises(UsageError, match="it has no `description`"):
@@ -79,9 +79,7 @@ async def test_a_skill_that_cannot_be_used_says_why(project: Path, tmp_path: Pat
     await session.close()
 
 
-async def test_all_skills_of_a_folder_are_loaded_and_what_is_wrong_is_said(
-    project: Path, tmp_path: Path
-) -> None:
+async def test_all_skills_of_a_folder_are_loaded_and_problems_reported(project: Path, tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
     write_skill(folder, "baking")
     write_skill(folder, "cooking")
@@ -94,7 +92,7 @@ async def test_all_skills_of_a_folder_are_loaded_and_what_is_wrong_is_said(
     await session.close()
 
 
-async def test_a_projects_skills_are_found_only_once_they_are_trusted(project: Path) -> None:
+async def test_a_projects_skills_are_available_only_when_trusted(project: Path) -> None:
     file = write_skill(project / ".ostler/skills", "baking")
     session, context, _ = await at_work(project)
     assert context.skills.available() == []
@@ -114,16 +112,16 @@ async def test_a_projects_skills_are_found_only_once_they_are_trusted(project: P
     await session.close()
 
 
-async def test_an_injected_skill_is_told_with_the_next_run_and_starts_none(project: Path) -> None:
+async def test_an_injected_skill_reaches_the_model_with_the_next_run(project: Path) -> None:
     file = write_skill(project / ".agents/skills", "baking")
     trust(file, file.read_bytes())
     session, context, model = await at_work(project, "done")
     entry = context.skills.inject("baking")
     assert not model.requests
     await session.prompt(as_content("bake"))
-    told = [message.text for message in model.requests[0].transcript]
-    assert told[0].startswith('<skill name="baking"') and "Do baking well." in told[0]
-    assert told[1:] == ["bake"]
+    texts = [message.text for message in model.requests[0].transcript]
+    assert texts[0].startswith('<skill name="baking"') and "Do baking well." in texts[0]
+    assert texts[1:] == ["bake"]
     (kept,) = await context.history.entries("skill")
     assert (kept.entry, kept.data) == (entry, {"skill": "baking"})
     with pytest.raises(UsageError, match="there is no skill 'cooking'; the skills are: baking"):

@@ -1,4 +1,4 @@
-"""Children that extensions spawn."""
+"""`context.spawn`: children of extensions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def order() -> Pending:
 
 
 class Spawner:
-    """An extension that does what a test says when the run begins, once: a hook may be asked again."""
+    """An extension that runs an action of the test once, when the run begins: a hook may run again."""
 
     def __init__(self, at_start: Callable[[ExtensionContext], Any] | None = None) -> None:
         self._at_start = at_start
@@ -147,7 +147,7 @@ async def test_a_handler_may_wait_for_a_subagent() -> None:
     await session.close()
 
 
-async def test_waiting_for_two_subagents_at_once_does_not_count_for_the_handlers_time() -> None:
+async def test_waiting_for_two_subagents_does_not_count_as_handler_time() -> None:
     results: list[Any] = []
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -165,23 +165,25 @@ async def test_waiting_for_two_subagents_at_once_does_not_count_for_the_handlers
     await session.close()
 
 
-async def test_callbacks_see_what_happens_in_a_child_in_order() -> None:
-    seen: list[SubagentEvent] = []
-    said: list[str] = []
+async def test_callbacks_get_the_events_of_a_child_in_order() -> None:
+    received: list[SubagentEvent] = []
+    pieces: list[str] = []
     completed: list[tuple[SubagentResult, str]] = []
 
     async def on_complete(result: SubagentResult, context: ExtensionContext) -> None:
         completed.append((result, context.session_id))
 
     def spawn(context: ExtensionContext) -> Any:
-        return context.spawn("count", on_event=seen.append, on_output=said.append, on_complete=on_complete)
+        return context.spawn(
+            "count", on_event=received.append, on_output=pieces.append, on_complete=on_complete
+        )
 
     first = Turn("Let me see", (Call("look", {"path": "a"}),), reasoning="where?")
     model = by_task(go=["on it"], count=[first, "three of them"])
     session, _ = await session_with(model, extension("spawner", Spawner(spawn)))
     session.harness.set_tools([look])
     ended = await prompt(session)
-    assert [event.kind for event in seen] == [
+    assert [event.kind for event in received] == [
         "run_started",
         "reasoning",
         "text",
@@ -191,16 +193,16 @@ async def test_callbacks_see_what_happens_in_a_child_in_order() -> None:
         "text",
         "run_ended",
     ]
-    called, result = seen[3], seen[5]
+    called, result = received[3], received[5]
     assert (called.tool, called.tool_kind, called.arguments) == ("look", "other", {"path": "a"})
     assert (result.tool, result.text, result.failed) == ("look", "contents of a", False)
-    assert "".join(said) == "Let me seethree of them"
+    assert "".join(pieces) == "Let me seethree of them"
     assert [(one.text, where) for one, where in completed] == [("three of them", session.id)]
     assert ended.children.tool_calls == 1
     await session.close()
 
 
-async def test_a_run_does_not_end_before_its_children_and_hears_what_they_found() -> None:
+async def test_a_run_waits_for_its_children_and_gets_their_results() -> None:
     async def on_complete(result: SubagentResult, context: ExtensionContext) -> None:
         await context.steer(f"the subagent says: {result.text}")
 
@@ -224,27 +226,27 @@ async def test_a_child_is_cancelled_with_its_run() -> None:
         by_task(count=[Turn("so far", hangs=True)]), extension("spawner", spawner), store=store
     )
     running = asyncio.ensure_future(prompt(session))
-    await heard_of(session, "so far")
+    await wait_for_text(session, "so far")
     session.cancel("enough")
     ended = await running
     assert (ended.status, ended.children.runs) == ("cancelled", 1)
     (result,) = completed
     assert (result.status, result.ok) == ("cancelled", False)
-    assert "the run that it belonged to has ended" in result.error
+    assert "its run has ended" in result.error
     assert await problems(store) == []
     await session.close()
 
 
-async def heard_of(session: Session, text: str) -> None:
-    """Waits until a child has said this."""
+async def wait_for_text(session: Session, text: str) -> None:
+    """Waits until a child has streamed this text."""
     heard = asyncio.Event()
-    said = [""]
+    pieces = [""]
 
     def see(batch: Any) -> None:
         for one in batch:
             if isinstance(one, events.ChildEvent) and isinstance(one.event, events.TextDelta):
-                said[0] += one.event.text
-        if text in said[0]:
+                pieces[0] += one.event.text
+        if text in pieces[0]:
             heard.set()
 
     session.subscribe(see)
@@ -259,7 +261,7 @@ async def test_a_killed_child_has_a_result_and_killing_it_again_is_harmless() ->
         by_task(count=[Turn("so far", hangs=True)]), extension("spawner", spawner), store=store
     )
     running = asyncio.ensure_future(prompt(session))
-    await heard_of(session, "so far")
+    await wait_for_text(session, "so far")
     (subagent,) = spawner.done
     assert not subagent.done
     subagent.kill()
@@ -275,7 +277,7 @@ async def test_a_killed_child_has_a_result_and_killing_it_again_is_harmless() ->
     await session.close()
 
 
-async def test_a_child_that_is_killed_before_it_began_has_ended_all_the_same() -> None:
+async def test_a_child_that_is_killed_before_it_starts_has_a_result() -> None:
     def spawn_and_kill(context: ExtensionContext) -> Any:
         subagent = context.spawn("count")
         subagent.kill()
@@ -302,11 +304,11 @@ async def test_on_complete_is_also_called_for_a_child_that_failed() -> None:
 
 
 async def test_a_child_whose_model_cannot_be_made_any_more_has_failed() -> None:
-    made: list[str] = []
+    created: list[str] = []
 
     def make_model(name: str) -> Any:
-        made.append(name)
-        if len(made) > 1:
+        created.append(name)
+        if len(created) > 1:
             raise UsageError("the key was revoked")
         return by_task()
 
@@ -318,12 +320,12 @@ async def test_a_child_whose_model_cannot_be_made_any_more_has_failed() -> None:
     await prompt(session)
     result = await spawner.done[0].wait()
     assert (result.status, "the key was revoked" in result.error) == ("failed", True)
-    assert [told.status for told in await facts_of(session, "child_ended")] == ["failed"]
+    assert [texts.status for texts in await facts_of(session, "child_ended")] == ["failed"]
     assert await problems(store) == []
     await session.close()
 
 
-async def test_a_callback_that_fails_is_reported_once_and_the_child_goes_on() -> None:
+async def test_a_failing_callback_is_reported_once_and_the_child_continues() -> None:
     def on_event(event: SubagentEvent) -> None:
         raise ValueError("no")
 
@@ -363,7 +365,7 @@ async def test_a_childs_use_counts_against_the_limits_of_the_run() -> None:
     await session.close()
 
 
-async def test_a_child_has_the_tools_it_was_given_and_the_same_guards() -> None:
+async def test_a_child_has_its_tools_and_the_guards_of_its_parent() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_tool
         def gate(call: PlannedCall) -> Refuse | None:
@@ -411,7 +413,7 @@ async def test_a_child_may_be_one_of_the_named_agents() -> None:
     await session.close()
 
 
-async def test_what_there_is_not_is_refused_at_once_and_nothing_is_begun() -> None:
+async def test_unknown_models_agents_and_tools_are_refused_before_any_work() -> None:
     refused: list[str] = []
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -432,14 +434,14 @@ async def test_what_there_is_not_is_refused_at_once_and_nothing_is_begun() -> No
     await prompt(session)
     assert refused == [
         "The child cannot have the model nobody/x: there is no provider for nobody/x",
-        "there is no tool 'saw' that a child could have; there are: delegate",
+        "there is no tool 'saw' for a child; the tools are: delegate",
         "there is no agent 'scout'; the agents are: none",
     ]
     assert not await facts_of(session, "child_started")
     await session.close()
 
 
-async def test_a_child_may_go_on_with_an_earlier_one() -> None:
+async def test_a_child_may_continue_an_earlier_one() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_run
         async def twice(plan: RunPlan, context: ExtensionContext) -> None:
@@ -453,16 +455,16 @@ async def test_a_child_may_go_on_with_an_earlier_one() -> None:
     store = MemoryStore()
     session, _ = await session_with(model, extension("spawner", setup), store=store)
     await prompt(session)
-    kept = session.state.extension_state["spawner"]
-    assert kept["second"] == "four"
-    assert len(set(kept["sessions"])) == 2
-    told = [message.text for message in model.requests[1].transcript]
-    assert told == ["count", "three", "add one"]
+    state = session.state.extension_state["spawner"]
+    assert state["second"] == "four"
+    assert len(set(state["sessions"])) == 2
+    texts = [message.text for message in model.requests[1].transcript]
+    assert texts == ["count", "three", "add one"]
     assert await problems(store) == []
     await session.close()
 
 
-async def test_a_session_that_there_is_not_is_an_error_before_any_work() -> None:
+async def test_resuming_an_unknown_session_fails_at_once() -> None:
     completed: list[SubagentResult] = []
     spawner = Spawner(lambda context: context.spawn("on", session="ses_none", on_complete=completed.append))
     session, _ = await session_with(by_task(), extension("spawner", spawner))
@@ -475,7 +477,7 @@ async def test_a_session_that_there_is_not_is_an_error_before_any_work() -> None
     await session.close()
 
 
-async def test_a_child_that_waits_for_somebody_is_ended() -> None:
+async def test_a_child_that_waits_for_an_answer_is_ended() -> None:
     spawner = Spawner(lambda context: context.spawn("buy"))
     store = MemoryStore()
     session, _ = await session_with(
@@ -553,7 +555,7 @@ async def test_a_handler_that_always_spawns_is_stopped_at_some_depth() -> None:
     ended = await prompt(session)
     assert ended.children.runs == 8
     assert refused == [
-        "subagents were spawned by subagents, 8 deep: `context.parent` tells a handler whether it is in one"
+        "subagents were spawned by subagents, 8 deep: `context.parent` tells a handler whether it runs in one"
     ]
     await session.close()
 
@@ -561,7 +563,7 @@ async def test_a_handler_that_always_spawns_is_stopped_at_some_depth() -> None:
 # --- between runs -----------------------------------------------------------------------------------
 
 
-async def test_a_child_that_is_spawned_while_the_session_rests_is_a_root_of_its_own() -> None:
+async def test_a_child_spawned_by_an_idle_session_is_a_root() -> None:
     store = MemoryStore()
     model = by_task(count=["three"], go=["done"])
     session, host = await session_with(model, extension("spawner", Spawner()), store=store)
@@ -578,19 +580,19 @@ async def test_a_child_that_is_spawned_while_the_session_rests_is_a_root_of_its_
     await session.close()
 
 
-async def test_a_child_of_a_resting_session_is_ended_when_the_session_is_left() -> None:
+async def test_a_child_of_an_idle_session_is_ended_when_the_session_is_closed() -> None:
     store = MemoryStore()
     completed: list[SubagentResult] = []
     model = by_task(count=[Turn("so far", hangs=True)])
     session, host = await session_with(model, extension("spawner", Spawner()), store=store)
     subagent = context_in(host, session).spawn("count", on_complete=completed.append)
-    await heard_of(session, "so far")
+    await wait_for_text(session, "so far")
     await asyncio.wait_for(session.close(), PATIENCE)
     assert [(one.session, one.status) for one in completed] == [(subagent.id, "cancelled")]
     assert await problems(store) == []
 
 
-async def test_a_child_of_a_resting_session_works_on_beside_a_run() -> None:
+async def test_a_child_of_an_idle_session_continues_during_a_run() -> None:
     store = MemoryStore()
     model = by_task(count=[Turn("three", pause=0.05)], go=["done"])
     session, host = await session_with(model, extension("spawner", Spawner()), store=store)
@@ -607,12 +609,12 @@ async def test_a_child_of_a_resting_session_works_on_beside_a_run() -> None:
 
 
 def in_a_child(kind: str) -> Callable[[Fact], bool]:
-    seen: set[str] = set()
+    received: set[str] = set()
 
     def is_reached(fact: Fact) -> bool:
         if isinstance(fact.event, events.SessionStarted) and fact.event.child_of:
-            seen.add(fact.session)
-        return fact.session in seen and fact.type == kind
+            received.add(fact.session)
+        return fact.session in received and fact.type == kind
 
     return is_reached
 
@@ -646,14 +648,14 @@ async def test_a_child_whose_process_died_is_ended_and_never_started_again(momen
     assert isinstance(ended, RunEnded) and (ended.status, ended.children.runs) == ("completed", 1)
     assert len(store.children()) <= 1
     assert asked == len([request for request in model.requests if request.transcript[0].text == "count"])
-    (told,) = await facts_of(opened, "child_ended")
-    assert told.status in ("interrupted", "completed")
+    (texts,) = await facts_of(opened, "child_ended")
+    assert texts.status in ("interrupted", "completed")
     assert await problems(store) == []
     await opened.close()
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-async def test_a_child_of_a_resting_session_whose_process_died_is_ended_when_that_is_opened(
+async def test_a_child_of_an_idle_session_whose_process_died_is_ended_when_the_session_is_opened(
     moment: Any,
 ) -> None:
     store = DyingStore(moment)
@@ -664,8 +666,8 @@ async def test_a_child_of_a_resting_session_whose_process_died_is_ended_when_tha
     asked = len(model.requests)
     opened = await open_session(store, session.id, session.harness)
     assert not opened.state.spawned
-    (told,) = await facts_of(opened, "child_ended")
-    assert told.status in ("interrupted", "completed")
+    (texts,) = await facts_of(opened, "child_ended")
+    assert texts.status in ("interrupted", "completed")
     assert asked == len(model.requests)
     assert await problems(store) == []
     await opened.close()
@@ -715,9 +717,9 @@ async def test_kill_9_leaves_no_child_that_is_never_ended(tmp_path: Path, when: 
     session = await open_session(store, name, Harness(model))
     ended = await asyncio.wait_for(session.advance(), PATIENCE)
     assert (ended is None) == (when == "rest")
-    (told,) = await facts_of(session, "child_ended")
-    assert (told.status, told.reason) == ("interrupted", "the process that ran it ended")
-    assert [one.id for one in await store.sessions() if one.child_of] == [told.child]
+    (texts,) = await facts_of(session, "child_ended")
+    assert (texts.status, texts.reason) == ("interrupted", "the process that ran it ended")
+    assert [one.id for one in await store.sessions() if one.child_of] == [texts.child]
     assert all("count" not in str(request.transcript[0]) for request in model.requests)
     assert await problems(store) == []
     await session.close()
@@ -728,8 +730,8 @@ async def test_kill_9_leaves_no_child_that_is_never_ended(tmp_path: Path, when: 
 # --- children of calls ------------------------------------------------------------------------------
 
 
-async def test_what_happens_in_a_delegated_child_can_be_read_as_events_of_a_subagent() -> None:
-    seen: list[SubagentEvent] = []
+async def test_events_of_a_delegated_child_can_be_read_as_subagent_events() -> None:
+    received: list[SubagentEvent] = []
 
     def setup(ostler: ExtensionAPI) -> None:
         reader = SubagentEvents()
@@ -737,7 +739,7 @@ async def test_what_happens_in_a_delegated_child_can_be_read_as_events_of_a_suba
         @ostler.on(events.ChildEvent)
         def see(event: events.ChildEvent) -> None:
             if (read := reader.read(event)) is not None:
-                seen.append(read)
+                received.append(read)
 
     model = by_task(
         go=[Call("delegate", {"task": "count"}), "done"], count=[Call("look", {"path": "a"}), "3"]
@@ -745,7 +747,7 @@ async def test_what_happens_in_a_delegated_child_can_be_read_as_events_of_a_suba
     session, _ = await session_with(model, extension("monitor", setup))
     session.harness.set_tools([DelegateTool({}), look])
     await prompt(session)
-    assert [event.kind for event in seen] == [
+    assert [event.kind for event in received] == [
         "run_started",
         "tool_call",
         "tool_started",
@@ -753,5 +755,5 @@ async def test_what_happens_in_a_delegated_child_can_be_read_as_events_of_a_suba
         "text",
         "run_ended",
     ]
-    assert (seen[3].tool, seen[3].text) == ("look", "contents of a")
+    assert (received[3].tool, received[3].text) == ("look", "contents of a")
     await session.close()

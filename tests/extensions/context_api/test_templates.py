@@ -1,4 +1,4 @@
-"""The grammar of templates and arguments that extensions may use."""
+"""`context.templates`: templates, arguments and conditions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATTERN = ArgumentPattern(
 texts = st.text(st.sampled_from("ab{} -=/\"'\\\t\n<>`$.1") | st.characters(), max_size=40)
 
 
-def test_the_names_of_a_template_are_found_once_and_in_order() -> None:
+def test_a_template_lists_its_names_once_and_in_order() -> None:
     template = templates.parse("review", "{{ file }} and {{base}}, {{file}} {{\n base }} {{}} {{a b}}")
     assert template.names == ("file", "base")
     assert (template.name, template.text.count("{{")) == ("review", 6)
@@ -56,7 +56,7 @@ def test_a_word_that_equals_the_value_of_a_flag_is_still_a_word() -> None:
     assert typed.values == {"command": "main", "target": "main", "base": "main"}
 
 
-def test_an_unknown_flag_is_a_problem_and_the_rest_is_read() -> None:
+def test_an_unknown_flag_is_reported_and_the_other_words_are_read() -> None:
     typed = templates.arguments("deploy --force prod -- --base x", PATTERN)
     assert typed.problem == "unknown flags: --force; the flags are: --base, -v"
     assert typed.values == {"command": "deploy", "target": "prod", "notes": "--base x"}
@@ -69,7 +69,7 @@ def test_quotes_and_backslashes_make_words() -> None:
     assert typed.words == ("a b", 'c "d', "e f", "", "g")
 
 
-def test_simple_words_are_padded_and_what_is_left_is_kept() -> None:
+def test_words_are_padded_and_the_remaining_text_is_last() -> None:
     assert templates.words("a 'b c'  d   e", 2) == ["a 'b c'  d   e", "a", "b c", "d   e"]
     assert templates.words("a", 3) == ["a", "a", "", "", ""]
     assert templates.words("", 0) == ["", ""]

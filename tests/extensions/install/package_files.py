@@ -1,4 +1,4 @@
-"""Packages of extensions as others would publish them: git repositories and wheels, made on the spot."""
+"""Packages of extensions for tests: git repositories and wheels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def setup(ostler):
 
 
 def tool(name: str) -> str:
-    """An extension that brings a tool of that name."""
+    """An extension with a tool of that name."""
     return TOOL.format(name=name)
 
 

@@ -62,7 +62,7 @@ def names(scope: Scope) -> list[str]:
     return [one.name for one in installed_extensions(scope)]
 
 
-# --- git ----------------------------------------------------------------------------------------------
+# --- git --------------------------------------------------------------------------------------------
 
 
 def test_a_repository_is_installed_at_its_newest_commit(tmp_path: Path, scope: Scope, put: Install) -> None:
@@ -123,7 +123,7 @@ def test_nothing_of_a_repository_runs_but_the_extensions_that_are_tried(
     assert not (outcome.package.place(scope) / "inner" / "evil.py").exists()
 
 
-def test_an_update_takes_the_newest_and_what_was_changed_here_goes(
+def test_an_update_installs_the_newest_commit_and_drops_local_changes(
     tmp_path: Path, scope: Scope, put: Install, renew: Callable[[str], InstallResult]
 ) -> None:
     repository = Repository(tmp_path / "tidy", {"gate.py": tool("old"), "other.py": tool("other")})
@@ -162,7 +162,7 @@ def test_an_update_that_cannot_be_loaded_leaves_the_old_version(
     assert leftovers(scope) == []
 
 
-def test_what_is_pinned_is_not_updated(
+def test_a_pinned_package_is_not_updated(
     tmp_path: Path, scope: Scope, put: Install, renew: Callable[[str], InstallResult]
 ) -> None:
     repository = Repository(tmp_path / "tidy", {"gate.py": tool("gate")})
@@ -172,10 +172,10 @@ def test_what_is_pinned_is_not_updated(
     assert read_manifest(scope).packages[0].version == repository.first
 
 
-# --- what is in a package -----------------------------------------------------------------------------
+# --- the extensions of a package --------------------------------------------------------------------
 
 
-def test_extensions_are_found_where_they_usually_are(tmp_path: Path, scope: Scope, put: Install) -> None:
+def test_extensions_are_found_in_the_default_folders(tmp_path: Path, scope: Scope, put: Install) -> None:
     nothing = "x = 1\n"
     files = {
         "setup.py": "from setuptools import setup\nsetup()\n",
@@ -198,7 +198,7 @@ def test_extensions_are_found_where_they_usually_are(tmp_path: Path, scope: Scop
     assert names(scope) == ["again", "gate", "four", "one", "two", "three"]
 
 
-def test_a_folder_that_is_an_extension_is_one_with_all_that_lies_beside(
+def test_a_folder_with_setup_is_one_extension_with_all_its_files(
     tmp_path: Path, scope: Scope, put: Install
 ) -> None:
     files = {"main.py": "import rules\n" + tool("whole"), "rules.py": tool("rules")}
@@ -206,7 +206,7 @@ def test_a_folder_that_is_an_extension_is_one_with_all_that_lies_beside(
     assert (names(scope), outcome.tried[0].tools) == (["whole"], ("whole",))
 
 
-def test_only_what_is_included_is_installed(tmp_path: Path, scope: Scope, put: Install) -> None:
+def test_only_included_extensions_are_installed(tmp_path: Path, scope: Scope, put: Install) -> None:
     folder = write(tmp_path / "many", {"a.py": tool("a"), "b.py": tool("b"), "lib/c.py": tool("c")})
     put(folder, include=("./lib/c.py", "b.py"))
     assert names(scope) == ["c", "b"]
@@ -245,7 +245,7 @@ def test_nothing_is_installed_when_nothing_of_it_can_be_loaded(
     assert (names(scope), leftovers(scope), scope.file.exists()) == ([], [], False)
 
 
-def test_what_cannot_be_loaded_beside_what_can_is_told_and_may_stay_broken(
+def test_a_broken_extension_of_a_package_is_reported_and_may_stay_broken(
     tmp_path: Path, put: Install, renew: Callable[[str], InstallResult]
 ) -> None:
     folder = write(tmp_path / "half", {"bad.py": BROKEN, "good.py": tool("good")})
@@ -255,16 +255,12 @@ def test_what_cannot_be_loaded_beside_what_can_is_told_and_may_stay_broken(
     assert renew("half").change == "updated"
 
 
-def test_what_an_extension_prints_or_leaves_running_does_not_disturb_the_trial(
-    tmp_path: Path, put: Install
-) -> None:
+def test_output_and_processes_of_an_extension_do_not_disturb_the_trial(tmp_path: Path, put: Install) -> None:
     loud = "import os, subprocess, sys\nos.write(1, b'{}\\n')\nsubprocess.Popen(['sleep', '600'])\n"
     assert put(write(tmp_path / "loud", {"gate.py": loud + tool("gate")})).tried[0].tools == ("gate",)
 
 
-def test_looking_for_extensions_waits_for_nobody_and_reads_no_device(
-    tmp_path: Path, scope: Scope, put: Install
-) -> None:
+def test_discovery_does_not_block_on_pipes_or_devices(tmp_path: Path, scope: Scope, put: Install) -> None:
     folder = write(
         tmp_path / "odd", {"gate.py": tool("gate"), "many.py": "from .x import (\n    y,\n    setup,\n)\n"}
     )
@@ -277,7 +273,7 @@ def test_looking_for_extensions_waits_for_nobody_and_reads_no_device(
     assert leftovers(scope) == []
 
 
-# --- paths and PyPI -----------------------------------------------------------------------------------
+# --- paths and PyPI ---------------------------------------------------------------------------------
 
 
 def test_a_path_is_copied_or_used_in_place(
@@ -296,7 +292,7 @@ def test_a_path_is_copied_or_used_in_place(
     assert (names(scope), leftovers(scope), folder.joinpath("gate.py").exists()) == ([], [], True)
 
 
-def test_a_folder_whose_name_is_none_for_a_package_can_be_given_one(tmp_path: Path, put: Install) -> None:
+def test_a_folder_with_an_invalid_package_name_needs_a_name(tmp_path: Path, put: Install) -> None:
     folder = write(tmp_path / "my gates", {"gate.py": tool("gate")})
     with pytest.raises(UsageError, match="'my gates' is not a valid name: use letters"):
         put(folder)
@@ -336,13 +332,13 @@ def test_a_wheel_brings_its_entry_points_and_can_be_updated(
     wheel(index, "ostler_tidy", "1.0", {"ostler_tidy/gate.py": tool("one")}, points)
     outcome = put("Ostler-Tidy")
     assert (outcome.package.name, outcome.package.version) == ("ostler-tidy", "1.0")
-    found = installed_extensions(scope)
-    assert [(one.name, one.function) for one in found] == [
+    extensions = installed_extensions(scope)
+    assert [(one.name, one.function) for one in extensions] == [
         ("gate", "ostler_tidy.gate:setup"),
         ("look", "ostler_tidy.gate:setup"),
     ]
     assert {one.tools for one in outcome.tried} == {("one",)}
-    assert (found[0].path / "ostler_tidy" / "gate.py").is_file()
+    assert (extensions[0].path / "ostler_tidy" / "gate.py").is_file()
     assert renew("ostler-tidy").change == "current"
     wheel(index, "ostler_tidy", "1.1", {"ostler_tidy/gate.py": tool("two")}, points)
     renewed = renew("ostler-tidy")
@@ -381,7 +377,7 @@ def test_nothing_is_built_unless_it_is_allowed(tmp_path: Path, put: Install, ind
     assert not (tmp_path / "sprung").exists()
 
 
-def test_without_pip_uv_is_used_and_without_both_it_is_said_what_to_do(
+def test_without_pip_uv_is_used_and_without_both_an_error_explains(
     tmp_path: Path, put: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ostler.extensions.install.sources.find_spec", lambda name: None)
@@ -392,8 +388,13 @@ def test_without_pip_uv_is_used_and_without_both_it_is_said_what_to_do(
     monkeypatch.setenv("PATH", f"{programs}:{os.defpath}")
     with pytest.raises(OstlerError, match="tidy==1 cannot be installed: "):
         put("tidy==1")
-    told = (tmp_path / "told").read_text().split()
-    assert told[:2] == ["pip", "install"] and told[-4:] == ["--only-binary", ":all:", "--", "tidy==1"]
+    arguments = (tmp_path / "told").read_text().split()
+    assert arguments[:2] == ["pip", "install"] and arguments[-4:] == [
+        "--only-binary",
+        ":all:",
+        "--",
+        "tidy==1",
+    ]
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sys.executable", "/a folder/python")
     with pytest.raises(
@@ -402,7 +403,7 @@ def test_without_pip_uv_is_used_and_without_both_it_is_said_what_to_do(
         put("tidy")
 
 
-# --- the manifest -------------------------------------------------------------------------------------
+# --- the manifest -----------------------------------------------------------------------------------
 
 
 def test_a_package_is_installed_once(tmp_path: Path, scope: Scope, put: Install) -> None:
@@ -439,7 +440,7 @@ def test_a_refusal_before_the_trial_leaves_nothing_behind(tmp_path: Path, scope:
     assert (leftovers(scope), scope.file.exists(), (tmp_path / "ran").exists()) == ([], False, False)
 
 
-def test_what_a_killed_installation_left_is_removed_by_the_next(
+def test_the_next_installation_removes_the_files_of_a_killed_one(
     tmp_path: Path, scope: Scope, put: Install
 ) -> None:
     write(scope.packages, {"package_0left/x/a.py": "x", "notes/mine.txt": "x"})
@@ -463,7 +464,7 @@ def test_two_installations_at_once_are_refused(tmp_path: Path, scope: Scope, put
     [
         ("{", "is damaged"),
         ("[]", "is damaged"),
-        ('{"version": 2, "packages": [{"new": true}]}', r"was written by a newer ostler \(version 2\)"),
+        ('{"version": 2, "packages": [{"new": true}]}', r"has version 2, which needs a newer ostler"),
     ],
 )
 def test_a_damaged_manifest_is_one_line_and_nothing_is_lost(
@@ -479,7 +480,7 @@ def test_a_damaged_manifest_is_one_line_and_nothing_is_lost(
     assert (scope.file.read_text(), sorted(scope.packages.iterdir()), kept) == (content, folders, None)
 
 
-def test_a_manifest_of_somebody_else_cannot_name_what_is_outside(tmp_path: Path) -> None:
+def test_a_projects_manifest_cannot_name_files_outside(tmp_path: Path) -> None:
     scope = Scope("project", tmp_path / ".ostler")
     treasure = write(tmp_path / "treasure", {"a.py": "x"})
     row = {"name": "x", "kind": "git", "source": "u", "identity": "u", "folder": "package_1"}

@@ -1,4 +1,4 @@
-"""What `ostler ext install` understands as a source."""
+"""The sources of `ostler ext install`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_bare_word_is_a_name_on_pypi(text: str, address: str, identity: str, r
     assert (source.kind, source.address, source.identity, source.ref) == ("pypi", address, identity, ref)
 
 
-def test_what_begins_like_a_path_or_ends_in_py_is_a_path(tmp_path: Path) -> None:
+def test_a_source_that_starts_like_a_path_or_ends_in_py_is_a_path(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "gate.py").touch()
     for text, name in (("./a", "a"), ("a/b", "b"), ("a/gate.py", "gate"), (str(tmp_path / "a"), "a")):
@@ -98,7 +98,7 @@ def test_what_begins_like_a_path_or_ends_in_py_is_a_path(tmp_path: Path) -> None
         "a\nb",
     ],
 )
-def test_what_cannot_be_a_source_is_refused(text: str) -> None:
+def test_an_invalid_source_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_source(text, HERE)
 
@@ -121,7 +121,7 @@ def test_a_password_in_an_address_is_refused_and_not_repeated(text: str) -> None
 
 
 @given(st.text(alphabet="ab-./:@~=%\\ \n", max_size=30) | st.text(max_size=20))
-def test_whatever_is_understood_can_never_be_taken_for_an_option(text: str) -> None:
+def test_a_parsed_source_is_never_an_option_of_git(text: str) -> None:
     try:
         source = parse_source(text, HERE)
         name = package_name(source.name)

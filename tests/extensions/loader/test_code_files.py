@@ -1,4 +1,4 @@
-"""A project's extensions run only after their user has looked at every file of them."""
+"""A project's extension runs only while the user trusts all its files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MARKS = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\n"
 class Project:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.told: list[str] = []
+        self.notices: list[str] = []
 
     def write(self, path: str, text: str = "") -> Path:
         file = self.folder / ".ostler" / "extensions" / path
@@ -33,7 +33,7 @@ class Project:
         return file
 
     async def load(self, **how: bool) -> Versions:
-        return await ExtensionLoader(ExtensionSearch(self.folder, **how), self.told.append).refresh({})
+        return await ExtensionLoader(ExtensionSearch(self.folder, **how), self.notices.append).refresh({})
 
     async def statuses(self, **how: bool) -> dict[str, str]:
         versions = await self.load(**how)
@@ -51,11 +51,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return Project(tmp_path / "project")
 
 
-async def test_nothing_of_it_runs_before_it_is_trusted(project: Project) -> None:
+async def test_an_untrusted_extension_does_not_run(project: Project) -> None:
     file = project.write("gate.py", f"{MARKS}def setup(ostler): ...\n")
     assert await project.statuses() == {"gate": "untrusted"}
     assert not file.with_suffix(".ran").exists()
-    assert project.told == [
+    assert project.notices == [
         "extensions of this project are not used until you review them and run "
         f"`ostler trust {quote(str(project.folder))}`: gate"
     ]
@@ -84,7 +84,7 @@ async def test_a_changed_helper_asks_again(project: Project, helper: str) -> Non
     assert await project.statuses() == {"gate": "loaded", "other": "untrusted"}
 
 
-async def test_what_appears_after_it_was_looked_at_cannot_be_imported(project: Project) -> None:
+async def test_a_file_that_appears_after_the_review_cannot_be_imported(project: Project) -> None:
     project.write(
         "gate.py",
         "from pathlib import Path\n"
@@ -94,10 +94,10 @@ async def test_what_appears_after_it_was_looked_at_cannot_be_imported(project: P
     )
     project.trust()
     assert await project.statuses() == {"gate": "failed"}
-    assert "No module named 'late'" in project.told[0]
+    assert "No module named 'late'" in project.notices[0]
 
 
-async def test_what_was_looked_at_is_what_runs(project: Project) -> None:
+async def test_the_reviewed_bytes_are_the_ones_that_run(project: Project) -> None:
     project.write("helpers.py", "VALUE = 'old'")
     project.write(
         "gate.py",
@@ -117,7 +117,7 @@ async def test_for_one_run_everything_can_be_trusted(project: Project) -> None:
     assert await project.statuses() == {"gate": "untrusted"}
 
 
-async def test_edits_can_be_trusted_beforehand_and_no_longer(project: Project) -> None:
+async def test_trust_in_later_edits_can_be_given_and_withdrawn(project: Project) -> None:
     file = project.write("gate.py", "def setup(ostler): ...\n")
     kept_under = trust_edits(project.folder)
     file.write_text(file.read_text() + "# more\n")
@@ -127,35 +127,35 @@ async def test_edits_can_be_trusted_beforehand_and_no_longer(project: Project) -
     assert await project.statuses() == {"gate": "untrusted", "new": "untrusted"}
 
 
-async def test_a_person_is_asked_once_about_all(project: Project) -> None:
+async def test_consent_is_asked_once_for_all_extensions(project: Project) -> None:
     project.write("a.py", "def setup(ostler): ...\n")
     project.write("b/__init__.py", "def setup(ostler): ...\n")
     project.write("b/data.txt", "one\ntwo\n")
-    asked: list[list[str]] = []
+    reviewed: list[list[str]] = []
 
     def refuse(extensions: Sequence[ProjectExtension]) -> bool:
-        asked.append([line for one in extensions for line in one.lines()])
+        reviewed.append([line for one in extensions for line in one.lines()])
         return False
 
     def agree(extensions: Sequence[ProjectExtension]) -> bool:
         return True
 
-    await ExtensionLoader(ExtensionSearch(project.folder), project.told.append, refuse).refresh({})
-    assert asked == [["a.py: 1 line", "b/__init__.py: 1 line", "b/data.txt: 2 lines"]]
-    assert len(project.told) == 1
-    await ExtensionLoader(ExtensionSearch(project.folder), project.told.append, agree).refresh({})
+    await ExtensionLoader(ExtensionSearch(project.folder), project.notices.append, refuse).refresh({})
+    assert reviewed == [["a.py: 1 line", "b/__init__.py: 1 line", "b/data.txt: 2 lines"]]
+    assert len(project.notices) == 1
+    await ExtensionLoader(ExtensionSearch(project.folder), project.notices.append, agree).refresh({})
     assert await project.statuses() == {"a": "loaded", "b": "loaded"}
 
 
-async def test_a_link_in_it_must_not_lead_out_of_it(project: Project, tmp_path: Path) -> None:
+async def test_a_link_in_an_extension_must_not_lead_out_of_it(project: Project, tmp_path: Path) -> None:
     init = project.write("gate/__init__.py", "def setup(ostler): ...\n")
     (tmp_path / "outside.py").write_text("x = 1")
     (init.parent / "helpers.py").symlink_to(tmp_path / "outside.py")
     assert await project.statuses(trusts=True) == {"gate": "failed"}
-    assert "gate/helpers.py is a link that leads out of its folder" in project.told[0]
+    assert "gate/helpers.py is a link that leads out of its folder" in project.notices[0]
 
 
-async def test_what_is_too_large_to_be_looked_at_is_left_out(
+async def test_an_extension_too_large_to_review_is_left_out(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(code_files, "MOST_FILES", 3)
@@ -163,10 +163,10 @@ async def test_what_is_too_large_to_be_looked_at_is_left_out(
     for number in range(3):
         project.write(f"gate/{number}.txt")
     assert await project.statuses(trusts=True) == {"gate": "failed"}
-    assert "too many to review" in project.told[0]
+    assert "too many to review" in project.notices[0]
 
 
-async def test_ones_own_extensions_need_no_trust(project: Project, tmp_path: Path) -> None:
+async def test_extensions_of_the_user_need_no_trust(project: Project, tmp_path: Path) -> None:
     own = tmp_path / "home" / "extensions"
     own.mkdir(parents=True)
     (own / "mine.py").write_text("def setup(ostler): ...\n")
@@ -197,18 +197,18 @@ async def test_a_changed_file_beside_a_program_asks_again(project: Project) -> N
     program = written(folder, "hello()\nsend('ready')\nread('x')")
     (program / "words.txt").write_text("old")
     project.trust()
-    assembly = ExtensionLoader(ExtensionSearch(project.folder), project.told.append)
+    assembly = ExtensionLoader(ExtensionSearch(project.folder), project.notices.append)
     versions = await assembly.refresh({})
     (program / "words.txt").write_text("new")
     again = await assembly.refresh(versions)
     assert again["script"] is versions["script"]
     assert again["script"].extension.status == "changed"
-    assert "the extension script was changed: its old version runs" in project.told[0]
+    assert "the extension script was changed: its old version runs" in project.notices[0]
     await again["script"].forget()
 
 
 @pytest.mark.parametrize("command", [("python3", "../../../evil.py"), ("python3", "-X=../../../evil.py")])
-async def test_a_program_may_not_run_a_file_of_the_project_that_nobody_looked_at(
+async def test_a_program_must_not_run_a_project_file_outside_its_folder(
     project: Project, command: tuple[str, str]
 ) -> None:
     started = project.folder / "started"

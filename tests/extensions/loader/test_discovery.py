@@ -1,4 +1,4 @@
-"""Where extensions are found, and in which order."""
+"""Discovery of extensions, and their order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def names(found: list[DiscoveredExtension]) -> list[str]:
     return [one.name for one in found]
 
 
-def test_they_are_found_in_the_order_in_which_they_are_asked(home: Path, project: Path) -> None:
+def test_discovery_returns_extensions_in_load_order(home: Path, project: Path) -> None:
     below = project / "below"
     own = home / "extensions"
     write(own / "b.py")
@@ -54,8 +54,8 @@ def test_they_are_found_in_the_order_in_which_they_are_asked(home: Path, project
     write(below / ".ostler/extensions/inner.py")
     named = write(project.parent / "elsewhere" / "named.py")
     configured = write(project.parent / "elsewhere" / "configured.py")
-    found = find_extensions(ExtensionSearch(below, named=(named,), configured=(configured,)))
-    assert [(one.name, one.origin, one.kind) for one in found] == [
+    extensions = find_extensions(ExtensionSearch(below, named=(named,), configured=(configured,)))
+    assert [(one.name, one.origin, one.kind) for one in extensions] == [
         ("a", "user", "file"),
         ("b", "user", "file"),
         ("main_pack", "user", "folder"),
@@ -66,7 +66,7 @@ def test_they_are_found_in_the_order_in_which_they_are_asked(home: Path, project
         ("configured", "configured", "file"),
         ("named", "option", "file"),
     ]
-    assert [one.project for one in found if one.project] == [project, below]
+    assert [one.project for one in extensions if one.project] == [project, below]
     assert names(find_extensions(ExtensionSearch(below, named=(named,), automatic=False))) == ["named"]
 
 
@@ -88,27 +88,27 @@ def test_one_path_counts_once_at_its_first_place(home: Path, project: Path) -> N
     mine = write(home / "extensions" / "gate.py")
     (project / ".ostler").mkdir()
     (project / ".ostler" / "extensions").symlink_to(home / "extensions")
-    found = find_extensions(ExtensionSearch(project, named=(mine, mine.parent)))
-    assert [(one.name, one.origin, one.problem) for one in found] == [("gate", "user", "")]
+    extensions = find_extensions(ExtensionSearch(project, named=(mine, mine.parent)))
+    assert [(one.name, one.origin, one.problem) for one in extensions] == [("gate", "user", "")]
 
 
-def test_the_second_of_a_name_is_left_out_and_says_why(home: Path, project: Path) -> None:
+def test_the_second_extension_of_a_name_is_left_out_with_a_reason(home: Path, project: Path) -> None:
     first = write(home / "extensions" / "gate.py")
     write(project / ".ostler/extensions/gate.py")
     _, second = find_extensions(ExtensionSearch(project))
     assert second.problem == f"{first} has the name gate, too, and comes first"
 
 
-def test_what_was_named_and_is_not_there_is_an_error(home: Path, project: Path) -> None:
+def test_a_named_extension_that_does_not_exist_is_an_error(home: Path, project: Path) -> None:
     search = ExtensionSearch(project, named=(project / "missing.py",))
     with pytest.raises(UsageError, match=r"there is no extension .*missing\.py"):
         check_named(search)
     plain = write(project / "plain.py", "x = 1")
-    (found,) = find_extensions(ExtensionSearch(project, named=(plain,)))
-    assert found.problem == "it has no `def setup(ostler)`"
+    (extensions,) = find_extensions(ExtensionSearch(project, named=(plain,)))
+    assert extensions.problem == "it has no `def setup(ostler)`"
 
 
-def test_a_folder_that_is_named_may_hold_many(home: Path, project: Path) -> None:
+def test_a_named_folder_may_contain_several_extensions(home: Path, project: Path) -> None:
     write(project / "many" / "a.py")
     write(project / "many" / "b.py")
     assert names(find_extensions(ExtensionSearch(project, named=(project / "many",)))) == ["a", "b"]
@@ -118,11 +118,11 @@ def test_a_projects_link_out_of_it_is_refused(home: Path, project: Path) -> None
     outside = write(project.parent / "outside" / "evil.py")
     (project / ".ostler" / "extensions").mkdir(parents=True)
     (project / ".ostler" / "extensions" / "evil.py").symlink_to(outside)
-    (found,) = find_extensions(ExtensionSearch(project))
-    assert found.problem == "it leads out of the project"
+    (extensions,) = find_extensions(ExtensionSearch(project))
+    assert extensions.problem == "it leads out of the project"
 
 
-def test_what_a_projects_file_names_must_lie_in_it(home: Path, project: Path) -> None:
+def test_extensions_that_a_projects_settings_name_must_be_inside_it(home: Path, project: Path) -> None:
     inside = write(project / "tools" / "mine.py")
     outside = write(project.parent / "theirs.py")
     write(project / "ostler.toml", 'extensions = ["tools/mine.py", "../theirs.py"]')
@@ -142,11 +142,15 @@ def test_entry_points_are_read_from_the_metadata_of_packages(tmp_path: Path) -> 
     write(one / "Gate_Pack-1.2.dist-info" / "entry_points.txt", text)
     write(two / "Gate_Pack-9.0.dist-info" / "entry_points.txt", text)
     write(two / "plain-1.0.dist-info" / "METADATA", "Name: plain")
-    (found,) = entry_points([str(one), str(two), str(tmp_path / "nothing.zip")])
-    assert (found.name, found.function, found.version) == ("gate", "gate_pack.main:setup", "1.2")
+    (extensions,) = entry_points([str(one), str(two), str(tmp_path / "nothing.zip")])
+    assert (extensions.name, extensions.function, extensions.version) == (
+        "gate",
+        "gate_pack.main:setup",
+        "1.2",
+    )
 
 
-def test_the_present_folder_brings_no_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_working_directory_has_no_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "evil-1.0.dist-info" / "entry_points.txt", "[ostler.extensions]\nevil = evil:setup\n")
     monkeypatch.chdir(tmp_path)
     assert entry_points(["", os.curdir, str(tmp_path)]) == []

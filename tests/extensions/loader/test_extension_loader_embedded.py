@@ -37,7 +37,7 @@ def guard(ostler: Any) -> None:
         return Refuse("not that one") if call.name == "own" else None
 
 
-async def test_an_agent_is_given_files_and_functions(tmp_path: Path) -> None:
+async def test_an_agent_accepts_files_and_functions(tmp_path: Path) -> None:
     file = tmp_path / "bringer.py"
     file.write_text(BRINGS)
     model = ScriptedModel([[Call("own"), Call("brought")], "done", Call("brought"), "done"])
@@ -72,14 +72,14 @@ async def test_an_extension_that_cannot_be_loaded_is_an_error_for_a_program(tmp_
 
 
 async def test_two_functions_of_one_name_are_two_extensions() -> None:
-    seen: list[str] = []
+    calls: list[str] = []
     model = ScriptedModel(["done"])
-    made = [
-        lambda ostler, name=name: ostler.input(lambda draft: seen.append(name)) for name in ("one", "two")
+    extensions = [
+        lambda ostler, name=name: ostler.input(lambda draft: calls.append(name)) for name in ("one", "two")
     ]
-    async with Agent(model, tools=[], extensions=made) as agent:
+    async with Agent(model, tools=[], extensions=extensions) as agent:
         await agent.run("go")
-    assert seen == ["one", "two"]
+    assert calls == ["one", "two"]
 
 
 async def test_a_tool_whose_name_is_taken_is_an_error_for_a_program() -> None:
@@ -113,8 +113,8 @@ async def test_supervised_runs_have_extensions_and_leave_no_thread_behind(tmp_pa
     for handle in handles:
         assert getattr(await handle.result(), "status", "") == "completed"
         facts = await supervisor.store.read(handle.session)
-        told = [str(fact.event) for fact in facts if fact.type == "tool_result"]
-        assert "not that one" in told[0] and "from a file" in told[1]
+        results = [str(fact.event) for fact in facts if fact.type == "tool_result"]
+        assert "not that one" in results[0] and "from a file" in results[1]
     await supervisor.close()
     for thread in {*threading.enumerate()} - before:
         thread.join(60)

@@ -1,4 +1,4 @@
-"""Loading extensions: their helper modules, and what is said of those that fail."""
+"""Loading extensions: their modules, and reports of failures."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def loaded(*paths: Path) -> list[LoadedVersion]:
     return versions
 
 
-async def said(version: LoadedVersion, command: str = "say") -> Any:
+async def run_command(version: LoadedVersion, command: str = "say") -> Any:
     """What a command of the extension says."""
     assert version.extension.status == "loaded", version.extension.problem
     function = version.extension.registered.commands[command].handler.function
@@ -78,7 +78,7 @@ async def test_two_extensions_have_helpers_of_the_same_name(tmp_path: Path) -> N
                 """,
             ).parent
         )
-    assert [await said(version) for version in await loaded(*paths)] == ["one", "two"]
+    assert [await run_command(version) for version in await loaded(*paths)] == ["one", "two"]
     assert sys.path == before
     assert "helpers" not in sys.modules
 
@@ -107,7 +107,7 @@ async def test_helpers_may_be_packages_and_import_one_another(tmp_path: Path) ->
         """,
     ).parent
     (version,) = await loaded(path)
-    assert json.loads(await said(version)) == [42, 42, True]
+    assert json.loads(await run_command(version)) == [42, 42, True]
 
 
 async def test_a_package_may_import_itself_by_its_name(tmp_path: Path) -> None:
@@ -125,10 +125,10 @@ async def test_a_package_may_import_itself_by_its_name(tmp_path: Path) -> None:
         """,
     ).parent
     (version,) = await loaded(path)
-    assert (await said(version)).endswith(".rules")
+    assert (await run_command(version)).endswith(".rules")
 
 
-async def test_another_extension_does_not_stand_in_for_a_module(tmp_path: Path) -> None:
+async def test_another_extension_is_not_imported_as_a_module(tmp_path: Path) -> None:
     write(tmp_path / "secrets.py", "def setup(ostler): ...")
     path = write(
         tmp_path / "gate.py",
@@ -142,7 +142,7 @@ async def test_another_extension_does_not_stand_in_for_a_module(tmp_path: Path) 
         """,
     )
     (version,) = await loaded(path)
-    assert len(await said(version)) == 4
+    assert len(await run_command(version)) == 4
 
 
 async def test_structs_and_hints_of_an_extension_can_be_resolved(tmp_path: Path) -> None:
@@ -189,11 +189,13 @@ async def test_a_traceback_names_the_real_file_and_line(tmp_path: Path) -> None:
         ("def setup(ostler):\n    ostler.on()\n", "UsageError: name the events"),
     ],
 )
-async def test_what_cannot_be_loaded_says_why_and_where(tmp_path: Path, text: str, problem: str) -> None:
+async def test_an_extension_that_cannot_be_loaded_has_a_problem_with_its_line(
+    tmp_path: Path, text: str, problem: str
+) -> None:
     assert (await problem_of(write(tmp_path / "gate.py", text))).startswith(problem)
 
 
-async def test_an_extension_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_extension_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module_loader, "LOADING_SECONDS", 0.05)
     text = "import threading\nthreading.Event().wait(30)\ndef setup(ostler): ...\n"
     assert "took longer than 0.05 s" in await problem_of(write(tmp_path / "gate.py", text))
@@ -201,16 +203,16 @@ async def test_an_extension_that_hangs_is_given_up(tmp_path: Path, monkeypatch: 
     assert await problem_of(write(tmp_path / "gate.py", text)) == "took longer than 0.05 s (gate.py:2)"
 
 
-async def test_those_that_fail_do_not_keep_others_from_loading(tmp_path: Path) -> None:
+async def test_a_failing_extension_does_not_prevent_others_from_loading(tmp_path: Path) -> None:
     write(tmp_path / "many" / "a.py", "def setup(ostler): raise ValueError('no')")
     write(tmp_path / "many" / "b.py", "def setup(ostler): ...")
-    told: list[str] = []
+    notices: list[str] = []
     assembly = ExtensionLoader(
-        ExtensionSearch(tmp_path, named=(tmp_path / "many",), automatic=False), told.append
+        ExtensionSearch(tmp_path, named=(tmp_path / "many",), automatic=False), notices.append
     )
     versions = await assembly.refresh({})
     assert [name for name, one in versions.items() if one.extension.status == "loaded"] == ["b"]
-    assert told == [f"the extension a ({tmp_path}/many/a.py) is not loaded: ValueError: no (a.py:1)"]
+    assert notices == [f"the extension a ({tmp_path}/many/a.py) is not loaded: ValueError: no (a.py:1)"]
 
 
 async def test_an_installed_package_is_loaded_by_its_entry_point(
@@ -230,14 +232,14 @@ async def test_an_installed_package_is_loaded_by_its_entry_point(
     points = "[ostler.extensions]\ngate = ostler_test_gate_pack.main:begin\n"
     write(site / "gate-1.2.dist-info" / "entry_points.txt", points)
     monkeypatch.syspath_prepend(site)
-    told: list[str] = []
-    versions = await ExtensionLoader(ExtensionSearch(tmp_path), told.append).refresh({})
-    assert not told
+    notices: list[str] = []
+    versions = await ExtensionLoader(ExtensionSearch(tmp_path), notices.append).refresh({})
+    assert not notices
     assert (versions["gate"].extension.origin, versions["gate"].extension.version) == ("package", "1.2")
-    assert await said(versions["gate"]) == "installed"
+    assert await run_command(versions["gate"]) == "installed"
 
 
-async def test_programs_start_side_by_side_and_keep_their_order(tmp_path: Path) -> None:
+async def test_programs_start_concurrently_and_keep_their_order(tmp_path: Path) -> None:
     """Each says hello only when the other one runs."""
     for name, other in (("a", "b"), ("c", "a"), ("b", "c")):
         written(
@@ -254,25 +256,25 @@ async def test_programs_start_side_by_side_and_keep_their_order(tmp_path: Path) 
             values={"OWN": name, "OTHER": other},
         )
     write(tmp_path / "bb.py", "def setup(ostler): ...")
-    told: list[str] = []
+    notices: list[str] = []
     versions = await ExtensionLoader(
-        ExtensionSearch(tmp_path, named=(tmp_path,), automatic=False), told.append
+        ExtensionSearch(tmp_path, named=(tmp_path,), automatic=False), notices.append
     ).refresh({})
-    assert told == []
+    assert notices == []
     assert list(versions) == ["a", "b", "bb", "c"]
     for one in versions.values():
         await one.forget()
 
 
-async def test_a_look_that_is_given_up_leaves_no_program_behind(
+async def test_a_cancelled_load_leaves_no_process_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path, "hello()\nsend('ready')\nread('nothing')", name="quick")
     written(tmp_path, "time.sleep(60)", name="slow")
-    load, is_loaded, begun = LoadedVersion.load, asyncio.Event(), []
+    load, is_loaded, started = LoadedVersion.load, asyncio.Event(), []
 
     async def noted(version: LoadedVersion) -> None:
-        begun.append(version)
+        started.append(version)
         await load(version)
         is_loaded.set()
 
@@ -283,17 +285,17 @@ async def test_a_look_that_is_given_up_leaves_no_program_behind(
     looking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await looking
-    assert [one.candidate.name for one in begun] == ["quick", "slow"]
-    quick = begun[0].extension
-    assert isinstance(quick, ProcessExtension) and not quick.client.is_up
+    assert [one.candidate.name for one in started] == ["quick", "slow"]
+    quick = started[0].extension
+    assert isinstance(quick, ProcessExtension) and quick.client.problem
 
 
-async def test_modules_go_with_the_last_who_knows_the_version(tmp_path: Path) -> None:
+async def test_modules_are_removed_with_the_last_reference_to_the_version(tmp_path: Path) -> None:
     write(tmp_path / "words.py", "WHAT = 'here'")
     file = write(tmp_path / "fleeting.py", "import words\n\ndef setup(ostler): ...")
     (version,) = await loaded(file)
-    kept = [name for name in sys.modules if name.startswith("ostler_extension_fleeting")]
-    assert len(kept) == 3
+    modules = [name for name in sys.modules if name.startswith("ostler_extension_fleeting")]
+    assert len(modules) == 3
     del version
     gc.collect()
-    assert not [name for name in kept if name in sys.modules]
+    assert not [name for name in modules if name in sys.modules]

@@ -1,4 +1,4 @@
-"""Hot reload: extensions follow their files while sessions are open."""
+"""Hot reload while sessions are open."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from shlex import quote
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from ostler.cli.permissions import extensions_to_trust
 from ostler.core.function_tool import tool
@@ -46,7 +47,7 @@ class Room:
         self.own = folder / "home" / "extensions"
         self.project = folder / "project"
         (self.project / ".git").mkdir(parents=True)
-        self.said: list[str] = []
+        self.notices: list[str] = []
         self.harness = Harness(ScriptedModel([]), cwd=self.project)
         self.host: ExtensionHost | None = None
 
@@ -60,26 +61,26 @@ class Room:
     async def open(self, *script: Any, **search: Any) -> Session:
         self.harness.model = ScriptedModel(script)
         self.host = await load_into(
-            self.harness, ExtensionSearch(self.project, **search), say=self.said.append
+            self.harness, ExtensionSearch(self.project, **search), say=self.notices.append
         )
         return await create_session(MemoryStore(), self.harness)
 
-    async def says(self, session: Session, name: str = "say") -> str:
+    async def output(self, session: Session, name: str = "say") -> str:
         (listener,) = self.harness.listeners
         output = await listener.run_command(session, name, "")
         assert output is not None
         return output
 
-    async def comes_to_say(self, session: Session, what: str, name: str = "say") -> None:
+    async def wait_for_output(self, session: Session, what: str, name: str = "say") -> None:
         assert self.harness.listeners
 
-        async def said() -> bool:
+        async def matches() -> bool:
             try:
-                return await self.says(session, name) == what
+                return await self.output(session, name) == what
             except Exception:
                 return False
 
-        await until(said)
+        await until(matches)
 
 
 async def until(condition: Callable[[], Any]) -> Any:
@@ -116,11 +117,11 @@ async def test_a_saved_file_takes_effect_at_once_without_a_run(room: Room) -> No
     room.write("gate.py", SAYS, what="old")
     session = await room.open("done")
     await session.prompt(as_content("go"))
-    assert await room.says(session) == "old"
+    assert await room.output(session) == "old"
     room.write("gate.py", SAYS, what="new")
-    await room.comes_to_say(session, "new")
+    await room.wait_for_output(session, "new")
     room.write("second.py", SAYS.replace('"say"', '"more"'), what="another")
-    await room.comes_to_say(session, "another", "more")
+    await room.wait_for_output(session, "another", "more")
     (room.own / "gate.py").unlink()
     assert room.host is not None
     await until(lambda: list(room.host.extensions) == ["second"])  # type: ignore[union-attr]
@@ -131,6 +132,7 @@ async def test_a_saved_file_takes_effect_at_once_without_a_run(room: Room) -> No
 async def test_the_first_extension_may_appear_while_a_session_is_open(room: Room) -> None:
     session = await room.open("done", "done again")
     assert room.host is None
+    child = await create_session(MemoryStore(), structs.replace(room.harness))
     await session.prompt(as_content("go"))
     room.write("helpers.py", "WHAT = 'first'")
     room.write(
@@ -149,17 +151,21 @@ async def test_the_first_extension_may_appear_while_a_session_is_open(room: Room
                 return Handled("dealt with") if draft.text == "ping" else None
         """,
     )
-    await room.comes_to_say(session, "first")
+    await room.wait_for_output(session, "first")
+    host = idle_host.active_host(room.harness)
+    assert host is not None and idle_host.active_host(child.harness) is host
+    assert set(host.sessions) == {session.id, child.id}
+    await child.close()
     ended = await session.prompt(as_content("ping"))
     assert getattr(ended, "reason", "") == "a hook dealt with the prompt"
     room.write("helpers.py", "WHAT = 'changed'")
-    await room.comes_to_say(session, "changed")
+    await room.wait_for_output(session, "changed")
     await session.close()
 
 
 async def test_during_a_run_it_takes_effect_at_the_next_step(room: Room) -> None:
     room.write("gate.py", SAYS, what="old")
-    seen: list[Any] = []
+    received: list[Any] = []
 
     @tool
     async def edit() -> str:
@@ -186,21 +192,21 @@ async def test_during_a_run_it_takes_effect_at_the_next_step(room: Room) -> None
         )
         assert room.host is not None and room.host.reloading is not None
         await room.host.reloading._load()
-        seen.append(await room.says(session))
+        received.append(await room.output(session))
         return "written"
 
     room.harness.set_tools([edit])
     session = await room.open(Call("edit"), Call("brought"), "never")
     ended = await session.prompt(as_content("go"))
-    assert seen == ["old"]
-    assert await room.says(session) == "new"
+    assert received == ["old"]
+    assert await room.output(session) == "new"
     results = await facts_of(session, "tool_result")
     assert [result.content[0].text for result in results] == ["written", "here"]
     assert getattr(ended, "reason", "") == "enough"
     await session.close()
 
 
-async def test_the_old_version_leaves_before_the_new_one_enters(room: Room) -> None:
+async def test_the_old_version_is_removed_before_the_new_one_is_added(room: Room) -> None:
     text = """
         from ostler.extensions.extension_session import SessionLeft, SessionOpened
 
@@ -221,13 +227,13 @@ async def test_the_old_version_leaves_before_the_new_one_enters(room: Room) -> N
     room.write("gate.py", text, what="two")
     assert room.host is not None
     await room.host.reload()
-    await room.comes_to_say(session, "plain+++")
-    seen = session.state.extension_state["gate"]["seen"]
-    assert seen == ["one", "open", "one", "reload", "two", "reload"]
+    await room.wait_for_output(session, "plain+++")
+    received = session.state.extension_state["gate"]["seen"]
+    assert received == ["one", "open", "one", "reload", "two", "reload"]
     await session.close()
 
 
-async def test_a_broken_file_keeps_the_old_version_running_and_says_so(room: Room) -> None:
+async def test_a_broken_file_is_reported_and_the_old_version_keeps_running(room: Room) -> None:
     room.write("gate.py", SAYS, what="old")
     session = await room.open("done")
     await session.prompt(as_content("go"))
@@ -238,10 +244,10 @@ async def test_a_broken_file_keeps_the_old_version_running_and_says_so(room: Roo
         f"the extension gate ({file}) was changed, but its old version still runs: "
         "SyntaxError: invalid syntax (gate.py:2)",
     )
-    assert await room.says(session) == "old"
+    assert await room.output(session) == "old"
     room.write("gate.py", SAYS, what="mended")
-    await room.comes_to_say(session, "mended")
-    assert room.said == []
+    await room.wait_for_output(session, "mended")
+    assert room.notices == []
     await session.close()
 
 
@@ -255,7 +261,7 @@ async def test_a_changed_extension_of_a_project_waits_for_trust(room: Room) -> N
     room.write("gate.py", SAYS, what="new")
     assert room.host is not None
     await until(lambda: room.host.extensions["gate"].status == "changed")  # type: ignore[union-attr]
-    assert await room.says(session) == "old"
+    assert await room.output(session) == "old"
     (warned,) = await facts_of(session, "warned")
     assert warned.text == (
         "the extension gate was changed: its old version runs until you review it and run "
@@ -263,11 +269,11 @@ async def test_a_changed_extension_of_a_project_waits_for_trust(room: Room) -> N
     )
     for one in extensions_to_trust(room.project):
         one.trust()
-    await room.comes_to_say(session, "new")
+    await room.wait_for_output(session, "new")
     assert room.host.extensions["gate"].status == "loaded"
     trust_edits(room.project)
     room.write("gate.py", SAYS, what="at once")
-    await room.comes_to_say(session, "at once")
+    await room.wait_for_output(session, "at once")
     await session.close()
 
 
@@ -288,13 +294,13 @@ async def test_an_extension_may_ask_for_a_reload(room: Room, how: str) -> None:
     room.write("gate.py", text, what="old")
     session = await room.open()
     room.write("gate.py", text, what="new")
-    assert await room.says(session) == "old"
-    assert await room.says(session, "again") == ""
-    await room.comes_to_say(session, "new")
+    assert await room.output(session) == "old"
+    assert await room.output(session, "again") == ""
+    await room.wait_for_output(session, "new")
     await session.close()
 
 
-async def test_a_child_gets_what_changed_as_far_as_it_may_have_it(room: Room) -> None:
+async def test_a_child_gets_reloaded_tools_that_it_may_use(room: Room) -> None:
     text = """
         def setup(ostler):
             @ostler.tool
@@ -353,7 +359,7 @@ async def test_the_watch_ends_with_the_last_session(room: Room) -> None:
     await until(lambda: not thread.is_alive())
 
 
-async def test_a_file_that_was_named_is_followed_with_what_it_imports(room: Room, tmp_path: Path) -> None:
+async def test_a_named_file_reloads_when_its_imports_change(room: Room, tmp_path: Path) -> None:
     room.own = tmp_path / "elsewhere"
     room.write("rules.py", "WHAT = 'old'")
     file = room.write(
@@ -367,14 +373,14 @@ async def test_a_file_that_was_named_is_followed_with_what_it_imports(room: Room
         """,
     )
     session = await room.open("done", named=(file,), automatic=False)
-    assert await room.says(session) == "old"
+    assert await room.output(session) == "old"
     await session.prompt(as_content("go"))
     room.write("rules.py", "WHAT = 'new'")
-    await room.comes_to_say(session, "new")
+    await room.wait_for_output(session, "new")
     await session.close()
 
 
-async def test_an_extension_in_another_language_is_started_anew(room: Room) -> None:
+async def test_a_changed_process_extension_is_restarted(room: Room) -> None:
     script = """
         hello()
         send("register_command", name="say", description="")
@@ -387,14 +393,14 @@ async def test_an_extension_in_another_language_is_started_anew(room: Room) -> N
     folder = written(room.own, script, values={"WHAT": "old"})
     session = await room.open("done")
     await session.prompt(as_content("go"))
-    assert await room.says(session) == "old"
+    assert await room.output(session) == "old"
     main = folder / "main.py"
     main.write_text(main.read_text().replace("'old'", "'new'"))
-    await room.comes_to_say(session, "new")
+    await room.wait_for_output(session, "new")
     await session.close()
 
 
-async def test_a_module_of_a_program_in_another_language_starts_it_anew(room: Room) -> None:
+async def test_a_changed_module_restarts_a_process_extension(room: Room) -> None:
     script = """
         sys.path.insert(0, "")
         from words import WHAT
@@ -410,26 +416,26 @@ async def test_a_module_of_a_program_in_another_language_starts_it_anew(room: Ro
     (folder / "words.py").write_text("WHAT = 'old'")
     session = await room.open("done")
     await session.prompt(as_content("go"))
-    assert await room.says(session) == "old"
+    assert await room.output(session) == "old"
     (folder / "words.py").write_text("WHAT = 'newer'")
-    await room.comes_to_say(session, "newer")
+    await room.wait_for_output(session, "newer")
     await session.close()
 
 
-async def test_what_changed_while_it_was_loaded_is_noticed(room: Room) -> None:
+async def test_a_change_during_loading_is_noticed(room: Room) -> None:
     room.write("gate.py", SAYS, what="old")
     room.harness.model = ScriptedModel(["done"])
-    assembly = ExtensionLoader(ExtensionSearch(room.project), room.said.append)
+    assembly = ExtensionLoader(ExtensionSearch(room.project), room.notices.append)
     versions = await assembly.refresh({})
     room.write("gate.py", SAYS, what="new")
-    make_host(assembly, versions, room.said.append).install_into(room.harness)
+    make_host(assembly, versions).install_into(room.harness)
     session = await create_session(MemoryStore(), room.harness)
     await session.prompt(as_content("go"))
-    await room.comes_to_say(session, "new")
+    await room.wait_for_output(session, "new")
     await session.close()
 
 
-async def test_a_look_without_a_change_replaces_nothing(room: Room) -> None:
+async def test_a_check_without_a_change_replaces_nothing(room: Room) -> None:
     room.write("gate.py", SAYS, what="old")
     session = await room.open("done")
     assert room.host is not None and room.host.reloading is not None
@@ -444,7 +450,7 @@ async def test_a_look_without_a_change_replaces_nothing(room: Room) -> None:
     await session.close()
 
 
-async def test_what_was_loaded_too_late_is_loaded_by_the_next_session(room: Room) -> None:
+async def test_a_version_loaded_too_late_is_loaded_by_the_next_session(room: Room) -> None:
     room.write("gate.py", SAYS, what="old")
     session = await room.open("done")
     room.write("gate.py", SAYS, what="new")
@@ -453,7 +459,7 @@ async def test_what_was_loaded_too_late_is_loaded_by_the_next_session(room: Room
     await session.close()
     room.harness.model = ScriptedModel(["done"])
     again = await create_session(MemoryStore(), room.harness)
-    assert await room.says(again) == "old"
+    assert await room.output(again) == "old"
     await again.prompt(as_content("go"))
-    await room.comes_to_say(again, "new")
+    await room.wait_for_output(again, "new")
     await again.close()

@@ -1,4 +1,4 @@
-"""What extensions in any language decide, bring and show."""
+"""Decisions, tools and panels of process extensions."""
 
 from __future__ import annotations
 
@@ -40,31 +40,31 @@ _JUDGE = """
 
 
 async def test_an_intercept_rewrites_the_arguments_of_a_call(tmp_path: Path) -> None:
-    found = await loaded(
+    extension = await loaded(
         tmp_path, _JUDGE, values={"ANSWERS": {"tool_call": {"modified_args": {"command": "ls -a"}}}}
     )
     model = ScriptedModel([Call("shell", {"command": "ls"}), "done"])
-    session, _ = await session_with(model, found, **with_tool())
+    session, _ = await session_with(model, extension, **with_tool())
     await session.prompt(as_content("go"))
     (result,) = await facts_of(session, "tool_result")
     assert result.content[0].text == "ran ls -a"
     await session.close()
 
 
-async def test_an_intercept_replaces_or_withholds_what_people_see(tmp_path: Path) -> None:
-    found = await loaded(
+async def test_an_intercept_replaces_or_suppresses_the_displayed_text(tmp_path: Path) -> None:
+    extension = await loaded(
         tmp_path, _JUDGE, values={"ANSWERS": {"assistant_message": {"replace_text": "[secret]"}}}
     )
-    session, _ = await session_with(ScriptedModel(["a key"]), found)
+    session, _ = await session_with(ScriptedModel(["a key"]), extension)
     await session.prompt(as_content("go"))
     (message,) = await facts_of(session, "assistant_message")
     assert (message.content[0].text, message.shown[0].text) == ("a key", "[secret]")
     await session.close()
 
-    found = await loaded(
+    extension = await loaded(
         tmp_path, _JUDGE, name="other", values={"ANSWERS": {"assistant_message": {"block": True}}}
     )
-    session, _ = await session_with(ScriptedModel(["a key"]), found)
+    session, _ = await session_with(ScriptedModel(["a key"]), extension)
     await session.prompt(as_content("go"))
     (message,) = await facts_of(session, "assistant_message")
     assert message.suppressed
@@ -72,10 +72,10 @@ async def test_an_intercept_replaces_or_withholds_what_people_see(tmp_path: Path
 
 
 async def test_an_intercept_refuses_a_turn(tmp_path: Path) -> None:
-    found = await loaded(
+    extension = await loaded(
         tmp_path, _JUDGE, values={"ANSWERS": {"turn_start": {"block": True, "reason": "enough"}}}
     )
-    session, _ = await session_with(ScriptedModel([]), found)
+    session, _ = await session_with(ScriptedModel([]), extension)
     ended = await session.prompt(as_content("go"))
     assert isinstance(ended, events.RunEnded)
     assert (ended.status, ended.reason) == ("refused", "enough")
@@ -119,11 +119,11 @@ _PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n0000").decode()
         ({"content": [{"type": "video"}]}, None, "unknown type 'video'"),
         ({"content": [{"type": "image", "mime_type": "image/png", "data": _PICTURE}]}, None, "image/png"),
         ({"content": [{"type": "image", "data": "not base64!"}]}, "tool_failed", "not base64"),
-        ({"content": [{"type": "image", "data": "AAAA"}]}, "tool_failed", "no PNG"),
+        ({"content": [{"type": "image", "data": "AAAA"}]}, "tool_failed", "not PNG"),
         ({"content": "text"}, "tool_failed", "malformed"),
     ],
 )
-async def test_a_tool_result_is_what_the_extension_says(
+async def test_a_tool_result_has_the_content_of_the_extension(
     tmp_path: Path, result: Any, failed: str | None, told: str
 ) -> None:
     script = f"""
@@ -133,8 +133,8 @@ async def test_a_tool_result_is_what_the_extension_says(
         send("tool_result", id=read("tool_call")["id"], **{result!r})
         read("x")
     """
-    found = await loaded(tmp_path, script)
-    session, _ = await session_with(ScriptedModel([Call("do"), "done"]), found)
+    extension = await loaded(tmp_path, script)
+    session, _ = await session_with(ScriptedModel([Call("do"), "done"]), extension)
     await session.prompt(as_content("go"))
     (got,) = await facts_of(session, "tool_result")
     assert got.failed == failed
@@ -154,23 +154,23 @@ async def test_the_arguments_of_a_tool_are_checked_before_the_extension_sees_the
         send("tool_result", id=call["id"], content=[{"type": "text", "text": str(call["args"])}])
         read("x")
     """
-    found = await loaded(tmp_path, script)
-    assert set(found.registered.tools) == {"do"}
-    spec = found.registered.tools["do"].spec
+    extension = await loaded(tmp_path, script)
+    assert set(extension.registered.tools) == {"do"}
+    spec = extension.registered.tools["do"].spec
     assert (spec.kind, spec.parallel, spec.timeout) == ("read", True, 60.0)
     model = ScriptedModel([[Call("do", {"n": "x"}), Call("do", {"n": 1})], "done"])
-    session, _ = await session_with(model, found)
+    session, _ = await session_with(model, extension)
     await session.prompt(as_content("go"))
     first, second = await facts_of(session, "tool_result")
     assert (first.failed, second.failed) == ("invalid_arguments", None)
     assert second.content[0].text == "{'n': 1}"
-    log = found.client.log.path.read_text()
+    log = extension.client.log.path.read_text()
     assert "nonsense" in log
     assert "register_tool" in log
     await session.close()
 
 
-async def test_a_tool_that_takes_too_long_is_told_and_its_late_result_is_ignored(tmp_path: Path) -> None:
+async def test_a_timed_out_tool_gets_a_cancel_and_its_late_result_is_ignored(tmp_path: Path) -> None:
     script = """
         hello()
         send("register_tool", name="do", timeout=0.05)
@@ -181,8 +181,8 @@ async def test_a_tool_that_takes_too_long_is_told_and_its_late_result_is_ignored
         send("tool_result", id=call["id"])
         read("x")
     """
-    found = await loaded(tmp_path, script)
-    session, _ = await session_with(ScriptedModel([Call("do"), "done"]), found)
+    extension = await loaded(tmp_path, script)
+    session, _ = await session_with(ScriptedModel([Call("do"), "done"]), extension)
     watch = Watch(session)
     ended = await session.prompt(as_content("go"))
     assert isinstance(ended, events.RunEnded)
@@ -209,9 +209,9 @@ async def test_a_tool_that_is_registered_later_is_on_offer_at_the_next_step(tmp_
             else:
                 tell(seen=frame["data"]["name"])
     """
-    found = await loaded(tmp_path, script)
+    extension = await loaded(tmp_path, script)
     model = ScriptedModel([Call("more"), Call("late"), "done"])
-    session, _ = await session_with(model, found)
+    session, _ = await session_with(model, extension)
     watch = Watch(session)
     await session.prompt(as_content("go"))
     assert [one.tools for one in await facts_of(session, "step_started")] == [
@@ -224,7 +224,7 @@ async def test_a_tool_that_is_registered_later_is_on_offer_at_the_next_step(tmp_
     await session.close()
 
 
-async def test_a_name_that_is_taken_is_refused_and_both_sides_hear_of_it(tmp_path: Path) -> None:
+async def test_a_taken_name_is_reported_to_the_user_and_the_extension(tmp_path: Path) -> None:
     script = """
         hello()
         send("register_tool", name="shell")
@@ -237,16 +237,16 @@ async def test_a_name_that_is_taken_is_refused_and_both_sides_hear_of_it(tmp_pat
     """
     found = await loaded(tmp_path, script)
     first = extension("first", lambda ostler: ostler.command("hi")(lambda arguments: "mine"))
-    heard: list[str] = []
-    host = ExtensionHost([first, found], say=heard.append)
+    notices: list[str] = []
+    host = ExtensionHost([first, found], say=notices.append)
     harness = Harness(model=ScriptedModel([]), **with_tool())
     host.install_into(harness)
     session = await create_session(MemoryStore(), harness)
     watch = Watch(session)
     await watch.until(lambda: len(watch.told) == 2)
-    assert heard == ["the extension script registers a tool 'shell', but that name is taken"]
-    said = [one["problem"] for one in watch.told]
-    assert said == [
+    assert notices == ["the extension script registers a tool 'shell', but that name is taken"]
+    problems = [one["problem"] for one in watch.told]
+    assert problems == [
         "its tool shell is not used: that name is taken",
         "its command /hi is not used: that name is taken",
     ]
@@ -255,7 +255,7 @@ async def test_a_name_that_is_taken_is_refused_and_both_sides_hear_of_it(tmp_pat
     await session.close()
 
 
-# --- people -----------------------------------------------------------------------------------------
+# --- commands and panels ----------------------------------------------------------------------------
 
 
 def _commands(**answers: Any) -> str:
@@ -287,15 +287,15 @@ async def test_a_command_answers_with_an_action(tmp_path: Path) -> None:
         wrong={"action": "dance"},
         bad={"action": "display", "display": "x", "error": "it is broken"},
     )
-    found = await loaded(tmp_path, script)
-    session, host = await session_with(ScriptedModel(["done"]), found)
+    extension = await loaded(tmp_path, script)
+    session, host = await session_with(ScriptedModel(["done"]), extension)
     assert await host.run_command(session, "/show", "") == "hello"
     assert await host.run_command(session, "quiet", "") == ""
     assert await host.run_command(session, "put", "") == "text"
     assert await host.run_command(session, "ask", "") == ""
     (request,) = await session.journal.store.pending(session.id)
     assert request.content[0].text == "do it"
-    for name, problem in (("wrong", "unknown action 'dance'"), ("bad", "it is broken")):
+    for name, problem in (("wrong", "unknown action: 'dance'"), ("bad", "it is broken")):
         with pytest.raises(Exception, match=problem):
             await host.run_command(session, name, "")
     await session.close()
@@ -303,8 +303,8 @@ async def test_a_command_answers_with_an_action(tmp_path: Path) -> None:
 
 async def test_a_panel_is_a_live_value_and_gets_keys_esc_among_them(tmp_path: Path) -> None:
     panel = {"id": "p", "title": "List", "lines": ["one"], "footer": None}
-    found = await loaded(tmp_path, _commands(open={"action": "open_panel", "open_panel": panel}))
-    session, host = await session_with(ScriptedModel([]), found)
+    extension = await loaded(tmp_path, _commands(open={"action": "open_panel", "open_panel": panel}))
+    session, host = await session_with(ScriptedModel([]), extension)
     watch = Watch(session)
     assert not host.ui.panel_key(session.id, "panel:script/p", "down")
     await host.run_command(session, "open", "")
@@ -336,7 +336,7 @@ async def test_a_panel_is_a_live_value_and_gets_keys_esc_among_them(tmp_path: Pa
     await session.close()
 
 
-async def test_what_an_extension_notifies_is_printed_in_its_name(tmp_path: Path) -> None:
+async def test_notifications_are_printed_with_the_name_of_the_extension(tmp_path: Path) -> None:
     script = """
         hello()
         for level in ("info", "success", "warn", "error"):
@@ -345,8 +345,8 @@ async def test_what_an_extension_notifies_is_printed_in_its_name(tmp_path: Path)
         send("ready")
         read("x")
     """
-    found = await loaded(tmp_path, script)
-    session, _ = await session_with(ScriptedModel([]), found)
+    extension = await loaded(tmp_path, script)
+    session, _ = await session_with(ScriptedModel([]), extension)
     watch = Watch(session)
     await watch.until(lambda: len(watch.printed) == 4)
     assert [(one.text, one.level, one.extension) for one in watch.seen] == [
@@ -355,11 +355,11 @@ async def test_what_an_extension_notifies_is_printed_in_its_name(tmp_path: Path)
         ("Warning: warn", "info", "script"),
         ("error", "error", "script"),
     ]
-    assert "[debug] to the log" in found.client.log.path.read_text()
+    assert "[debug] to the log" in extension.client.log.path.read_text()
     await session.close()
 
 
-async def test_what_an_extension_says_and_keeps_of_the_end_is_not_lost(tmp_path: Path) -> None:
+async def test_messages_and_state_at_the_end_of_a_session_are_recorded(tmp_path: Path) -> None:
     script = """
         hello()
         send("subscribe", events=["run_ended"])
@@ -368,8 +368,8 @@ async def test_what_an_extension_says_and_keeps_of_the_end_is_not_lost(tmp_path:
         send("notify", message="it was a good run")
         send("state_set", key="runs", value=1)
     """
-    found = await loaded(tmp_path, script)
-    session, _ = await session_with(ScriptedModel(["Done."]), found)
+    extension = await loaded(tmp_path, script)
+    session, _ = await session_with(ScriptedModel(["Done."]), extension)
     watch = Watch(session)
     await session.prompt(as_content("go"))
     await session.close()
@@ -377,7 +377,7 @@ async def test_what_an_extension_says_and_keeps_of_the_end_is_not_lost(tmp_path:
     assert session.state.extension_state == {"script": {"runs": 1}}
 
 
-async def test_state_is_kept_in_the_session(tmp_path: Path) -> None:
+async def test_state_is_stored_in_the_session(tmp_path: Path) -> None:
     script = """
         hello()
         send("subscribe", events=["session_start"])
@@ -401,14 +401,14 @@ async def test_state_is_kept_in_the_session(tmp_path: Path) -> None:
         tell(last=ask("state_get", key="kept"))
         read("x")
     """
-    found = await loaded(tmp_path, script)
-    session, _ = await session_with(ScriptedModel([]), found)
+    extension = await loaded(tmp_path, script)
+    session, _ = await session_with(ScriptedModel([]), extension)
     watch = Watch(session)
     await watch.until_told(last={"value": 1})
-    said = watch.told[0]
-    assert said.pop("null")["error"] == "null cannot be kept under 'b': send state_delete instead"
-    assert said.pop("elsewhere")["error"] == "there is no open session ses_none"
-    assert said == {
+    problems = watch.told[0]
+    assert problems.pop("null")["error"] == "null cannot be stored under 'b': send state_delete instead"
+    assert problems.pop("elsewhere")["error"] == "there is no open session ses_none"
+    assert problems == {
         "missing": {},
         "set": {},
         "get": {"value": {"n": [1]}},

@@ -1,4 +1,4 @@
-"""Extensions in any language, at work: real processes that speak the protocol."""
+"""Process extensions with real processes."""
 
 from __future__ import annotations
 
@@ -64,28 +64,30 @@ async def test_an_any_language_guard_refuses_counts_and_brings_a_tool(
     language: str, program: str, bad: Any, own: Call, said: str, output: str, command: str
 ) -> None:
     needed.program(program)
-    found = await load_process_extension(EXAMPLES / language, "host")
-    assert (found.status, found.problem, found.version) == ("loaded", "", "1.0.0")
+    extension = await load_process_extension(EXAMPLES / language, "host")
+    assert (extension.status, extension.problem, extension.version) == ("loaded", "", "1.0.0")
     model = ScriptedModel([[Call("shell", bad), Call("shell", {"command": "ls"})], own, "done"])
-    session, host = await session_with(model, found, **with_tool())
+    session, host = await session_with(model, extension, **with_tool())
     watch = Watch(session)
     await session.prompt(as_content("go"))
     results = await facts_of(session, "tool_result")
     assert [result.failed for result in results] == ["call_refused", None, None]
     assert results[2].content[0].text == said
-    shown = [one.text for one in watch.seen if isinstance(one, events.ToolOutput)]
-    assert "".join(shown) == output
+    outputs = [one.text for one in watch.seen if isinstance(one, events.ToolOutput)]
+    assert "".join(outputs) == output
     assert await host.run_command(session, command, "") == "1 refused"
     assert session.state.extension_state == {f"{language}-guard": {"refused": 1}}
     await session.close()
 
 
-# --- the beginning ----------------------------------------------------------------------------------
+# --- the start --------------------------------------------------------------------------------------
 
 
-async def test_an_extension_is_told_where_it_is_and_who_asks(tmp_path: Path, home: Path) -> None:
-    found = await loaded(tmp_path, "tell(ack=hello())\nsend('ready')\nread('shutdown')\nsend('shutdown_ack')")
-    session, _ = await session_with(ScriptedModel([]), found)
+async def test_an_extension_gets_its_folders_and_the_session(tmp_path: Path, home: Path) -> None:
+    extension = await loaded(
+        tmp_path, "tell(ack=hello())\nsend('ready')\nread('shutdown')\nsend('shutdown_ack')"
+    )
+    session, _ = await session_with(ScriptedModel([]), extension)
     watch = Watch(session)
     (ack,) = [one["ack"] for one in [await watch.until_told()]]
     assert ack.pop("ostler_version")
@@ -107,29 +109,29 @@ async def test_the_answer_to_hello_is_the_first_that_an_extension_reads(tmp_path
         tell(types=[read()["type"], read()["type"]])
         read("x")
     """
-    found = await loaded(tmp_path, script)
-    session, _ = await session_with(ScriptedModel([]), found)
+    extension = await loaded(tmp_path, script)
+    session, _ = await session_with(ScriptedModel([]), extension)
     await Watch(session).until_told(types=["hello_ack", "problem"])
     await session.close()
 
 
 async def test_a_data_folder_that_cannot_be_made_is_a_problem_of_that_extension(tmp_path: Path) -> None:
     (tmp_path / "home").touch()
-    found = await load_process_extension(written(tmp_path, "hello(); send('ready'); read('x')"), "user")
-    problem = f"its folder {tmp_path}/home/extension-data/script cannot be made: Not a directory"
-    assert (found.status, found.problem) == ("failed", problem)
+    extension = await load_process_extension(written(tmp_path, "hello(); send('ready'); read('x')"), "user")
+    problem = f"its folder {tmp_path}/home/extension-data/script cannot be created: Not a directory"
+    assert (extension.status, extension.problem) == ("failed", problem)
 
 
-async def test_an_extension_that_never_says_ready_counts_as_ready_when_it_is_silent(tmp_path: Path) -> None:
+async def test_an_extension_without_ready_is_ready_after_a_silence(tmp_path: Path) -> None:
     script = (
         "send('hello', name='script')\nsend('register_command', name='/hi', description='Greets')\nread('x')"
     )
-    found = await loaded(tmp_path, script)
-    assert found.registered.commands["hi"].description == "Greets"
-    await found.close()
+    extension = await loaded(tmp_path, script)
+    assert extension.registered.commands["hi"].description == "Greets"
+    await extension.close()
 
 
-async def test_an_extension_that_promises_ready_is_waited_for(tmp_path: Path) -> None:
+async def test_an_extension_with_the_ready_capability_is_awaited(tmp_path: Path) -> None:
     script = """
         hello()
         time.sleep(0.1)
@@ -137,9 +139,9 @@ async def test_an_extension_that_promises_ready_is_waited_for(tmp_path: Path) ->
         send("ready")
         read("x")
     """
-    found = await loaded(tmp_path, script, limits=Limits(silence=0.01))
-    assert "late" in found.registered.commands
-    await found.close()
+    extension = await loaded(tmp_path, script, limits=Limits(silence=0.01))
+    assert "late" in extension.registered.commands
+    await extension.close()
 
 
 @pytest.mark.parametrize(
@@ -153,22 +155,25 @@ async def test_an_extension_that_promises_ready_is_waited_for(tmp_path: Path) ->
         ("[", "extension.json"),
     ],
 )
-async def test_a_wrong_manifest_says_what_is_wrong(tmp_path: Path, manifest: str, problem: str) -> None:
+async def test_an_invalid_manifest_is_reported(tmp_path: Path, manifest: str, problem: str) -> None:
     (tmp_path / "extension.json").write_text(manifest)
-    found = await load_process_extension(tmp_path, "user")
-    assert found.status == "failed"
-    assert problem in found.problem
-    assert "\n" not in found.problem
+    extension = await load_process_extension(tmp_path, "user")
+    assert extension.status == "failed"
+    assert problem in extension.problem
+    assert "\n" not in extension.problem
 
 
 async def test_a_folder_without_a_manifest_is_no_extension(tmp_path: Path) -> None:
-    found = await load_process_extension(tmp_path, "user")
-    assert (found.status, found.problem) == ("failed", f"there is no {tmp_path / 'extension.json'}")
+    extension = await load_process_extension(tmp_path, "user")
+    assert (extension.status, extension.problem) == (
+        "failed",
+        f"{tmp_path / 'extension.json'} does not exist",
+    )
 
 
 async def test_a_disabled_extension_is_not_started(tmp_path: Path) -> None:
-    found = await load_process_extension(written(tmp_path, "open('ran', 'w')", enabled=False), "user")
-    assert found.status == "disabled"
+    extension = await load_process_extension(written(tmp_path, "open('ran', 'w')", enabled=False), "user")
+    assert extension.status == "disabled"
     assert not (tmp_path / "script" / "ran").exists()
 
 
@@ -178,11 +183,11 @@ async def test_a_program_beside_the_manifest_runs_in_its_folder(tmp_path: Path) 
     program.write_text(f"#!/bin/sh\ntouch here\necho '{hello}'\nread ack\nread shutdown\n")
     program.chmod(0o755)
     (tmp_path / "extension.json").write_text('{"name": "a", "exec": "./run"}')
-    found = await load_process_extension(tmp_path, "user")
-    assert (found.status, found.problem, found.version) == ("loaded", "", "7")
+    extension = await load_process_extension(tmp_path, "user")
+    assert (extension.status, extension.problem, extension.version) == ("loaded", "", "7")
     assert (tmp_path / "here").exists()
-    assert isinstance(found, ProcessExtension)
-    await found.close()
+    assert isinstance(extension, ProcessExtension)
+    await extension.close()
 
 
 # --- events -----------------------------------------------------------------------------------------
@@ -201,9 +206,9 @@ async def test_events_arrive_in_order_with_their_fields_and_the_whole_event(tmp_
             if event["event"] in ("session_start", "tool_result", "run_ended"):
                 tell(whole=event["data"])
     """
-    found = await loaded(tmp_path, script)
+    extension = await loaded(tmp_path, script)
     model = ScriptedModel([Turn(text="I look.", calls=(Call("shell", {"command": "ls"}, id="c1"),)), "done"])
-    session, _ = await session_with(model, found, **with_tool())
+    session, _ = await session_with(model, extension, **with_tool())
     watch = Watch(session)
     await session.prompt(as_content("go"))
     await watch.until(lambda: [one for one in watch.told if one.get("whole", {}).get("status")])
@@ -253,8 +258,8 @@ async def test_an_event_that_does_not_exist_is_named_to_the_extension(tmp_path: 
         tell(problem=read("problem")["message"])
         tell(event=read("event")["event"])
     """
-    found = await loaded(tmp_path, script)
-    session, _ = await session_with(ScriptedModel(["done"]), found)
+    extension = await loaded(tmp_path, script)
+    session, _ = await session_with(ScriptedModel(["done"]), extension)
     watch = Watch(session)
     await session.prompt(as_content("go"))
     await watch.until_told(event="turn_start")
@@ -262,7 +267,7 @@ async def test_an_event_that_does_not_exist_is_named_to_the_extension(tmp_path: 
     await session.close()
 
 
-async def test_a_failed_turn_says_why(tmp_path: Path) -> None:
+async def test_a_failed_turn_reports_its_error(tmp_path: Path) -> None:
     script = """
         hello()
         send("subscribe", events=["turn_end"])
@@ -270,8 +275,8 @@ async def test_a_failed_turn_says_why(tmp_path: Path) -> None:
         tell(error=read("event")["error"])
         read("x")
     """
-    found = await loaded(tmp_path, script)
-    session, _ = await session_with(ScriptedModel([]), found)
+    extension = await loaded(tmp_path, script)
+    session, _ = await session_with(ScriptedModel([]), extension)
     watch = Watch(session)
     await session.prompt(as_content("go"))
     assert "script is over" in (await watch.until_told())["error"]
@@ -298,26 +303,26 @@ async def test_one_process_serves_a_session_and_its_children(tmp_path: Path) -> 
         result = await context.run_child(ChildRequest(as_content("go")))
         return result.text
 
-    found = await loaded(tmp_path, script)
+    extension = await loaded(tmp_path, script)
     model = ScriptedModel([Call("hand_out"), Call("shell", {"command": "bad"}), "from the child", "done"])
-    session, _ = await session_with(model, found, **with_tool(hand_out))
+    session, _ = await session_with(model, extension, **with_tool(hand_out))
     watch = Watch(session)
     await session.prompt(as_content("go"))
     (result,) = await facts_of(session, "tool_result")
     assert result.content[0].text == "from the child"
     (child,) = [one.child for one in await facts_of(session, "child_started")]
     assert f"in {child}" in str(model.requests[2].transcript[-1].content)
-    told = await watch.until(lambda: len(watch.told) == 2 and watch.told)
+    reports = await watch.until(lambda: len(watch.told) == 2 and watch.told)
     (run,) = [fact.run for fact in await session.journal.history() if fact.type == "run_started"]
-    assert [(one["session"], one["parent"]) for one in told] == [(session.id, ""), (child, run)]
-    assert told[0]["pid"] == told[1]["pid"]
+    assert [(one["session"], one["parent"]) for one in reports] == [(session.id, ""), (child, run)]
+    assert reports[0]["pid"] == reports[1]["pid"]
     await session.close()
 
 
-# --- the end, and what comes after it ---------------------------------------------------------------
+# --- the end, and restarts --------------------------------------------------------------------------
 
 
-async def test_an_extension_is_asked_to_shut_down_when_its_session_is_left(tmp_path: Path) -> None:
+async def test_an_extension_shuts_down_when_its_session_is_closed(tmp_path: Path) -> None:
     script = """
         hello()
         send("ready")
@@ -325,11 +330,11 @@ async def test_an_extension_is_asked_to_shut_down_when_its_session_is_left(tmp_p
         send("shutdown_ack")
         open("ended", "w").write(repr(sys.stdin.read()))
     """
-    found = await loaded(tmp_path, script)
-    session, _ = await session_with(ScriptedModel([]), found)
+    extension = await loaded(tmp_path, script)
+    session, _ = await session_with(ScriptedModel([]), extension)
     await session.close()
     assert (tmp_path / "script" / "ended").read_text() == "''"
-    assert not found.client.is_up
+    assert extension.client.problem
 
 
 _STAYS = """
@@ -345,23 +350,23 @@ _STAYS = """
 """
 
 
-async def test_an_extension_that_stays_is_asked_to_terminate(tmp_path: Path) -> None:
+async def test_an_extension_that_does_not_exit_is_terminated(tmp_path: Path) -> None:
     limits = Limits(shutdown=0.01, terminate=WAIT)
-    found = await loaded(tmp_path, _STAYS, values={"LEAVES": True}, limits=limits)
-    await found.close()
+    extension = await loaded(tmp_path, _STAYS, values={"LEAVES": True}, limits=limits)
+    await extension.close()
     assert (tmp_path / "script" / "asked").exists()
 
 
 async def test_an_extension_that_does_not_terminate_is_killed(tmp_path: Path) -> None:
     limits = Limits(shutdown=0.01, terminate=0.01)
-    found = await loaded(tmp_path, _STAYS, values={"LEAVES": False}, limits=limits)
-    pid = found.client.pid
-    await found.close()
+    extension = await loaded(tmp_path, _STAYS, values={"LEAVES": False}, limits=limits)
+    pid = extension.client.pid
+    await extension.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
 
-async def test_the_process_begins_anew_with_the_next_session(tmp_path: Path) -> None:
+async def test_the_process_starts_again_with_the_next_session(tmp_path: Path) -> None:
     script = """
         hello()
         send("register_command", name="pid")
@@ -369,17 +374,17 @@ async def test_the_process_begins_anew_with_the_next_session(tmp_path: Path) -> 
         send("command_response", id=read("command_invoked")["id"], action="display", display=str(os.getpid()))
         read("shutdown")
     """
-    found = await loaded(tmp_path, script)
-    said = []
+    extension = await loaded(tmp_path, script)
+    messages = []
     for _ in range(2):
-        session, host = await session_with(ScriptedModel([]), found)
+        session, host = await session_with(ScriptedModel([]), extension)
         await host.sessions[session.id].drain()
-        said.append(await host.run_command(session, "pid", ""))
+        messages.append(await host.run_command(session, "pid", ""))
         await session.close()
-    assert said[0] != said[1]
+    assert messages[0] != messages[1]
 
 
-async def test_a_crashed_extension_comes_back_registers_again_and_is_told_what_it_missed(
+async def test_a_crashed_extension_restarts_registers_again_and_gets_a_gap(
     tmp_path: Path,
 ) -> None:
     script = """
@@ -394,14 +399,16 @@ async def test_a_crashed_extension_comes_back_registers_again_and_is_told_what_i
             frame.setdefault("data", {})
             tell(**frame)
     """
-    found = await loaded(tmp_path, script, limits=Limits(backoff=0.01))
-    session, _ = await session_with(ScriptedModel([Call("do", id="a"), Call("do", id="b"), "done"]), found)
+    extension = await loaded(tmp_path, script, limits=Limits(backoff=0.01))
+    session, _ = await session_with(
+        ScriptedModel([Call("do", id="a"), Call("do", id="b"), "done"]), extension
+    )
     watch = Watch(session)
     await session.prompt(as_content("go"))
     results = await facts_of(session, "tool_result")
     assert {result.failed for result in results} == {"tool_failed"}
     assert "it ended with exit status 3" in results[0].content[0].text
-    assert "it is started again in 0.01 s" in await watch.until_warned("it ended with exit status 3")
+    assert "it is restarted in 0.01 s" in await watch.until_warned("it ended with exit status 3")
     restarted = await watch.until(
         lambda: [one for one in watch.told if one.get("data", {}).get("reason") == "restart"]
     )
@@ -410,7 +417,7 @@ async def test_a_crashed_extension_comes_back_registers_again_and_is_told_what_i
     await session.close()
 
 
-async def test_an_extension_that_always_crashes_is_given_up(tmp_path: Path) -> None:
+async def test_an_extension_that_always_crashes_is_not_restarted_forever(tmp_path: Path) -> None:
     script = """
         hello()
         send("register_command", name="hi")
@@ -419,12 +426,12 @@ async def test_an_extension_that_always_crashes_is_given_up(tmp_path: Path) -> N
         read("event")
         sys.exit(1)
     """
-    found = await loaded(tmp_path, script, limits=Limits(backoff=0.001, restarts=2))
-    session, host = await session_with(ScriptedModel([]), found)
+    extension = await loaded(tmp_path, script, limits=Limits(backoff=0.001, restarts=2))
+    session, host = await session_with(ScriptedModel([]), extension)
     watch = Watch(session)
-    await watch.until_warned("not started again until it is reloaded")
+    await watch.until_warned("not restarted until it is reloaded")
     assert len(watch.warned) == 3
-    with pytest.raises(Exception, match="not started again"):
+    with pytest.raises(Exception, match="not restarted"):
         await host.run_command(session, "hi", "")
     await session.close()
 
@@ -445,16 +452,16 @@ async def test_a_reload_ends_the_old_process_and_the_new_one_goes_on(tmp_path: P
     new = await loaded(tmp_path / "next", script, values={"NUMBER": 2})
     extension_session = host.sessions[session.id]
     await extension_session.remove("script", "reload")
-    assert not old.client.is_up
+    assert old.client.problem
     host.extensions["script"] = new
     host.apply()
     extension_session.add(new, "reload")
     await watch.until_told(number=2, reason="reload")
     await session.close()
-    assert not new.client.is_up
+    assert new.client.problem
 
 
-async def test_an_edited_extension_in_any_language_is_loaded_anew(tmp_path: Path) -> None:
+async def test_an_edited_process_extension_is_reloaded(tmp_path: Path) -> None:
     script = """
         hello()
         send("register_command", name="number")
@@ -465,9 +472,9 @@ async def test_an_edited_extension_in_any_language_is_loaded_anew(tmp_path: Path
     """
     place = written(tmp_path, script, values={"NUMBER": "one"})
     harness = Harness(model=ScriptedModel([]))
-    said: list[str] = []
+    messages: list[str] = []
     host = await load_into(
-        harness, ExtensionSearch(tmp_path, named=(place,), automatic=False), say=said.append
+        harness, ExtensionSearch(tmp_path, named=(place,), automatic=False), say=messages.append
     )
     assert host is not None
     assert host.reloading is not None
@@ -479,6 +486,6 @@ async def test_an_edited_extension_in_any_language_is_loaded_anew(tmp_path: Path
     await (await host.reloading.reload())
     assert await host.run_command(session, "number", "") == "two"
     assert isinstance(first, ProcessExtension)
-    assert not first.client.is_up
-    assert said == []
+    assert first.client.problem
+    assert messages == []
     await session.close()

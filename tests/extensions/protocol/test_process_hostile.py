@@ -1,4 +1,4 @@
-"""Extensions in any language that do what they should not: the run stays correct."""
+"""Process extensions that misbehave: the run stays correct."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path / "home"
 
 
-# --- at the beginning -------------------------------------------------------------------------------
+# --- the handshake ----------------------------------------------------------------------------------
 
 _SILENT = "time.sleep(60)"
 
@@ -45,26 +45,26 @@ _SILENT = "time.sleep(60)"
 @pytest.mark.parametrize(
     ("script", "problem"),
     [
-        (_SILENT, "it did not say hello within 0.05 s; see "),
-        ("print('Welcome!', flush=True); time.sleep(60)", "its first line is no hello: a line is not JSON"),
-        ("send('ready'); time.sleep(60)", "its first line is no hello: it is another frame"),
-        ("sys.exit(4)", "it ended with exit status 4 before it said hello"),
+        (_SILENT, "it did not send hello within 0.05 s; see "),
+        ("print('Welcome!', flush=True); time.sleep(60)", "its first line is not hello: a line is not JSON"),
+        ("send('ready'); time.sleep(60)", "its first line is not hello: it is another frame"),
+        ("sys.exit(4)", "it ended with exit status 4 before it sent hello"),
         ("send('hello', name='script', capabilities=['ready']); read(); sys.exit(5)", "before it was ready"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", "it was ended by SIGSEGV before"),
         ("print('x' * 5_000_000, flush=True); time.sleep(60)", "longer than 4194304 bytes"),
     ],
 )
-async def test_an_extension_that_does_not_begin_well_has_failed(
+async def test_an_extension_with_a_bad_handshake_has_failed(
     tmp_path: Path, script: str, problem: str
 ) -> None:
     limits = Limits(hello=0.05 if script == _SILENT else WAIT)
-    found = await load_process_extension(written(tmp_path, script), "user", limits=limits)
-    assert found.status == "failed"
-    assert problem in found.problem
-    assert "\n" not in found.problem
+    extension = await load_process_extension(written(tmp_path, script), "user", limits=limits)
+    assert extension.status == "failed"
+    assert problem in extension.problem
+    assert "\n" not in extension.problem
 
 
-async def test_extensions_are_started_side_by_side(tmp_path: Path) -> None:
+async def test_extensions_are_started_concurrently(tmp_path: Path) -> None:
     script = """
         open("../" + OWN, "w").close()
         while not os.path.exists("../" + OTHER):
@@ -82,7 +82,7 @@ async def test_extensions_are_started_side_by_side(tmp_path: Path) -> None:
     await asyncio.gather(*(one.close() for one in both))
 
 
-async def test_extensions_are_ended_side_by_side(tmp_path: Path) -> None:
+async def test_extensions_are_ended_concurrently(tmp_path: Path) -> None:
     script = """
         hello()
         send("ready")
@@ -111,7 +111,7 @@ async def test_extensions_are_ended_side_by_side(tmp_path: Path) -> None:
 # --- lines ------------------------------------------------------------------------------------------
 
 
-async def test_what_is_no_frame_is_skipped_and_named_and_the_rest_holds(tmp_path: Path) -> None:
+async def test_an_invalid_frame_is_skipped_and_reported(tmp_path: Path) -> None:
     script = r"""
         hello()
         out = sys.stdout.buffer
@@ -125,16 +125,16 @@ async def test_what_is_no_frame_is_skipped_and_named_and_the_rest_holds(tmp_path
         tell(problems=[read("problem")["message"] for _ in range(11)])
         read("x")
     """
-    found = await loaded(tmp_path, script, limits=Limits(ready=WAIT))
-    assert set(found.registered.commands) == {"hi"}
-    assert not found.registered.tools
-    session, _ = await session_with(ScriptedModel([]), found)
+    extension = await loaded(tmp_path, script, limits=Limits(ready=WAIT))
+    assert set(extension.registered.commands) == {"hi"}
+    assert not extension.registered.tools
+    session, _ = await session_with(ScriptedModel([]), extension)
     watch = Watch(session)
     problems = (await watch.until_told())["problems"]
     assert "there is no frame of the type 'dance'" in problems
     assert "a line is longer than 4194304 bytes" in problems
-    assert "hello is said once, in the first line" in problems
-    log = found.client.log.path.read_text()
+    assert "hello must be sent once, in the first line" in problems
+    log = extension.client.log.path.read_text()
     assert all(problem.replace("\n", " ") in log for problem in problems)
     await session.close()
 
@@ -152,9 +152,9 @@ async def test_an_event_that_would_be_too_long_is_cut_and_a_call_that_would_be_f
             event = read("event")
             tell(**event)
     """
-    found = await loaded(tmp_path, script)
+    extension = await loaded(tmp_path, script)
     model = ScriptedModel([Call("do", {"text": "x" * 6_000}, id="big"), "done"])
-    session, _ = await session_with(model, found)
+    session, _ = await session_with(model, extension)
     watch = Watch(session)
     await session.prompt(as_content("go"))
     event = await watch.until_told(event="tool_call")
@@ -165,21 +165,21 @@ async def test_an_event_that_would_be_too_long_is_cut_and_a_call_that_would_be_f
         False,
     )
     (result,) = await facts_of(session, "tool_result")
-    assert "5000 is the limit" in result.content[0].text
+    assert "the limit is 5000" in result.content[0].text
     await session.close()
 
 
 @given(st.lists(st.binary(max_size=30)), st.integers(1, 12), st.randoms())
 def test_lines_are_the_same_however_they_arrive(parts: list[bytes], limit: int, random: Any) -> None:
     whole = b"\n".join(parts)
-    splitter, found = LineSplitter(limit), []
+    splitter, extension = LineSplitter(limit), []
     rest = whole
     while rest:
         size = random.randint(1, len(rest))
-        found += splitter.feed(rest[:size])
+        extension += splitter.feed(rest[:size])
         rest = rest[size:]
     expected = [one.removesuffix(b"\r") if len(one) <= limit else None for one in whole.split(b"\n")[:-1]]
-    assert found == expected
+    assert extension == expected
 
 
 # --- guards fail closed -----------------------------------------------------------------------------
@@ -198,9 +198,9 @@ async def _run_guarded(
     tmp_path: Path, answer: str, limits: Limits, guard: bool = True
 ) -> tuple[Any, list[str]]:
     values = {"ANSWER": answer, "GUARD": guard, "POINTS": ["tool_call"]}
-    found = await loaded(tmp_path, _GUARD, limits=limits, values=values)
+    extension = await loaded(tmp_path, _GUARD, limits=limits, values=values)
     session, _ = await session_with(
-        ScriptedModel([Call("shell", {"command": "ls"}), "done"]), found, **with_tool()
+        ScriptedModel([Call("shell", {"command": "ls"}), "done"]), extension, **with_tool()
     )
     ended = await session.prompt(as_content("go"))
     assert isinstance(ended, events.RunEnded)
@@ -220,12 +220,16 @@ async def _run_guarded(
         ('send("event_intercept_response", id=asked["id"], block="no")', LONG, "malformed"),
         ('send("event_intercept_response", id=asked["id"], modified_args=[])', LONG, "malformed"),
         ('send("event_intercept_response", id=asked["id"], modified_args="{}")', LONG, "malformed"),
-        ('send("event_intercept_response", id=asked["id"], replace_text="x")', LONG, "does not have"),
+        (
+            'send("event_intercept_response", id=asked["id"], replace_text="x")',
+            LONG,
+            "only for assistant_message",
+        ),
         ('send("tool_result", id=asked["id"])', LONG, "it answered with 'tool_result'"),
         ('send("event_intercept_response", id="another")', Limits(intercept=0.05), "did not answer"),
     ],
 )
-async def test_a_guard_that_cannot_judge_refuses(
+async def test_a_guard_without_a_valid_answer_refuses(
     tmp_path: Path, answer: str, limits: Limits, problem: str
 ) -> None:
     result, warned = await _run_guarded(tmp_path, answer, limits)
@@ -253,16 +257,16 @@ async def test_guards_refuse_while_their_process_is_down(tmp_path: Path) -> None
         "GUARD": True,
         "POINTS": ["tool_call", "turn_start", "assistant_message"],
     }
-    found = await loaded(tmp_path, _GUARD, limits=Limits(backoff=30.0), values=values)
-    session, _ = await session_with(ScriptedModel([]), found, **with_tool())
+    extension = await loaded(tmp_path, _GUARD, limits=Limits(backoff=30.0), values=values)
+    session, _ = await session_with(ScriptedModel([]), extension, **with_tool())
     watch = Watch(session)
     for _ in range(2):
         ended = await session.prompt(as_content("go"))
         assert isinstance(ended, events.RunEnded)
         assert ended.status == "refused"
         assert "it ended with exit status 2" in ended.reason
-        assert str(found.client.log.path) not in ended.reason
-        await watch.until_warned(f"it is started again in 30 s; see {found.client.log.path}")
+        assert str(extension.client.log.path) not in ended.reason
+        await watch.until_warned(f"it is restarted in 30 s; see {extension.client.log.path}")
     await session.close()
 
 
@@ -291,9 +295,9 @@ async def test_a_flood_of_output_does_not_stop_a_run(tmp_path: Path) -> None:
         threading.Thread(target=flood, daemon=True).start()
         time.sleep(60)
     """
-    found = await loaded(tmp_path, script, limits=Limits(shutdown=0.05, terminate=0.05))
+    extension = await loaded(tmp_path, script, limits=Limits(shutdown=0.05, terminate=0.05))
     session, _ = await session_with(
-        ScriptedModel([[Call("do"), Call("shell", {"command": "ls"})], "done"]), found, **with_tool()
+        ScriptedModel([[Call("do"), Call("shell", {"command": "ls"})], "done"]), extension, **with_tool()
     )
     running = asyncio.ensure_future(session.prompt(as_content("go")))
     watch = Watch(session)
@@ -303,12 +307,12 @@ async def test_a_flood_of_output_does_not_stop_a_run(tmp_path: Path) -> None:
     assert isinstance(ended, events.RunEnded)
     assert ended.status == "cancelled"
     await session.close()
-    sizes = [path.stat().st_size for path in found.client.log.path.parent.iterdir()]
+    sizes = [path.stat().st_size for path in extension.client.log.path.parent.iterdir()]
     assert max(sizes) <= process.MAX_LOG_BYTES + process.ExtensionProcess.read_size
     assert len(sizes) <= 2
 
 
-async def test_an_extension_that_does_not_read_is_restarted_and_told_of_the_gap(
+async def test_an_extension_that_does_not_read_is_restarted_and_gets_a_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "MAX_BYTES", 300_000)
@@ -322,13 +326,13 @@ async def test_an_extension_that_does_not_read_is_restarted_and_told_of_the_gap(
         tell(gap=read("gap"))
         read("x")
     """
-    found = await loaded(tmp_path, script, limits=Limits(backoff=0.001))
-    session, _ = await session_with(ScriptedModel([]), found)
+    extension = await loaded(tmp_path, script, limits=Limits(backoff=0.001))
+    session, _ = await session_with(ScriptedModel([]), extension)
     watch = Watch(session)
     await watch.until_told(begun=True)
     for _ in range(8):
-        found.client.send(frames.Event("tool_result", session.id, data="x" * 60_000))
-    await watch.until_warned("it does not read what it is sent")
+        extension.client.send(frames.Event("tool_result", session.id, data="x" * 60_000))
+    await watch.until_warned("it does not read its input")
     gap = await watch.until(lambda: next((one["gap"] for one in watch.told if "gap" in one), None))
     assert gap["lost"] == "any"
     assert gap["count"] >= 4
@@ -347,14 +351,14 @@ async def test_an_extension_without_an_output_is_restarted(
         os.close(1)
         time.sleep(60)
     """
-    found = await loaded(tmp_path, script, limits=Limits(backoff=30.0))
-    session, _ = await session_with(ScriptedModel([]), found)
+    extension = await loaded(tmp_path, script, limits=Limits(backoff=30.0))
+    session, _ = await session_with(ScriptedModel([]), extension)
     await Watch(session).until_warned("it closed its standard output")
     await session.close()
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 400))))
-def test_the_outbox_keeps_order_and_loses_only_what_is_live(put: list[tuple[bool, int]]) -> None:
+def test_the_outbox_keeps_order_and_drops_only_live_lines(put: list[tuple[bool, int]]) -> None:
     box, expected, taken = Outbox(), [], []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(process, "LIVE_FRAMES", 5)
@@ -378,7 +382,7 @@ def test_the_outbox_keeps_order_and_loses_only_what_is_live(put: list[tuple[bool
     assert told + lost >= last + 1
 
 
-def test_live_lines_give_way_before_the_extension_has_fallen_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_lines_are_dropped_before_the_extension_counts_as_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "MAX_FRAMES", 4)
     box = Outbox()
     for number in range(6):
@@ -415,12 +419,12 @@ _WITH_CHILD = """
 
 
 @linux_only
-async def test_what_an_extension_started_ends_with_it(tmp_path: Path) -> None:
-    found = await loaded(
+async def test_processes_of_an_extension_end_with_it(tmp_path: Path) -> None:
+    extension = await loaded(
         tmp_path, _WITH_CHILD, values={"TYPES": ["command_invoked"]}, limits=Limits(backoff=30)
     )
     pids = [int(one) for one in (tmp_path / "script" / "pids").read_text().split()]
-    session, host = await session_with(ScriptedModel([]), found)
+    session, host = await session_with(ScriptedModel([]), extension)
     with pytest.raises(Exception, match="it ended with exit status 0"):
         await host.run_command(session, "end", "")
     for pid in pids:

@@ -1,4 +1,4 @@
-"""Dialogs: what extensions ask of people, who answers, and what becomes of a question that nobody answers."""
+"""Dialogs of extensions: who can answer them, and what happens to unanswered ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tests.support.extension_session import extension, facts_of
 COLORS = ["red", "green", "blue"]
 
 
-async def asked_in(session: Session, number: int = 1) -> list[events.QuestionAsked]:
+async def wait_for_questions(session: Session, number: int = 1) -> list[events.QuestionAsked]:
     """Waits until so many questions are open."""
     await until(session, lambda: len(session.state.questions) >= number)
     return list(session.state.questions.values())
@@ -67,10 +67,10 @@ async def test_one_of_several_options_is_selected() -> None:
     assert await context.ui.select("Which?", COLORS) == SelectResult("green", 1)
     assert await context.ui.select("Which?", COLORS) == SelectResult(cancelled=True)
     assert await context.ui.select("Which?", COLORS) == SelectResult(cancelled=True), "that is none of them"
-    asked = face.questions[0]
-    assert (asked.asked_by, asked.durable, asked.question.kind) == ("extension", False, "choice")
-    assert asked.question.choices == ("red", "green", "blue")
-    assert asked.question.details == {"dialog": "select", "extension": "demo"}
+    question = face.questions[0]
+    assert (question.asked_by, question.durable, question.question.kind) == ("extension", False, "choice")
+    assert question.question.choices == ("red", "green", "blue")
+    assert question.question.details == {"dialog": "select", "extension": "demo"}
     assert await outcomes(session) == [
         ("answered", "green"),
         ("declined", "the dialog was closed"),
@@ -81,11 +81,11 @@ async def test_one_of_several_options_is_selected() -> None:
     await session.close()
 
 
-async def test_a_yes_or_a_no_is_given_as_a_word_or_as_a_truth() -> None:
+async def test_a_confirmation_accepts_words_and_booleans() -> None:
     face = FakeFrontEnd("yes", "no", True, False)
     session, _, context = await opened(face)
-    said = [await context.ui.confirm("Sure?", default=True) for _ in range(5)]
-    assert said == [
+    results = [await context.ui.confirm("Sure?", default=True) for _ in range(5)]
+    assert results == [
         ConfirmResult(True),
         ConfirmResult(False),
         ConfirmResult(True),
@@ -123,14 +123,14 @@ async def test_several_options_are_selected_in_their_own_order() -> None:
 async def test_an_overlay_is_drawn_with_its_actions_and_one_is_chosen() -> None:
     face = FakeFrontEnd("Later", "close", CANCEL, width=50, height=10)
     session, _, context = await opened(face)
-    drawn = Overlay(
+    overlay = Overlay(
         title="News",
         content=Content(render=lambda width: f"at {width}"),
         actions=("Now", "Later"),
         style=OverlayStyle("#f00", "#000"),
         anchor="top",
     )
-    assert await context.ui.overlay(drawn) == OverlayResult("Later", 1)
+    assert await context.ui.overlay(overlay) == OverlayResult("Later", 1)
     assert [line.strip() for line in face.overlays[0].splitlines()] == ["News", "at 30", "[Now] [Later]"]
     assert await context.ui.overlay(Overlay("News", "text")) == OverlayResult(), "closing is no cancelling"
     assert await context.ui.overlay(Overlay("News")) == OverlayResult(cancelled=True)
@@ -150,10 +150,10 @@ def test_an_overlay_fits_its_terminal(width: int, height: int, extent: tuple[int
     assert overlay_extent(dialog, 100, 24) == extent
 
 
-# --- where nobody can answer ------------------------------------------------------------------------
+# --- without anybody to answer ----------------------------------------------------------------------
 
 
-async def test_without_a_face_every_dialog_is_cancelled_at_once_and_nothing_is_recorded() -> None:
+async def test_without_a_front_end_every_dialog_is_cancelled_and_nothing_recorded() -> None:
     session, _, context = await opened()
     assert await context.ui.select("Which?", COLORS) == SelectResult("", -1, True)
     assert await context.ui.confirm("Sure?", default=True) == ConfirmResult(False, True)
@@ -167,27 +167,27 @@ async def test_without_a_face_every_dialog_is_cancelled_at_once_and_nothing_is_r
     await session.close()
 
 
-async def test_a_session_that_was_told_to_wait_asks_and_is_answered_from_elsewhere_between_runs() -> None:
+async def test_a_waiting_session_takes_answers_of_other_processes_between_runs() -> None:
     session, _, context = await opened(wait_for_answers=True)
     asking = asyncio.ensure_future(context.ui.select("Which?", COLORS))
-    (asked,) = await asked_in(session)
-    seen: list[Any] = []
-    session.subscribe(seen.extend)
-    await answer_from_elsewhere(session, asked.id, "purple")
-    await until(session, lambda: any(isinstance(one.event, events.RequestRefused) for one in seen))
+    (question,) = await wait_for_questions(session)
+    results: list[Any] = []
+    session.subscribe(results.extend)
+    await answer_from_elsewhere(session, question.id, "purple")
+    await until(session, lambda: any(isinstance(one.event, events.RequestRefused) for one in results))
     assert not asking.done()
-    await answer_from_elsewhere(session, asked.id, "blue")
+    await answer_from_elsewhere(session, question.id, "blue")
     assert await asking == SelectResult("blue", 2)
     (answered,) = await facts_of(session, "question_answered")
-    assert (answered.by, answered.request) == ("phone", f"req_blue_{asked.id}")
+    assert (answered.by, answered.request) == ("phone", f"req_blue_{question.id}")
     await session.close()
 
 
 async def test_the_same_question_may_be_declined_from_elsewhere() -> None:
     session, _, context = await opened(wait_for_answers=True)
     asking = asyncio.ensure_future(context.ui.input("Name?"))
-    (asked,) = await asked_in(session)
-    await answer_from_elsewhere(session, asked.id, None, declined=True)
+    (question,) = await wait_for_questions(session)
+    await answer_from_elsewhere(session, question.id, None, declined=True)
     assert await asking == InputResult(cancelled=True)
     await session.close()
 
@@ -196,10 +196,10 @@ async def test_another_process_answers_a_dialog_between_runs(tmp_path: Path) -> 
     ours, theirs = SqliteStore(tmp_path / "a.db"), SqliteStore(tmp_path / "a.db")
     session, _, context = await opened(store=ours, wait_for_answers=True)
     asking = asyncio.ensure_future(context.ui.confirm("Sure?"))
-    (asked,) = await asked_in(session)
+    (question,) = await wait_for_questions(session)
     await session.journal.commit()
     assert not check(theirs.path), "a session with an open dialog is not damaged"
-    request = Answer(id="req_1", by="cli", question=asked.id, answer="yes")
+    request = Answer(id="req_1", by="cli", question=question.id, answer="yes")
     assert await submit_now(theirs, session.id, request, session.journal.world)
     assert await asking == ConfirmResult(True)
     await session.close()
@@ -215,7 +215,7 @@ async def test_the_first_answer_wins_wherever_it_comes_from() -> None:
     face = FakeFrontEnd(answer=lambda asked: never)
     session, _, context = await opened(face)
     asking = asyncio.ensure_future(context.ui.select("Which?", COLORS))
-    (asked,) = await asked_in(session)
+    (asked,) = await wait_for_questions(session)
     await answer_from_elsewhere(session, asked.id, "red")
     assert await asking == SelectResult("red", 0)
     await asyncio.sleep(0)
@@ -230,7 +230,7 @@ async def test_the_first_answer_wins_wherever_it_comes_from() -> None:
 async def test_several_dialogs_may_be_open_at_once() -> None:
     session, _, context = await opened(wait_for_answers=True)
     asking = asyncio.gather(context.ui.confirm("One?"), context.ui.confirm("Two?"))
-    first, second = await asked_in(session, 2)
+    first, second = await wait_for_questions(session, 2)
     await answer_from_elsewhere(session, second.id, "yes")
     await answer_from_elsewhere(session, first.id, "no")
     assert await asking == [ConfirmResult(False), ConfirmResult(True)]
@@ -248,15 +248,15 @@ def gate(ostler: ExtensionAPI) -> None:
 
     @ostler.before_tool(time_limit=0.5)
     def ask_first(call: PlannedCall, context: ExtensionContext) -> Refuse | None:
-        said = context.wait(context.ui.confirm(f"Remove {call.arguments['path']}?"))
-        return None if said.value else Refuse("not wanted")
+        results = context.wait(context.ui.confirm(f"Remove {call.arguments['path']}?"))
+        return None if results.value else Refuse("not wanted")
 
 
 def removing() -> ScriptedModel:
     return ScriptedModel([[Call("remove", {"path": "a"})], "done"])
 
 
-async def test_a_plain_hook_asks_and_its_time_stands_still_meanwhile() -> None:
+async def test_a_dialog_does_not_count_as_time_of_a_plain_hook() -> None:
     async def answer(asked: events.QuestionAsked) -> str:
         await asyncio.sleep(0.7)  # longer than the hook has
         return "yes"
@@ -269,15 +269,15 @@ async def test_a_plain_hook_asks_and_its_time_stands_still_meanwhile() -> None:
     await session.close()
 
 
-async def test_a_hook_in_a_run_is_answered_through_the_inbox_of_the_run() -> None:
+async def test_a_dialog_of_a_hook_in_a_run_is_answered_through_the_inbox() -> None:
     session, _, _ = await opened(None, gate, model=removing(), wait_for_answers=True)
     running = asyncio.ensure_future(session.prompt(as_content("go")))
-    (asked,) = await asked_in(session)
-    seen: list[Any] = []
-    session.subscribe(seen.extend)
-    await answer_from_elsewhere(session, asked.id, "maybe")
-    await until(session, lambda: seen)
-    await answer_from_elsewhere(session, asked.id, "no")
+    (question,) = await wait_for_questions(session)
+    results: list[Any] = []
+    session.subscribe(results.extend)
+    await answer_from_elsewhere(session, question.id, "maybe")
+    await until(session, lambda: results)
+    await answer_from_elsewhere(session, question.id, "no")
     await running
     assert len(await facts_of(session, "request_refused")) == 1, "two read the inbox, and one takes it up"
     (result,) = await facts_of(session, "tool_result")
@@ -289,7 +289,7 @@ async def test_a_hook_in_a_run_is_answered_through_the_inbox_of_the_run() -> Non
 async def test_a_dialog_is_withdrawn_when_the_run_of_its_hook_is_cancelled() -> None:
     session, _, _ = await opened(None, gate, model=removing(), wait_for_answers=True)
     running = asyncio.ensure_future(session.prompt(as_content("go")))
-    await asked_in(session)
+    await wait_for_questions(session)
     session.cancel()
     ended = await running
     assert isinstance(ended, events.RunEnded)
@@ -298,7 +298,7 @@ async def test_a_dialog_is_withdrawn_when_the_run_of_its_hook_is_cancelled() -> 
     await session.close()
 
 
-async def test_an_observer_waits_for_people_as_long_as_it_takes_and_its_dialog_outlives_the_run(
+async def test_an_observers_dialog_has_no_time_limit_and_outlives_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ostler.extensions.event_channel.TIME_LIMIT", 0.3)
@@ -312,23 +312,23 @@ async def test_an_observer_waits_for_people_as_long_as_it_takes_and_its_dialog_o
 
     session, host, _ = await opened(None, setup, model=ScriptedModel(["one", "two"]), wait_for_answers=True)
     await session.prompt(as_content("go"))
-    (asked,) = await asked_in(session)
-    assert asked.id in (await _state_elsewhere(session)).questions, "other processes can see it"
-    await answer_from_elsewhere(session, asked.id, "yes")
+    (question,) = await wait_for_questions(session)
+    assert question.id in (await _state_elsewhere(session)).questions, "other processes can see it"
+    await answer_from_elsewhere(session, question.id, "yes")
     await host.sessions[session.id].drain()
     assert session.state.extension_state == {"demo": {"kept": True}}
     assert await facts_of(session, "warned") == []
     await session.close()
 
 
-async def test_a_dialog_of_a_command_is_still_open_when_a_run_has_come_and_gone() -> None:
+async def test_a_dialog_of_a_command_stays_open_across_a_run() -> None:
     session, _, context = await opened(model=ScriptedModel(["done"]), wait_for_answers=True)
     asking = asyncio.ensure_future(context.ui.confirm("Sure?"))
-    (asked,) = await asked_in(session)
+    (question,) = await wait_for_questions(session)
     await session.prompt(as_content("go"))
     assert not asking.done()
-    assert asked.id in (await _state_elsewhere(session)).questions
-    await answer_from_elsewhere(session, asked.id, "yes")
+    assert question.id in (await _state_elsewhere(session)).questions
+    await answer_from_elsewhere(session, question.id, "yes")
     assert await asking == ConfirmResult(True)
     await session.close()
 
@@ -339,7 +339,7 @@ async def _state_elsewhere(session: Session) -> Any:
     return await load_state(session.journal.store, session.id)
 
 
-async def test_the_time_of_the_run_stands_still_while_an_extension_asks() -> None:
+async def test_a_dialog_does_not_count_as_time_of_the_run() -> None:
     from ostler.schema.events import Limits
 
     async def answer(asked: events.QuestionAsked) -> str:
@@ -354,11 +354,11 @@ async def test_the_time_of_the_run_stands_still_while_an_extension_asks() -> Non
     await session.close()
 
 
-# --- extensions, handlers and processes that go -----------------------------------------------------
+# --- removed extensions, cancelled handlers, dead processes -----------------------------------------
 
 
 @pytest.mark.parametrize("reason", ["close", "reload"])
-async def test_what_an_extension_asks_is_withdrawn_when_it_goes(reason: Any) -> None:
+async def test_questions_of_an_extension_are_withdrawn_when_it_is_removed(reason: Any) -> None:
     results: list[ConfirmResult] = []
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -372,7 +372,7 @@ async def test_what_an_extension_asks_is_withdrawn_when_it_goes(reason: Any) -> 
 
     session, host, _ = await opened(None, setup, wait_for_answers=True)
     commands = [asyncio.ensure_future(host.run_command(session, name, "")) for name in ("plain", "async")]
-    await asked_in(session, 2)
+    await wait_for_questions(session, 2)
     if reason == "reload":
         await host.replace([extension("demo", setup)])
     else:
@@ -386,7 +386,7 @@ async def test_what_an_extension_asks_is_withdrawn_when_it_goes(reason: Any) -> 
 async def test_a_dialog_of_code_that_is_cancelled_is_withdrawn() -> None:
     session, _, context = await opened(wait_for_answers=True)
     asking = asyncio.ensure_future(context.ui.confirm("Sure?"))
-    await asked_in(session)
+    await wait_for_questions(session)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
@@ -398,7 +398,7 @@ async def test_a_dialog_of_a_process_that_died_is_withdrawn_when_the_next_run_be
     store = SqliteStore(tmp_path / "a.db")
     session, _, context = await opened(store=store, wait_for_answers=True)
     asking = asyncio.ensure_future(context.ui.confirm("Sure?"))
-    await asked_in(session)
+    await wait_for_questions(session)
     await session.journal.commit()
     dead = session.journal
     await store.release(dead.lease)  # as if it had never been
@@ -416,12 +416,12 @@ async def test_an_answer_to_a_process_that_died_is_refused_and_its_dialog_withdr
     store = SqliteStore(tmp_path / "a.db")
     session, _, context = await opened(store=store, wait_for_answers=True)
     asking = asyncio.ensure_future(context.ui.confirm("Sure?"))
-    (asked,) = await asked_in(session)
+    (question,) = await wait_for_questions(session)
     await session.journal.commit()
     await store.release(session.journal.lease)  # as if it had never been
     state = await _state_elsewhere(session)
     assert await open_questions(store, state) == []
-    answer = Answer(id="req_late", question=asked.id, answer="yes")
+    answer = Answer(id="req_late", question=question.id, answer="yes")
     with pytest.raises(UsageError, match="nobody waits for the answer any more"):
         await submit_now(store, session.id, answer, World())
     assert await outcomes(session) == [("withdrawn", None)]
@@ -430,7 +430,7 @@ async def test_an_answer_to_a_process_that_died_is_refused_and_its_dialog_withdr
     await store.close()
 
 
-async def test_whoever_would_leave_waits_for_those_who_ask_until_somebody_ends_that(
+async def test_closing_waits_for_open_questions_until_it_is_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ostler.extensions.event_channel.CATCH_UP_SECONDS", 0.01)
@@ -444,14 +444,14 @@ async def test_whoever_would_leave_waits_for_those_who_ask_until_somebody_ends_t
     script = ScriptedModel(["one", "two"])
     session, _, _ = await opened(None, setup, model=script, wait_for_answers=True)
     await session.prompt(as_content("go"))
-    (asked,) = await asked_in(session)
+    (question,) = await wait_for_questions(session)
     resting = asyncio.ensure_future(session.drain())
     assert not (await asyncio.wait({resting}, timeout=0.2))[0]
-    await answer_from_elsewhere(session, asked.id, "yes")
+    await answer_from_elsewhere(session, question.id, "yes")
     await resting
     assert session.state.extension_state == {"demo": {"kept": True}}
     await session.prompt(as_content("go"))
-    await asked_in(session)
+    await wait_for_questions(session)
     resting = asyncio.ensure_future(session.drain())
     assert not (await asyncio.wait({resting}, timeout=0.2))[0]
     session.cancel()
@@ -459,7 +459,7 @@ async def test_whoever_would_leave_waits_for_those_who_ask_until_somebody_ends_t
     await session.close()
 
 
-async def test_what_cannot_be_stored_is_not_asked() -> None:
+async def test_a_question_that_cannot_be_stored_is_not_asked() -> None:
     session, _, context = await opened(FakeFrontEnd("yes"))
     with pytest.raises(UsageError, match="the question cannot be asked"):
         await context.ui.input("half a \ud800 character")
@@ -468,8 +468,8 @@ async def test_what_cannot_be_stored_is_not_asked() -> None:
     await session.close()
 
 
-async def test_two_plain_handlers_wait_for_people_side_by_side() -> None:
-    """The thread of the first is parked, and must not be handed what comes for the second."""
+async def test_two_plain_handlers_ask_users_concurrently() -> None:
+    """The thread of the first handler waits, and must not get calls for the second."""
 
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.command("ask")
@@ -482,9 +482,9 @@ async def test_two_plain_handlers_wait_for_people_side_by_side() -> None:
 
     session, host, _ = await opened(None, setup, wait_for_answers=True)
     first = asyncio.ensure_future(host.run_command(session, "ask", "One?"))
-    (one,) = await asked_in(session)
+    (one,) = await wait_for_questions(session)
     second = asyncio.ensure_future(host.run_command(session, "ask", "Two?"))
-    _, two = await asked_in(session, 2)
+    _, two = await wait_for_questions(session, 2)
     await answer_from_elsewhere(session, one.id, "yes")
     assert await first == "True"
     async with asyncio.timeout(60):

@@ -1,4 +1,4 @@
-"""Members whose machinery comes with a face: they work in one, and have a documented value without."""
+"""Members of the context that use a front end, with and without one."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ OF_FACES: dict[str, tuple[Use, Any, Any]] = {
     "context.ui.themes": (lambda context: context.ui.themes(), ["default"], []),
     "context.ui.theme": (lambda context: context.ui.theme().name, "default", ThemeColors().name),
 }
-"""What concerns a face: how it is used, what comes of it in the test kit's face, and without a face."""
+"""Members of the UI: a call, its result in the test kit's front end, and its result without one."""
 
 
 async def used(use: Use, context: ExtensionContext) -> Any:
@@ -77,7 +77,7 @@ async def used(use: Use, context: ExtensionContext) -> Any:
 
 
 @pytest.mark.parametrize("member", OF_FACES)
-async def test_each_member_that_concerns_a_face_works_in_one(member: str) -> None:
+async def test_each_ui_member_works_with_a_front_end(member: str) -> None:
     use, expected, _ = OF_FACES[member]
     face = FakeFrontEnd()
     face.typed = "typed"
@@ -87,7 +87,7 @@ async def test_each_member_that_concerns_a_face_works_in_one(member: str) -> Non
 
 
 @pytest.mark.parametrize("member", OF_FACES)
-async def test_each_member_that_concerns_a_face_has_its_value_without_one(member: str) -> None:
+async def test_each_ui_member_has_a_default_without_a_front_end(member: str) -> None:
     use, _, headless = OF_FACES[member]
     session, _, context = await opened()
     assert await used(use, context) == headless
@@ -95,8 +95,8 @@ async def test_each_member_that_concerns_a_face_has_its_value_without_one(member
 
 
 @pytest.mark.parametrize("member", OF_FACES)
-async def test_a_request_from_elsewhere_does_not_reach_the_face_here(member: str) -> None:
-    """Such as a prompt from a phone: it must not type into the terminal of somebody else."""
+async def test_a_request_from_another_process_does_not_use_the_front_end(member: str) -> None:
+    """For example, a prompt from a phone must not type into the terminal of another user."""
     use, _, headless = OF_FACES[member]
     results: list[Any] = []
 
@@ -116,14 +116,14 @@ async def test_a_request_from_elsewhere_does_not_reach_the_face_here(member: str
     await session.close()
 
 
-def test_every_face_has_what_the_protocol_wants() -> None:
+def test_every_front_end_implements_the_protocol() -> None:
     faces: list[FrontEnd] = [FakeFrontEnd(), Headless()]
     wanted = {name for name in (*vars(FrontEnd), *FrontEnd.__annotations__) if not name.startswith("_")}
     for face in faces:
         assert all(hasattr(face, name) for name in wanted)
 
 
-async def test_an_extension_leaves_the_face() -> None:
+async def test_an_extension_closes_the_front_end() -> None:
     face = FakeFrontEnd()
     session, _, context = await opened(face)
     context.exit()
@@ -131,7 +131,7 @@ async def test_an_extension_leaves_the_face() -> None:
     await session.close()
 
 
-async def test_a_new_session_is_shown_by_the_face_with_its_prompt() -> None:
+async def test_the_front_end_switches_to_a_new_session_with_its_prompt() -> None:
     face = FakeFrontEnd()
     session, _, context = await opened(face)
     assert await context.new_session("begin") == "ses_new_1"
@@ -139,7 +139,7 @@ async def test_a_new_session_is_shown_by_the_face_with_its_prompt() -> None:
     await session.close()
 
 
-async def test_an_extension_hears_of_the_size_of_the_terminal() -> None:
+async def test_an_extension_gets_the_size_of_the_terminal() -> None:
     sizes: list[tuple[int, int]] = []
 
     def setup(ostler: ExtensionAPI) -> None:
@@ -156,7 +156,7 @@ async def test_an_extension_hears_of_the_size_of_the_terminal() -> None:
     await session.close()
 
 
-async def test_the_terminal_is_given_away_and_the_time_of_the_handler_stands_still(
+async def test_suspending_the_terminal_does_not_count_as_handler_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ostler.extensions.host.COMMAND_SECONDS", 0.5)
@@ -189,7 +189,7 @@ async def test_the_terminal_is_given_away_and_the_time_of_the_handler_stands_sti
     await session.close()
 
 
-async def test_what_extensions_of_a_child_take_from_the_face_they_give_back_when_it_ends() -> None:
+async def test_extensions_of_a_child_release_the_front_end_when_it_ends() -> None:
     face = FakeFrontEnd()
     session, host, context = await opened(face)
     _set_theme(context)
@@ -207,7 +207,7 @@ async def test_what_extensions_of_a_child_take_from_the_face_they_give_back_when
     await session.close()
 
 
-async def test_the_test_face_stops_following_and_says_when_it_follows_nothing() -> None:
+async def test_the_test_front_end_reports_when_it_follows_no_session() -> None:
     face = FakeFrontEnd()
     with pytest.raises(RuntimeError, match=r"face\.follow"):
         await face.screen()
@@ -220,8 +220,8 @@ async def test_the_test_face_stops_following_and_says_when_it_follows_nothing() 
     await session.close()
 
 
-async def test_a_hostile_extension_costs_the_face_nothing() -> None:
-    """Everything that a face asks of it fails in its own way, and the face draws on."""
+async def test_a_failing_extension_does_not_disturb_the_front_end() -> None:
+    """Every call of the front end fails in another way, and the front end uses its defaults."""
 
     def setup(ostler: ExtensionAPI) -> None:
         def leave(*arguments: Any) -> Any:
@@ -257,7 +257,7 @@ async def test_a_hostile_extension_costs_the_face_nothing() -> None:
     await session.close()
 
 
-async def test_a_face_leaves_for_a_new_session_unless_an_extension_refuses() -> None:
+async def test_a_front_end_switches_to_a_new_session_unless_an_extension_refuses() -> None:
     planned: list[PlannedSwitch] = []
 
     def setup(ostler: ExtensionAPI) -> None:

@@ -1,4 +1,4 @@
-"""The line where people type, while an extension has a say in it."""
+"""Editors of extensions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_an_editor_passes_consumes_remaps_and_submits() -> None:
     await session.close()
 
 
-async def test_an_editor_draws_the_line_at_a_width_around_what_the_face_would_draw() -> None:
+async def test_an_editor_renders_around_the_default_at_a_width() -> None:
     async def draw(width: int, default: str) -> str:
         return f"[{default}]".ljust(width, ".")
 
@@ -57,7 +57,7 @@ async def test_an_editor_draws_the_line_at_a_width_around_what_the_face_would_dr
     await session.close()
 
 
-async def test_an_editor_that_raises_or_hangs_is_as_if_it_were_not_there(
+async def test_an_editor_that_raises_or_hangs_is_ignored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     may_end = threading.Event()
@@ -87,7 +87,7 @@ async def test_an_editor_that_raises_or_hangs_is_as_if_it_were_not_there(
     await session.close()
 
 
-async def test_the_last_editor_counts_and_the_one_before_comes_back_when_it_goes() -> None:
+async def test_the_last_editor_is_active_until_it_is_removed() -> None:
     face = FakeFrontEnd()
     session, host, context = await opened(face)
     extension_session = host.sessions[session.id]
@@ -105,7 +105,7 @@ async def test_the_last_editor_counts_and_the_one_before_comes_back_when_it_goes
     await session.close()
 
 
-async def test_an_extension_reads_and_writes_what_is_typed() -> None:
+async def test_an_extension_reads_and_writes_the_editor() -> None:
     face = FakeFrontEnd()
     session, _, context = await opened(face)
     await face.press("h", "i", "space", "!", "backspace")

@@ -1,4 +1,4 @@
-"""Keys that extensions take."""
+"""Keyboard shortcuts of extensions."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ def test_a_name_of_a_key_is_its_own_name(spelled: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["ctrl+c", "Control+C", "", "\t\n"])
-def test_some_keys_are_no_extensions_to_take(key: str) -> None:
+def test_reserved_keys_are_refused(key: str) -> None:
     with pytest.raises(UsageError, match=r"key|cannot use"):
         shortcut_key(key)
     with pytest.raises(UsageError):
         ExtensionAPI("demo").shortcut(key)
 
 
-def test_a_key_that_faces_use_themselves_may_be_taken_with_a_warning() -> None:
-    said: list[str] = []
+def test_a_shortcut_on_a_key_of_front_ends_is_reported() -> None:
+    notices: list[str] = []
 
     def setup(ostler: ExtensionAPI) -> None:
         ostler.shortcut("Escape")(lambda: None)
@@ -80,19 +80,21 @@ def test_a_key_that_faces_use_themselves_may_be_taken_with_a_warning() -> None:
     from ostler.core.harness import Harness
     from ostler.models.scripted import ScriptedModel
 
-    ExtensionHost([extension("demo", setup)], face=FakeFrontEnd(), say=said.append).install_into(
+    ExtensionHost([extension("demo", setup)], face=FakeFrontEnd(), say=notices.append).install_into(
         Harness(model=ScriptedModel([]))
     )
-    assert said == [
-        "the extension demo takes esc, which front ends use themselves",
-        "the extension demo takes ctrl+k twice: the last one counts",
+    assert notices == [
+        "the extension demo registers esc, which front ends use themselves",
+        "the extension demo registers ctrl+k twice: the last one is used",
     ]
-    ExtensionHost([extension("demo", setup)], say=said.append).install_into(Harness(model=ScriptedModel([])))
-    assert len(said) == 2, "without keys there is nothing to warn of"
+    ExtensionHost([extension("demo", setup)], say=notices.append).install_into(
+        Harness(model=ScriptedModel([]))
+    )
+    assert len(notices) == 2, "without keys there is nothing to warn of"
     assert is_reserved("shift+tab")
 
 
-async def test_a_key_calls_what_was_registered_for_it_with_the_context() -> None:
+async def test_a_shortcut_calls_its_handler_with_the_context() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.shortcut("Ctrl+Shift+S", description="says where we are")
         def say(context: Any) -> None:
@@ -111,7 +113,7 @@ async def test_a_key_calls_what_was_registered_for_it_with_the_context() -> None
     await session.close()
 
 
-async def test_a_capital_letter_is_found_as_text_first_and_then_as_a_stroke() -> None:
+async def test_a_shortcut_matches_the_typed_letter_before_the_key_name() -> None:
     pressed: list[str] = []
 
     def as_stroke(ostler: ExtensionAPI) -> None:
@@ -129,7 +131,7 @@ async def test_a_capital_letter_is_found_as_text_first_and_then_as_a_stroke() ->
     assert pressed == ["stroke", "stroke", "text", "text"]
 
 
-async def test_a_shortcut_that_raises_is_reported_and_the_face_goes_on() -> None:
+async def test_a_shortcut_that_raises_is_reported() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         @ostler.shortcut("ctrl+k")
         def bad() -> None:

@@ -1,4 +1,4 @@
-"""Lines that extensions draw: at a width, as often as they are meant to be asked, and never for long."""
+"""Render functions of extensions: widths, rates and time limits."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.support.extension_session import facts_of
 
 
 class Clock:
-    """The time of the painter, which passes when a test says so."""
+    """A clock of the renderer that tests advance."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(Renderer, "now", lambda painter: self.now)
+        monkeypatch.setattr(Renderer, "now", lambda renderer: self.now)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def widget(function: Any, hz: float = 0, text: str = "") -> Widget:
     return Widget("one", Content(text, render=function, hz=hz))
 
 
-async def test_a_function_is_asked_for_lines_at_the_width_of_the_face() -> None:
+async def test_a_render_function_gets_the_width_of_the_front_end() -> None:
     face = FakeFrontEnd(width=12)
     session, _, context = await opened(face)
     context.ui.set_widget(widget(lambda width: "=" * width))
@@ -44,26 +44,26 @@ async def test_a_function_is_asked_for_lines_at_the_width_of_the_face() -> None:
     await session.close()
 
 
-async def test_a_function_without_a_rate_is_asked_once_for_each_width(clock: Clock) -> None:
-    asked: list[int] = []
+async def test_a_render_function_without_a_rate_is_called_once_for_each_width(clock: Clock) -> None:
+    widths: list[int] = []
     session, host, context = await opened()
-    context.ui.set_widget(widget(lambda width: asked.append(width) or str(width)))
+    context.ui.set_widget(widget(lambda width: widths.append(width) or str(width)))
     (value,) = host.ui.live_values(session.id).values()
     for width in (40, 20, 40, 20):
         clock.now += 100
         assert await host.ui.render(session.id, value["render"]["id"], width) == str(width)
-    assert asked == [40, 20]
+    assert widths == [40, 20]
     await session.close()
 
 
-async def test_a_function_with_a_rate_is_asked_once_a_beat_and_anew_when_the_width_changes(
+async def test_a_render_function_with_a_rate_is_called_once_per_interval_and_width(
     clock: Clock,
 ) -> None:
-    asked: list[int] = []
+    widths: list[int] = []
 
     async def draw(width: int) -> str:
-        asked.append(width)
-        return str(len(asked))
+        widths.append(width)
+        return str(len(widths))
 
     session, host, context = await opened()
     context.ui.set_widget(widget(draw, hz=5))
@@ -73,7 +73,7 @@ async def test_a_function_with_a_rate_is_asked_once_a_beat_and_anew_when_the_wid
     for _ in range(100):  # a second of frames
         clock.now += 0.01
         await host.ui.render(session.id, name, 40)
-    assert len(asked) == 5
+    assert len(widths) == 5
     assert await host.ui.render(session.id, name, 30) == "6"
     await session.close()
 
@@ -99,7 +99,7 @@ async def test_an_empty_text_hides_a_widget_and_none_leaves_it_to_its_text() -> 
 
 
 @pytest.mark.parametrize("hz", [0, 30])
-async def test_what_a_function_raises_is_reported_once_and_the_default_is_drawn(
+async def test_a_render_function_that_raises_is_reported_once_and_the_default_used(
     clock: Clock, hz: int
 ) -> None:
     def bad(width: int) -> str:
@@ -117,7 +117,7 @@ async def test_what_a_function_raises_is_reported_once_and_the_default_is_drawn(
     await session.close()
 
 
-async def test_what_is_no_text_is_reported_and_the_default_is_drawn() -> None:
+async def test_a_render_result_that_is_no_string_is_reported_and_the_default_used() -> None:
     face = FakeFrontEnd()
     session, _, context = await opened(face)
     context.ui.set_widget(widget(lambda width: 3, text="fallback"))
@@ -127,15 +127,15 @@ async def test_what_is_no_text_is_reported_and_the_default_is_drawn() -> None:
     await session.close()
 
 
-async def test_a_function_that_hangs_costs_the_face_a_moment_and_is_given_up_after_three(
+async def test_a_hanging_render_function_times_out_and_is_not_called_after_three_times(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(renderer, "RENDER_SECONDS", 0.02)
-    asked: list[int] = []
+    widths: list[int] = []
     never = threading.Event()
 
     def hang(width: int) -> str:
-        asked.append(width)
+        widths.append(width)
         never.wait(60)
         return "late"
 
@@ -146,13 +146,13 @@ async def test_a_function_that_hangs_costs_the_face_a_moment_and_is_given_up_aft
         clock.now += 1
         assert "fallback" in await face.screen()
     never.set()
-    assert len(asked) == 3
+    assert len(widths) == 3
     (warned,) = await facts_of(session, "warned")
     assert "took longer than 0.02 s" in warned.text
     await session.close()
 
 
-async def test_time_in_which_the_whole_process_stood_still_is_not_taken_for_a_hang(
+async def test_time_in_which_the_process_was_stalled_is_not_a_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(renderer, "RENDER_SECONDS", 0.2)
@@ -195,7 +195,7 @@ async def test_a_widget_is_drawn_while_a_handler_of_its_extension_works() -> Non
     await session.close()
 
 
-async def test_another_content_is_asked_anew() -> None:
+async def test_a_replaced_render_function_is_called_again() -> None:
     face = FakeFrontEnd()
     session, _, context = await opened(face)
     context.ui.set_widget(widget(lambda width: "old"))
@@ -209,7 +209,7 @@ async def test_another_content_is_asked_anew() -> None:
     await session.close()
 
 
-async def test_a_tool_is_shown_by_its_renderer_and_what_is_empty_is_left_to_the_face() -> None:
+async def test_a_tool_renderer_draws_calls_and_empty_text_means_the_default() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         ostler.tool_renderer(
             "deploy",
@@ -231,7 +231,7 @@ async def test_a_tool_is_shown_by_its_renderer_and_what_is_empty_is_left_to_the_
     await session.close()
 
 
-async def test_a_renderer_of_a_tool_that_raises_leaves_it_to_the_face() -> None:
+async def test_a_tool_renderer_that_raises_falls_back_to_the_default() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         ostler.tool_renderer("deploy", header=lambda arguments, width: arguments["nowhere"])
 
@@ -274,7 +274,7 @@ async def test_a_message_is_printed_as_its_renderer_draws_it_verbatim() -> None:
     await session.close()
 
 
-async def test_a_message_is_80_columns_wide_where_there_is_no_terminal() -> None:
+async def test_a_message_is_80_columns_wide_without_a_terminal() -> None:
     def setup(ostler: ExtensionAPI) -> None:
         ostler.message_renderer("width")(lambda text, width: f"{text} {width}")
 

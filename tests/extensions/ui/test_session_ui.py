@@ -1,4 +1,4 @@
-"""What extensions show: live values that faces draw, in order, and that go with their extension."""
+"""Live values of extensions: widgets, header, footer, status."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.extension_front_end import opened, until
 from tests.support.extension_session import extension
 
 
-async def test_a_widget_is_shown_replaced_whole_and_removed() -> None:
+async def test_a_widget_is_shown_replaced_and_removed() -> None:
     face = FakeFrontEnd(width=20)
     session, host, context = await opened(face)
     context.ui.set_widget(Widget("todo", "three things to do and more"))
@@ -46,7 +46,7 @@ async def test_a_widget_is_shown_replaced_whole_and_removed() -> None:
     await session.close()
 
 
-async def test_widgets_stand_in_the_order_of_their_priority_and_then_of_their_age() -> None:
+async def test_widgets_are_sorted_by_priority_and_age() -> None:
     face = FakeFrontEnd()
     session, _, context = await opened(face)
     for name, priority in (("z", 0), ("b", 5), ("a", 5), ("c", -1)):
@@ -64,14 +64,14 @@ async def test_two_extensions_may_use_the_same_id() -> None:
     extension_session.add(extension("other", lambda ostler: None))
     context.ui.set_widget(Widget("one", "mine"))
     extension_session.channels["other"].context.ui.set_widget(Widget("one", "theirs"))
-    extension_session.board.tell()
+    extension_session.live_values.flush()
     assert [one.text for one in face.widgets()] == ["mine", "theirs"]
     await extension_session.remove("other")
     assert [one.text for one in face.widgets()] == ["mine"]
     await session.close()
 
 
-async def test_there_is_one_header_and_one_footer_and_who_comes_last_has_it() -> None:
+async def test_the_last_header_and_footer_win() -> None:
     face = FakeFrontEnd(width=10)
     session, host, context = await opened(face)
     extension_session = host.sessions[session.id]
@@ -80,46 +80,46 @@ async def test_there_is_one_header_and_one_footer_and_who_comes_last_has_it() ->
     context.ui.set_header("mine")
     context.ui.set_footer("foot", Style(borderless=True))
     other.ui.set_header("theirs")
-    extension_session.board.tell()
+    extension_session.live_values.flush()
     assert (await face.screen()).splitlines() == ["│ theirs", "─" * 10, "> ", "foot"]
     await extension_session.remove("demo")
     assert (await face.screen()).splitlines() == ["│ theirs", "─" * 10, "> "]
     other.ui.remove_header()
     other.ui.remove_footer()
-    extension_session.board.tell()
+    extension_session.live_values.flush()
     assert not face.values
     await session.close()
 
 
-async def test_status_entries_stand_in_one_line_by_priority() -> None:
+async def test_status_entries_are_sorted_by_priority() -> None:
     face = FakeFrontEnd()
     session, host, context = await opened(face)
     context.ui.set_status("b", "second", 2)
     context.ui.set_status("a", "third", 2)
     context.ui.set_status("z", "first", 1)
-    host.sessions[session.id].board.tell()
+    host.sessions[session.id].live_values.flush()
     assert (await face.screen()).splitlines()[-1] == "first · second · third"
     context.ui.remove_status("b")
-    host.sessions[session.id].board.tell()
+    host.sessions[session.id].live_values.flush()
     assert face.status() == ["first", "third"]
     await session.close()
 
 
-async def test_parts_of_a_face_can_be_hidden_and_the_whole_is_replaced() -> None:
+async def test_parts_of_the_front_end_can_be_hidden() -> None:
     face = FakeFrontEnd()
     session, host, context = await opened(face)
     context.ui.set_status("a", "status")
     context.ui.set_visibility(Visibility(hide_status=True, hide_separator=True))
-    host.sessions[session.id].board.tell()
+    host.sessions[session.id].live_values.flush()
     assert await face.screen() == "> "
     context.ui.set_visibility(Visibility(hide_startup=True, hide_hint=True))
-    host.sessions[session.id].board.tell()
+    host.sessions[session.id].live_values.flush()
     assert face.values["visibility"] == msgspec.to_builtins(Visibility(hide_startup=True, hide_hint=True))
     assert "status" in await face.screen()
     await session.close()
 
 
-async def test_a_face_that_opens_later_is_given_what_is_shown() -> None:
+async def test_a_front_end_that_opens_later_gets_the_live_values() -> None:
     face = FakeFrontEnd()
     session, host, context = await opened()
     context.ui.set_widget(Widget("one", "here already"))
@@ -143,7 +143,7 @@ async def test_a_widget_that_is_set_and_removed_at_once_leaves_nothing() -> None
     await session.close()
 
 
-async def test_however_fast_a_value_changes_the_last_one_is_told_and_few_of_the_others() -> None:
+async def test_a_fast_changing_live_value_is_throttled_and_its_last_value_published() -> None:
     published: list[events.LiveValue] = []
     again = asyncio.Event()
 
@@ -152,20 +152,20 @@ async def test_however_fast_a_value_changes_the_last_one_is_told_and_few_of_the_
         if len(published) > 1:
             again.set()
 
-    board = LiveValues(publish)
+    values = LiveValues(publish)
     for number in range(1000):
-        board.put("widget:a/b", Style(str(number)), None)
+        values.put("widget:a/b", Style(str(number)), None)
     assert [one.value["border"] for one in published] == ["0"]
     async with asyncio.timeout(60):
         await again.wait()
     assert published[1].value["border"] == "999"
-    board.put("widget:a/b", Style("999"), None)
-    board.tell()
+    values.put("widget:a/b", Style("999"), None)
+    values.flush()
     assert len(published) == 2, "what has not changed is not told"
-    board.stop()
+    values.stop()
 
 
-async def test_everything_that_an_extension_shows_goes_when_it_does() -> None:
+async def test_everything_an_extension_displays_is_removed_with_it() -> None:
     face = FakeFrontEnd()
     session, host, context = await opened(face)
     context.ui.set_widget(Widget("one", Content(render=lambda width: "x")))
@@ -173,7 +173,7 @@ async def test_everything_that_an_extension_shows_goes_when_it_does() -> None:
     context.ui.set_footer("foot")
     context.ui.set_status("a", "status")
     context.ui.set_visibility(Visibility(hide_hint=True))
-    host.sessions[session.id].board.tell()
+    host.sessions[session.id].live_values.flush()
     assert len(face.values) == 5
     await host.sessions[session.id].remove("demo", "reload")
     assert face.values == {}
@@ -181,7 +181,7 @@ async def test_everything_that_an_extension_shows_goes_when_it_does() -> None:
     await session.close()
 
 
-async def test_what_cannot_be_shown_is_refused_where_it_is_said() -> None:
+async def test_content_that_cannot_be_displayed_is_refused() -> None:
     session, host, context = await opened()
     with pytest.raises(UsageError, match="widget:demo/one cannot be displayed"):
         context.ui.set_widget(Widget("one", "x", placement="left"))  # type: ignore[arg-type]
@@ -211,7 +211,7 @@ async def test_a_plain_handler_shows_things_from_its_own_thread() -> None:
     assert face.values == {}
 
 
-async def test_what_is_printed_reaches_the_face_with_its_level_and_its_extension() -> None:
+async def test_printed_text_has_its_level_and_extension() -> None:
     face = FakeFrontEnd()
     session, _, context = await opened(face)
     context.print("plain")

@@ -1,4 +1,4 @@
-"""Themes: what extensions register, what is chosen, and how it is seen."""
+"""Themes of extensions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.extension_front_end import opened
 SEA = Theme(primary=ThemeColor("#036", "9CF"), text=ThemeColor(dark="#ffffff"))
 
 
-def test_there_are_16_slots_of_a_face_and_6_of_markdown_in_both_forms() -> None:
+def test_a_theme_has_16_slots_of_the_interface_and_6_of_markdown() -> None:
     assert len(SLOTS) == 22
     assert sum(slot.startswith("md_") for slot in SLOTS) == 6
     assert (*("name", "dark"), *SLOTS) == ThemeColors.__struct_fields__
@@ -33,7 +33,7 @@ def test_the_default_theme_has_every_colour() -> None:
         assert all(full_hex(getattr(colors, slot)) for slot in SLOTS)
 
 
-def test_an_empty_colour_is_that_of_the_default_theme_on_each_side_by_itself() -> None:
+def test_an_empty_colour_falls_back_to_the_default_theme() -> None:
     book = ThemeRegistry()
     book.register("sea", SEA)
     light, dark = book.resolved("sea", dark=False), book.resolved("sea", dark=True)
@@ -59,22 +59,22 @@ def test_text_is_coloured_whether_the_colour_has_three_digits_or_six(color: str,
 
 
 @pytest.mark.parametrize("color", ["", "#", "red", "#12345", "#1234567", "##fff", "#+f0", "1_2", "#ffg"])
-def test_what_is_no_colour_leaves_the_text_plain_and_keeps_bold(color: str) -> None:
+def test_an_invalid_colour_leaves_the_text_plain_or_bold(color: str) -> None:
     colors = ThemeColors()
     assert colors.ansi(color, "hi") == "hi"
     assert colors.ansi_bold(color, "hi") == "\x1b[1mhi\x1b[0m"
 
 
 def test_a_theme_with_a_bad_colour_is_refused_with_its_slot() -> None:
-    with pytest.raises(UsageError, match="'odd': accent is no colour"):
+    with pytest.raises(UsageError, match="'odd': accent is not a colour"):
         ThemeRegistry().register("odd", Theme(accent=ThemeColor("blue-ish")))
     with pytest.raises(UsageError, match="needs a name"):
         ThemeRegistry().register("", SEA)
-    with pytest.raises(UsageError, match="'odd': primary is no ThemeColor"):
+    with pytest.raises(UsageError, match="'odd': primary is not a ThemeColor"):
         ThemeRegistry().register("odd", Theme(primary="#fff"))  # type: ignore[arg-type]
 
 
-def test_who_registered_a_name_last_has_it_until_he_goes() -> None:
+def test_the_last_theme_of_a_name_wins_until_it_is_removed() -> None:
     book, first, second = ThemeRegistry(), object(), object()
     book.register("sea", SEA, first)
     book.register("sea", Theme(primary=ThemeColor("#111", "#111")), second)
@@ -89,7 +89,7 @@ def test_who_registered_a_name_last_has_it_until_he_goes() -> None:
     assert book.resolved("sea", dark=False).name == DEFAULT
 
 
-async def test_an_extension_registers_and_sets_a_theme_which_its_face_shows() -> None:
+async def test_an_extension_registers_and_sets_a_theme() -> None:
     face = FakeFrontEnd(is_dark=True)
     session, _, context = await opened(face)
     context.ui.register_theme("sea", SEA)
@@ -121,7 +121,7 @@ async def test_the_theme_of_an_extension_goes_with_it() -> None:
     await session.close()
 
 
-async def test_without_a_face_there_are_no_themes_but_followers_are_told_of_one() -> None:
+async def test_without_a_front_end_there_are_no_themes_but_a_theme_is_published() -> None:
     session, host, context = await opened()
     context.ui.register_theme("sea", SEA)
     context.ui.set_theme("unknown")

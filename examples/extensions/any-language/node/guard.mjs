@@ -1,4 +1,4 @@
-// Refuses to touch what is in .git, counts what it refused, and brings a tool that adds numbers.
+// Refuses calls with paths in .git, counts them, and adds a tool that adds numbers.
 
 import { Extension, block } from "./ostler-extension.mjs";
 
@@ -7,7 +7,7 @@ const extension = new Extension("node-guard", "1.0.0");
 extension.intercept("tool_call", async ({ tool_args, session }) => {
   if (!/(^|\/)\.git(\/|$)/.test(String(tool_args.path ?? ""))) return;
   await extension.set("refused", (await extension.get("refused", 0, session)) + 1, session);
-  return block("what is in .git is git's own: use git");
+  return block("do not touch files in .git: use git");
 });
 
 extension.command("refused-paths", "How many paths were refused in this session", async (args, session) => {

@@ -8,22 +8,22 @@
 //     extension.intercept("tool_call", (event) => event.tool_name === "bash" && block("no commands today"));
 //     extension.run();
 //
-// Handlers may be async. Events, intercepts and keys are handled one after the other, in the order in which
-// they came. What `console.log` prints goes to the log, not into the protocol.
+// Handlers may be async. Events, intercepts and keys are handled in order, one at a time. Output of
+// `console.log` goes to the log, not into the protocol.
 
 import { createInterface } from "node:readline";
 
-/** An intercept's answer: it shall not happen. */
+/** The answer of an intercept: refuse. */
 export const block = (reason = "") => ({ block: true, reason });
 /** The answer to `tool_call`: run it with these arguments. */
 export const rewrite = (args) => ({ modified_args: args });
 /** The answer to `assistant_message`: show this text. */
 export const replace = (text) => ({ replace_text: text });
-/** A command's answer: the agent is asked this. */
+/** The answer of a command: send this prompt. */
 export const prompt = (text) => ({ action: "prompt", prompt: text });
-/** A command's answer: this is put into the editor. */
+/** The answer of a command: insert this text into the editor. */
 export const insert = (text) => ({ action: "insert", insert: text });
-/** A command's answer: a panel opens. */
+/** The answer of a command: open a panel. */
 export const panel = (id, title, lines, footer = "") => ({
   action: "open_panel",
   open_panel: { id, title, lines, footer },
@@ -33,7 +33,7 @@ export class Extension {
   constructor(name, version = "") {
     this.name = name;
     this.version = version;
-    /** The `hello_ack`, once it has come. */
+    /** The `hello_ack` frame. */
     this.host = {};
     this.isRunning = false;
     this.registered = [];
@@ -48,15 +48,15 @@ export class Extension {
     this.ordered = Promise.resolve();
   }
 
-  // --- what it brings ---------------------------------------------------------------------------
+  // --- registrations ---------------------------------------------------------------------------
 
-  /** `run(args, call)` returns a text or a list of blocks; what it throws is told to the model. */
+  /** `run(args, call)` returns a text or a list of blocks. The model gets its exceptions. */
   tool(name, description, schema, run, options = {}) {
     this.tools.set(name, run);
     this.#register({ type: "register_tool", name, description, schema, ...options });
   }
 
-  /** `run(args, session)` returns a text that is shown, or `prompt(…)`, `insert(…)`, `panel(…)`. */
+  /** `run(args, session)` returns a text, `prompt(…)`, `insert(…)` or `panel(…)`. */
   command(name, description, run) {
     this.commands.set(name, run);
     this.#register({ type: "register_command", name, description });
@@ -83,7 +83,7 @@ export class Extension {
     else this.registered.push(frame);
   }
 
-  // --- what it says -----------------------------------------------------------------------------
+  // --- messages -----------------------------------------------------------------------------
 
   notify(message, level = "info", session = "") {
     this.send({ type: "notify", message, level, session });
@@ -101,13 +101,13 @@ export class Extension {
     this.send({ type: "panel_close", panel_id });
   }
 
-  // --- what it keeps, in a session --------------------------------------------------------------
+  // --- state of a session --------------------------------------------------------------
 
   async get(key, fallback = null, session = "") {
     return (await this.#ask({ type: "state_get", key, session })).value ?? fallback;
   }
 
-  /** It is in the session's log when this is settled. */
+  /** Resolves when the value is stored. */
   async set(key, value, session = "") {
     await this.#ask({ type: "state_set", key, value, session });
   }
@@ -134,7 +134,7 @@ export class Extension {
     process.stdout.write(JSON.stringify(frame) + "\n");
   }
 
-  /** Until Ostler says `shutdown`, or is gone. */
+  /** Runs until Ostler sends `shutdown` or ends. */
   run() {
     this.isRunning = true;
     for (const way of ["log", "info", "debug"]) console[way] = console.error;

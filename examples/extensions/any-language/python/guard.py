@@ -1,4 +1,4 @@
-"""Refuses commands that delete by force, counts what it refused, and brings a tool that counts words."""
+"""Refuses `rm -rf`, counts refused calls, and adds a tool that counts words."""
 
 from __future__ import annotations
 

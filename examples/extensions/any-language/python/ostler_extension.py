@@ -13,8 +13,8 @@ Copy this file beside your extension. The protocol itself is in docs/extension-p
 
     extension.run()
 
-Events, intercepts and keys are handled one after the other, in the order in which they came; each tool call
-and each command has a thread of its own. What a handler prints goes to the log, not into the protocol.
+Events, intercepts and keys are handled in order, one at a time; each tool call and each command has a thread
+of its own. Output of `print` goes to the log, not into the protocol.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Function = Callable[..., Any]
 
 
 def block(reason: str = "") -> Frame:
-    """An intercept's answer: it shall not happen."""
+    """The answer of an intercept: refuse."""
     return {"block": True, "reason": reason}
 
 
@@ -48,23 +48,23 @@ def replace(text: str) -> Frame:
 
 
 def prompt(text: str) -> Frame:
-    """A command's answer: the agent is asked this."""
+    """The answer of a command: send this prompt."""
     return {"action": "prompt", "prompt": text}
 
 
 def insert(text: str) -> Frame:
-    """A command's answer: this is put into the editor."""
+    """The answer of a command: insert this text into the editor."""
     return {"action": "insert", "insert": text}
 
 
 def panel(panel_id: str, title: str, lines: list[str], footer: str = "") -> Frame:
-    """A command's answer: a panel opens."""
-    shown = {"id": panel_id, "title": title, "lines": lines, "footer": footer}
-    return {"action": "open_panel", "open_panel": shown}
+    """The answer of a command: open a panel."""
+    content = {"id": panel_id, "title": title, "lines": lines, "footer": footer}
+    return {"action": "open_panel", "open_panel": content}
 
 
 class Call:
-    """A tool call under way."""
+    """A running tool call."""
 
     def __init__(self, extension: Extension, frame: Frame) -> None:
         self._extension = extension
@@ -72,10 +72,10 @@ class Call:
         self.session: str = frame["session"]
         self.call: str = frame["call"]
         self.cancelled = threading.Event()
-        """Set when nobody wants the result any more."""
+        """Set when the call is cancelled."""
 
     def output(self, text: str, stream: str = "out") -> None:
-        """Shows what the tool has to say while it works."""
+        """Streams output of the tool."""
         self._extension.send({"type": "tool_output", "id": self._id, "text": text, "stream": stream})
 
 
@@ -84,7 +84,7 @@ class Extension:
         self.name = name
         self.version = version
         self.host: Frame = {}
-        """The `hello_ack`, once it has come."""
+        """The `hello_ack` frame."""
         self._registered: list[Frame] = []
         self._tools: dict[str, Function] = {}
         self._commands: dict[str, Function] = {}
@@ -98,15 +98,13 @@ class Extension:
         self._ordered: queue.Queue[Callable[[], None]] = queue.Queue()
         self._output: Any = None
 
-    # --- what it brings -----------------------------------------------------------------------------
+    # --- registrations -----------------------------------------------------------------------------
 
     def tool(
         self, name: str, description: str, schema: Frame, **options: Any
     ) -> Callable[[Function], Function]:
-        """`@extension.tool("name", "what it does", {…})` over `def f(args, call)`.
-
-        It returns a text or a list of blocks; what it raises is told to the model.
-        """
+        """Decorates `def f(args, call)`, which returns a text or a list of blocks. The model gets its
+        exceptions."""
         frame = {
             "type": "register_tool",
             "name": name,
@@ -117,17 +115,17 @@ class Extension:
         return self._registering(self._tools, name, frame)
 
     def command(self, name: str, description: str = "") -> Callable[[Function], Function]:
-        """Over `def f(args, session)`: it returns a text to show, or `prompt(…)`, `insert(…)`, `panel(…)`."""
+        """Decorates `def f(args, session)`, which returns a text, `prompt(…)`, `insert(…)` or `panel(…)`."""
         frame = {"type": "register_command", "name": name, "description": description}
         return self._registering(self._commands, name, frame)
 
     def intercept(self, event: str, *, guard: bool = True) -> Callable[[Function], Function]:
-        """Over `def f(event)`: it returns None, `block(…)`, `rewrite(…)` or `replace(…)`."""
+        """Decorates `def f(event)`, which returns None, `block(…)`, `rewrite(…)` or `replace(…)`."""
         frame = {"type": "subscribe", "intercept": [event], "guard": guard}
         return self._registering(self._intercepts, event, frame)
 
     def on(self, *events: str) -> Callable[[Function], Function]:
-        """Over `def f(event)`."""
+        """Decorates `def f(event)`."""
 
         def register(function: Function) -> Function:
             for event in events:
@@ -138,7 +136,7 @@ class Extension:
         return register
 
     def on_key(self, function: Function) -> Function:
-        """Over `def f(frame)`: gets `panel_key`, `panel_resize` and `panel_close`."""
+        """Decorates `def f(frame)`, which gets `panel_key`, `panel_resize` and `panel_close`."""
         self._on_key = function
         return function
 
@@ -158,7 +156,7 @@ class Extension:
         else:
             self.send(frame)
 
-    # --- what it says -------------------------------------------------------------------------------
+    # --- messages -------------------------------------------------------------------------------
 
     def notify(self, message: str, level: str = "info", session: str = "") -> None:
         self.send({"type": "notify", "message": message, "level": level, "session": session})
@@ -174,22 +172,22 @@ class Extension:
     def close_panel(self, panel_id: str) -> None:
         self.send({"type": "panel_close", "panel_id": panel_id})
 
-    # --- what it keeps, in a session ----------------------------------------------------------------
+    # --- state of a session ----------------------------------------------------------------
 
     def get(self, key: str, default: Any = None, session: str = "") -> Any:
         value = self._ask({"type": "state_get", "key": key, "session": session}).get("value")
         return default if value is None else value
 
     def set(self, key: str, value: Any, session: str = "") -> None:
-        """It is in the session's log when this returns."""
+        """Returns when the value is stored."""
         self._ask({"type": "state_set", "key": key, "value": value, "session": session})
 
     def delete(self, key: str, session: str = "") -> None:
         self._ask({"type": "state_delete", "key": key, "session": session})
 
     def keys(self, session: str = "") -> list[str]:
-        found: list[str] = self._ask({"type": "state_list", "session": session})["keys"]
-        return found
+        keys: list[str] = self._ask({"type": "state_list", "session": session})["keys"]
+        return keys
 
     def _ask(self, frame: Frame) -> Frame:
         answer: queue.Queue[Frame] = queue.Queue()
@@ -206,7 +204,7 @@ class Extension:
     # --- the protocol -------------------------------------------------------------------------------
 
     def send(self, frame: Frame) -> None:
-        """Writes one line; threads never mix theirs."""
+        """Writes one line; it may be called from any thread."""
         line = json.dumps(frame, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
         with self._lock:
             try:
@@ -216,9 +214,9 @@ class Extension:
                 os._exit(0)
 
     def run(self) -> None:
-        """Until Ostler says `shutdown`, or is gone."""
+        """Runs until Ostler sends `shutdown` or ends."""
         self._output = os.fdopen(os.dup(1), "wb")
-        os.dup2(2, 1)  # what anybody prints must not get between the frames
+        os.dup2(2, 1)  # printed text must not mix with the frames
         self.send({"type": "hello", "name": self.name, "version": self.version, "capabilities": ["ready"]})
         for frame in self._registered:
             self.send(frame)
@@ -230,7 +228,7 @@ class Extension:
                 self.send({"type": "shutdown_ack"})
                 break
             self._take(frame)
-        os._exit(0)  # threads that still work keep nobody waiting
+        os._exit(0)  # do not wait for running threads
 
     def _take(self, frame: Frame) -> None:
         match frame["type"]:

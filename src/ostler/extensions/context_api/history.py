@@ -1,8 +1,5 @@
-"""The history of a session, as an extension reads it and changes it: messages, entries, the tree.
-
-Texts are what the model receives, also where people see something else: they come from the facts, not from
-transcript items.
-"""
+"""`context.history`: the messages, entries and tree of a session. Texts are what the model receives, which
+may differ from what users see."""
 
 from __future__ import annotations
 
@@ -36,54 +33,54 @@ if TYPE_CHECKING:
 
 
 class HistoryMessage(msgspec.Struct, frozen=True):
-    """Something that was said: by a person, by the model, or by a tool."""
+    """A message of the user, the model or a tool."""
 
     entry: int
     """The number of its entry."""
     parent: int
-    """Of the entry before it; 0 for the first."""
+    """The number of the entry before it; 0 for the first."""
     role: str
     text: str
     model: str
-    """`provider/id` of who answered; empty for those that no model said."""
+    """`provider/id`, for messages of a model."""
     provider: str
     time_ms: int
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):
-    """An entry that an extension has added."""
+    """An entry of an extension."""
 
     entry: int
     extension: str
     name: str
     data: Any
     told: str
-    """What the model is told of it."""
+    """The text of it for the model."""
     time_ms: int
 
 
 class TreeNode(msgspec.Struct, frozen=True):
-    """An entry of any kind, and what it leads to."""
+    """An entry of any kind, and its children."""
 
     entry: int
     parent: int
     kind: str
     """The type of its fact: `user_message`, `assistant_message`, `compacted`, `extension_entry` …"""
     role: str
-    """`user`, `assistant` or `tool` for what was said, else empty."""
+    """`user`, `assistant` or `tool` for messages, else empty."""
     text: str
-    """All of it in words, with the model's thoughts, `[call NAME …]` and results."""
+    """All of it as text, with reasoning, `[call NAME …]` and results."""
     model: str
     provider: str
     time_ms: int
     children: tuple[int, ...]
     is_current: bool
-    """It lies on the way to where the session stands."""
+    """Whether it is on the current branch."""
     label: str
 
 
 class Tree:
-    """The entries of one moment."""
+    """The entries of a session at one point in time."""
 
     def __init__(self, facts: Sequence[Fact], state: SessionState) -> None:
         tree = SessionTree(facts)
@@ -91,8 +88,8 @@ class Tree:
         self._labels = state.labels
         self._path = tree.path
         self._children = tree.children
-        called = [fact.event for fact in facts if fact.type == "model_called"]
-        self._models = {one.id: one.model for one in called if isinstance(one, events.ModelCalled)}
+        calls = [fact.event for fact in facts if fact.type == "model_called"]
+        self._models = {one.id: one.model for one in calls if isinstance(one, events.ModelCalled)}
 
     def node(self, entry: int) -> TreeNode | None:
         fact = self._entries.get(entry)
@@ -104,7 +101,7 @@ class Tree:
             fact.parent or 0,
             fact.type,
             _ROLES.get(fact.type, ""),
-            _words(fact),
+            _fact_text(fact),
             model,
             model.partition("/")[0],
             fact.time_ms,
@@ -125,9 +122,9 @@ class Tree:
                 yield node
 
     def messages(self) -> list[HistoryMessage]:
-        return [message for entry in sorted(self._path) for message in self._said(self._entries[entry])]
+        return [message for entry in sorted(self._path) for message in self._messages(self._entries[entry])]
 
-    def _said(self, fact: Fact) -> Iterator[HistoryMessage]:
+    def _messages(self, fact: Fact) -> Iterator[HistoryMessage]:
         if isinstance(fact.event, events.HistoryReplaced):
             for message in fact.event.messages:
                 yield self._message(fact, message.role, _text(message.content))
@@ -137,22 +134,21 @@ class Tree:
 
     def _message(self, fact: Fact, role: str, text: str) -> HistoryMessage:
         model = self._model(fact)
-        return HistoryMessage(
-            fact.seq, fact.parent or 0, role, text, model, model.partition("/")[0], fact.time_ms
-        )
+        parent, provider = fact.parent or 0, model.partition("/")[0]
+        return HistoryMessage(fact.seq, parent, role, text, model, provider, fact.time_ms)
 
     def _model(self, fact: Fact) -> str:
-        """Who was asked; in a copy of a session, where no calls are, what the vendor reported."""
+        """The model that was called; in a copy of a session, which has no calls, the one that was
+        reported."""
         event = fact.event
         if not isinstance(event, events.AssistantMessage):
             return ""
         return self._models.get(event.call) or event.model
 
     def extension_entries(self, extension: str, name: str) -> list[HistoryEntry]:
-        found = [self._entries[entry] for entry in sorted(self._path)]
         return [
             HistoryEntry(fact.seq, extension, one.name, one.data, text_of(one.told), fact.time_ms)
-            for fact in found
+            for fact in (self._entries[entry] for entry in sorted(self._path))
             if isinstance(one := fact.event, events.ExtensionEntry)
             and one.extension == extension
             and name in ("", one.name)
@@ -162,7 +158,7 @@ class Tree:
 _ROLES = {"user_message": "user", "assistant_message": "assistant", "tool_result": "tool"}
 
 
-def _words(fact: Fact) -> str:
+def _fact_text(fact: Fact) -> str:
     match fact.event:
         case events.UserMessage(content=content) | events.AssistantMessage(content=content):
             return _text(content)
@@ -199,14 +195,14 @@ def _block(block: Block) -> str:
 
 
 class NavigationResult(msgspec.Struct, frozen=True):
-    """The session stands elsewhere now."""
+    """The session's current entry, and the one before the navigation."""
 
     leaf: int
     previous: int
 
 
 class History:
-    """`context.history`. An entry is named by its number; 0 is before the first."""
+    """`context.history`. Entries have numbers; 0 is before the first."""
 
     def __init__(self, context: ExtensionContext) -> None:
         self._context = context
@@ -214,20 +210,20 @@ class History:
 
     @property
     def leaf(self) -> int:
-        """The entry where the session stands."""
+        """The number of the session's current entry."""
         return self._journal.state.leaf
 
     @property
     def path(self) -> Path | None:
-        """The file that holds the session; None for one that is in memory."""
+        """The file of the session; None for one in memory."""
         return getattr(self._journal.store, "path", None)
 
     async def messages(self) -> list[HistoryMessage]:
-        """What was said on the way from the beginning to where the session stands."""
+        """The messages of the current branch."""
         return (await self._tree()).messages()
 
     async def entries(self, name: str = "", *, extension: str = "") -> list[HistoryEntry]:
-        """This extension's own entries on that way, or another's; all of them, or those of one name."""
+        """This extension's entries on the current branch, or another's; all of them, or those of one name."""
         own = extension or self._context.extension.name
         return (await self._tree()).extension_entries(own, name)
 
@@ -235,38 +231,33 @@ class History:
         return (await self._tree()).node(entry)
 
     async def branch(self) -> list[TreeNode]:
-        """All entries from the first to where the session stands."""
+        """All entries of the current branch."""
         return (await self._tree()).branch()
 
     async def children(self, entry: int) -> list[TreeNode]:
-        """What follows an entry: more than one where somebody went back. Of 0, the first entries."""
+        """The entries that follow an entry, more than one where branches begin; of 0, the first entries."""
         return (await self._tree()).children(entry)
 
     async def _tree(self) -> Tree:
         return Tree(await self._journal.history(), self._journal.state)
 
     def append(self, name: str, data: Any = None, *, told: str | Sequence[str | PlainBlock] = ()) -> int:
-        """Adds an entry of this extension where the session stands; returns its number.
-
-        `told` is what the model is told of it, from its next call on: no run is started for it. It is
-        stored at the latest when the handler that added it returns.
-        """
+        """Adds an entry of this extension to the current branch; returns its number. The model gets `told`
+        with its next call; no run is started for it. The entry is stored by the time the handler returns."""
         try:
             plain = msgspec.to_builtins(data)
         except TypeError as error:
-            raise UsageError(f"the entry {name!r} cannot be kept: {error}") from None
+            raise UsageError(f"the entry {name!r} cannot be stored: {error}") from None
         entry = events.ExtensionEntry(self._context.extension.name, name, plain, as_content(told))
         if problem := storage_problem(entry):
-            raise UsageError(f"the entry {name!r} cannot be kept: {problem}")
+            raise UsageError(f"the entry {name!r} cannot be stored: {problem}")
         return self._context.calls.call(lambda: self._journal.record(entry).seq)
 
     async def navigate(self, entry: int) -> NavigationResult:
-        """Goes back, or over to another branch: what comes next follows that entry. 0 is the beginning.
-
-        Raises `SessionBusy` while a run is open, and `NotFound` where there is no such entry.
-        """
+        """Moves the session to another entry, where it continues; 0 is the beginning. Raises `SessionBusy`
+        while a run is open, and `NotFound` for an unknown entry."""
         async with lease_held(self._context):
-            await self._check_is_at_rest("the session cannot go to another entry")
+            await self._check_idle("the session cannot go to another entry")
             if entry and not await is_entry(self._journal, entry):
                 raise NotFound(f"there is no entry {entry}")
             return await self._move(entry)
@@ -278,58 +269,52 @@ class History:
         return NavigationResult(self.leaf, previous)
 
     async def summarize(self, first: int, last: int, instructions: str = "") -> str:
-        """What happened from one entry to another that followed from it, in the model's words.
-
-        Raises what `context.models.complete` raises, and `NotFound` where one does not lead to the other.
-        """
+        """The model's summary of the entries from one to a later one on the same branch. Raises what
+        `context.models.complete` raises, and `NotFound` if they are not on one branch."""
         return await self._summary(_between(await self._journal.history(), first, last), instructions)
 
     async def collapse(self, first: int, last: int, summary: str = "") -> int:
-        """Tells a summary in place of the entries from `first` to `last`; returns the number of its entry.
-
-        They are a branch that was left, or reach to where the session stands: then it goes back to before
-        `first`. Nothing is deleted. Without a summary, the model writes one. Raises as the others do.
-        """
+        """Adds a summary of the entries from `first` to `last`; returns the number of its entry. They are on
+        another branch, or reach to the current entry; then the session moves to before `first`. Nothing is
+        deleted. Without a summary, the model writes one. Raises what `navigate` and `summarize` do."""
         async with lease_held(self._context):
-            await self._check_is_at_rest("a branch cannot be collapsed")
+            await self._check_idle("a branch cannot be collapsed")
             facts = await self._journal.history()
             branch = _between(facts, first, last)
-            present = path_of(facts)
-            is_here = last in present
-            if is_here and last != self.leaf:
-                raise UsageError(
-                    f"the session goes on after entry {last}, to {self.leaf}: collapse up to there, "
-                    "or compact the context"
-                )
-            left = branch if is_here else [fact for fact in branch if fact.seq not in present]
-            told = summary.strip() or await self._summary(left)
-            if is_here:
-                await self._check_is_at_rest("a branch cannot be collapsed")
+            current = path_of(facts)
+            is_current = last in current
+            if is_current and last != self.leaf:
+                hint = "collapse up to there, or compact the context"
+                raise UsageError(f"the session continues after entry {last}, to {self.leaf}: {hint}")
+            collapsed = branch if is_current else [fact for fact in branch if fact.seq not in current]
+            text = summary.strip() or await self._summary(collapsed)
+            if is_current:
+                await self._check_idle("a branch cannot be collapsed")
                 await self._move(branch[0].parent or 0)
-            entry = self._journal.record(events.BranchCollapsed(told, last))
+            entry = self._journal.record(events.BranchCollapsed(text, last))
             await self._journal.commit()
             return entry.seq
 
     async def _summary(self, branch: Sequence[Fact], instructions: str = "") -> str:
         record = record_of(branch, instructions).messages
-        written = await complete(self._context, SYSTEM, record, purpose="summary")
-        if not written.text.strip():
+        summary = (await complete(self._context, SYSTEM, record, purpose="summary")).text.strip()
+        if not summary:
             raise UsageError("the model wrote no summary: its answer is empty")
-        return written.text.strip()
+        return summary
 
-    async def _check_is_at_rest(self, what: str) -> None:
+    async def _check_idle(self, what: str) -> None:
         await self._journal.commit()
         if self._journal.state.run is not None:
             raise SessionBusy(f"{what} while a run is open")
 
 
 def _between(facts: Sequence[Fact], first: int, last: int) -> list[Fact]:
-    """The entries on the way from one to the other, both included."""
+    """The entries from one to the other on a branch, both included."""
     entries = {fact.seq for fact in facts if fact.parent is not None}
     for number in (first, last):
         if number not in entries:
             raise NotFound(f"there is no entry {number}")
-    way = path_of(facts, last)
-    if first not in way:
+    path = path_of(facts, last)
+    if first not in path:
         raise NotFound(f"entry {first} does not lead to entry {last}")
-    return [fact for fact in facts if fact.seq in way and fact.seq >= first]
+    return [fact for fact in facts if fact.seq in path and fact.seq >= first]

@@ -1,7 +1,5 @@
-"""`context.models`: the current model, the available ones, and completions outside the steps of a run.
-
-A completion is recorded, priced, and counted against the run's limits.
-"""
+"""`context.models`: the current model, the available ones, and completions outside the steps of a run, which
+are recorded, priced, and counted against the run's limits."""
 
 from __future__ import annotations
 
@@ -12,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import msgspec
 
-from ostler.core.cancellation import running_stopwatch
 from ostler.core.completion import OnText, complete_message, text_in
 from ostler.core.harness import ONE_MODEL_ONLY, Harness
 from ostler.core.hooks import TIME_LIMIT
 from ostler.core.model import Model, ModelDone, ReasoningLevel
 from ostler.core.recovery import close_interrupted_calls
 from ostler.core.transcript import Transcript
-from ostler.extensions.executor import ExtensionError, call_within
+from ostler.extensions.executor import ExtensionError, call_within, untimed
 from ostler.models.catalogue import ASSUMED_CONTEXT_WINDOW, FREE, Catalogue, Modality, ModelInfo, Prices
 from ostler.models.factory import ModelFactory, split_name
 from ostler.models.providers import PROVIDERS, Provider
@@ -36,11 +33,11 @@ OnChunk = Callable[[str], Awaitable[None] | None]
 
 
 class LimitReached(OstlerError):
-    """No model was asked, because a limit of the open run forbids it."""
+    """A limit of the open run forbids the model call."""
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """What a model answered when it was asked once, without tools."""
+    """The answer of a model to one call without tools."""
 
     text: str
     usage: Usage
@@ -58,28 +55,27 @@ async def complete(
     on_chunk: OnChunk | None = None,
     purpose: Purpose = "extension",
 ) -> Completion:
-    """One answer of the session's model, or of another one, which is closed afterwards.
-
-    Raises the class of `ModelError` that says why there is none, with the vendor's message; `LimitReached`
-    when the open run may not use as much; `UsageError` or `NoModel` for a model that cannot be made.
-    """
+    """One answer of the session's model, or of another one, which is closed afterwards. Raises a `ModelError`
+    with the vendor's message if the call fails, `LimitReached` if the open run may not use as much, and
+    `UsageError` or `NoModel` if the model cannot be made."""
     if not messages:
-        raise UsageError("there is nothing to ask: give a prompt, or messages")
+        raise UsageError("the call needs a prompt or messages")
     harness = context.session.harness
     other = model_named(harness, model) if model and model != harness.model.name else None
-    asked = msgspec.structs.replace(
+    side_harness = msgspec.structs.replace(
         harness,
         model=other or harness.model,
         max_output_tokens=harness.max_output_tokens if max_tokens is None else max_tokens,
     )
     on_text = _guarded(context, on_chunk) if on_chunk else None
     try:
-        async with lease_held(context), _reserved(context), _untimed():
-            answer = await _answer(context, asked, purpose, system, messages, on_text)
+        async with lease_held(context), _reserved(context):
+            with untimed():
+                answer = await _answer(context, side_harness, purpose, system, messages, on_text)
     finally:
         if other is not None:
             await other.aclose()
-    return Completion(text_in(answer), answer.usage, asked.model.name, answer.stop_reason)
+    return Completion(text_in(answer), answer.usage, side_harness.model.name, answer.stop_reason)
 
 
 async def _answer(
@@ -102,15 +98,15 @@ async def _answer(
 
 
 def model_named(harness: Harness, name: str) -> Model:
-    """A model for one use: whoever asks for it closes it, and nobody else keeps it."""
+    """A model for one use, which the caller closes."""
     if harness.make_model is None:
         raise UsageError(ONE_MODEL_ONLY)
-    made: Model = unwrap(harness.make_model)(name)
-    return made
+    model: Model = unwrap(harness.make_model)(name)
+    return model
 
 
 def error_of(failure: Failure) -> OstlerError:
-    """The failure as the exception that it once was."""
+    """The exception that the failure records."""
     kind = ERRORS.get(failure.kind, ModelError)
     if not issubclass(kind, ModelError):
         return kind(failure.message)
@@ -121,7 +117,7 @@ def error_of(failure: Failure) -> OstlerError:
 
 @asynccontextmanager
 async def lease_held(context: ExtensionContext) -> AsyncIterator[None]:
-    """Makes sure that what is recorded now can be stored: a session at rest does not renew its lease."""
+    """Holds the lease of the session, which an idle session does not renew, so that facts can be stored."""
     if context.session.is_running:
         yield
         return
@@ -131,29 +127,15 @@ async def lease_held(context: ExtensionContext) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _untimed() -> AsyncIterator[None]:
-    """A model takes its time, which has limits of its own: it is not the handler's."""
-    watch = running_stopwatch.get()
-    if watch is None:
-        yield
-        return
-    watch.pause()
-    try:
-        yield
-    finally:
-        watch.go_on()
-
-
-@asynccontextmanager
 async def _reserved(context: ExtensionContext) -> AsyncIterator[None]:
-    """What the call will use is set aside in the budget of the open run, if that is limited."""
+    """Reserves the call's usage in the budget of the open run, if that is limited."""
     budget = context.session.budget
     if budget is None or not budget.is_limited:
         yield
         return
     reserved = await budget.reserve_side_call()
     if isinstance(reserved, str):
-        raise LimitReached(f"no model was asked: {reserved}")
+        raise LimitReached(f"the model was not called: {reserved}")
     try:
         yield
     finally:
@@ -162,24 +144,24 @@ async def _reserved(context: ExtensionContext) -> AsyncIterator[None]:
 
 
 def _guarded(context: ExtensionContext, on_chunk: OnChunk) -> OnText:
-    """Calls the extension's function, until it fails once: that is reported, and the answer goes on."""
-    is_heard = True
+    """Calls the extension's function until it fails, which is reported and does not end the answer."""
+    has_failed = False
 
     async def on_text(text: str) -> None:
-        nonlocal is_heard
-        if not is_heard:
+        nonlocal has_failed
+        if has_failed:
             return
         try:
             await call_within(TIME_LIMIT, context.extension.worker, on_chunk, text)
         except ExtensionError as failure:
-            is_heard = False
+            has_failed = True
             context.extension_session.report(context.extension, "on_chunk", str(failure))
 
     return on_text
 
 
 class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a model. `None` is unknown."""
+    """A model; unknown fields are `None`."""
 
     name: str
     """`provider/id`."""
@@ -195,29 +177,30 @@ class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
     input: tuple[Modality, ...] = ()
     streaming: bool = True
     prices: Prices | None = None
-    """Dollars for a million tokens. None: nobody knows; a free model has prices of 0."""
+    """Dollars for a million tokens: 0 for a free model, None if unknown."""
 
 
 class ModelResolution(msgspec.Struct, frozen=True):
-    """The first of some models that can be used, or why none can."""
+    """The first usable model of a list, or why there is none."""
 
     model: str = ""
     capabilities: ModelDescription | None = None
     attempted: tuple[str, ...] = ()
-    """Those that were looked at, in order; the one that was found is the last."""
+    """The models that were tried, in order; `model` is the last."""
     problems: dict[str, str] = {}
     """Why the others cannot be used."""
 
     @property
     def error(self) -> str:
-        """Empty if one was found."""
+        """The problems of all models; empty if one can be used."""
         if self.model:
             return ""
-        return "; ".join(f"{name}: {why}" for name, why in self.problems.items()) or "no model was named"
+        problems = (f"{name}: {problem}" for name, problem in self.problems.items())
+        return "; ".join(problems) or "no model was named"
 
 
 class ChatMessage(msgspec.Struct, frozen=True):
-    """What was said before, in a completion."""
+    """An earlier message of a completion."""
 
     role: Literal["user", "assistant"]
     text: str
@@ -244,38 +227,37 @@ class Models:
 
     @property
     def reasoning(self) -> str:
-        """How much it shall think; `off` where nobody has set it."""
+        """The reasoning level; `off` if none is set."""
         return self._harness.reasoning or "off"
 
     @property
     def window(self) -> int:
-        """How many tokens it holds, as far as is known."""
+        """The size of its context window in tokens, or an assumption."""
         return self._description(self.current).context_window or ASSUMED_CONTEXT_WINDOW
 
     @property
     def provider_settings(self) -> Provider | None:
-        """What is known of its provider."""
-        return self._known()[1].get(self.provider)
+        """The settings of its provider, if known."""
+        return self._catalogue()[1].get(self.provider)
 
     def set(self, model: str, reasoning: str = "") -> str:
-        """From the next step on that model is asked, by its name or an alias. Returns its whole name.
+        """Uses another model, by its name or an alias, from the next step on; returns its full name. Raises
+        `UsageError` or `NoModel` without changing anything."""
 
-        Raises `UsageError` or `NoModel`, and nothing has changed then.
-        """
-        return self._context.calls.call(lambda: self._set(model, reasoning))
+        def change() -> str:
+            harness = self._harness
+            old, level = harness.model, harness.reasoning
+            harness.set_model(model, reasoning)
+            if harness.model.name == old.name:
+                harness.model = old
+            if harness.model is not old or harness.reasoning != level:
+                self._record(model=self.current, reasoning=reasoning)
+            return self.current
 
-    def _set(self, model: str, reasoning: str) -> str:
-        harness = self._harness
-        old, level = harness.model, harness.reasoning
-        harness.set_model(model, reasoning)
-        if harness.model.name == old.name:
-            harness.model = old
-        if harness.model is not old or harness.reasoning != level:
-            self._record(SettingsChanged(model=self.current, reasoning=reasoning, by=self._by))
-        return self.current
+        return self._context.calls.call(change)
 
     def set_reasoning(self, level: str) -> None:
-        """From the next step on the model shall think so much: `off`, `minimal`, `low`, `medium`, `high`."""
+        """Sets the reasoning level from the next step on: `off`, `minimal`, `low`, `medium`, `high`."""
         levels = get_args(ReasoningLevel)
         if level not in levels:
             raise UsageError(f"there is no reasoning level {level!r}; the levels are: {', '.join(levels)}")
@@ -283,19 +265,19 @@ class Models:
         def change() -> None:
             if self._harness.reasoning != level:
                 self._harness.reasoning = cast(ReasoningLevel, level)
-                self._record(SettingsChanged(reasoning=level, by=self._by))
+                self._record(reasoning=level)
 
         self._context.calls.call(change)
 
     def available(self) -> list[ModelDescription]:
-        """All models of the catalogue and of the configuration whose provider Ostler can speak to."""
-        catalogue, providers = self._known()
-        known = [(info, providers.get(info.name.partition("/")[0])) for info in catalogue.models()]
-        return [_described(info, provider, catalogue) for info, provider in known if provider]
+        """All models of the catalogue and of the configuration that have a known provider."""
+        catalogue, providers = self._catalogue()
+        models = [(info, providers.get(info.name.partition("/")[0])) for info in catalogue.models()]
+        return [_description(info, provider, catalogue) for info, provider in models if provider]
 
     def capabilities(self, model: str = "") -> ModelDescription:
-        """What is known of a model; of the present one, if none is named. Raises `UsageError`."""
-        catalogue, providers = self._known()
+        """The description of a model, by default the current one. Raises `UsageError`."""
+        catalogue, providers = self._catalogue()
         name = self.current
         if model:
             provider, id_ = split_name(catalogue.resolve(model.strip()), providers)
@@ -303,42 +285,40 @@ class Models:
         return self._description(name)
 
     async def is_available(self, model: str) -> bool:
-        """Whether it could be asked now: its provider exists, and there is a key if one is needed."""
-        return not (await self._tried(model))[1]
+        """Whether it can be used now: its provider exists, and there is a key if it needs one."""
+        return not (await self._try(model))[1]
 
     async def resolve(self, preferences: Sequence[str]) -> ModelResolution:
-        """The first that is known and can be asked. A provider that the catalogue knows nothing of, such as
-        a server of one's own, is taken at its word."""
+        """The first model that is known and can be used. Models of a provider without entries in the
+        catalogue, such as a local server, need not be known."""
         problems: dict[str, str] = {}
-        attempted: list[str] = []
-        for preferred in preferences:
-            attempted.append(preferred)
-            name, problem = await self._tried(preferred)
-            found = self._description(name)
-            if not problem and not found.known and self._lists_models_of(found.provider):
+        for count, preferred in enumerate(preferences, 1):
+            name, problem = await self._try(preferred)
+            model = self._description(name)
+            if not problem and not model.known and self._lists_models_of(model.provider):
                 problem = f"the catalogue does not know {name}"
             if not problem:
-                return ModelResolution(name, found, tuple(attempted), problems)
+                return ModelResolution(name, model, tuple(preferences[:count]), problems)
             problems[preferred] = problem
-        return ModelResolution(attempted=tuple(attempted), problems=problems)
+        return ModelResolution(attempted=tuple(preferences), problems=problems)
 
-    async def _tried(self, name: str) -> tuple[str, str]:
-        """The whole name of a model that can be made, or why it cannot."""
+    async def _try(self, name: str) -> tuple[str, str]:
+        """The full name of a model that can be made, or the problem."""
         try:
-            made = model_named(self._harness, name)
+            model = model_named(self._harness, name)
         except OstlerError as error:
             return name, error.message
-        await made.aclose()
-        return made.name, ""
+        await model.aclose()
+        return model.name, ""
 
     def _description(self, name: str) -> ModelDescription:
-        catalogue, providers = self._known()
+        catalogue, providers = self._catalogue()
         provider = providers.get(name.partition("/")[0])
         info = catalogue.lookup(name, like=provider.like if provider else "")
-        return _described(info, provider, catalogue)
+        return _description(info, provider, catalogue)
 
     def _lists_models_of(self, provider: str) -> bool:
-        return any(info.name.startswith(f"{provider}/") for info in self._known()[0].models())
+        return any(info.name.startswith(f"{provider}/") for info in self._catalogue()[0].models())
 
     async def complete(
         self,
@@ -350,38 +330,33 @@ class Models:
         max_tokens: int | None = None,
         on_chunk: OnChunk | None = None,
     ) -> Completion:
-        """One answer to `messages` and the prompt, without tools and without the session's conversation.
-
-        It is recorded and counted: in the session, and in the totals and limits of the open run. `on_chunk`
-        is given the text as it comes. Raises as `complete` of `completing.py` does.
-        """
+        """One answer to `messages` and the prompt, without tools and without the session's conversation. It
+        is recorded and counted: in the session, and in the totals and limits of the open run. `on_chunk` gets
+        the text as it arrives. Raises what the function `complete` raises."""
         content = as_content(prompt)
-        told = [*map(_message, messages), *([user(*content)] if content else [])]
+        sent = [*map(_message, messages), *([user(*content)] if content else [])]
         return await complete(
-            self._context, system, told, model=model, max_tokens=max_tokens, on_chunk=on_chunk
+            self._context, system, sent, model=model, max_tokens=max_tokens, on_chunk=on_chunk
         )
 
     @property
     def _harness(self) -> Harness:
         return self._context.session.harness
 
-    @property
-    def _by(self) -> str:
-        return f"extension {self._context.extension.name}"
+    def _record(self, *, model: str = "", reasoning: str = "") -> None:
+        by = f"extension {self._context.extension.name}"
+        self._context.journal.record(SettingsChanged(model=model, reasoning=reasoning, by=by))
 
-    def _record(self, changed: SettingsChanged) -> None:
-        self._context.journal.record(changed)
-
-    def _known(self) -> tuple[Catalogue, dict[str, Provider]]:
-        """As the user configured them, where the models are made by the settings."""
+    def _catalogue(self) -> tuple[Catalogue, dict[str, Provider]]:
+        """The catalogue and the providers, as configured if models are made from the settings."""
         make = self._harness.make_model
-        maker = unwrap(make) if make else None
-        if isinstance(maker, ModelFactory):
-            return maker.catalogue, maker.providers
+        factory = unwrap(make) if make else None
+        if isinstance(factory, ModelFactory):
+            return factory.catalogue, factory.providers
         return Catalogue(), PROVIDERS
 
 
-def _described(info: ModelInfo, provider: Provider | None, catalogue: Catalogue) -> ModelDescription:
+def _description(info: ModelInfo, provider: Provider | None, catalogue: Catalogue) -> ModelDescription:
     start, _, id_ = info.name.partition("/")
     is_free = provider is not None and not provider.charges
     return ModelDescription(
@@ -399,5 +374,5 @@ def _described(info: ModelInfo, provider: Provider | None, catalogue: Catalogue)
     )
 
 
-def _message(said: ChatMessage | Message) -> Message:
-    return said if isinstance(said, Message) else Message(said.role, (Text(said.text),))
+def _message(message: ChatMessage | Message) -> Message:
+    return message if isinstance(message, Message) else Message(message.role, (Text(message.text),))

@@ -30,7 +30,7 @@ class ToolDescription(msgspec.Struct, frozen=True):
     name: str
     description: str
     source: ToolSource
-    """Where it comes from: Ostler, an MCP server, an extension, or the program that embeds Ostler."""
+    """Its origin: Ostler, an MCP server, an extension, or the program that embeds Ostler."""
     enabled: bool
     kind: ToolKind = "other"
 
@@ -41,10 +41,10 @@ class Tools:
     def __init__(self, context: ExtensionContext) -> None:
         self._context = context
         self.allowed: frozenset[str] | None = None
-        """What this extension lets be offered; None: everything."""
+        """The tools that this extension allows; None for all."""
 
     def all(self) -> list[ToolDescription]:
-        """Every tool of the session, on offer or not, by name."""
+        """Every tool of the session, enabled or not, by name."""
         context = self._context
         tools = context.calls.call(lambda: dict(context.session.harness.tools))
         offered = set(offered_tools(context.extension_session, tools))
@@ -61,11 +61,9 @@ class Tools:
         ]
 
     def set_active(self, names: Iterable[str] | None) -> tuple[str, ...]:
-        """From the next step on only these tools are offered, also to children; None ends that.
-
-        Each extension has its own list, and what all of them allow is offered. It holds while the session
-        is open, until the extension is loaded anew. Returns those of the names that no tool has now.
-        """
+        """Offers only these tools to the model from the next step on, also in children; None offers all
+        again. Each extension has its own list; a tool must be in all of them. The list applies until the
+        session is closed or the extension is reloaded. Returns the names that no tool has now."""
         allowed = None if names is None else frozenset(names)
 
         def change() -> None:
@@ -78,36 +76,35 @@ class Tools:
 
 
 def offered_tools(extension_session: ExtensionSession, names: Iterable[str]) -> tuple[str, ...]:
-    """Those of the tools that the extensions allow in a session, and in those that it is a child of."""
-    left = tuple(names)
-    present: ExtensionSession | None = extension_session
-    while present is not None:
-        for channel in present.channels.values():
+    """The tools that the extensions of a session and of its parents allow."""
+    offered = tuple(names)
+    current: ExtensionSession | None = extension_session
+    while current is not None:
+        for channel in current.channels.values():
             allowed = channel.context.tools.allowed
             if allowed is not None:
-                left = tuple(name for name in left if name in allowed)
-        present = extension_session.host.sessions.get(present.session.journal.state.child_of)
-    return left
+                offered = tuple(name for name in offered if name in allowed)
+        current = extension_session.host.sessions.get(current.session.journal.state.child_of)
+    return offered
 
 
 def limited(host: ExtensionHost, session: str, plan: StepPlan) -> StepPlan | None:
-    """The plan of a step without the tools that extensions have switched off."""
+    """The plan of a step without the tools that extensions have disabled."""
     extension_session = host.sessions.get(session)
     tools = offered_tools(extension_session, plan.tools) if extension_session else plan.tools
     return None if tools == plan.tools else msgspec.structs.replace(plan, tools=tools)
 
 
 class SessionUsage(msgspec.Struct, frozen=True):
-    """What the session's model calls add up to, also those beside its steps and those that failed."""
+    """The usage of all model calls of the session, also of failed ones and of those outside of steps."""
 
     usage: Usage
-    """Tokens, and the cost in dollars: None when a part of it is unknown."""
+    """Tokens, and the cost in dollars: None if a part of it is unknown."""
     requests: int
     children: Totals
-    """What children have used that have ended, and other vendors' agents; apart, because it is in no session
-    but theirs."""
+    """The usage of children that have ended and of other vendors' agents, which is not part of `usage`."""
     subscription: bool
-    """The present model's provider takes nothing for a call: a subscription, or a server of one's own."""
+    """The current model's provider charges nothing for a call: a subscription, or a local server."""
 
     @property
     def cost(self) -> float | None:
@@ -115,20 +112,20 @@ class SessionUsage(msgspec.Struct, frozen=True):
 
 
 class ContextStats(msgspec.Struct, frozen=True):
-    """How much of its window the model will be told next."""
+    """The size of the next request, compared to the context window."""
 
     tokens: int
     limit: int
     share: float
-    """Of the limit, from 0 to 1; more if it is too much."""
+    """The part of the limit, from 0 to 1; more than 1 if it is exceeded."""
     messages: int
     source: Source
-    """How the number was found: reported by the vendor, counted, or estimated."""
+    """Whether the number was reported by the vendor, counted, or estimated."""
     confidence: Confidence
 
 
 class LastRun(msgspec.Struct, frozen=True):
-    """What came of a run."""
+    """The result of a run."""
 
     run: str
     response: str
@@ -136,9 +133,9 @@ class LastRun(msgspec.Struct, frozen=True):
     status: RunStatus
     reason: str
     stop_reason: StopReason | None
-    """Of the last answer; None if there was none."""
+    """The stop reason of the last answer, if there is one."""
     tools: tuple[str, ...]
-    """The names of the calls, in the order of their results; one that was called twice is there twice."""
+    """The tools of all calls, in the order of their results."""
     own: Totals
     """Steps, model calls, calls of tools, tokens, cost and time."""
     children: Totals
@@ -159,8 +156,8 @@ async def session_usage(context: ExtensionContext) -> SessionUsage:
             requests += 1
         elif fact.type == "child_ended" and isinstance(ended := fact.event, events.ChildEnded):
             children += Totals(runs=1) + ended.own + ended.children
-        elif fact.type == "child_used" and isinstance(told := fact.event, events.ChildUsed):
-            children += told.totals
+        elif fact.type == "child_used" and isinstance(used := fact.event, events.ChildUsed):
+            children += used.totals
     provider = context.models.provider_settings
     subscription = provider is not None and not provider.charges
     return SessionUsage(context.journal.state.usage, requests, children, subscription)
@@ -168,17 +165,16 @@ async def session_usage(context: ExtensionContext) -> SessionUsage:
 
 def context_stats(context: ExtensionContext) -> ContextStats:
     harness, state = context.session.harness, context.journal.state
-    count = _told(context)
+    count = _context_size(context)
     limit = context.models.window
     if isinstance(harness.context, SessionContext):
         limit = harness.context.policy().window.tokens or limit
-    return ContextStats(
-        count.tokens, limit, count.tokens / limit, len(state.transcript), count.source, count.confidence
-    )
+    tokens, messages = count.tokens, len(state.transcript)
+    return ContextStats(tokens, limit, tokens / limit, messages, count.source, count.confidence)
 
 
-def _told(context: ExtensionContext) -> Count:
-    """By the vendor's count of the last request and an estimate of what is new; else by estimate alone."""
+def _context_size(context: ExtensionContext) -> Count:
+    """The vendor's count of the last request, if there is one, plus an estimate of everything newer."""
     harness, state = context.session.harness, context.journal.state
     model, tokenizer = harness.model.name, RoutedTokenizer()
     is_reported = state.context_tokens and state.context_messages <= len(state.transcript)
@@ -191,7 +187,6 @@ def _told(context: ExtensionContext) -> Count:
 
 
 async def last_run(context: ExtensionContext) -> LastRun | None:
-    """Of the run that ended last; None before that."""
     run = context.journal.state.last_run
     if not run:
         return None

@@ -1,17 +1,16 @@
-"""Skills, as an extension sees them: which there are, what they say, and telling the model of one."""
+"""`context.skills`: the available skills, their contents, and adding one to the context."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ostler.context import skills as found_skills
+from ostler.context import skills as context_skills
 from ostler.context.files import Unusable, printable_path, quoted_path, read_head
 from ostler.context.instructions import skills_in
-from ostler.context.skills import FILE, LARGEST_FILE, SKILL_FOLDERS, SkillToTrust, contents, skill_notice
+from ostler.context.skills import FILE, LARGEST_FILE, SKILL_FOLDERS, contents, skill_notice
 from ostler.permissions.trust import is_trusted
 from ostler.schema.errors import UsageError
 from ostler.store.paths import expand_home, project_folder
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Skill(msgspec.Struct, frozen=True, kw_only=True):
-    """A skill, with what it says."""
+    """A skill and its content."""
 
     name: str
     description: str
@@ -32,107 +31,107 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
     compatibility: str = ""
     metadata: dict[str, str] = {}
     allowed_tools: tuple[str, ...] = ()
-    """What it says it uses. It permits nothing."""
+    """The tools that it uses; this permits nothing."""
     for_model: bool = True
-    """The model may choose it; without that, only a person can."""
+    """Whether the model may choose it, not only the user."""
     tags: tuple[str, ...] = ()
     when: str = ""
     scope: Literal["project", "user"] = "user"
 
 
 class SkillSearchResult(msgspec.Struct, frozen=True):
-    """What was found, and what is wrong with the rest, a line each."""
+    """The skills, and a line for each one that cannot be used."""
 
     skills: tuple[Skill, ...]
     problems: tuple[str, ...]
 
 
 class Skills:
-    """`context.skills`. A project's skill counts only as far as the user trusts it as it is."""
+    """`context.skills`. A project's skill is used only if the user trusts its present content."""
 
     def __init__(self, context: ExtensionContext) -> None:
         self._context = context
-        self._found: found_skills.Skills | None = None
+        self._cache: context_skills.Skills | None = None
 
     def available(self) -> list[Skill]:
-        """Those of the session's folder and the user's own, as they were when somebody first asked."""
-        return list(self._read(self._known()).skills)
+        """The skills of the session's folder and of the user, as they were at the first call."""
+        return list(self._read(self._skills()).skills)
 
     def discover(self) -> SkillSearchResult:
-        """Looks for them anew."""
-        self._found = None
-        return self._read(self._known())
+        """Searches for skills again."""
+        self._cache = None
+        return self._read(self._skills())
 
     def load(self, path: str | Path) -> Skill:
-        """The skill in that folder, or of that SKILL.md. Raises `UsageError` with what is wrong."""
+        """The skill in that folder, or of that SKILL.md. Raises `UsageError`."""
         folder = self._absolute(path)
         folder = folder.parent if folder.name == FILE else folder
         root = self._project_of(folder)
-        read = self._read(found_skills.read_skill(folder, root, is_trusted), root)
-        if read.skills:
-            return read.skills[0]
-        raise UsageError("; ".join(read.problems) or f"there is no {FILE} in {printable_path(folder)}")
+        result = self._read(context_skills.read_skill(folder, root, is_trusted), root)
+        if result.skills:
+            return result.skills[0]
+        raise UsageError("; ".join(result.problems) or f"there is no {FILE} in {printable_path(folder)}")
 
     def load_from(self, folder: str | Path) -> SkillSearchResult:
-        """All skills in a folder that holds the folders of skills."""
+        """All skills in the folders of a folder."""
         place = self._absolute(folder)
         root = self._project_of(place)
-        return self._read(found_skills.skills_among(place, root, is_trusted), root)
+        return self._read(context_skills.skills_among(place, root, is_trusted), root)
 
     def inject(self, name: str) -> int:
-        """Tells the model what a skill says, from its next call on; no run is started for it.
-
-        It becomes an entry of this extension; returns its number. Raises `UsageError` for a skill that
-        there is not, or that may not be used.
-        """
-        told = skill_notice(name, self._known(), self._context.cwd)
+        """Adds an entry with the content of a skill, which the model gets with its next call; returns its
+        number. No run is started for it. Raises `UsageError` for a skill that cannot be used."""
+        told = skill_notice(name, self._skills(), self._context.cwd)
         return self._context.history.append("skill", {"skill": name}, told=told)
 
     def inject_file(self, path: str | Path) -> int:
-        """Tells the model a file as if it were a skill, whatever its front matter says or lacks."""
+        """Like `inject`, for any file, whatever its front matter says."""
         file = self._absolute(path)
         try:
             body = self._body(file)
         except Unusable as error:
             raise UsageError(f"{printable_path(file)} cannot be used: {error}") from None
         name = file.parent.name if file.name == FILE else file.stem
-        told = f'<skill name="{found_skills.escaped(name)}">\n{body.strip()}\n</skill>'
+        told = f'<skill name="{context_skills.escaped(name)}">\n{body.strip()}\n</skill>'
         return self._context.history.append("skill", {"path": printable_path(file)}, told=told)
 
     def _body(self, file: Path) -> str:
         root = self._project_of(file)
-        beginning = read_head(file, root, LARGEST_FILE)
-        if beginning is None:
+        head = read_head(file, root, LARGEST_FILE)
+        if head is None:
             raise Unusable("there is no such file")
-        if beginning.size > LARGEST_FILE:
+        if head.size > LARGEST_FILE:
             raise Unusable(f"it is larger than {LARGEST_FILE // 1024} KiB")
-        if root is not None and not is_trusted(file, beginning.content):
+        if root is not None and not is_trusted(file, head.content):
             raise Unusable(_untrusted(file, root))
-        return found_skills.parsed(beginning.content)[1]
+        return context_skills.parsed(head.content)[1]
 
-    def _known(self) -> found_skills.Skills:
-        if self._found is None:
-            self._found = skills_in(self._context.cwd)
-        return self._found
+    def _skills(self) -> context_skills.Skills:
+        if self._cache is None:
+            self._cache = skills_in(self._context.cwd)
+        return self._cache
 
     def _absolute(self, path: str | Path) -> Path:
         return (self._context.cwd / expand_home(path)).absolute()
 
     def _project_of(self, path: Path) -> Path | None:
-        """The project that a path belongs to, if that is the session's: then it needs trust."""
+        """The session's project, if the path is in it; then it needs trust."""
         root = project_folder(self._context.cwd.resolve())
         return root if path.resolve().is_relative_to(root) else None
 
-    def _read(self, found: found_skills.Skills, root: Path | None = None) -> SkillSearchResult:
-        texts: list[Skill] = []
-        problems = [*found.problems, *_waiting(found.to_trust, root)]
-        for skill in found.found.values():
+    def _read(self, search: context_skills.Skills, root: Path | None = None) -> SkillSearchResult:
+        skills: list[Skill] = []
+        problems = list(search.problems)
+        for one in search.to_trust:
+            project = root or context_skills.project_of(one.path)
+            problems.append(f"{one.path}: {_untrusted(one.path, project)}")
+        for skill in search.found.values():
             try:
                 fields, body = contents(skill)
             except Unusable as error:
                 problems.append(f"{skill.source}: {error}")
                 continue
-            texts.append(
+            skills.append(
                 Skill(
                     name=skill.name,
                     description=skill.description,
@@ -148,20 +147,14 @@ class Skills:
                     scope=skill.scope,
                 )
             )
-        return SkillSearchResult(tuple(texts), tuple(problems))
-
-
-def _waiting(skills: Iterable[SkillToTrust], root: Path | None) -> list[str]:
-    return [
-        f"{one.path}: {_untrusted(one.path, root or found_skills.project_of(one.path))}" for one in skills
-    ]
+        return SkillSearchResult(tuple(skills), tuple(problems))
 
 
 def _untrusted(path: Path, project: Path) -> str:
-    """Why a project's file is not used, and what to do about it."""
+    """Why a project's file is not used, and how to change that."""
     if any(f"/{place}/" in path.as_posix() for place in SKILL_FOLDERS):
         return f"it belongs to this project: review it and run `ostler trust {quoted_path(project)}`"
-    return f"it is this project's, and can be trusted only in {' or '.join(SKILL_FOLDERS)}"
+    return f"it belongs to this project, and can be trusted only in {' or '.join(SKILL_FOLDERS)}"
 
 
 def _texts(value: Any) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from ostler.core.cancellation import running_stopwatch
 from ostler.core.children import ChildRequest, ChildResult, ExecutionPolicy, SpawnedChildren, Watch
 from ostler.core.harness import Harness
 from ostler.core.hooks import TIME_LIMIT
-from ostler.extensions.executor import ExtensionError, Handler
+from ostler.extensions.executor import ExtensionError, Handler, untimed
 from ostler.schema import events
 from ostler.schema.errors import (
     CallRefused,
@@ -40,11 +40,11 @@ EventKind = Literal[
 
 
 class SubagentEvent(msgspec.Struct, frozen=True):
-    """Something that happens in a child."""
+    """An event of a child."""
 
     kind: EventKind
     text: str = ""
-    """What it says, thinks or was asked; what a tool prints or returns; how the run ended."""
+    """The text or reasoning, the output or result of a tool, or the status of the run."""
     call: str = ""
     tool: str = ""
     tool_kind: str = ""
@@ -54,14 +54,14 @@ class SubagentEvent(msgspec.Struct, frozen=True):
 
 
 class SubagentEvents:
-    """Reads what happens in a child. One for each child: it remembers which tool a call is of."""
+    """Reads the events of one child; it remembers the tool of each call."""
 
     def __init__(self) -> None:
         self._calls: dict[str, tuple[str, str]] = {}
 
-    def read(self, happened: Event | Fact) -> SubagentEvent | None:
-        """Of an event in its session, or of a `ChildEvent` in its parent's. None for all others."""
-        event: Event | UnknownEvent = happened.event if isinstance(happened, Fact) else happened
+    def read(self, item: Event | Fact) -> SubagentEvent | None:
+        """Reads an event of its session, or a `ChildEvent` of its parent's; None for all others."""
+        event: Event | UnknownEvent = item.event if isinstance(item, Fact) else item
         if isinstance(event, events.ChildEvent):
             event = event.event if isinstance(event.event, Event) else decode_event(event.line())
         match event:
@@ -90,7 +90,7 @@ class SubagentEvents:
 
 
 class SubagentResult(msgspec.Struct, frozen=True):
-    """What came of a child. `text` is its answer, or as much of one as there was when it was cut."""
+    """The result of a child. `text` is its answer, or the part of it that exists if it was interrupted."""
 
     session: str
     status: RunStatus
@@ -98,7 +98,7 @@ class SubagentResult(msgspec.Struct, frozen=True):
     error: str = ""
     """Why it did not complete; empty if it did."""
     usage: Usage = NOTHING_USED
-    """Its own and that of its children."""
+    """Its own usage and that of its children."""
     elapsed: float = 0.0
     """Seconds."""
 
@@ -107,33 +107,25 @@ class SubagentResult(msgspec.Struct, frozen=True):
         return self.status == "completed"
 
 
-class Callbacks(msgspec.Struct, frozen=True):
-    """Functions of the extension's, plain or async. Each takes its subject, or that and the context."""
-
-    on_event: Callable[..., Any] | None = None
-    on_output: Callable[..., Any] | None = None
-    on_complete: Callable[..., Any] | None = None
-
-
 class Subagent:
-    """A child at work. It is killed when the run ends that it was spawned in, or the session is left."""
+    """A running child. It is killed when the run that spawned it ends, or the session is closed."""
 
     def __init__(
         self,
         id: str,
         context: ExtensionContext,
-        callbacks: Callbacks,
+        callbacks: dict[str, Callable[..., Any] | None],
         drive: Callable[[Watch], Coroutine[Any, Any, ChildResult]],
     ) -> None:
         self.id = id
-        """Of its session."""
+        """The id of its session."""
         self._context = context
         self._callbacks = callbacks
         self._reader = SubagentEvents()
-        self._waiting: list[SubagentEvent] = []
-        self._telling: asyncio.Task[None] | None = None
-        self._driving = asyncio.ensure_future(drive(self._watch))
-        self._why_cut = ""
+        self._queue: list[SubagentEvent] = []
+        self._delivery: asyncio.Task[None] | None = None
+        self._run = asyncio.ensure_future(drive(self._watch))
+        self._kill_reason = ""
         self._finished: asyncio.Future[SubagentResult] = asyncio.get_running_loop().create_future()
 
     @property
@@ -141,126 +133,114 @@ class Subagent:
         return self._finished.done()
 
     def kill(self) -> None:
-        """Ends it; it still gets its result. Harmless if it has one."""
+        """Ends it; it still has a result. No effect if it has ended."""
         self._context.calls.call(lambda: self.kill_now("it was killed"))
 
     async def wait(self) -> SubagentResult:
-        """What came of it, once `on_complete` has seen that. Time in here does not count for a handler."""
-        watch = running_stopwatch.get()
-        if watch is not None:
-            watch.pause()
-        try:
+        """The result, after `on_complete` has run. The time does not count against a handler's limit."""
+        with untimed():
             return await asyncio.shield(self._finished)
-        finally:
-            if watch is not None:
-                watch.go_on()
 
     async def work(self) -> None:
-        """To the result, whatever happens; to be owned by whoever the child belongs to."""
+        """Waits for the child and sets its result, whatever happens."""
         loop = asyncio.get_running_loop()
-        began, driving = loop.time(), self._driving
+        began = loop.time()
         result = SubagentResult(self.id, "failed", error="it ended without a result")
         try:
             try:
-                await asyncio.wait({driving})
+                await asyncio.wait({self._run})
             except asyncio.CancelledError:
                 self.kill_now()
-                await asyncio.wait({driving})
-            result = msgspec.structs.replace(await self._result(driving), elapsed=loop.time() - began)
-            if self._telling is not None:
-                await self._telling
+                await asyncio.wait({self._run})
+            result = msgspec.structs.replace(await self._result(), elapsed=loop.time() - began)
+            if self._delivery is not None:
+                await self._delivery
             await self._call("on_complete", result)
         finally:
             if not self._finished.done():
                 self._finished.set_result(result)
 
-    def kill_now(self, why: str = "the run that it belonged to has ended, or its session was left") -> None:
-        if not self._driving.done() and not self._why_cut:
-            self._why_cut = why
-            self._driving.cancel()
+    def kill_now(self, reason: str = "its run has ended, or its session was closed") -> None:
+        if not self._run.done() and not self._kill_reason:
+            self._kill_reason = reason
+            self._run.cancel()
 
-    async def _result(self, driving: asyncio.Task[ChildResult]) -> SubagentResult:
-        if driving.cancelled():
-            return await self._result_so_far()
-        error = driving.exception()
-        if isinstance(error, OstlerError):
-            return SubagentResult(self.id, "failed", error=error.message)
-        if error is not None:
-            return SubagentResult(self.id, "failed", error=describe_error(error))
-        return _as_result(driving.result(), "")
-
-    async def _result_so_far(self) -> SubagentResult:
-        try:
-            ended = result_of(await self._context.journal.store.read(self.id))
-        except NotFound:
-            ended = None
-        return _as_result(ended or ChildResult(self.id, "", "cancelled"), self._why_cut)
+    async def _result(self) -> SubagentResult:
+        if self._run.cancelled():
+            try:
+                ended = result_of(await self._context.journal.store.read(self.id))
+            except NotFound:
+                ended = None
+            return _as_result(ended or ChildResult(self.id, "", "cancelled"), self._kill_reason)
+        if error := self._run.exception():
+            problem = error.message if isinstance(error, OstlerError) else describe_error(error)
+            return SubagentResult(self.id, "failed", error=problem)
+        return _as_result(self._run.result(), "")
 
     def _watch(self, batch: Sequence[Event | Fact]) -> None:
-        """Sees what happens in its session. Text that comes faster than it is told is joined."""
-        for happened in batch:
-            event = self._reader.read(happened)
+        """Queues the events of its session. Text that arrives faster than it is delivered is joined."""
+        for item in batch:
+            event = self._reader.read(item)
             if event is None:
                 continue
-            last = self._waiting[-1] if self._waiting else None
+            last = self._queue[-1] if self._queue else None
             if last and last.kind == event.kind in ("text", "reasoning"):
-                self._waiting[-1] = SubagentEvent(event.kind, last.text + event.text)
+                self._queue[-1] = SubagentEvent(event.kind, last.text + event.text)
             else:
-                self._waiting.append(event)
-        if self._waiting and self._telling is None:
-            self._telling = asyncio.ensure_future(self._tell())
+                self._queue.append(event)
+        if self._queue and self._delivery is None:
+            self._delivery = asyncio.ensure_future(self._deliver())
 
-    async def _tell(self) -> None:
+    async def _deliver(self) -> None:
         try:
-            while self._waiting:
-                event = self._waiting.pop(0)
+            while self._queue:
+                event = self._queue.pop(0)
                 await self._call("on_event", event)
                 if event.kind == "text":
                     await self._call("on_output", event.text)
         finally:
-            self._telling = None
+            self._delivery = None
 
     async def _call(self, name: Literal["on_event", "on_output", "on_complete"], subject: Any) -> None:
-        """A callback that fails is reported, and not called again."""
-        function = getattr(self._callbacks, name)
+        """Calls a callback; one that fails is reported, and not called again."""
+        function = self._callbacks[name]
         if function is None:
             return
         context, extension_session = self._context, self._context.extension_session
-        handler = Handler.of(function)
         try:
-            await handler.call(context.extension.worker, subject, context, seconds=TIME_LIMIT)
+            await Handler.of(function).call(context.extension.worker, subject, context, seconds=TIME_LIMIT)
         except ExtensionError as failure:
-            self._callbacks = msgspec.structs.replace(self._callbacks, **{name: None})
+            self._callbacks[name] = None
             extension_session.report(context.extension, name, str(failure))
         await extension_session.commit()
 
 
-def _as_result(ended: ChildResult, why_cut: str) -> SubagentResult:
-    error = "" if ended.is_whole else why_cut or ended.reason or ended.status
+def _as_result(ended: ChildResult, kill_reason: str) -> SubagentResult:
+    error = "" if ended.is_whole else kill_reason or ended.reason or ended.status
     usage = (ended.own + ended.children).usage
     return SubagentResult(ended.session, ended.status, ended.text, error, usage)
 
 
 SUBAGENT_SECONDS = 300.0
 MOST_DEEP = 8
-"""Children of children. Handlers are called in children too: one that always spawns would never end."""
+"""The depth of children. Handlers run in children, too: one that always spawns would never end."""
 
 
 class SpawnOptions(TypedDict, total=False):
-    """How a child works, where that differs from the session that it is spawned in."""
+    """The options of a child; the defaults are those of the session that spawns it."""
 
     model: str
     system: str
-    """In place of the session's system prompt."""
+    """The system prompt."""
     agent: str
-    """One of the named agents, with its model, tools and limits; what is given besides overrules those."""
+    """A named agent, with its model, tools and limits; other options take precedence."""
     tools: Sequence[str] | None
-    """Of the session's; a child never has more. None: all of them."""
+    """Some of the session's tools; None for all. A child never has more."""
     time_limit: float | None
-    """Seconds: 300, if nothing is said. None: no limit."""
+    """Seconds, 300 by default; None for no limit."""
     limits: Limits | None
     session: str
-    """Of an earlier child, whose conversation this one goes on with, in a session of its own."""
+    """An earlier child, whose conversation this one continues in a session of its own."""
     on_event: Callable[..., Any] | None
     """Called with each `SubagentEvent`."""
     on_output: Callable[..., Any] | None
@@ -270,7 +250,7 @@ class SpawnOptions(TypedDict, total=False):
 
 
 def spawn(context: ExtensionContext, prompt: Content, options: SpawnOptions) -> Subagent:
-    """Begins at once and returns. Raises `UsageError` for a model, an agent or a tool that there is not."""
+    """Starts a child and returns. Raises `UsageError` for an unknown model, agent or tool."""
     return context.calls.call(lambda: _spawn(context, prompt, options))
 
 
@@ -282,7 +262,7 @@ def _spawn(context: ExtensionContext, prompt: Content, options: SpawnOptions) ->
         child_harness(request, spawned)
     except CallRefused as error:
         raise UsageError(error.message) from None
-    callbacks = Callbacks(options.get("on_event"), options.get("on_output"), options.get("on_complete"))
+    callbacks: dict[str, Any] = {name: options.get(name) for name in ("on_event", "on_output", "on_complete")}
     child = context.journal.world.new_id("ses")
     subagent = Subagent(child, context, callbacks, partial(_drive, context, spawned, child, request))
     spawned.own(asyncio.ensure_future(subagent.work()), subagent.kill_now)
@@ -294,27 +274,23 @@ def _check_depth(context: ExtensionContext) -> None:
     while parent in sessions:
         parent, depth = sessions[parent].session.journal.state.child_of, depth + 1
     if depth >= MOST_DEEP:
-        raise UsageError(
-            f"subagents were spawned by subagents, {MOST_DEEP} deep: "
-            "`context.parent` tells a handler whether it is in one"
-        )
+        hint = "`context.parent` tells a handler whether it runs in one"
+        raise UsageError(f"subagents were spawned by subagents, {MOST_DEEP} deep: {hint}")
 
 
 async def _drive(
     context: ExtensionContext, spawned: SpawnedChildren, child: str, request: ChildRequest, watch: Watch
 ) -> ChildResult:
-    running_stopwatch.set(None)  # the handler's that spawned it: what the child asks people is not its affair
+    running_stopwatch.set(None)  # the child's questions must not pause the clock of the handler
     if request.resumes and (await load_state(context.journal.store, request.resumes)).run is not None:
-        raise UsageError(
-            f"session {request.resumes} is still at work: it can be gone on with when it has ended"
-        )
+        raise UsageError(f"the session {request.resumes} is still running: continue it when it has ended")
     return await spawned.start(child, request, context.extension.name, watch)
 
 
 def _request(harness: Harness, prompt: Content, options: SpawnOptions) -> ChildRequest:
     content = as_content(prompt)
     if not content:
-        raise UsageError("a subagent needs a prompt: say what is to be done")
+        raise UsageError("a subagent needs a prompt")
     request = ChildRequest(content, execution=ExecutionPolicy(append_system=CHILD_NOTE))
     if agent := options.get("agent", ""):
         request = msgspec.structs.replace(_of_agent(harness, agent, text_of(content)), prompt=content)
@@ -332,9 +308,7 @@ def _request(harness: Harness, prompt: Content, options: SpawnOptions) -> ChildR
 def _of_agent(harness: Harness, agent: str, task: str) -> ChildRequest:
     delegate = harness.tools.get("delegate")
     if not isinstance(delegate, DelegateTool):
-        raise UsageError(
-            f"there is no agent {agent!r}: this session has no tool `delegate`, which knows them"
-        )
+        raise UsageError(f"there is no agent {agent!r}: this session has no tool `delegate`")
     try:
         return delegate.request(delegate.validate({"task": task or agent, "agent": agent}))
     except InvalidArguments as error:
@@ -350,6 +324,6 @@ def _limits(options: SpawnOptions, of_agent: Limits) -> Limits:
 
 def _tools(harness: Harness, tools: Sequence[str]) -> tuple[str, ...]:
     if unknown := [name for name in tools if name not in harness.tools]:
-        known = ", ".join(sorted(harness.tools)) or "none"
-        raise UsageError(f"there is no tool {unknown[0]!r} that a child could have; there are: {known}")
+        names = ", ".join(sorted(harness.tools)) or "none"
+        raise UsageError(f"there is no tool {unknown[0]!r} for a child; the tools are: {names}")
     return tuple(tools)

@@ -138,9 +138,7 @@ def install(scope: Scope, source: Source, options: InstallOptions, announce: Ann
     if options.link and scope.name == "project":
         raise UsageError("a project can use only files inside of it: leave out --link or --local")
     if source.kind == "pypi" and scope.name == "project":
-        raise UsageError(
-            "a package from PyPI cannot be installed with --local: leave that out, or name its repository"
-        )
+        raise UsageError("a package from PyPI cannot be installed with --local: name its repository instead")
     with edit_manifest(scope) as change:
         _refuse_second(change.manifest, source, name)
         package = Package(
@@ -306,19 +304,15 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-Language = Literal["python", "node", "any"]
-_SUFFIX = ".txt"
-
-
-def write_scaffold(folder: Path, language: Language) -> list[Path]:
+def write_scaffold(folder: Path, language: Literal["python", "node", "any"]) -> list[Path]:
     """Writes a new extension into a new folder, which has its name. Nothing is overwritten."""
     name = package_name(folder.name)
     templates = files(__package__) / "scaffolds"
-    texts = {
-        _named(one.name.removesuffix(_SUFFIX), name): _named(one.read_text(encoding="utf-8"), name)
-        for kind in (language, "every")
-        for one in sorted((templates / kind).iterdir(), key=lambda one: one.name)
-    }
+    texts = {}
+    for kind in (language, "every"):
+        for template in sorted((templates / kind).iterdir(), key=lambda one: one.name):
+            file = template.name.removesuffix(".txt").replace("@NAME@", name)
+            texts[file] = template.read_text(encoding="utf-8").replace("@NAME@", name)
     try:
         folder.mkdir(parents=True)
         for file, text in texts.items():
@@ -328,7 +322,3 @@ def write_scaffold(folder: Path, language: Language) -> list[Path]:
     except OSError as error:
         raise UsageError(f"{folder} cannot be written: {error.strerror}") from None
     return [folder / file for file in texts]
-
-
-def _named(text: str, name: str) -> str:
-    return text.replace("@NAME@", name)

@@ -110,9 +110,7 @@ def _url(address: str, scheme: str) -> tuple[str, str, str]:
     except ValueError:
         raise UsageError("not a valid URL of a git repository") from None
     if parts.password is not None or (scheme == "https" and parts.username is not None):
-        raise UsageError(
-            "leave name and password out of the address: git asks its credential helper for them"
-        )
+        raise UsageError("leave name and password out of the address: git uses its credential helper")
     if parts.query or parts.fragment:
         raise UsageError("the address of a git repository has no '?' and no '#'")
     if (scheme == "file") == bool(host) or (parts.username or "").startswith("-"):
@@ -226,7 +224,6 @@ def _environment() -> dict[str, str]:
     return {**inherited, **no_prompts, "GIT_LFS_SKIP_SMUDGE": "1"}
 
 
-GROUP = "ostler.extensions"
 SECONDS = 600.0
 
 
@@ -249,7 +246,7 @@ def install_wheel(name: str, version: str, into: Path, *, may_build: bool = Fals
 
 def entry_points_of(distribution: Distribution) -> dict[str, str]:
     """The extensions of a package: `module:function` by name."""
-    return {one.name: one.value for one in distribution.entry_points if one.group == GROUP}
+    return {one.name: one.value for one in distribution.entry_points if one.group == "ostler.extensions"}
 
 
 def _installer() -> list[str]:

@@ -15,15 +15,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from ostler.core.processes import OwnedGroup
-from ostler.extensions.extension import ExtensionSummary, Origin, summary_of
+from ostler.extensions.extension import ExtensionSummary, summary_of
 from ostler.extensions.loader.code_files import CodeFiles, ProjectExtension
-from ostler.extensions.loader.discovery import DiscoveredExtension, Kind
+from ostler.extensions.loader.discovery import DiscoveredExtension
 from ostler.extensions.loader.module_loader import LoadedVersion
 
 SECONDS = 20.0
@@ -31,41 +31,19 @@ SECONDS = 20.0
 GRACE = 5.0
 
 
-class Subject(msgspec.Struct, frozen=True):
-    """A `DiscoveredExtension` as it is sent to the process."""
-
-    name: str
-    origin: Origin
-    path: str
-    kind: Kind
-    function: str = ""
-    project: str = ""
-
-    @classmethod
-    def of(cls, extension: DiscoveredExtension) -> Subject:
-        one, project = extension, str(extension.project or "")
-        return cls(one.name, one.origin, str(one.path), one.kind, one.function, project)
-
-    def failed(self, problem: str) -> ExtensionSummary:
-        return ExtensionSummary(self.name, self.origin, self.path, "", "failed", problem=problem)
-
-    def discovered(self) -> DiscoveredExtension:
-        path, project = Path(self.path), Path(self.project) if self.project else None
-        return DiscoveredExtension(self.name, self.origin, path, self.kind, self.function, project=project)
-
-
 def try_loading(
     extensions: Sequence[DiscoveredExtension], cwd: Path | None = None, seconds: float = SECONDS
 ) -> list[ExtensionSummary]:
     """Loads extensions one after the other; starts another process when one ends."""
-    subjects = [Subject.of(one) for one in extensions]
     results: list[ExtensionSummary] = []
-    while len(results) < len(subjects):
+    while len(results) < len(extensions):
         with _start(cwd or Path.cwd()) as process:
             child = _Child(process)
-            results += child.results(subjects[len(results) :], seconds)
-            if len(results) < len(subjects):
-                results.append(subjects[len(results)].failed(child.problem(seconds)))
+            results += child.results(extensions[len(results) :], seconds)
+            if len(results) < len(extensions):
+                one, problem = extensions[len(results)], child.problem(seconds)
+                failed = ExtensionSummary(one.name, one.origin, str(one.path), "", "failed", problem=problem)
+                results.append(failed)
     return results
 
 
@@ -80,15 +58,17 @@ class _Child:
         self._has_time = True
         self._buffer = b""
 
-    def results(self, subjects: Sequence[Subject], seconds: float) -> Iterator[ExtensionSummary]:
+    def results(
+        self, extensions: Sequence[DiscoveredExtension], seconds: float
+    ) -> Iterable[ExtensionSummary]:
         """Yields results until there are all, or no more come."""
         assert self._process.stdin
         try:
-            self._process.stdin.write(msgspec.json.encode(subjects) + b"\n")
+            self._process.stdin.write(msgspec.json.encode(extensions, enc_hook=str) + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             return
-        for _ in subjects:
+        for _ in extensions:
             try:
                 yield msgspec.json.decode(self._line(time.monotonic() + seconds), type=ExtensionSummary)
             except msgspec.DecodeError:
@@ -129,9 +109,10 @@ def main() -> None:
     os.dup2(nowhere, 1)
     sys.dont_write_bytecode = True
     owner = os.fdopen(order, "rb", buffering=0)
-    subjects = msgspec.json.decode(owner.readline(), type=tuple[Subject, ...])
+    decoder = msgspec.json.Decoder(list[DiscoveredExtension], dec_hook=lambda kind, text: kind(text))
+    extensions = decoder.decode(owner.readline())
     threading.Thread(target=_end_with, args=(order,), daemon=True).start()
-    for one in subjects:
+    for one in extensions:
         os.write(results, msgspec.json.encode(asyncio.run(_load(one))) + b"\n")
     os._exit(0)  # threads of extensions may still run
 
@@ -141,8 +122,7 @@ def _end_with(owner: int) -> None:
     os.killpg(os.getpid(), signal.SIGKILL)
 
 
-async def _load(subject: Subject) -> ExtensionSummary:
-    extension = subject.discovered()
+async def _load(extension: DiscoveredExtension) -> ExtensionSummary:
     files = ProjectExtension(extension).code if extension.project else CodeFiles(extension)
     version = LoadedVersion(extension, files)
     await version.load()

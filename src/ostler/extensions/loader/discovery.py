@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -20,7 +20,6 @@ from ostler.schema.errors import UsageError
 from ostler.store.paths import project_folder, state_folder
 
 if TYPE_CHECKING:
-    from ostler.extensions.extension import Origin
     from ostler.extensions.loader import manifest as manifest_module
     from ostler.extensions.loader.manifest import Scope
 else:
@@ -30,6 +29,9 @@ MANIFEST = "extension.json"
 """A folder with this file is an extension in another language."""
 _NO_CODE = re.compile(r"\..*|__pycache__|test_.*\.py|.*_test\.py")
 Kind = Literal["file", "folder", "foreign", "module"]
+Origin = Literal["user", "project", "package", "installed", "configured", "option", "host"]
+"""Where an extension comes from: the user's folder, the project's, a Python package, `ostler ext install`,
+the configuration, `-e PATH`, or the program that embeds Ostler."""
 
 
 class ExtensionSearch(msgspec.Struct, frozen=True):
@@ -93,8 +95,9 @@ def check_named(search: ExtensionSearch) -> None:
 def _everywhere(search: ExtensionSearch) -> Iterator[DiscoveredExtension]:
     if search.automatic:
         yield from extensions_in(own_extensions(), "user")
-        yield from _installed_for_user()
-        yield from _installed_modules()
+        if (state_folder() / INSTALLED).is_file():
+            yield from _installed(manifest_module.user_scope(), None)
+        yield from entry_points()
         yield from _of_project(search.cwd.resolve())
         for path in search.configured:
             project = search.of_project.get(path)
@@ -188,12 +191,6 @@ def _inside(candidate: DiscoveredExtension, project: Path) -> DiscoveredExtensio
     return replace(candidate, problem="it leads out of the project")
 
 
-def _installed_for_user() -> Iterable[DiscoveredExtension]:
-    if not (state_folder() / INSTALLED).is_file():
-        return ()
-    return _installed(manifest_module.user_scope(), None)
-
-
 def _installed(scope: Scope, project: Path | None) -> Iterator[DiscoveredExtension]:
     """The extensions of `ostler ext install`."""
     for one in manifest_module.installed_extensions(scope):
@@ -204,24 +201,10 @@ def _installed(scope: Scope, project: Path | None) -> Iterator[DiscoveredExtensi
         )
 
 
-def _installed_modules() -> Iterator[DiscoveredExtension]:
-    """The extensions of Python packages that are installed beside Ostler, by their entry points."""
-    for one in entry_points():
-        yield DiscoveredExtension(one.name, "package", one.distribution, "module", one.function, one.version)
-
-
-class EntryPoint(msgspec.Struct, frozen=True):
-    name: str
-    function: str
-    """`module:function`."""
-    version: str
-    distribution: Path
-    """The folder of the package's metadata."""
-
-
-def entry_points(folders: list[str] | None = None) -> list[EntryPoint]:
-    """The entry points of importable packages, sorted by name. The first folder with a package wins."""
-    packages: dict[str, list[EntryPoint]] = {}
+def entry_points(folders: list[str] | None = None) -> list[DiscoveredExtension]:
+    """The extensions of Python packages that are installed beside Ostler, by the names of their entry points.
+    The first folder with a package wins."""
+    packages: dict[str, list[DiscoveredExtension]] = {}
     for metadata, content in idle_host.entry_points(folders):
         package, _, version = metadata.rpartition("/")[2].rpartition(".")[0].partition("-")
         if package not in packages:
@@ -229,18 +212,16 @@ def entry_points(folders: list[str] | None = None) -> list[EntryPoint]:
     return sorted((one for points in packages.values() for one in points), key=lambda one: one.name)
 
 
-def _parsed(content: bytes, version: str, metadata: Path) -> list[EntryPoint]:
-    points: list[EntryPoint] = []
-    if idle_host.OURS not in content:
-        return points
+def _parsed(content: bytes, version: str, metadata: Path) -> list[DiscoveredExtension]:
+    points = []
     is_ours = False
-    for line in content.splitlines():
-        line = line.strip()
+    for line in map(bytes.strip, content.splitlines() if idle_host.OURS in content else ()):
         if line.startswith(b"["):
             is_ours = line == b"[%s]" % idle_host.OURS
         elif is_ours and line and line[:1] not in b"#;":
             name, _, function = (part.strip() for part in line.decode(errors="replace").partition("="))
-            points.append(EntryPoint(name, function.partition("[")[0].strip(), version, metadata))
+            function = function.partition("[")[0].strip()
+            points.append(DiscoveredExtension(name, "package", metadata, "module", function, version))
     return points
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ostler.extensions import executor as executor_module
     from ostler.extensions import host as host_module
     from ostler.extensions.api import ExtensionAPI
-    from ostler.extensions.host import ExtensionHost
     from ostler.extensions.loader import reload as reload_module
     from ostler.extensions.ui.front_end import FrontEnd
 else:
@@ -195,7 +194,7 @@ async def load_into(
     options: Mapping[str, str] | None = None,
     consent: Consent | None = None,
     face: FrontEnd | None = None,
-) -> ExtensionHost | None:
+) -> host_module.ExtensionHost | None:
     """Loads the extensions of a search. Returns None if there are none; then an `IdleHost` waits for the
     first. Raises `UsageError` if a named extension does not exist."""
     check_named(search)
@@ -204,7 +203,7 @@ async def load_into(
             set_host(harness, IdleHost(harness, lambda: empty_host(search, say, options, face)))
         return None
     loader = ExtensionLoader(search, say, consent)
-    host = make_host(loader, await loader.refresh({}), say, options, face)
+    host = make_host(loader, await loader.refresh({}), options, face)
     host.install_into(harness)
     return host
 
@@ -212,13 +211,12 @@ async def load_into(
 def make_host(
     loader: ExtensionLoader,
     versions: Versions,
-    say: Callable[[str], None],
     options: Mapping[str, str] | None = None,
     face: FrontEnd | None = None,
 ) -> host_module.ExtensionHost:
     """A host that reloads its extensions when their files change."""
     extensions = [one.extension for one in versions.values()]
-    host = host_module.ExtensionHost(extensions, face=face, say=say, options=dict(options or {}))
+    host = host_module.ExtensionHost(extensions, face=face, say=loader.tell, options=dict(options or {}))
     host.reloading = reload_module.HotReload(host, loader, versions)
     loader.tell = host.warn
     return host
@@ -229,9 +227,9 @@ def empty_host(
     say: Callable[[str], None],
     options: Mapping[str, str] | None = None,
     face: FrontEnd | None = None,
-) -> ExtensionHost:
+) -> host_module.ExtensionHost:
     """A host that has not searched for its extensions yet."""
-    return make_host(ExtensionLoader(search, say), {}, say, options, face)
+    return make_host(ExtensionLoader(search, say), {}, options, face)
 
 
 EmbeddedExtension = Path | str | Callable[["ExtensionAPI"], Any]
@@ -246,7 +244,7 @@ class EmbeddedExtensions:
         extensions = list(extensions)
         self._paths = tuple(expand_home(one) for one in extensions if isinstance(one, str | Path))
         self._functions = [one for one in extensions if not isinstance(one, str | Path)]
-        self._host: ExtensionHost | None = None
+        self._host: host_module.ExtensionHost | None = None
         for one in self._functions:
             if not callable(one):
                 raise UsageError(f"an extension is a path or a function, not {one!r:.60}")
@@ -265,7 +263,7 @@ class EmbeddedExtensions:
         problems: list[str] = []
         loader = ExtensionLoader(search, problems.append, own=await _set_up(self._functions))
         versions = await loader.refresh({})
-        host = make_host(loader, versions, problems.append)
+        host = make_host(loader, versions)
         host.install_into(harness)
         if problems:
             await host.replace(())

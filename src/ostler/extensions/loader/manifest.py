@@ -128,9 +128,7 @@ def read_manifest(scope: Scope) -> Manifest:
     try:
         content = path.read_bytes()
         if (version := msgspec.json.decode(content, type=_Header).version) > VERSION:
-            raise ConfigurationError(
-                f"{path} was written by a newer ostler (version {version}): update this one"
-            )
+            raise ConfigurationError(f"{path} has version {version}, which needs a newer ostler")
         manifest = msgspec.json.decode(content, type=Manifest)
     except FileNotFoundError:
         return Manifest()

@@ -26,11 +26,9 @@ WRITE_SECONDS = 0.03
 
 
 class FileWatcher:
-    """Calls `changed` on the event loop when something below `places()` is new, changed or deleted.
-
-    A place may be a file or a folder, and need not exist. Files that exist at the start count as new: they
-    may have changed since they were read. The thread is a daemon.
-    """
+    """Calls `changed` on the event loop when something below `places()` is new, changed or deleted. A place
+    may be a file or a folder, and need not exist. Files that exist at the start count as new: they may have
+    changed since they were read. The thread is a daemon."""
 
     def __init__(self, places: Callable[[], Sequence[Path]], changed: Callable[[], None]) -> None:
         self._places = places

@@ -34,16 +34,16 @@ SUMMARISED: dict[str, tuple[type, ...]] = {
     "assistant_message": (events.AssistantMessage,),
     "turn_end": (events.StepEnded, events.AssistantMessage, events.ModelFailed),
 }
-"""Events with fields of their own beside `data`, and what they are made of."""
+"""Events with fields of their own beside `data`, and the types that they are made of."""
 
-_LIFECYCLE_EVENTS: dict[str, type] = {snake_case(moment.__name__): moment for moment in LIFECYCLE_EVENTS}
+_LIFECYCLE_EVENTS: dict[str, type] = {snake_case(kind.__name__): kind for kind in LIFECYCLE_EVENTS}
 _TAGS: dict[type, str] = {
     kind: name for name, kind in (*events.EVENT_TYPES.items(), *_LIFECYCLE_EVENTS.items())
 }
 
 
 def types_behind(name: str) -> Iterable[type]:
-    """What has to be observed to tell of these events; nothing for a name that does not exist."""
+    """The types to observe for an event of the protocol; none for an unknown name."""
     if name in SUMMARISED:
         return SUMMARISED[name]
     kind = events.EVENT_TYPES.get(name) or _LIFECYCLE_EVENTS.get(name)
@@ -51,12 +51,12 @@ def types_behind(name: str) -> Iterable[type]:
 
 
 def is_live(event: Any) -> bool:
-    """Whether it may be left out for an extension that reads too slowly."""
+    """Whether it may be dropped for an extension that reads too slowly."""
     return isinstance(event, events.Delta | events.LiveEvent)
 
 
 class EventTranslator:
-    """Makes frames of events, by what was subscribed."""
+    """Makes frames of the events that an extension has subscribed to."""
 
     def __init__(self, extension: str) -> None:
         self._extension = extension
@@ -88,19 +88,19 @@ class EventTranslator:
                 error = refused or self._errors.pop(session, "")
                 yield from self._of("turn_end", session, event, step=number, stop=stopped, error=error)
             case events.Printed(extension=self._extension):
-                return  # it would answer itself for ever
+                return  # it would answer itself forever
         yield from self._of(_TAGS[type(event)], session, event)
 
     def session_start(self, context: ExtensionContext, reason: str) -> Iterator[frames.Event]:
         position = context.session.position
-        started = {
+        data = {
             "session": context.session_id,
             "reason": reason,
             "cwd": str(context.cwd),
             "model": context.model,
             "parent_run": position.parent if position else "",
         }
-        yield from self._of("session_start", context.session_id, started)
+        yield from self._of("session_start", context.session_id, data)
 
     def forget(self, session: str) -> None:
         self._stops.pop(session, None)
@@ -121,15 +121,15 @@ Decision = Refuse | Rewrite | Replace | Suppress | None
 
 
 async def intercept(client: Client, extension: str, subject: Any, context: ExtensionContext) -> Decision:
-    """Raises `ExtensionError` when it does not answer, or not with something that can be done here."""
-    question = _question(client.new_id(), subject, context.session_id)
-    if question is None:
+    """Asks for a decision. Raises `ExtensionError` without a valid answer."""
+    request = _intercept_frame(client.new_id(), subject, context.session_id)
+    if request is None:
         return None
-    answer = await client.ask(question, frames.EventInterceptResponse, client.limits.intercept)
-    return _decision(question.event, answer, extension)
+    answer = await client.ask(request, frames.EventInterceptResponse, client.limits.intercept)
+    return _decision(request.event, answer, extension)
 
 
-def _question(id: str, subject: Any, session: str) -> frames.EventIntercept | None:
+def _intercept_frame(id: str, subject: Any, session: str) -> frames.EventIntercept | None:
     match subject:
         case PlannedCall(call=call, name=name, arguments=arguments, step=step):
             return frames.EventIntercept(
@@ -144,15 +144,15 @@ def _question(id: str, subject: Any, session: str) -> frames.EventIntercept | No
 
 def _decision(event: Intercepted, answer: frames.EventInterceptResponse, extension: str) -> Decision:
     if answer.block:
-        reason = answer.reason or f"The extension {extension} does not allow it."
+        reason = answer.reason or f"The extension {extension} blocked it."
         return Suppress(reason) if event == "assistant_message" else Refuse(reason)
     if answer.modified_args is not UNSET:
         if event != "tool_call":
-            raise ExtensionError(f"it answered with modified_args, which {event} does not have")
+            raise ExtensionError("it answered with modified_args, which is only for tool_call")
         return Rewrite(answer.modified_args)
     if answer.replace_text is not UNSET:
         if event != "assistant_message":
-            raise ExtensionError(f"it answered with replace_text, which {event} does not have")
+            raise ExtensionError("it answered with replace_text, which is only for assistant_message")
         return Replace(answer.replace_text)
     return None
 
@@ -162,7 +162,7 @@ _SNIFFED = 64
 
 
 class ProcessTool:
-    """A `Tool`. Its arguments are checked here, so the extension gets only what fits the schema."""
+    """A `Tool` of a process. It validates arguments, so the process gets only those that fit the schema."""
 
     def __init__(self, registered: frames.RegisterTool, client: Client, extension: str) -> None:
         self.spec = ToolSpec(
@@ -183,15 +183,15 @@ class ProcessTool:
 
     async def run(self, arguments: dict[str, Any], context: ToolContext) -> Outcome:
         client = self._client
-        asked = frames.ToolCall(client.new_id(), self.spec.name, arguments, context.session, context.call)
+        call = frames.ToolCall(client.new_id(), self.spec.name, arguments, context.session, context.call)
         try:
             result = await client.ask(
-                asked, frames.ToolResult, on_output=lambda one: context.output(one.text, one.stream)
+                call, frames.ToolResult, on_output=lambda one: context.output(one.text, one.stream)
             )
         except ExtensionError as failure:
             raise ToolFailed(f"the extension {self._extension} failed: {failure}") from None
         except asyncio.CancelledError:
-            client.send(frames.ToolCancel(asked.id, context.cancel.reason or "it took too long"))
+            client.send(frames.ToolCancel(call.id, context.cancel.reason or "it took too long"))
             raise
         content = tuple(map(_block, result.content)) or (Text(NO_CONTENT),)
         return Failed("tool_failed", content) if result.is_error else Ok(content)
@@ -207,7 +207,7 @@ def _checked_schema(registered: frames.RegisterTool) -> dict[str, Any]:
     if not problem and schema["type"] != "object":
         problem = "its type must be object"
     if problem:
-        raise UsageError(f"the tool {registered.name} was not registered: its schema is wrong: {problem}")
+        raise UsageError(f"the tool {registered.name} was not registered: its schema is invalid: {problem}")
     return schema
 
 
@@ -215,19 +215,19 @@ def _block(block: frames.ContentBlock) -> PlainBlock:
     if block.type == "text":
         return Text(block.text)
     if block.type != "image":
-        return Text(f"(the extension returned a block of the unknown type {block.type!r:.60})")
+        return Text(f"(the extension returned a block of unknown type {block.type!r:.60})")
     try:
         content = base64.b64decode(block.data, validate=True)
     except (binascii.Error, ValueError):
         raise ToolFailed("the extension returned an image that is not base64") from None
     media_type = image_type(content[:_SNIFFED])
     if media_type is None:
-        raise ToolFailed("the extension returned an image that is no PNG, JPEG, GIF or WebP")
+        raise ToolFailed("the extension returned an image that is not PNG, JPEG, GIF or WebP")
     return Image(media_type, data=block.data)
 
 
 class OpenPanel(msgspec.Struct, frozen=True):
-    """What faces get of a panel."""
+    """A panel as front ends get it."""
 
     title: str
     lines: list[str]
@@ -235,7 +235,7 @@ class OpenPanel(msgspec.Struct, frozen=True):
 
 
 class Panels:
-    """Those that are open. A panel is a live value `panel:<extension>/<id>` of its session."""
+    """The open panels of an extension. Each is a live value `panel:<extension>/<id>` of its session."""
 
     def __init__(self, extension: str, client: Client) -> None:
         self._extension = extension
@@ -249,45 +249,45 @@ class Panels:
             self.resize(context.session_id, *size)
 
     def render(self, frame: frames.PanelRender) -> None:
-        """Draws what is open anew; an empty title keeps the old one. What was closed meanwhile stays so."""
-        for key in self._named(frame.session, frame.panel_id):
-            context, panel = self._open[key]
-            drawn = frames.Panel(panel.id, frame.title or panel.title, frame.lines, frame.footer)
-            self._open[key] = context, drawn
-            self._show(context, drawn)
+        """Updates an open panel; an empty title keeps the old one. A closed panel stays closed."""
+        for key in self._keys(frame.session, frame.panel_id):
+            context, old = self._open[key]
+            panel = frames.Panel(old.id, frame.title or old.title, frame.lines, frame.footer)
+            self._open[key] = context, panel
+            self._show(context, panel)
 
-    def close(self, session: str, panel: str, *, tell: bool = False) -> bool:
-        """With `tell` by people: the extension hears of it. False when it is not open."""
-        closing = self._named(session, panel)
-        for key in closing:
+    def close(self, session: str, panel: str, *, by_user: bool = False) -> bool:
+        """Closes a panel, and notifies the extension if the user closed it; False if it is not open."""
+        keys = self._keys(session, panel)
+        for key in keys:
             context, _ = self._open.pop(key)
-            context.extension_session.board.remove(self._name(panel))
-            if tell:
+            context.extension_session.live_values.remove(self._name(panel))
+            if by_user:
                 self._client.send(frames.PanelClosed(panel, context.session_id))
-        return bool(closing)
+        return bool(keys)
 
     def close_all(self, session: str = "") -> None:
-        for where, panel in tuple(self._open):
-            if not session or where == session:
-                self.close(where, panel)
+        for owner, panel in tuple(self._open):
+            if session in ("", owner):
+                self.close(owner, panel)
 
     def key(self, session: str, panel: str, key: str, text: str = "") -> bool:
-        """False when no such panel is open: the key belongs to somebody else."""
+        """Sends a key to a panel; False if it is not open."""
         if (session, panel) not in self._open:
             return False
         self._client.send(frames.PanelKey(panel, key, text, session))
         return True
 
     def resize(self, session: str, width: int, height: int) -> None:
-        if any(where == session for where, _ in self._open):
+        if any(owner == session for owner, _ in self._open):
             self._client.send(frames.PanelResize(width, height, session))
 
-    def _named(self, session: str, panel: str) -> list[tuple[str, str]]:
+    def _keys(self, session: str, panel: str) -> list[tuple[str, str]]:
         return [key for key in self._open if key[1] == panel and session in ("", key[0])]
 
     def _show(self, context: ExtensionContext, panel: frames.Panel) -> None:
-        shown = OpenPanel(panel.title, list(panel.lines), panel.footer)
-        context.extension_session.board.put(self._name(panel.id), shown, self)
+        view = OpenPanel(panel.title, list(panel.lines), panel.footer)
+        context.extension_session.live_values.put(self._name(panel.id), view, self)
 
     def _name(self, panel: str) -> str:
         return f"panel:{self._extension}/{panel}"

@@ -20,7 +20,7 @@ from ostler.store.paths import state_folder
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Seconds, but for `restarts`."""
+    """Time limits in seconds, and the number of restarts."""
 
     hello: float = 5.0
     silence: float = 0.25
@@ -32,27 +32,27 @@ class Limits(msgspec.Struct, frozen=True):
     backoff: float = 0.5
     backoff_at_most: float = 30.0
     restarts: int = 5
-    """In a row, with no life of `steady` seconds between them."""
+    """In a row, without `steady` seconds of running between them."""
     steady: float = 60.0
 
 
 Answer = TypeVar("Answer", bound=frames.Received)
 STOPPED = "it is not running"
-COMPLAINTS_A_SECOND = 50
+PROBLEMS_PER_SECOND = 50
 
 
-class _Waiting(msgspec.Struct, eq=False):
+class _Pending(msgspec.Struct, eq=False):
     kind: type[frames.Received]
     answer: asyncio.Future[Any]
     on_output: Callable[[frames.ToolOutput], None] | None = None
 
 
 class Client:
-    """One extension's process, started again when it ends by itself.
+    """An extension's process, restarted when it ends by itself.
 
-    - `check` raises `ExtensionError` when it must not be started.
-    - `on_frame` gets what it sends of its own accord; whatever it raises of ours is told to the extension.
-    - `on_down` hears in one line that the process ended and what comes next, `on_up` that it is back.
+    - `check` is called before each start, and raises `ExtensionError` to prevent it.
+    - `on_frame` gets frames that answer nothing; the extension is notified of an `OstlerError` it raises.
+    - `on_down` gets one line about why the process ended and what comes next; `on_up` follows a restart.
     """
 
     def __init__(
@@ -78,75 +78,68 @@ class Client:
         self.data_folder = home / "extension-data" / manifest.name
         self.version = manifest.version
         self.problem = STOPPED
-        """Why it cannot be asked; empty while it can be."""
+        """Why it cannot answer; empty while it can."""
         self._ids = count(1)
         self._process: ExtensionProcess | None = None
-        self._life: asyncio.Task[None] | None = None
-        self._turn = asyncio.Lock()
+        self._supervision: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
         self._hello: asyncio.Future[frames.Hello] | None = None
         self._ready: asyncio.Future[None] | None = None
-        self._last_heard = 0.0
-        self._waiting: dict[str, _Waiting] = {}
+        self._last_frame = 0.0
+        self._pending: dict[str, _Pending] = {}
         self._lost = 0
-        self._complaints = (0, 0)
+        self._problem_count = (0, 0)
         """The second of the last one, and how many it has had."""
 
     @property
-    def is_up(self) -> bool:
-        return not self.problem
-
-    @property
     def pid(self) -> int:
-        """Of the process that runs, or ran last; 0 before the first."""
+        """The id of the current or last process; 0 before the first."""
         return self._process.id.pid if self._process is not None else 0
 
     async def start(self) -> None:
-        """Until it is ready. Raises `ExtensionError` or `ConfigurationError` with why it is not.
-
-        Harmless when it runs, or is about to run again.
-        """
-        async with self._turn:
-            if self._life is None:
+        """Returns when it is ready; does nothing if it runs already, or is about to be restarted. Raises
+        `ExtensionError` or `ConfigurationError`."""
+        async with self._lock:
+            if self._supervision is None:
                 await self._launch()
-                self._life = asyncio.ensure_future(self._keep_alive())
+                self._supervision = asyncio.ensure_future(self._supervise())
 
     async def stop(self) -> None:
-        async with self._turn:
-            life, self._life = self._life, None
-            if life is not None:
-                life.cancel()
-                await asyncio.wait([life])
+        async with self._lock:
+            supervision, self._supervision = self._supervision, None
+            if supervision is not None:
+                supervision.cancel()
+                await asyncio.wait([supervision])
             process, self._process = self._process, None
             if process is not None:
                 await process.stop(self.limits.shutdown, self.limits.terminate)
-            self._is_down(STOPPED)
+            self._fail_pending(STOPPED)
             self.log.close()
 
     async def _launch(self) -> None:
         self._check()
         loop = asyncio.get_running_loop()
         self._hello, self._ready = loop.create_future(), loop.create_future()
-        command = command_of(self._manifest, self._folder)
-        process = self._process = ExtensionProcess(
-            command, self._folder, on_line=self._take, on_stderr=self.log.write
-        )
+        command, folder = command_of(self._manifest, self._folder), self._folder
+        process = ExtensionProcess(command, folder, on_line=self._take, on_stderr=self.log.write)
+        self._process = process
         try:
             await _first_of(self._hello, process.ended, self.limits.hello)
             if not self._hello.done() and process.ended.done():
-                raise ExtensionError(f"{process.end_reason} before it said hello{self._see_log}")
+                raise ExtensionError(f"{process.end_reason} before it sent hello{self._see_log}")
             if not self._hello.done():
-                raise ExtensionError(f"it did not say hello within {self.limits.hello:g} s{self._see_log}")
+                raise ExtensionError(f"it did not send hello within {self.limits.hello:g} s{self._see_log}")
             await self._until_ready(process, self._hello.result())
             if process.ended.done():
                 raise ExtensionError(f"{process.end_reason} before it was ready{self._see_log}")
         except BaseException:
-            process.kill("it was given up")
+            process.kill("it did not start")
             await asyncio.wait([process.ended])
             raise
         self.problem = ""
 
-    def _welcome(self, hello: frames.Hello) -> None:
-        """At once: the answer to its first line is the first that it reads."""
+    def _acknowledge(self, hello: frames.Hello) -> None:
+        """Answers at once, so that the answer is the first line that it reads."""
         assert self._process is not None and self._hello is not None
         if hello.name not in ("", self._manifest.name):
             self.log.note(f"it calls itself {hello.name!r}; its manifest says {self._manifest.name!r}")
@@ -154,25 +147,25 @@ class Client:
         try:
             self.data_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            problem = f"its folder {self.data_folder} cannot be made: {error.strerror}"
+            problem = f"its folder {self.data_folder} cannot be created: {error.strerror}"
             self._hello.set_exception(ExtensionError(problem))
             return
-        acknowledged = frames.HelloAck(__version__, str(Path.cwd()), str(self._folder), str(self.data_folder))
-        self._process.send(line_of(acknowledged))
+        answer = frames.HelloAck(__version__, str(Path.cwd()), str(self._folder), str(self.data_folder))
+        self._process.send(line_of(answer))
         self._hello.set_result(hello)
 
     async def _until_ready(self, process: ExtensionProcess, hello: frames.Hello) -> None:
-        """Until it says so, or for those that never do: until it has been silent for a moment."""
+        """Waits until it sends `ready`; without that capability, until it sends nothing for a moment."""
         assert self._ready is not None
         loop = asyncio.get_running_loop()
-        says_so = "ready" in hello.capabilities
-        self._last_heard = loop.time()
+        sends_ready = "ready" in hello.capabilities
+        self._last_frame = loop.time()
         end = loop.time() + self.limits.ready
         while not self._ready.done():
-            until = end if says_so else min(end, self._last_heard + self.limits.silence)
+            until = end if sends_ready else min(end, self._last_frame + self.limits.silence)
             if until <= loop.time():
-                if says_so:
-                    self.log.note(f"it did not say ready within {self.limits.ready:g} s")
+                if sends_ready:
+                    self.log.note(f"it did not send ready within {self.limits.ready:g} s")
                 return
             await _first_of(self._ready, process.ended, until - loop.time())
             if process.ended.done():
@@ -182,7 +175,7 @@ class Client:
     def _see_log(self) -> str:
         return f"; see {self.log.path}"
 
-    async def _keep_alive(self) -> None:
+    async def _supervise(self) -> None:
         loop = asyncio.get_running_loop()
         failures = 0
         began = loop.time()
@@ -196,10 +189,10 @@ class Client:
             while True:
                 failures += 1
                 if failures > self.limits.restarts:
-                    self._tell_down(f"{problem}; it is not started again until it is reloaded")
+                    self._report_end(f"{problem}; it is not restarted until it is reloaded")
                     return
                 pause = min(self.limits.backoff * 2 ** (failures - 1), self.limits.backoff_at_most)
-                self._tell_down(f"{problem}; it is started again in {pause:g} s")
+                self._report_end(f"{problem}; it is restarted in {pause:g} s")
                 await asyncio.sleep(pause)
                 try:
                     await self._launch()
@@ -211,36 +204,32 @@ class Client:
             self.send(frames.Gap("any", self._lost))
             self._lost = 0
 
-    def _tell_down(self, problem: str) -> None:
-        self._is_down(problem)
+    def _report_end(self, problem: str) -> None:
+        self._fail_pending(problem)
         self.log.note(problem)
         self._on_down(f"{problem}{self._see_log}")
 
-    def _is_down(self, problem: str) -> None:
+    def _fail_pending(self, problem: str) -> None:
         self.problem = problem
-        for waiting in tuple(self._waiting.values()):
-            _fail(waiting, problem)
+        for pending in tuple(self._pending.values()):
+            _fail(pending, problem)
 
     def new_id(self) -> str:
         return str(next(self._ids))
 
     def send(self, frame: Sent, *, live: bool = False) -> None:
-        """Nothing, when it does not run: then an event that is no live one counts as lost."""
+        """Sends a frame if the process runs. If it does not, an event that is not live counts as lost."""
         if self._process is None or self.problem:
-            self._lost += isinstance(frame, frames.Event) and not live and self._life is not None
+            self._lost += isinstance(frame, frames.Event) and not live and self._supervision is not None
             return
         line = line_of(frame)
         if len(line) > MAX_LINE and isinstance(frame, frames.Event):
-            line = line_of(
-                frames.Event(
-                    frame.event,
-                    frame.session,
-                    step=frame.step,
-                    tool_id=frame.tool_id,
-                    tool_name=frame.tool_name,
-                    cut=True,
-                )
-            )
+            fields: dict[str, Any] = {
+                "step": frame.step,
+                "tool_id": frame.tool_id,
+                "tool_name": frame.tool_name,
+            }
+            line = line_of(frames.Event(frame.event, frame.session, **fields, cut=True))
         self._process.send(line, live=live)
 
     async def ask(
@@ -250,25 +239,22 @@ class Client:
         seconds: float | None = None,
         on_output: Callable[[frames.ToolOutput], None] | None = None,
     ) -> Answer:
-        """What it answers. Raises `ExtensionError` when it does not, or with something else."""
+        """Its answer. Raises `ExtensionError` without one, or if it is of another kind."""
         if self._process is None or self.problem:
             raise ExtensionError(self.problem or STOPPED)
         line = line_of(frame)
         if len(line) > MAX_LINE:
-            raise ExtensionError(
-                f"it would have to read a line of {len(line)} bytes; {MAX_LINE} is the limit"
-            )
-        waiting = _Waiting(kind, asyncio.get_running_loop().create_future(), on_output)
-        self._waiting[frame.id] = waiting
+            raise ExtensionError(f"a line to it would have {len(line)} bytes; the limit is {MAX_LINE}")
+        pending = self._pending[frame.id] = _Pending(kind, asyncio.Future(), on_output)
         self._process.send(line)
         try:
             async with asyncio.timeout(seconds):
-                answer: Answer = await waiting.answer
+                answer: Answer = await pending.answer
                 return answer
         except TimeoutError:
             raise ExtensionError(f"it did not answer within {seconds:g} s") from None
         finally:
-            del self._waiting[frame.id]
+            del self._pending[frame.id]
 
     def _take(self, line: bytes | None) -> None:
         if line is not None and not line.strip():
@@ -282,15 +268,15 @@ class Client:
             return
         if self._hello is not None and not self._hello.done():
             if isinstance(frame, frames.Hello):
-                self._welcome(frame)
+                self._acknowledge(frame)
             else:
                 self._refuse(MalformedFrame("it is another frame"))
             return
-        self._last_heard = asyncio.get_running_loop().time()
+        self._last_frame = asyncio.get_running_loop().time()
         try:
             self._handle(frame)
         except OstlerError as error:
-            self._complain(error.message)
+            self._report_problem(error.message)
 
     def _handle(self, frame: frames.AnyReceived) -> None:
         match frame:
@@ -298,55 +284,55 @@ class Client:
                 if self._ready is not None and not self._ready.done():
                     self._ready.set_result(None)
             case frames.ToolResult() | frames.CommandResponse() | frames.EventInterceptResponse():
-                self._settle(frame.id, frame)
+                self._resolve(frame.id, frame)
             case frames.ToolOutput():
-                waiting = self._waiting.get(frame.id)
-                if waiting is not None and waiting.on_output is not None:
-                    waiting.on_output(frame)
+                pending = self._pending.get(frame.id)
+                if pending is not None and pending.on_output is not None:
+                    pending.on_output(frame)
             case frames.Log():
                 self.log.note(frame.message, frame.level)
             case frames.ShutdownAck():
                 pass
             case frames.Hello():
-                self._complain("hello is said once, in the first line")
+                self._report_problem("hello must be sent once, in the first line")
             case _:
                 self._on_frame(frame)
 
-    def _settle(self, id: str, frame: frames.Received) -> None:
-        waiting = self._waiting.get(id)
-        if waiting is None:  # it was too late, or was cancelled
-            self.log.note(f"an answer to {id!r}, which nobody waits for")
-        elif not isinstance(frame, waiting.kind):
-            _fail(waiting, f"it answered with {frame.__struct_config__.tag!r}")
-        elif not waiting.answer.done():
-            waiting.answer.set_result(frame)
+    def _resolve(self, id: str, frame: frames.Received) -> None:
+        pending = self._pending.get(id)
+        if pending is None:  # it was too late, or was cancelled
+            self.log.note(f"it answered {id!r}, for which nothing waits")
+        elif not isinstance(frame, pending.kind):
+            _fail(pending, f"it answered with {frame.__struct_config__.tag!r}")
+        elif not pending.answer.done():
+            pending.answer.set_result(frame)
 
     def _refuse(self, malformed: MalformedFrame) -> None:
-        """A line that is no frame. The one that had to be `hello` ends it; an answer fails its question."""
+        """Handles a malformed line: instead of `hello` it ends the start, as an answer it fails the call."""
         if self._hello is not None and not self._hello.done():
-            self._hello.set_exception(
-                ExtensionError(f"its first line is no hello: {malformed}{self._see_log}")
-            )
+            problem = f"its first line is not hello: {malformed}{self._see_log}"
+            self._hello.set_exception(ExtensionError(problem))
             return
-        if malformed.id in self._waiting:
-            _fail(self._waiting[malformed.id], str(malformed))
+        if malformed.id in self._pending:
+            _fail(self._pending[malformed.id], str(malformed))
         if malformed.id and malformed.type.startswith("state_"):
             self.send(frames.StateResult(malformed.id, error=str(malformed)))
-        self._complain(str(malformed))
+        self._report_problem(str(malformed))
 
-    def _complain(self, problem: str) -> None:
+    def _report_problem(self, problem: str) -> None:
         now = int(asyncio.get_running_loop().time())
-        self._complaints = (now, self._complaints[1] + 1 if self._complaints[0] == now else 1)
-        if self._complaints[1] > COMPLAINTS_A_SECOND:
-            return  # whoever sends nothing but nonsense must not keep us busy
+        second, count = self._problem_count
+        self._problem_count = (now, count + 1 if second == now else 1)
+        if self._problem_count[1] > PROBLEMS_PER_SECOND:
+            return  # a process that sends only invalid lines must not keep us busy
         self.log.note(problem)
         if self._process is not None:
             self._process.send(line_of(frames.Problem(problem)), live=True)
 
 
-def _fail(waiting: _Waiting, problem: str) -> None:
-    if not waiting.answer.done():
-        waiting.answer.set_exception(ExtensionError(problem))
+def _fail(pending: _Pending, problem: str) -> None:
+    if not pending.answer.done():
+        pending.answer.set_exception(ExtensionError(problem))
 
 
 async def _first_of(one: asyncio.Future[Any], other: asyncio.Future[Any], seconds: float) -> None:

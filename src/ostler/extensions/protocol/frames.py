@@ -1,4 +1,4 @@
-"""The frames of the extension protocol: one JSON object on a line, told apart by `type`."""
+"""The frames of the extension protocol: one JSON object per line, with a `type`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,14 @@ MAX_LINE = 4 * 1024 * 1024
 """Bytes of a line, in either direction, without its newline."""
 Intercepted = Literal["tool_call", "turn_start", "assistant_message"]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-"""Vendors take no other names of tools."""
+"""Vendors accept no other names of tools."""
 CommandName = Annotated[str, Meta(pattern=r"^/?[^\s/]{1,64}$")]
 Seconds = Annotated[float, Meta(gt=0, le=86400)]
 PanelId = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
-# --- from the extension -----------------------------------------------------------------------------
-
-
 class Received(msgspec.Struct, frozen=True, tag_field="type", tag=snake_case):
-    """What an extension sends. Fields that are not known are ignored; null is the same as absent."""
+    """A frame from an extension. Unknown fields are ignored; null is the same as absent."""
 
 
 class Hello(Received, frozen=True):
@@ -34,7 +31,7 @@ class Hello(Received, frozen=True):
     name: str = ""
     version: str = ""
     capabilities: tuple[str, ...] = ()
-    """With `ready` among them, silence does not count as readiness."""
+    """With `ready`, the extension is ready when it sends that, not when it sends nothing for a moment."""
 
 
 class RegisterTool(Received, frozen=True):
@@ -55,11 +52,11 @@ class Subscribe(Received, frozen=True):
     events: tuple[str, ...] = ()
     intercept: tuple[Intercepted, ...] = ()
     guard: bool = True
-    """Of the intercepts in this frame: what it cannot judge is refused."""
+    """If an intercept of this frame fails or times out, the call, step or message is refused."""
 
 
 class Ready(Received, frozen=True):
-    """Everything that should be there from the first step on has been registered."""
+    """Everything that is needed from the first step on is registered."""
 
 
 class ToolOutput(Received, frozen=True):
@@ -155,7 +152,7 @@ class StateList(Received, frozen=True):
 
 
 class ShutdownAck(Received, frozen=True):
-    """It has heard `shutdown` and is about to exit."""
+    """It has read `shutdown` and is about to exit."""
 
 
 AnyReceived = (
@@ -180,11 +177,8 @@ AnyReceived = (
 )
 
 
-# --- to the extension -------------------------------------------------------------------------------
-
-
 class Sent(msgspec.Struct, frozen=True, tag_field="type", tag=snake_case):
-    """What an extension is sent. Every field is there, but for the frames that say otherwise."""
+    """A frame to an extension, with all fields unless the frame says otherwise."""
 
 
 class HelloAck(Sent, frozen=True):
@@ -201,7 +195,7 @@ class ToolCall(Sent, frozen=True):
     args: dict[str, Any]
     session: str
     call: str
-    """The call's id in the session, as events have it."""
+    """The call's id in the session and in its events."""
 
 
 class ToolCancel(Sent, frozen=True):
@@ -217,7 +211,7 @@ class CommandInvoked(Sent, frozen=True):
 
 
 class Event(Sent, frozen=True, omit_defaults=True):
-    """Fields that do not belong to the event are left out."""
+    """An event, with only the fields that belong to it."""
 
     event: str
     session: str
@@ -229,13 +223,13 @@ class Event(Sent, frozen=True, omit_defaults=True):
     tool_args: dict[str, Any] | UnsetType = UNSET
     text: str | UnsetType = UNSET
     data: Any = None
-    """The event as the session has it."""
+    """The event as it is in the session."""
     cut: bool = False
-    """`data` is left out: the line would be too long."""
+    """`data` is left out, since the line would be too long."""
 
 
 class EventIntercept(Sent, frozen=True, omit_defaults=True):
-    """Fields that do not belong to the event are left out."""
+    """A request for a decision, with only the fields that belong to the event."""
 
     id: str
     event: Intercepted
@@ -275,14 +269,14 @@ class StateResult(Sent, frozen=True, omit_defaults=True):
 
 
 class Gap(Sent, frozen=True):
-    """Here events are missing that it subscribed to."""
+    """Subscribed events are missing here."""
 
     lost: Literal["live", "any"]
     count: int
 
 
 class Problem(Sent, frozen=True):
-    """What it sent could not be used."""
+    """A frame of the extension could not be used."""
 
     message: str
 
@@ -291,11 +285,8 @@ class Shutdown(Sent, frozen=True):
     """Acknowledge and exit: the input ends after this line."""
 
 
-# --- reading and writing ----------------------------------------------------------------------------
-
-
 class MalformedFrame(Exception):
-    """A line that is no frame, with its `type` and `id` as far as those can be told."""
+    """A line that is not a valid frame, with its `type` and `id` if it has them."""
 
     def __init__(self, problem: str, type: str = "", id: str = "") -> None:
         super().__init__(problem)
@@ -304,7 +295,7 @@ class MalformedFrame(Exception):
 
 
 _encoder = msgspec.json.Encoder()
-_KNOWN = {str(kind.__struct_config__.tag) for kind in Received.__subclasses__()}
+_TYPES = {str(kind.__struct_config__.tag) for kind in Received.__subclasses__()}
 
 
 def line_of(frame: Sent) -> bytes:
@@ -314,27 +305,25 @@ def line_of(frame: Sent) -> bytes:
 def read_frame(line: bytes) -> AnyReceived:
     """Raises `MalformedFrame`."""
     try:
-        given = msgspec.json.decode(line)
+        fields = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise MalformedFrame(f"a line is not JSON: {error}") from None
-    if not isinstance(given, dict):
+    if not isinstance(fields, dict):
         raise MalformedFrame("a line is not a JSON object")
-    kind = given.get("type")
-    if not isinstance(kind, str) or kind not in _KNOWN:
+    kind, id = fields.get("type"), fields.get("id")
+    if not isinstance(kind, str) or kind not in _TYPES:
         raise MalformedFrame(f"there is no frame of the type {kind!r:.60}")
-    answered = given.get("id")
+    fields = _without_nulls(fields)
+    if isinstance(panel := fields.get("open_panel"), dict):
+        fields["open_panel"] = _without_nulls(panel)
     try:
-        frame: AnyReceived = msgspec.convert(_without_nulls(given), AnyReceived)
+        frame: AnyReceived = msgspec.convert(fields, AnyReceived)
         return frame
     except msgspec.ValidationError as error:
-        id = answered if isinstance(answered, str) else ""
-        raise MalformedFrame(f"a frame {kind!r} is malformed: {error}", kind, id) from None
+        problem = f"a frame {kind!r} is malformed: {error}"
+        raise MalformedFrame(problem, kind, id if isinstance(id, str) else "") from None
 
 
-def _without_nulls(given: dict[str, Any]) -> dict[str, Any]:
-    """Many languages write null for what was never set, Go above all."""
-    inner = given.get("open_panel")
-    kept = {name: value for name, value in given.items() if value is not None}
-    if isinstance(inner, dict):
-        kept["open_panel"] = {name: value for name, value in inner.items() if value is not None}
-    return kept
+def _without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
+    """Many languages, above all Go, write null for unset fields."""
+    return {name: value for name, value in fields.items() if value is not None}

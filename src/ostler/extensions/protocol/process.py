@@ -21,15 +21,15 @@ from ostler.schema.errors import ConfigurationError, UsageError
 LIVE_FRAMES, LIVE_BYTES = 1_000, 1024 * 1024
 """Beyond this, deltas and live values are dropped."""
 MAX_FRAMES, MAX_BYTES = 10_000, 32 * 1024 * 1024
-"""Beyond this, the extension does not read any more."""
+"""Beyond this, the extension is considered stuck."""
 
 
 class FellBehind(Exception):
-    """More frames wait than an extension that reads would leave."""
+    """The extension does not read its frames."""
 
 
 class Outbox:
-    """Lines in order, bounded. Live lines are dropped first; a `gap` replaces them."""
+    """A bounded queue of lines. Live lines are dropped first; a `gap` replaces them."""
 
     def __init__(self) -> None:
         self._lines: deque[tuple[bytes, bool]] = deque()
@@ -41,6 +41,7 @@ class Outbox:
 
     @property
     def facts(self) -> int:
+        """The number of lines that are not live."""
         return sum(not live for _, live in self._lines)
 
     def put(self, line: bytes, *, live: bool = False) -> None:
@@ -87,7 +88,7 @@ class ExtensionProcess(LineProcess):
     """One run of an extension's program. `on_line` gets its lines, None for one that is too long."""
 
     max_line = MAX_LINE
-    read_size = 16 * 1024  # thousands of short lines may be in it, and everything else waits for them
+    read_size = 16 * 1024  # it may contain thousands of short lines, for which everything else waits
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class ExtensionProcess(LineProcess):
         try:
             self._outbox.put(line, live=live)
         except FellBehind:
-            self.kill("it does not read what it is sent")
+            self.kill("it does not read its input")
         else:
             self.write()
 
@@ -157,10 +158,8 @@ MAX_LOG_BYTES = 1024 * 1024
 
 
 class ExtensionLog:
-    """The log file of an extension: its standard error, and the problems we had with it.
-
-    An extension goes on when its log cannot be written.
-    """
+    """The log file of an extension: its standard error, and the problems with it. Errors of writing it are
+    ignored."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -176,8 +175,8 @@ class ExtensionLog:
 
     def note(self, text: str, level: str = "ostler") -> None:
         """Writes one line, with the time."""
-        moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        self.write(f"{moment} [{level}] {' '.join(text.splitlines())}\n".encode(errors="replace"))
+        time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        self.write(f"{time} [{level}] {' '.join(text.splitlines())}\n".encode(errors="replace"))
 
     def close(self) -> None:
         if self._file >= 0:
@@ -207,12 +206,12 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Raises `ConfigurationError` when it is missing or invalid."""
+    """Raises `ConfigurationError` if it is missing or invalid."""
     path = folder / MANIFEST
     try:
         return msgspec.json.decode(path.read_bytes(), type=Manifest)
     except FileNotFoundError:
-        raise ConfigurationError(f"there is no {path}") from None
+        raise ConfigurationError(f"{path} does not exist") from None
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeError) as error:
@@ -221,14 +220,14 @@ def read_manifest(folder: Path) -> Manifest:
 
 def command_of(manifest: Manifest, folder: Path) -> list[str]:
     """The program and its arguments. The manifest names an absolute path, one relative to its folder, or a
-    program on PATH. Raises `ConfigurationError` when there is no such program."""
-    from shutil import which  # only for extensions that are there
+    program on PATH. Raises `ConfigurationError` if there is no such program."""
+    from shutil import which  # not cached like `find_program`: the program may be installed meanwhile
 
     name = manifest.exec
     if os.sep in name:
         program = str(folder / name)
         if not os.access(program, os.X_OK) or Path(program).is_dir():
-            raise ConfigurationError(f"{program} is no program: is it there, and executable (chmod +x)?")
+            raise ConfigurationError(f"{program} is missing or not executable (chmod +x)")
     else:
         program = which(name) or ""
         if not program:
@@ -237,8 +236,8 @@ def command_of(manifest: Manifest, folder: Path) -> list[str]:
 
 
 def named_outside(manifest: Manifest, folder: Path, project: Path) -> Path | None:
-    """A file of the project that the command names and that is not the extension's own: it could change
-    without anybody being asked."""
+    """A file of the project, outside of the extension, that the command names: it could change without a
+    review."""
     words = [word for named in (manifest.exec, *manifest.args) for word in (named, named.partition("=")[2])]
     for word in filter(None, words):
         path = (folder / word).resolve()

@@ -9,9 +9,10 @@ from typing import Any
 
 from ostler.extensions.event_channel import CATCH_UP_SECONDS
 from ostler.extensions.executor import ExtensionError, Handler
-from ostler.extensions.extension import Command, Extension, HookHandler, Observer, Origin
+from ostler.extensions.extension import Command, Extension, HookHandler, Observer
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.extension_session import SessionLeft, SessionOpened, TerminalResized
+from ostler.extensions.loader.discovery import Origin
 from ostler.extensions.protocol import frames
 from ostler.extensions.protocol.adapters import (
     POINTS,
@@ -27,16 +28,13 @@ from ostler.extensions.protocol.client import Client, Limits
 from ostler.extensions.protocol.process import Manifest, read_manifest
 from ostler.schema.errors import ConfigurationError, OstlerError, UsageError
 
-_KEPT_NOTES = 20
-_ITS_PROCESS = "its process"
+_MAX_NOTES = 20
 
 
 class ProcessExtension(Extension):
-    """Works in the sessions that are open, with one process for all of them.
-
-    The process ends when the last of them is left, and begins anew with the next. What it registered holds
-    until the extension is loaded anew, so its guards refuse while the process is down.
-    """
+    """An extension with one process for all open sessions. The process ends when the last session is closed,
+    and is started again with the next. Its registrations stay until it is reloaded, so its guards refuse
+    while the process is down."""
 
     def __init__(
         self, manifest: Manifest, folder: Path, origin: Origin, limits: Limits, check: Callable[[], None]
@@ -44,20 +42,14 @@ class ProcessExtension(Extension):
         folder = folder.absolute()
         super().__init__(manifest.name, origin, folder, version=manifest.version)
         self.client = Client(
-            manifest,
-            folder,
-            limits,
-            check=check,
-            on_frame=self._take,
-            on_down=self._is_down,
-            on_up=self._is_up,
+            manifest, folder, limits, check=check, on_frame=self._take, on_down=self._down, on_up=self._up
         )
         self.panels = Panels(self.name, self.client)
-        self._telling = EventTranslator(self.name)
+        self._translator = EventTranslator(self.name)
         self._sessions: dict[str, ExtensionContext] = {}
         self._intercepts: dict[frames.Intercepted, HookHandler] = {}
         self._notes: list[frames.Notify] = []
-        self._taken: set[str] = set()
+        self._conflicts: set[str] = set()
         self._tasks: set[asyncio.Future[None]] = set()
         self._observer = Observer(Handler.of(self._observe), batch=True)
         for kind in (SessionOpened, SessionLeft, TerminalResized):
@@ -65,33 +57,31 @@ class ProcessExtension(Extension):
 
     @property
     def events(self) -> tuple[str, ...]:
-        return tuple(sorted(self._telling.subscribed))
+        return tuple(sorted(self._translator.subscribed))
 
     async def start(self) -> None:
-        """Raises `ExtensionError` or `ConfigurationError` with why it does not run."""
+        """Raises `ExtensionError` or `ConfigurationError`."""
         await self.client.start()
         self.version = self.client.version
 
     async def close(self) -> None:
-        """Ends the process. A session that it works in may still be left afterwards."""
+        """Ends the process. Its sessions may be closed afterwards."""
         self.panels.close_all()
         await self.client.stop()
         await super().close()
 
     def panel_key(self, session: str, panel: str, key: str, text: str) -> bool:
-        """A key that was typed while people look at a panel; False if it is not open.
-
-        `ctrl+c` closes the panel whatever the extension wants; every other key is its own, `esc` too.
-        """
+        """Passes a key to a panel; False if it is not open. `ctrl+c` always closes the panel; the extension
+        gets every other key, also `esc`."""
         if key == "ctrl+c":
-            return self.panels.close(session, panel, tell=True)
+            return self.panels.close(session, panel, by_user=True)
         return self.panels.key(session, panel, key, text)
 
     async def _observe(self, batch: Sequence[Any], context: ExtensionContext) -> None:
         for event in batch:
             if isinstance(event, SessionOpened):
                 await self._join(context)
-            for frame in self._telling.frames_of(event, context):
+            for frame in self._translator.frames_of(event, context):
                 self.client.send(frame, live=is_live(event))
             if isinstance(event, TerminalResized):
                 self.panels.resize(context.session_id, event.width, event.height)
@@ -102,36 +92,38 @@ class ProcessExtension(Extension):
         is_first = not self._sessions
         self._sessions[context.session_id] = context
         if is_first:
-            self._tell_taken(context)
+            self._report_conflicts(context)
             notes, self._notes = self._notes, []
             for note in notes:
                 self._notify(note)
         try:
             await self.client.start()
         except (ExtensionError, OstlerError) as error:
-            self._is_down(str(error))
+            self._down(str(error))
 
     async def _leave(self, context: ExtensionContext) -> None:
         self.panels.close_all(context.session_id)
-        self._telling.forget(context.session_id)
+        self._translator.forget(context.session_id)
         if self._sessions.get(context.session_id) is not context:
             return
         if len(self._sessions) == 1:
-            await self.client.stop()  # what it says of the end is still about this session
+            await self.client.stop()  # its last frames still belong to this session
         del self._sessions[context.session_id]
 
-    def _is_down(self, problem: str) -> None:
+    def _down(self, problem: str) -> None:
+        """Reports that the process has ended."""
         self.panels.close_all()
         context = next(iter(self._sessions.values()), None)
         if context is None:
             self._keep(frames.Notify(problem, "error"))
             return
-        context.extension_session.report(self, _ITS_PROCESS, problem)
+        context.extension_session.report(self, "its process", problem)
         self._spawn(context.extension_session.commit())
 
-    def _is_up(self) -> None:
+    def _up(self) -> None:
+        """Starts the sessions again in a restarted process."""
         for context in self._sessions.values():
-            for frame in self._telling.session_start(context, "restart"):
+            for frame in self._translator.session_start(context, "restart"):
                 self.client.send(frame)
 
     def _take(self, frame: frames.AnyReceived) -> None:
@@ -153,8 +145,8 @@ class ProcessExtension(Extension):
 
     def _register_tool(self, frame: frames.RegisterTool) -> None:
         tool = ProcessTool(frame, self.client, self.name)
-        present = self.registered.tools.get(frame.name)
-        if present is None or present.spec != tool.spec:
+        old = self.registered.tools.get(frame.name)
+        if old is None or old.spec != tool.spec:
             self.registered.tools[frame.name] = tool
             self._apply()
 
@@ -174,14 +166,14 @@ class ProcessExtension(Extension):
             if not kinds:
                 unknown.append(name)
                 continue
-            self._telling.subscribed.add(name)
+            self._translator.subscribed.add(name)
             for kind in kinds:
                 self._see(kind)
         for point in frame.intercept:
             self._intercept(point, frame.guard)
         self._apply()
         if unknown:
-            raise UsageError(f"there is no event {unknown[0]!r:.60}: it was not subscribed to")
+            raise UsageError(f"there is no event {unknown[0]!r:.60} to subscribe to")
 
     def _see(self, kind: type) -> None:
         self.registered.observers.setdefault(kind, [self._observer])
@@ -190,7 +182,7 @@ class ProcessExtension(Extension):
         async def ask(subject: Any, context: ExtensionContext) -> Decision:
             return await intercept(self.client, self.name, subject, context)
 
-        # The kernel's limit is for what hangs on our side; the extension's own begins when it is asked.
+        # This limit covers delays on our side; the extension's own limit starts with the request.
         seconds = self.client.limits.intercept + CATCH_UP_SECONDS + 1
         handler = HookHandler(POINTS[point], Handler.of(ask), guard, seconds)
         hooks = self.registered.hooks
@@ -201,7 +193,7 @@ class ProcessExtension(Extension):
         self._intercepts[point] = handler
 
     def _apply(self) -> None:
-        """Later than at the beginning: sessions that are open get it with their next step."""
+        """Applies new registrations to open sessions, from their next step on."""
         contexts = tuple(self._sessions.values())
         for context in contexts:
             if channel := context.extension_session.channels.get(self.name):
@@ -209,27 +201,27 @@ class ProcessExtension(Extension):
         for host in {id(context.host): context.host for context in contexts}.values():
             host.apply()
         if contexts:
-            self._tell_taken(contexts[0])
+            self._report_conflicts(contexts[0])
 
-    def _tell_taken(self, context: ExtensionContext) -> None:
-        """Says, once each, which names were taken before."""
+    def _report_conflicts(self, context: ExtensionContext) -> None:
+        """Reports, once each, tools and commands whose names are taken."""
         offered = context.session.harness.tools
-        commands = {name: extension for name, (extension, _) in context.host.commands().items()}
-        tools, own = self.registered.tools, self.registered.commands
-        taken = [f"tool {name}" for name in tools if offered.get(name, tools[name]) is not tools[name]]
-        taken += [f"command /{name}" for name in own if commands.get(name, self) is not self]
-        for what in taken:
-            if what not in self._taken:
-                self._taken.add(what)
+        owners = {name: extension for name, (extension, _) in context.host.commands().items()}
+        tools, commands = self.registered.tools, self.registered.commands
+        conflicts = [f"tool {name}" for name in tools if offered.get(name, tools[name]) is not tools[name]]
+        conflicts += [f"command /{name}" for name in commands if owners.get(name, self) is not self]
+        for what in conflicts:
+            if what not in self._conflicts:
+                self._conflicts.add(what)
                 problem = f"its {what} is not used: that name is taken"
-                if what.startswith("command"):  # of tools, the host says it
+                if what.startswith("command"):  # the host reports tools
                     context.print_error(f"{self.name}: {problem}")
                 self.client.send(frames.Problem(problem))
 
     async def _run_command(self, name: str, arguments: str, context: ExtensionContext) -> str:
         client = self.client
-        asked = frames.CommandInvoked(client.new_id(), name, arguments, context.session_id)
-        answer = await client.ask(asked, frames.CommandResponse, client.limits.command)
+        request = frames.CommandInvoked(client.new_id(), name, arguments, context.session_id)
+        answer = await client.ask(request, frames.CommandResponse, client.limits.command)
         if answer.error:
             raise ExtensionError(answer.error)
         match answer.action:
@@ -248,7 +240,7 @@ class ProcessExtension(Extension):
             case "noop":
                 pass
             case _:
-                raise ExtensionError(f"it answered with the unknown action {answer.action!r:.60}")
+                raise ExtensionError(f"it answered with an unknown action: {answer.action!r:.60}")
         return ""
 
     def _notify(self, frame: frames.Notify) -> None:
@@ -262,8 +254,8 @@ class ProcessExtension(Extension):
             context.print_info(f"Warning: {frame.message}" if frame.level == "warn" else frame.message)
 
     def _keep(self, note: frames.Notify) -> None:
-        """Nobody can see it yet."""
-        self._notes = [*self._notes, note][-_KEPT_NOTES:]
+        """Keeps a note until there is a session to show it in."""
+        self._notes = [*self._notes, note][-_MAX_NOTES:]
 
     def _use_state(
         self, frame: frames.StateGet | frames.StateSet | frames.StateDelete | frames.StateList
@@ -278,7 +270,7 @@ class ProcessExtension(Extension):
                     self.client.send(frames.StateResult(id, keys=tuple(context.state)))
                     return
                 case frames.StateSet(key=key, value=None):
-                    raise UsageError(f"null cannot be kept under {key!r}: send state_delete instead")
+                    raise UsageError(f"null cannot be stored under {key!r}: send state_delete instead")
                 case frames.StateSet(key=key, value=value):
                     context.state[key] = value
                 case frames.StateDelete(key=key):
@@ -288,20 +280,20 @@ class ProcessExtension(Extension):
                 raise
             self.client.send(frames.StateResult(frame.id, error=error.message))
             return
-        self._spawn(self._keep_state(frame.id, context))
+        self._spawn(self._commit_state(frame.id, context))
 
-    async def _keep_state(self, id: str, context: ExtensionContext) -> None:
+    async def _commit_state(self, id: str, context: ExtensionContext) -> None:
         await context.extension_session.commit()
         if id:
             failed = context.journal.failed
             self.client.send(frames.StateResult(id, error=failed.message if failed else ""))
 
     def _context(self, session: str) -> ExtensionContext:
-        """Of the session that a frame names; of the one that was opened first, if it names none."""
-        found = self._sessions.get(session) if session else next(iter(self._sessions.values()), None)
-        if found is None:
+        """The context of a session, or of the one that was opened first."""
+        context = self._sessions.get(session) if session else next(iter(self._sessions.values()), None)
+        if context is None:
             raise UsageError(f"there is no open session {session}" if session else "no session is open yet")
-        return found
+        return context
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -313,11 +305,8 @@ async def load_process_extension(
     folder: Path, origin: Origin, *, limits: Limits | None = None, check: Callable[[], None] = lambda: None
 ) -> Extension:
     """The extension in a folder with an `extension.json`: ready, disabled, or failed with its problem.
-
-    Each time before its process is started, `check` may raise `ExtensionError` with why that must not be.
-    Its process ends when it leaves the last session that it was in. Whoever loads one and opens no session
-    with it ends it with `ProcessExtension.close`.
-    """
+    `check` is called before each start of its process, and raises `ExtensionError` to prevent it. The process
+    ends with the last session of the extension; without a session, call `ProcessExtension.close`."""
     try:
         manifest = read_manifest(folder)
     except ConfigurationError as error:

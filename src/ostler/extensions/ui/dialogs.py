@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ostler.core.cancellation import running_stopwatch
 from ostler.core.questions import answer_problem, run_of, withdraw_question
+from ostler.extensions.executor import untimed
 from ostler.extensions.ui.types import (
     ConfirmDialog,
     ConfirmResult,
@@ -53,17 +53,20 @@ class Dialogs:
         self._open: dict[str, asyncio.Task[Any]] = {}
 
     async def select(self, message: str, options: Sequence[str]) -> SelectResult:
+        """Asks for one of the options."""
         choices = _options(options)
         answer = await self._ask(Question(message, "choice", choices), SelectDialog())
         return SelectResult(cancelled=True) if answer is None else SelectResult(answer, choices.index(answer))
 
     async def confirm(self, message: str, *, default: bool = False) -> ConfirmResult:
+        """Asks for yes or no; `default` is preselected."""
         answer = await self._ask(Question(message, "choice", (YES, NO)), ConfirmDialog(default))
         return ConfirmResult(cancelled=True) if answer is None else ConfirmResult(answer == YES)
 
     async def input(
         self, message: str, *, placeholder: str = "", default: str = "", secret: bool = False
     ) -> InputResult:
+        """Asks for a text. A secret one is masked and never logged."""
         question = Question(message, "text", secret=secret)
         answer = await self._ask(question, InputDialog(placeholder, default))
         return InputResult(cancelled=True) if answer is None else InputResult(answer)
@@ -71,53 +74,51 @@ class Dialogs:
     async def multi_select(
         self, message: str, options: Sequence[str], *, selected: Sequence[int] | None = None
     ) -> MultiSelectResult:
+        """Asks for some of the options. `selected` are preselected, by default all. If nobody can be asked,
+        those are the answer."""
         choices = _options(options)
-        there = range(len(choices))
-        marked = there if selected is None else [one for one in there if one in selected]
-        if not self._can_ask:
-            return MultiSelectResult(tuple(choices[one] for one in marked), tuple(marked))
-        form = {"type": "array", "items": {"enum": list(dict.fromkeys(choices))}, "uniqueItems": True}
-        answer = await self._ask(
-            Question(message, "form", form=form), MultiSelectDialog(choices, tuple(marked))
-        )
-        if answer is None:
-            return MultiSelectResult(cancelled=True)
-        indices = sorted({choices.index(one) for one in answer})
-        return MultiSelectResult(tuple(choices[one] for one in indices), tuple(indices))
+        indices = [index for index in range(len(choices)) if selected is None or index in selected]
+        if self._can_ask:
+            form = {"type": "array", "items": {"enum": list(dict.fromkeys(choices))}, "uniqueItems": True}
+            dialog = MultiSelectDialog(choices, tuple(indices))
+            answer = await self._ask(Question(message, "form", form=form), dialog)
+            if answer is None:
+                return MultiSelectResult(cancelled=True)
+            indices = sorted({choices.index(one) for one in answer})
+        return MultiSelectResult(tuple(choices[index] for index in indices), tuple(indices))
 
     async def overlay(self, overlay: Overlay) -> OverlayResult:
-        content = as_content(overlay.content)
-        painter = self._context.extension_session.painter
-        name = f"overlay:{self._context.extension.name}/{self._context.journal.world.new_id('overlay')}"
+        """Displays a modal window until it is closed."""
+        content, extension = as_content(overlay.content), self._context.extension
+        renderer = self._context.extension_session.renderer
+        name = f"overlay:{extension.name}/{self._context.journal.world.new_id('overlay')}"
         dialog = OverlayDialog(
             title=overlay.title,
             text=content.text,
             markdown=content.markdown,
-            render=painter.keep(name, self._context.extension, content.render, content.hz)
-            if content.render
-            else None,
+            render=content.render and renderer.keep(name, extension, content.render, content.hz),
             style=overlay.style,
             width=overlay.width,
             max_height=overlay.max_height,
             anchor=overlay.anchor,
             actions=tuple(overlay.actions),
         )
-        said = "\n".join(filter(None, (overlay.title, content.text or content.markdown)))
-        question = Question(said or self._context.extension.name, "choice", dialog.actions or (CLOSE,))
+        text = "\n".join(filter(None, (overlay.title, content.text or content.markdown)))
+        question = Question(text or extension.name, "choice", dialog.actions or (CLOSE,))
         try:
             answer = await self._ask(question, dialog)
         finally:
-            painter.drop(name)
+            renderer.drop(name)
         if answer is None:
             return OverlayResult(cancelled=True)
         return OverlayResult(answer, dialog.actions.index(answer)) if dialog.actions else OverlayResult()
 
     @property
-    def is_open(self) -> bool:
+    def is_asking(self) -> bool:
         return bool(self._open)
 
     async def withdraw(self) -> None:
-        """Cancels all open dialogs."""
+        """Cancels all open dialogs, so that their callers continue."""
         questions = self._context.session.questions
         for question in tuple(self._open):
             if questions.expects(question):
@@ -145,7 +146,7 @@ class Dialogs:
         )
         if problem := storage_problem(asked):
             raise UsageError(f"the question cannot be asked: {problem}")
-        # A task of its own: `withdraw` waits for it, whoever it was that asked.
+        # A task of its own, so that `withdraw` can wait for it.
         task = self._open[asked.id] = asyncio.ensure_future(self._answer(asked))
         try:
             answer = await task
@@ -155,22 +156,18 @@ class Dialogs:
 
     async def _answer(self, asked: QuestionAsked) -> QuestionAnswered:
         session, journal = self._context.session, self._context.journal
-        watch = running_stopwatch.get()
         if not session.is_running:
             await hold_lease(journal)
         journal.record(asked, run=run_of(asked))
         session.questions.expect(asked)
-        if watch:
-            watch.pause()
         reading = asyncio.ensure_future(self._read_answers(asked.id))
         try:
-            async with renew_lease(journal):
-                await journal.commit()
-                return await session.questions.ask(asked, self._put, journal)
+            with untimed():
+                async with renew_lease(journal):
+                    await journal.commit()
+                    return await session.questions.ask(asked, self._put, journal)
         finally:
             reading.cancel()
-            if watch:
-                watch.go_on()
             withdraw_question(journal, asked)
             await self._context.extension_session.commit()
 
@@ -178,7 +175,7 @@ class Dialogs:
         """Asks the front end in this process, if there is one."""
         asker = self._context.session.harness.asker
         if asker is None:
-            return await asyncio.get_running_loop().create_future()  # somebody elsewhere answers
+            return await asyncio.get_running_loop().create_future()  # another process answers
         answer = _normalize(asked.question, await asker(asked))
         if answer is None:
             raise CallRefused("nothing was chosen")
@@ -187,10 +184,10 @@ class Dialogs:
     async def _read_answers(self, question: str) -> None:
         """Reads the inbox between two runs, when nothing else does."""
         session, journal = self._context.session, self._context.journal
-        seen = -1
+        last = -1
         try:
             while True:
-                seen = await journal.store.arrivals(session.id, seen)
+                last = await journal.store.arrivals(session.id, last)
                 for request in await journal.store.pending(session.id):
                     if isinstance(request, Answer) and request.question == question:
                         await session.handle(request)
@@ -205,7 +202,7 @@ def _options(options: Sequence[str]) -> tuple[str, ...]:
 
 
 def _normalize(question: Question, answer: Any) -> Any:
-    """The answer as the log has it; None if it does not fit. An asker may be somebody else's code."""
+    """The answer as it is stored; None if it does not fit, since an asker may return anything."""
     if question.kind == "text":
         return answer if isinstance(answer, str) else None
     if isinstance(answer, tuple):

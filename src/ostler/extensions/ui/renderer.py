@@ -22,24 +22,21 @@ if TYPE_CHECKING:
 
 RENDER_SECONDS = 0.2
 """How long a front end waits for lines before it renders the default."""
-HANGS_IN_A_ROW = 3
-"""A function that timed out this often is not called again: each time costs a thread."""
-_WIDTHS_KEPT = 8
+MAX_TIMEOUTS = 3
+"""A function that timed out this often in a row is not called again: each timeout costs a thread."""
+_MAX_WIDTHS = 8
 
 
 class Renderer:
-    """Calls the render functions of one session.
-
-    They run in their own thread, not in that of the extension's handlers: a widget is rendered while a
-    handler works. An exception is reported once.
-    """
+    """Calls the render functions of one session. They run in their own thread, not in that of the extension's
+    handlers: a widget is rendered while a handler works. An exception is reported once."""
 
     def __init__(self, extension_session: ExtensionSession) -> None:
         self._extension_session = extension_session
-        self._functions: dict[str, _Painted] = {}
+        self._functions: dict[str, _Rendered] = {}
         self._numbers = itertools.count(1)
         self._workers: dict[str, Worker] = {}
-        self._hung: Counter[tuple[str, str]] = Counter()
+        self._timeouts: Counter[tuple[str, str]] = Counter()
         self._reported: set[tuple[str, str]] = set()
 
     def keep(self, name: str, extension: Extension, function: RenderFunction, hz: float) -> Rendering:
@@ -49,9 +46,9 @@ class Renderer:
         if not isinstance(hz, int | float) or not 0 <= hz <= MAX_HZ:
             raise UsageError(f"{name}: hz is 0, or from 1 to {MAX_HZ:g}, not {hz!r:.60}")
         self.drop(name)
-        made = Rendering(f"{name}#{next(self._numbers)}", max(1.0, hz) if hz else 0)
-        self._functions[made.id] = _Painted(extension, function, made.hz)
-        return made
+        rendering = Rendering(f"{name}#{next(self._numbers)}", max(1.0, hz) if hz else 0)
+        self._functions[rendering.id] = _Rendered(extension, function, rendering.hz)
+        return rendering
 
     def drop(self, name: str) -> None:
         for one in [one for one in self._functions if one.rpartition("#")[0] == name]:
@@ -59,18 +56,18 @@ class Renderer:
 
     async def lines(self, name: str, width: int) -> str | None:
         """The lines of a registered function: empty to hide it, None for the default."""
-        painted = self._functions.get(name)
-        if painted is None:
+        rendered = self._functions.get(name)
+        if rendered is None:
             return None
         now = self.now()
-        if width in painted.drawn:
-            text, since = painted.drawn[width]
-            if not painted.hz or now - since < 1 / painted.hz:
+        if width in rendered.texts:
+            text, since = rendered.texts[width]
+            if not rendered.hz or now - since < 1 / rendered.hz:
                 return text
-        text = await self.ask(painted.extension, name, painted.function, width)
-        if len(painted.drawn) >= _WIDTHS_KEPT:
-            painted.drawn.clear()
-        painted.drawn[width] = text, now
+        text = await self.ask(rendered.extension, name, rendered.function, width)
+        if len(rendered.texts) >= _MAX_WIDTHS:
+            rendered.texts.clear()
+        rendered.texts[width] = text, now
         return text
 
     def now(self) -> float:
@@ -80,10 +77,10 @@ class Renderer:
         self, extension: Extension, what: str, function: Callable[..., Any], *arguments: Any
     ) -> str | None:
         """The text that it returns; None if it returns none, raises or times out."""
-        made = await self.guarded(extension, what, function, *arguments)
-        if made is None or isinstance(made, str):
-            return made
-        await self.report(extension, what, f"it returned {made!r:.60}, not a string")
+        text = await self.guarded(extension, what, function, *arguments)
+        if text is None or isinstance(text, str):
+            return text
+        await self.report(extension, what, f"it returned {text!r:.60}, not a string")
         return None
 
     async def guarded(
@@ -91,19 +88,19 @@ class Renderer:
     ) -> Any:
         """What it returns; None if it raises, times out, or timed out too often."""
         key = (extension.name, what)
-        if self._hung[key] >= HANGS_IN_A_ROW:
+        if self._timeouts[key] >= MAX_TIMEOUTS:
             return None
-        worker = self._workers.setdefault(extension.name, Worker(f"{extension.name}-painter"))
+        worker = self._workers.setdefault(extension.name, Worker(f"{extension.name}-renderer"))
         try:
-            made = await call_within(RENDER_SECONDS, worker, function, *arguments)
+            result = await call_within(RENDER_SECONDS, worker, function, *arguments)
         except ExtensionError as failure:
-            self._hung[key] += isinstance(failure, ExtensionTimeout)
+            self._timeouts[key] += isinstance(failure, ExtensionTimeout)
             await self.report(extension, what, str(failure))
             return None
         finally:
             await self._extension_session.commit()
-        self._hung.pop(key, None)
-        return made
+        self._timeouts.pop(key, None)
+        return result
 
     async def report(self, extension: Extension, what: str, problem: str) -> None:
         """Reports a problem once, as the function is called for each frame."""
@@ -113,38 +110,37 @@ class Renderer:
             await self._extension_session.commit()
 
     def forget(self, extension: Extension) -> None:
-        for name in [name for name, one in self._functions.items() if one.extension is extension]:
-            del self._functions[name]
+        """Removes all functions of an extension, and what was reported of them."""
+        functions = self._functions.items()
+        self._functions = {name: one for name, one in functions if one.extension is not extension}
         self._reported = {key for key in self._reported if key[0] != extension.name}
-        for key in [key for key in self._hung if key[0] == extension.name]:
-            del self._hung[key]
+        for key in [key for key in self._timeouts if key[0] == extension.name]:
+            del self._timeouts[key]
         if worker := self._workers.pop(extension.name, None):
             worker.abandon()
 
 
-class _Painted:
-    """A function, and its latest lines by width."""
+class _Rendered:
+    """A function, and its latest texts by width."""
 
     def __init__(self, extension: Extension, function: RenderFunction, hz: float) -> None:
         self.extension = extension
         self.function = function
         self.hz = hz
-        self.drawn: dict[int, tuple[str | None, float]] = {}
+        self.texts: dict[int, tuple[str | None, float]] = {}
 
 
 BEAT_SECONDS = 1 / 60
 
 
 class LiveValues:
-    """Publishes the first change at once, and further ones together after an interval.
-
-    However fast values change, the last one of each name is published. Call everything on the loop.
-    """
+    """Publishes the first change at once, and further ones together after an interval. However fast values
+    change, the last one of each name is published. Call everything on the loop."""
 
     def __init__(self, publish: Callable[[Sequence[LiveValue]], None]) -> None:
         self._publish = publish
         self._values: dict[str, tuple[object, Any]] = {}
-        self._told: dict[str, Any] = {}
+        self._published: dict[str, Any] = {}
         self._changed: dict[str, None] = {}
         self._places: dict[str, int] = {}
         self._next_place = 0
@@ -168,14 +164,11 @@ class LiveValues:
             self._places.pop(name, None)
             self._note(name)
 
-    def owner_of(self, name: str) -> object:
-        return self._values[name][0] if name in self._values else None
-
     def forget(self, owner: object) -> None:
         """Removes all values of an owner."""
-        for name in [name for name, (whose, _) in self._values.items() if whose is owner]:
+        for name in [name for name, (other, _) in self._values.items() if other is owner]:
             self.remove(name)
-        self.tell()
+        self.flush()
 
     def values(self) -> dict[str, Any]:
         """The current values, for a front end that has just opened."""
@@ -185,31 +178,31 @@ class LiveValues:
         self._changed.pop(name, None)
         self._changed[name] = None
         if self._beat is None:
-            self.tell()
-            self._beat = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._tell_rest)
+            self.flush()
+            self._beat = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._tick)
 
-    def _tell_rest(self) -> None:
+    def _tick(self) -> None:
         self._beat = None
         if self._changed:
-            self.tell()
-            self._beat = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._tell_rest)
+            self.flush()
+            self._beat = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._tick)
 
-    def tell(self) -> None:
+    def flush(self) -> None:
         """Publishes changes now."""
         changed, self._changed = self._changed, {}
-        news = []
+        values = []
         for name in changed:
             value = self._values[name][1] if name in self._values else None
-            if self._told.get(name) != value:
-                news.append(LiveValue(name, value))
-                self._told[name] = value
+            if self._published.get(name) != value:
+                values.append(LiveValue(name, value))
+                self._published[name] = value
                 if value is None:
-                    del self._told[name]
-        if news:
-            self._publish(news)
+                    del self._published[name]
+        if values:
+            self._publish(values)
 
     def stop(self) -> None:
-        self.tell()
+        self.flush()
         if self._beat is not None:
             self._beat.cancel()
             self._beat = None

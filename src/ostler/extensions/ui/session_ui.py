@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from functools import cached_property
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
-from ostler.core.cancellation import running_stopwatch
-from ostler.core.lazy import lazy_module
-from ostler.extensions.executor import is_async
+from ostler.extensions.executor import is_async, untimed
+from ostler.extensions.ui.dialogs import Dialogs
 from ostler.extensions.ui.themes import DEFAULT, Theme, ThemeColors
 from ostler.extensions.ui.types import (
     BarView,
-    ConfirmResult,
     Content,
-    InputResult,
-    MultiSelectResult,
-    Overlay,
-    OverlayResult,
-    SelectResult,
     StatusView,
     Style,
     ThemeView,
@@ -33,37 +25,34 @@ from ostler.schema.errors import UsageError
 
 if TYPE_CHECKING:
     from ostler.extensions.extension_context import ExtensionContext
-    from ostler.extensions.ui import dialogs as dialogs_module
     from ostler.extensions.ui.front_end import Editor
-else:
-    dialogs_module = lazy_module("ostler.extensions.ui.dialogs")
 
 Returned = TypeVar("Returned")
 _PLAIN = Style()
 
 
-class ExtensionUI:
+class ExtensionUI(Dialogs):
     """The UI of one extension in one session. All of it is removed with the extension."""
 
     def __init__(self, context: ExtensionContext) -> None:
-        self._context = context
+        super().__init__(context)
         self._name = context.extension.name
         self._do = context.calls.call
-        self._board = context.extension_session.board
+        self._values = context.extension_session.live_values
 
     def set_widget(self, widget: Widget) -> None:
         """Displays a widget; replaces one with the same id."""
         name = f"widget:{self._name}/{widget.id}"
 
         def put() -> None:
-            shown = WidgetView(
-                **self._said(name, widget.content),
+            view = WidgetView(
+                **self._fields(name, widget.content),
                 style=widget.style,
                 placement=widget.placement,
                 priority=widget.priority,
-                order=self._board.place_of(name),
+                order=self._values.place_of(name),
             )
-            self._board.put(name, shown, self)
+            self._values.put(name, view, self)
 
         self._do(put)
 
@@ -89,9 +78,9 @@ class ExtensionUI:
         name = f"status:{self._name}/{key}"
 
         def put() -> None:
-            order = self._board.place_of(name)
-            shown = StatusView(extension=self._name, text=text, priority=priority, order=order)
-            self._board.put(name, shown, self)
+            order = self._values.place_of(name)
+            view = StatusView(extension=self._name, text=text, priority=priority, order=order)
+            self._values.put(name, view, self)
 
         self._do(put)
 
@@ -100,52 +89,23 @@ class ExtensionUI:
 
     def set_visibility(self, visibility: Visibility) -> None:
         """Hides parts of the front end; replaces earlier settings, also of other extensions."""
-        self._do(lambda: self._board.put("visibility", visibility, self))
+        self._do(lambda: self._values.put("visibility", visibility, self))
 
     def _set_bar(self, name: str, content: Content | str, style: Style) -> None:
-        self._do(lambda: self._board.put(name, BarView(**self._said(name, content), style=style), self))
+        self._do(lambda: self._values.put(name, BarView(**self._fields(name, content), style=style), self))
 
-    def _said(self, name: str, content: Content | str) -> dict[str, Any]:
-        made, painter = as_content(content), self._context.extension_session.painter
-        painter.drop(name)
-        render = made.render and painter.keep(name, self._context.extension, made.render, made.hz)
-        return {"extension": self._name, "text": made.text, "markdown": made.markdown, "render": render}
+    def _fields(self, name: str, content: Content | str) -> dict[str, Any]:
+        content, renderer = as_content(content), self._context.extension_session.renderer
+        renderer.drop(name)
+        render = content.render and renderer.keep(name, self._context.extension, content.render, content.hz)
+        return {"extension": self._name, "text": content.text, "markdown": content.markdown, "render": render}
 
     def _remove(self, name: str) -> None:
         def remove() -> None:
-            self._context.extension_session.painter.drop(name)
-            self._board.remove(name)
+            self._context.extension_session.renderer.drop(name)
+            self._values.remove(name)
 
         self._do(remove)
-
-    @cached_property
-    def _dialogs(self) -> dialogs_module.Dialogs:
-        return dialogs_module.Dialogs(self._context)
-
-    async def select(self, message: str, options: Sequence[str]) -> SelectResult:
-        """Asks for one of the options."""
-        return await self._dialogs.select(message, options)
-
-    async def confirm(self, message: str, *, default: bool = False) -> ConfirmResult:
-        """Asks for yes or no; `default` is preselected."""
-        return await self._dialogs.confirm(message, default=default)
-
-    async def input(
-        self, message: str, *, placeholder: str = "", default: str = "", secret: bool = False
-    ) -> InputResult:
-        """Asks for a text. A secret one is masked and never logged."""
-        return await self._dialogs.input(message, placeholder=placeholder, default=default, secret=secret)
-
-    async def multi_select(
-        self, message: str, options: Sequence[str], *, selected: Sequence[int] | None = None
-    ) -> MultiSelectResult:
-        """Asks for some of the options. `selected` are preselected, by default all. If nobody can be asked,
-        those are the answer."""
-        return await self._dialogs.multi_select(message, options, selected=selected)
-
-    async def overlay(self, overlay: Overlay) -> OverlayResult:
-        """Displays a modal window until it is closed."""
-        return await self._dialogs.overlay(overlay)
 
     def size(self) -> tuple[int, int]:
         """Columns and rows of the terminal; (0, 0) without one."""
@@ -177,24 +137,18 @@ class ExtensionUI:
         def leave() -> None:
             host = self._context.host
             if host.ui.editors.remove(self._context):
-                present = host.ui.editors.present()
-                host.face.set_editor(present[1] if present else None)
+                active = host.ui.editors.active()
+                host.face.set_editor(active[1] if active else None)
 
         self._do(leave)
 
     async def suspend(self, work: Callable[[], Awaitable[Returned] | Returned]) -> Returned:
         """Runs a function with the terminal to itself. Without a front end it just runs."""
-        watch = running_stopwatch.get()
-        if watch:
-            watch.pause()
-        try:
+        with untimed():
             async with self._context.face.suspended():
                 if is_async(work):
                     return await cast(Awaitable[Returned], work())
                 return cast(Returned, await self._context.extension.worker.run(work))
-        finally:
-            if watch:
-                watch.go_on()
 
     def register_theme(self, name: str, theme: Theme) -> None:
         """Registers a theme, for `set_theme` and for users."""
@@ -211,7 +165,7 @@ class ExtensionUI:
                     raise UsageError(f"there is no theme {name!r}; there are: {', '.join(themes.names())}")
                 return
             colors = msgspec.to_builtins(themes[name])
-            self._board.put("theme", ThemeView(extension=self._name, name=name, colors=colors), self)
+            self._values.put("theme", ThemeView(extension=self._name, name=name, colors=colors), self)
             face.set_theme(name)
 
         self._do(change)
@@ -230,15 +184,6 @@ class ExtensionUI:
 
         return self._do(resolve)
 
-    @property
-    def is_asking(self) -> bool:
-        return "_dialogs" in self.__dict__ and self._dialogs.is_open
-
-    async def withdraw(self) -> None:
-        """Cancels open dialogs, so that their callers continue."""
-        if "_dialogs" in self.__dict__:
-            await self._dialogs.withdraw()
-
     async def forget(self) -> None:
         """Removes all values, dialogs and the editor of the extension."""
         await self.withdraw()
@@ -247,5 +192,5 @@ class ExtensionUI:
         context.host.ui.themes.forget(context)
         if (face := context.host.face).theme() and face.theme() not in context.host.ui.themes:
             face.set_theme(DEFAULT)
-        self._board.forget(self)
-        context.extension_session.painter.forget(context.extension)
+        self._values.forget(self)
+        context.extension_session.renderer.forget(context.extension)

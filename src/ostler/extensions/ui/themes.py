@@ -96,10 +96,10 @@ class ThemeColors(msgspec.Struct, frozen=True):
 
 def full_hex(color: str) -> str:
     """`#rrggbb` for a colour with or without `#`, in three or six digits; empty if invalid."""
-    found = _HEX.fullmatch(color)
-    if not found:
+    match = _HEX.fullmatch(color)
+    if not match:
         return ""
-    digits = found[1].lower()
+    digits = match[1].lower()
     return "#" + (digits if len(digits) == 6 else "".join(digit * 2 for digit in digits))
 
 
@@ -114,33 +114,29 @@ def _codes(color: str) -> str:
 DEFAULT = "default"
 
 
-def _color(light: str, dark: str) -> ThemeColor:
-    return ThemeColor(light, dark)
-
-
 DEFAULT_THEME = Theme(
-    primary=_color("#1f6feb", "#6cb0ff"),
-    secondary=_color("#6f42c1", "#c3a6ff"),
-    success=_color("#1a7f37", "#57c77a"),
-    warning=_color("#9a6700", "#e0b04c"),
-    error=_color("#c62f2f", "#ff7b72"),
-    info=_color("#0b7285", "#5fd0e0"),
-    text=_color("#1f2328", "#e6e9ee"),
-    muted=_color("#57606a", "#9aa4b1"),
-    very_muted=_color("#8c959f", "#646d79"),
-    background=_color("#ffffff", "#15181d"),
-    border=_color("#afb8c1", "#4a5361"),
-    muted_border=_color("#d8dee4", "#2d333c"),
-    system=_color("#0969da", "#85bdf5"),
-    tool=_color("#8250df", "#d0a8ff"),
-    accent=_color("#bf3989", "#ff8ac2"),
-    highlight=_color("#fff3b0", "#4a4220"),
-    md_heading=_color("#0a3069", "#9ccbff"),
-    md_link=_color("#0550ae", "#79b8ff"),
-    md_keyword=_color("#cf222e", "#ff8f88"),
-    md_string=_color("#116329", "#8fdcaa"),
-    md_number=_color("#953800", "#f2b06e"),
-    md_comment=_color("#6e7781", "#7f8997"),
+    primary=ThemeColor("#1f6feb", "#6cb0ff"),
+    secondary=ThemeColor("#6f42c1", "#c3a6ff"),
+    success=ThemeColor("#1a7f37", "#57c77a"),
+    warning=ThemeColor("#9a6700", "#e0b04c"),
+    error=ThemeColor("#c62f2f", "#ff7b72"),
+    info=ThemeColor("#0b7285", "#5fd0e0"),
+    text=ThemeColor("#1f2328", "#e6e9ee"),
+    muted=ThemeColor("#57606a", "#9aa4b1"),
+    very_muted=ThemeColor("#8c959f", "#646d79"),
+    background=ThemeColor("#ffffff", "#15181d"),
+    border=ThemeColor("#afb8c1", "#4a5361"),
+    muted_border=ThemeColor("#d8dee4", "#2d333c"),
+    system=ThemeColor("#0969da", "#85bdf5"),
+    tool=ThemeColor("#8250df", "#d0a8ff"),
+    accent=ThemeColor("#bf3989", "#ff8ac2"),
+    highlight=ThemeColor("#fff3b0", "#4a4220"),
+    md_heading=ThemeColor("#0a3069", "#9ccbff"),
+    md_link=ThemeColor("#0550ae", "#79b8ff"),
+    md_keyword=ThemeColor("#cf222e", "#ff8f88"),
+    md_string=ThemeColor("#116329", "#8fdcaa"),
+    md_number=ThemeColor("#953800", "#f2b06e"),
+    md_comment=ThemeColor("#6e7781", "#7f8997"),
 )
 
 
@@ -149,13 +145,13 @@ class ThemeRegistry:
 
     def __init__(self) -> None:
         self._themes: dict[str, list[tuple[object, Theme]]] = {}
-        self._brought: Mapping[str, Theme] = {DEFAULT: DEFAULT_THEME}
+        self._front_end_themes: Mapping[str, Theme] = {DEFAULT: DEFAULT_THEME}
         self.changed: Callable[[], None] = lambda: None
         """Called when a theme is added or removed: it may be the current one."""
 
     def bring_along(self, themes: Mapping[str, Theme]) -> None:
         """The front end's themes, including `default`. Registered ones take precedence."""
-        self._brought = themes
+        self._front_end_themes = themes
 
     def register(self, name: str, theme: Theme, owner: object = None) -> None:
         if not name:
@@ -163,36 +159,35 @@ class ThemeRegistry:
         for slot in SLOTS:
             color = getattr(theme, slot)
             if not isinstance(color, ThemeColor):
-                raise UsageError(f"the theme {name!r}: {slot} is no ThemeColor: {color!r:.60}")
+                raise UsageError(f"the theme {name!r}: {slot} is not a ThemeColor: {color!r:.60}")
             for one in (color.light, color.dark):
                 if one and not full_hex(one):
-                    raise UsageError(f"the theme {name!r}: {slot} is no colour like #rrggbb: {one!r:.60}")
-        kept = [one for one in self._themes.get(name, ()) if one[0] is not owner]
-        self._themes[name] = [*kept, (owner, theme)]
+                    raise UsageError(f"the theme {name!r}: {slot} is not a colour like #rrggbb: {one!r:.60}")
+        others = [one for one in self._themes.get(name, ()) if one[0] is not owner]
+        self._themes[name] = [*others, (owner, theme)]
         self.changed()
 
     def forget(self, owner: object) -> None:
-        for name, known in list(self._themes.items()):
-            self._themes[name] = [one for one in known if one[0] is not owner]
-            if not self._themes[name]:
-                del self._themes[name]
+        for name, themes in list(self._themes.items()):
+            self._themes[name] = [one for one in themes if one[0] is not owner]
+        self._themes = {name: themes for name, themes in self._themes.items() if themes}
         self.changed()
 
     def names(self) -> list[str]:
-        return sorted({*self._themes, *self._brought})
+        return sorted({*self._themes, *self._front_end_themes})
 
     def __contains__(self, name: str) -> bool:
-        return name in self._themes or name in self._brought
+        return name in self._themes or name in self._front_end_themes
 
     def __getitem__(self, name: str) -> Theme:
-        return self._themes[name][-1][1] if name in self._themes else self._brought[name]
+        return self._themes[name][-1][1] if name in self._themes else self._front_end_themes[name]
 
     def resolved(self, name: str, *, dark: bool) -> ThemeColors:
         """The resolved colours. A removed theme falls back to the default."""
-        shown = name if name in self else DEFAULT
-        theme, side = self[shown], "dark" if dark else "light"
+        name = name if name in self else DEFAULT
+        theme, side = self[name], "dark" if dark else "light"
         colors = {
             slot: full_hex(getattr(getattr(theme, slot), side) or getattr(getattr(DEFAULT_THEME, slot), side))
             for slot in SLOTS
         }
-        return ThemeColors(shown, dark, **colors)
+        return ThemeColors(name, dark, **colors)

@@ -15,9 +15,6 @@ RenderFunction = Callable[[int], str | Awaitable[str | None] | None]
 MAX_HZ = 30.0
 
 
-# --- what extensions pass -------------------------------------------------------------------------
-
-
 class Content(msgspec.Struct, frozen=True):
     """A text, Markdown, or a render function, which takes precedence."""
 
@@ -73,9 +70,6 @@ class Overlay(msgspec.Struct, frozen=True):
     anchor: Anchor = "center"
 
 
-# --- results of dialogs ---------------------------------------------------------------------------
-
-
 class SelectResult(msgspec.Struct, frozen=True):
     value: str = ""
     index: int = -1
@@ -104,9 +98,6 @@ class OverlayResult(msgspec.Struct, frozen=True):
     action: str = ""
     index: int = -1
     cancelled: bool = False
-
-
-# --- what front ends get as values of `LiveValue` -------------------------------------------------
 
 
 class Rendering(msgspec.Struct, frozen=True):
@@ -149,9 +140,6 @@ class ThemeView(msgspec.Struct, frozen=True, kw_only=True):
     extension: str
     name: str
     colors: dict[str, dict[str, str]] = {}
-
-
-# --- what front ends get as details of a question -------------------------------------------------
 
 
 class SelectDialog(msgspec.Struct, frozen=True, tag_field="dialog", tag="select"):
@@ -200,8 +188,8 @@ def dialog_of(details: dict[str, Any] | None) -> Dialog | None:
     """How to render an extension's question; None for any other question."""
     if not details or "dialog" not in details:
         return None
-    made: Dialog = msgspec.convert(details, Dialog)
-    return made
+    dialog: Dialog = msgspec.convert(details, Dialog)
+    return dialog
 
 
 def overlay_extent(dialog: OverlayDialog, columns: int, rows: int) -> tuple[int, int]:

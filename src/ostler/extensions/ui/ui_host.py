@@ -1,11 +1,11 @@
-"""What front ends call on the host: the values on display, renderers, the editor and keys."""
+"""What front ends call on the host: live values, renderers, the editor and keys."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ostler.core.lazy import load
 from ostler.extensions.executor import ExtensionError
@@ -38,7 +38,7 @@ class UIHost:
     def live_values(self, session: str) -> dict[str, Any]:
         """The current live values of a session by name, for a front end that starts to follow it."""
         extension_session = self._host.sessions.get(session)
-        return extension_session.board.values() if extension_session else {}
+        return extension_session.live_values.values() if extension_session else {}
 
     def resized(self, width: int, height: int) -> None:
         """Reports a new size of the front end's terminal."""
@@ -48,37 +48,31 @@ class UIHost:
     async def render(self, session: str, id: str, width: int) -> str | None:
         """Renders a live value or an overlay: empty to hide it, None to use its text."""
         extension_session = self._host.sessions.get(session)
-        return await extension_session.painter.lines(id, width) if extension_session else None
+        return await extension_session.renderer.lines(id, width) if extension_session else None
 
     def tool_renderer(self, tool: str) -> ToolRenderer | None:
         """The renderer of a tool's calls: the last registration wins."""
-        found = self._renderer_of(tool)
-        return found[1] if found else None
+        match = self._renderer_of(tool)
+        return match[1] if match else None
 
     async def tool_header(
         self, session: str, tool: str, arguments: Mapping[str, Any], width: int
     ) -> str | None:
         """The header of a call; None for the front end's default."""
-        found, extension_session = self._renderer_of(tool), self._host.sessions.get(session)
-        if extension_session is None or found is None or found[1].header is None:
-            return None
-        what = f"the header of {tool}"
-        return (
-            await extension_session.painter.ask(
-                found[0], what, found[1].header, deepcopy(dict(arguments)), width
-            )
-            or None
-        )
+        return await self._render_call(session, tool, "header", dict(arguments), width)
 
     async def tool_body(self, session: str, tool: str, result: str, failed: bool, width: int) -> str | None:
         """The rendered result of a call; None for the front end's default."""
-        found, extension_session = self._renderer_of(tool), self._host.sessions.get(session)
-        if extension_session is None or found is None or found[1].body is None:
+        return await self._render_call(session, tool, "body", result, failed, width)
+
+    async def _render_call(
+        self, session: str, tool: str, part: Literal["header", "body"], *arguments: Any
+    ) -> str | None:
+        match, extension_session = self._renderer_of(tool), self._host.sessions.get(session)
+        if extension_session is None or match is None or (function := getattr(match[1], part)) is None:
             return None
-        what = f"the body of {tool}"
-        return (
-            await extension_session.painter.ask(found[0], what, found[1].body, result, failed, width) or None
-        )
+        renderer, what = extension_session.renderer, f"the {part} of {tool}"
+        return await renderer.ask(match[0], what, function, *deepcopy(arguments)) or None
 
     def _renderer_of(self, tool: str) -> tuple[Extension, ToolRenderer] | None:
         for extension in reversed(self._host.loaded):
@@ -93,51 +87,43 @@ class UIHost:
             renderer = extension.registered.message_renderers.get(name)
             if extension_session and renderer:
                 what = f"the renderer {name}"
-                return await extension_session.painter.ask(extension, what, renderer.function, text, width)
+                return await extension_session.renderer.ask(extension, what, renderer.function, text, width)
         return None
 
     async def completions(self, session: str, command: str, typed: str) -> list[str]:
         """Completions for a command's arguments, by what was typed so far."""
-        extension_session = self._host.sessions.get(session)
-        found = self._host.command_named(command)
-        if extension_session is None or found is None or (complete := found[1].complete) is None:
+        extension_session, match = self._host.sessions.get(session), self._host.command_named(command)
+        if extension_session is None or match is None or (complete := match[1].complete) is None:
             return []
-        extension = found[0]
+        extension, renderer = match[0], extension_session.renderer
         context = extension_session.channels[extension.name].context
-        what = f"completing /{found[1].name}"
-        made = await extension_session.painter.guarded(
-            extension, what, complete.function, *complete.take(typed, context)
-        )
-        if made is None or isinstance(made, list | tuple):
-            return [str(one) for one in made or ()]
-        await extension_session.painter.report(
-            extension, what, f"it returned {made!r:.60}, not a list of strings"
-        )
+        what = f"completing /{match[1].name}"
+        result = await renderer.guarded(extension, what, complete.function, *complete.take(typed, context))
+        if result is None or isinstance(result, list | tuple):
+            return [str(one) for one in result or ()]
+        await renderer.report(extension, what, f"it returned {result!r:.60}, not a list of strings")
         return []
 
     async def editor_key(self, key: str, text: str) -> KeyAction:
         """What to do with a key, given the typed text: the front end's default, if no extension decides."""
-        present = self.editors.present()
-        if present is None or (handle := present[1].handle_key) is None:
+        active = self.editors.active()
+        if active is None or (handle := active[1].handle_key) is None:
             return PASS
-        context = present[0]
-        painter = context.extension_session.painter
-        action = await painter.guarded(context.extension, "handle_key", handle, key, text)
+        extension, renderer = active[0].extension, active[0].extension_session.renderer
+        action = await renderer.guarded(extension, "handle_key", handle, key, text)
         if action is None or isinstance(action, KeyAction):
             return action or PASS
-        await painter.report(context.extension, "handle_key", f"it returned {action!r:.60}, not a KeyAction")
+        await renderer.report(extension, "handle_key", f"it returned {action!r:.60}, not a KeyAction")
         return PASS
 
     async def editor_lines(self, width: int, default: str) -> str:
         """The rendered editor."""
-        present = self.editors.present()
-        if present is None or (render := present[1].render) is None:
+        active = self.editors.active()
+        if active is None or (render := active[1].render) is None:
             return default
-        context = present[0]
-        made = await context.extension_session.painter.ask(
-            context.extension, "the editor's render", render, width, default
-        )
-        return default if made is None else made
+        extension, renderer = active[0].extension, active[0].extension_session.renderer
+        lines = await renderer.ask(extension, "the editor's render", render, width, default)
+        return default if lines is None else lines
 
     def panel_key(self, session: str, panel: str, key: str, text: str = "") -> bool:
         """Sends a key to a panel, named by its live value; False if it is not open."""
@@ -158,26 +144,24 @@ class UIHost:
         owners: dict[str, str] = {}
         for extension in self._host.loaded:
             for key, shortcut in extension.registered.shortcuts.items():
-                what = f"the extension {extension.name} takes {key}"
+                what = f"the extension {extension.name} registers {key}"
                 if is_reserved(key):
                     notices.append(f"{what}, which front ends use themselves")
                 if shortcut.is_repeated:
-                    notices.append(f"{what} twice: the last one counts")
+                    notices.append(f"{what} twice: the last one is used")
                 if key in owners:
-                    notices.append(f"{what} from the extension {owners[key]}")
+                    notices.append(f"{what}, which the extension {owners[key]} has registered, too")
                 owners[key] = extension.name
         return notices
 
     async def shortcut(self, session: str, *keys: str) -> bool:
-        """Runs the shortcut of a key; False if there is none. The handler may ask the user.
-
-        Pass the typed character before the key's name: `host.ui.shortcut(session, "A", "shift+a")`.
-        """
-        wanted, extension_session = self.shortcuts(), self._host.sessions.get(session)
-        found = next((wanted[key] for key in map(normalised_key, keys) if key in wanted), None)
-        if found is None or extension_session is None:
+        """Runs the shortcut of a key; False if there is none. The handler may ask the user. Pass the typed
+        character before the key's name: `host.ui.shortcut(session, "A", "shift+a")`."""
+        shortcuts, extension_session = self.shortcuts(), self._host.sessions.get(session)
+        match = next((shortcuts[key] for key in map(normalised_key, keys) if key in shortcuts), None)
+        if match is None or extension_session is None:
             return False
-        extension, shortcut = found
+        extension, shortcut = match
         context = extension_session.channels[extension.name].context
         journal = extension_session.session.journal
         if not extension_session.session.is_running:
