@@ -189,7 +189,7 @@ def test_a_class_that_cannot_be_a_tool_says_why() -> None:
             def run(self, context: ToolContext) -> str:  # type: ignore[override]
                 return ""
 
-    with pytest.raises(TypeError, match="the tool itself has 'spec'"):
+    with pytest.raises(TypeError, match="every tool has an attribute 'spec'"):
 
         class Taken(ToolClass):
             spec: str  # type: ignore[misc]

@@ -25,8 +25,8 @@ from ostler.schema.errors import OstlerError, UsageError
 SESSION_VARIABLE = "OSTLER_SESSION"
 
 CALL_VARIABLE = "OSTLER_CALL"
-"""Set in the environment of every process a tool starts, so that recovery also finds a process whose row was
-not written yet when we were killed. A call's id is unique only within its session."""
+"""Set in the environment of every process that a tool starts, so that recovery also finds a process that was
+not recorded yet when we were killed. A call's id is unique only within its session."""
 
 
 def process_environment(session: str, call: str) -> dict[str, str]:
@@ -58,12 +58,12 @@ class ProcessId(msgspec.Struct, frozen=True):
         return self.signal_group(signal.SIGKILL)
 
     def signal_group(self, number: signal.Signals) -> bool:
-        """Signals the group that it leads, even when the leader is gone: members can outlive it. Does nothing
-        when the pid belongs to another process by now."""
+        """Signals the group that it leads, even if the leader is gone: members can outlive it. Does nothing
+        if the pid belongs to another process by now."""
         if not self.is_here() or self.pid <= 1:
             return False
-        present = start_time(self.pid)
-        if present and present != self.started:
+        started = start_time(self.pid)
+        if started and started != self.started:
             return False
         return signal_group(self.pid, number)
 
@@ -96,7 +96,7 @@ def boot_id() -> str:
 
 
 def start_time(pid: int) -> str:
-    """When a process started, in the kernel's units; empty when it does not exist or is a zombie."""
+    """When a process started, in the kernel's units; empty if it does not exist or is a zombie."""
     try:
         # The name of a process may be any bytes.
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -112,7 +112,7 @@ def _has_proc() -> bool:
 
 
 def signal_group(group: int, number: signal.Signals) -> bool:
-    """Sends a signal to a process group; False when there is none left."""
+    """Sends a signal to a process group; False if there is none left."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
@@ -125,12 +125,12 @@ def kill_processes_of(session: str, call: str = "") -> int:
 
     Linux only; elsewhere the rows beside the lease have to be enough.
     """
-    wanted = {f"{SESSION_VARIABLE}={session}".encode()}
+    marks = {f"{SESSION_VARIABLE}={session}".encode()}
     if call:
-        wanted.add(f"{CALL_VARIABLE}={call}".encode())
+        marks.add(f"{CALL_VARIABLE}={call}".encode())
     killed = 0
     for pid, variables in _environments():
-        if wanted <= variables:
+        if marks <= variables:
             with suppress(OSError):  # it exited in the meantime
                 os.kill(pid, signal.SIGKILL)
                 killed += 1
@@ -168,7 +168,7 @@ def _ask(*command: str) -> str:
 
 
 def describe_exit(status: int) -> str:
-    """An exit status in words; negative for a signal, as in `subprocess`."""
+    """Describes an exit status; it is negative for a signal, as in `subprocess`."""
     if status >= 0:
         return f"ended with exit status {status}"
     try:
