@@ -133,7 +133,7 @@ async def test_a_tool_that_cannot_go_on_later_fails_when_its_child_waits() -> No
     model = by_task(go=[Call("outsource", {"task": "ask"})], ask=[Call("inquire")])
     ran = await run(model, tools=[outsource, inquire], waits_for_answers=True)
     assert ran.status == "completed"
-    assert "outsource cannot go on with it later" in ran.results()[0]
+    assert "outsource cannot continue it later" in ran.results()[0]
     assert [told.status for told in ran.all(events.ChildEnded)] == ["cancelled"]
 
 

@@ -52,7 +52,7 @@ async def test_what_has_begun_or_was_never_asked_cannot_be_taken_back() -> None:
     await session.advance()
     refused = await reasons(session)
     assert set(refused) == {"take p", "take nothing"}
-    assert "p waits" in refused["take p"]
+    assert "no prompt or steer p" in refused["take p"]
 
 
 async def test_a_prompt_of_a_session_that_nobody_drives_is_taken_back_without_a_model() -> None:
@@ -62,5 +62,5 @@ async def test_a_prompt_of_a_session_that_nobody_drives_is_taken_back_without_a_
     await store.submit(session.id, Prompt(id="p", content=as_content("go")))
     assert await submit_now(store, session.id, TakeBack(id="t", request="p"), World())
     assert await store.pending(session.id) == []
-    with pytest.raises(UsageError, match="taken up, or was never there"):
+    with pytest.raises(UsageError, match="there is no prompt or steer"):
         await submit_now(store, session.id, TakeBack(id="again", request="p"), World())
