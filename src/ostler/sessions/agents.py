@@ -46,6 +46,9 @@ INHERIT = "inherit"
 
 _NAME = r"[a-z0-9_-]{1,64}"
 
+_LIMITS = ("steps", "tokens", "cost", "seconds", "depth", "children")
+"""Each is the field `max_…` of the front matter."""
+
 _OTHER_NAMES = {"glob": "find", "list": "ls", "multiedit": "edit"}
 """Other programs' names of our tools, in lower case."""
 
@@ -53,7 +56,6 @@ _NO_EFFECT = ("disallowedTools", "hooks", "permission", "permissionMode")
 """Restrictions of other programs that have no effect here, which the user should know."""
 
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
-
 _PositiveNumber = Annotated[float, msgspec.Meta(gt=0)]
 
 
@@ -148,11 +150,8 @@ class _AgentSearch(FileSearch):
         if not fields.description.strip():
             raise Unusable("it has no `description`, which says when to use it")
         tools = self._tool_names(values.get("tools"), problems)
-        problems += [
-            f"its `{key}` has no effect here; `tools` lists what an agent may use"
-            for key in _NO_EFFECT
-            if key in values
-        ]
+        for key in [key for key in _NO_EFFECT if key in values]:
+            problems.append(f"its `{key}` has no effect here; `tools` lists what an agent may use")
         self.agents[name] = AgentSpec(
             name=name,
             description=fields.description.strip(),
@@ -160,7 +159,7 @@ class _AgentSearch(FileSearch):
             tools=tools,
             system=document.body.strip(),
             judge=self._judge(fields.judge, tools, problems),
-            limits=_limits(fields),
+            limits=Limits(**{name: getattr(fields, f"max_{name}") for name in _LIMITS}),
             history=fields.history,
             context=self._context(values.get("context"), path, content, project, problems),
             scope="user" if project is None else "project",
@@ -174,8 +173,7 @@ class _AgentSearch(FileSearch):
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise Unusable("`tools` must be a list of names, or names separated by commas")
         names = [name.strip() for name in names if name.strip()]
-        unknown = [repr(name) for name in names if not self._tool(name)]
-        if unknown:
+        if unknown := [repr(name) for name in names if not self._tool(name)]:
             problems.append(f"there is no tool {', '.join(unknown)}; the agent works without it")
         return tuple(dict.fromkeys(filter(None, map(self._tool, names))))
 
@@ -230,20 +228,13 @@ class _AgentSearch(FileSearch):
 
 
 def _content(path: Path, project: Path | None) -> bytes:
-    if not _is_text(str(path)):
-        raise Unusable("its path is not valid UTF-8")
-    content = read_bytes(path, project, LARGEST_FILE)
-    if content is None:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise Unusable("its path is not valid UTF-8") from None
+    if (content := read_bytes(path, project, LARGEST_FILE)) is None:
         raise Unusable("it is not a file")
     return content
-
-
-def _is_text(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _validate(values: dict[str, Any]) -> _Fields:
@@ -267,29 +258,18 @@ def _name(named: str, stem: str, problems: list[str]) -> str:
     return stem
 
 
-def _limits(fields: _Fields) -> Limits:
-    return Limits(
-        steps=fields.max_steps,
-        tokens=fields.max_tokens,
-        cost=fields.max_cost,
-        seconds=fields.max_seconds,
-        depth=fields.max_depth,
-        children=fields.max_children,
-    )
-
-
 NAME = "delegate"
 
 ABOUT = (
-    "Hands a task to a subagent that works on it alone, with your tools, and returns its answer. "
-    "It knows nothing of this conversation: say all that it needs to know. "
-    "Several tasks that do not depend on each other can be handed out at once."
+    "Delegates a task to a subagent that works on it alone, with your tools, and returns its answer. "
+    "It does not see this conversation: include everything that it needs to know. "
+    "Several tasks that do not depend on each other can be delegated at once."
 )
 
 TASK = {"type": "string", "description": "what to do, and everything needed to do it"}
 
 CHILD_NOTE = (
-    "You work on a task that another agent handed to you. Nobody can be asked for more: "
+    "You work on a task that another agent delegated to you. You cannot ask for more information: "
     "do it with what you have, and answer with the result, complete and to the point."
 )
 
@@ -312,7 +292,7 @@ class DelegateTool:
                 "type": "string",
                 "enum": ["", *agents],
                 "default": "",
-                "description": "who shall do it; empty for one like you",
+                "description": "the agent that does it; empty for one like you",
             }
         self.spec = ToolSpec(
             source="built-in",
