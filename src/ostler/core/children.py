@@ -31,10 +31,8 @@ TASK_EXCERPT = 200
 
 
 class HistoryPolicy(msgspec.Struct, frozen=True):
-    """What a child knows of its parent's conversation: the prompts and answers of its last `runs` runs.
-
-    The current run is the last one: with 1 the child gets the parent's prompt.
-    """
+    """What a child knows of its parent's conversation: the prompts and answers of its last `runs` runs. The
+    current run is the last one: with 1 the child gets the parent's prompt."""
 
     runs: int = 0
     keep: Callable[[Message], bool] | None = None

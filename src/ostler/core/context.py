@@ -118,10 +118,8 @@ class RequestPrefix(msgspec.Struct, frozen=True):
 
 
 def trace_with_prefix(journal: Journal, built: BuiltContext, request: ModelRequest) -> Any:
-    """The trace of a call, with why its prefix changed.
-
-    It has a digest of the system prompt in the first call of a process and whenever the prompt has changed.
-    """
+    """The trace of a call, with why its prefix changed. It has a digest of the system prompt in the first
+    call of a process and whenever the prompt has changed."""
     before, transcript = journal.last_prefix, request.transcript
     is_hooked = transcript is not built.transcript
     now = journal.last_prefix = RequestPrefix(request.system, transcript, len(transcript), is_hooked)

@@ -193,10 +193,8 @@ def _entry(words: str) -> list[str] | None:
 
 
 def schema_of(parameters: type[msgspec.Struct], descriptions: dict[str, str] | None = None) -> Schema:
-    """A JSON Schema of an object in a form that every vendor accepts.
-
-    Nested types are inlined; only one that contains itself is a reference to `$defs`.
-    """
+    """A JSON Schema of an object in a form that every vendor accepts. Nested types are inlined; only one that
+    contains itself is a reference to `$defs`."""
     (root,), definitions = msgspec.json.schema_components([parameters], ref_template=_DEFINITIONS + "{name}")
     own = definitions[_name_of(root)]
     own.setdefault("properties", {})

@@ -140,10 +140,8 @@ class LineProcess(ABC):
             self._loop.call_later(_EXIT_WAIT, self.kill, problem)
 
     async def stop_within(self, exits_alone: float, exits_when_terminated: float) -> None:
-        """Waits for it to exit now that its input ends, then terminates its group, then kills it.
-
-        A cancellation skips the waiting.
-        """
+        """Waits for it to exit now that its input ends, then terminates its group, then kills it. A
+        cancellation skips the waiting."""
         try:
             await asyncio.wait([self.ended], timeout=exits_alone)
             if not self.ended.done():

@@ -283,10 +283,8 @@ class Loop:
     async def _context(
         self, step: StepState, model: Model, tools: tuple[ToolOffer, ...]
     ) -> BuiltContext | None:
-        """The content of the next request, compacted first if it is full or a request asks for it.
-
-        None if the run was cancelled meanwhile.
-        """
+        """The content of the next request, compacted first if it is full or a request asks for it. None if
+        the run was cancelled meanwhile."""
         journal, harness, context = self.journal, self._harness, self._harness.context
         content = context_input(journal, harness, model, tools, self._run_plan)
         if context is None:

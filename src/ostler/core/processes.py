@@ -121,10 +121,8 @@ def signal_group(group: int, number: signal.Signals) -> bool:
 
 
 def kill_processes_of(session: str, call: str = "") -> int:
-    """Kills every process whose environment names this session, or only those of one call.
-
-    Linux only; elsewhere the rows beside the lease have to be enough.
-    """
+    """Kills every process whose environment names this session, or only those of one call. Linux only;
+    elsewhere the rows beside the lease have to be enough."""
     marks = {f"{SESSION_VARIABLE}={session}".encode()}
     if call:
         marks.add(f"{CALL_VARIABLE}={call}".encode())
@@ -178,10 +176,8 @@ def describe_exit(status: int) -> str:
 
 
 def on_exit(pid: int, callback: Callable[[], None]) -> Callable[[], None]:
-    """Calls `callback` once, on the running loop, when a child has exited; the result cancels that.
-
-    The child is not reaped yet: until it is, no other process can get its pid.
-    """
+    """Calls `callback` once, on the running loop, when a child has exited; the result cancels that. The child
+    is not reaped yet: until it is, no other process can get its pid."""
     loop = asyncio.get_running_loop()
     if sys.platform == "linux" and hasattr(os, "pidfd_open"):  # portable builds of Python, as uv's, lack it
         with suppress(OSError):  # an old kernel, or a sandbox without pidfds
@@ -242,10 +238,8 @@ def _on_path(name: str, path: str) -> str | None:
 
 
 class OwnerPipe:
-    """Kills a process group when we die, even from `kill -9`: our end of a pipe closes then.
-
-    The group's leader inherits `child_end`; `attach` makes the kernel signal its group. Linux only.
-    """
+    """Kills a process group when we die, even from `kill -9`: our end of a pipe closes then. The group's
+    leader inherits `child_end`; `attach` makes the kernel signal its group. Linux only."""
 
     def __init__(self) -> None:
         self.child_end, self._owner = os.pipe()

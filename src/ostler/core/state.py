@@ -122,10 +122,8 @@ def fold(facts: Sequence[Fact]) -> SessionState:
 
 
 def _is_one_line(facts: Iterable[Fact]) -> bool:
-    """Whether every entry follows the one before it, so that all are on the path.
-
-    An entry may follow one that is missing: opening does not read the calls of ended runs.
-    """
+    """Whether every entry follows the one before it, so that all are on the path. An entry may follow one
+    that is missing: opening does not read the calls of ended runs."""
     leaf = 0
     for fact in facts:
         if fact.parent is not None:
@@ -149,10 +147,8 @@ def leaf_of(facts: Iterable[Fact]) -> int:
 
 
 def path_of(facts: Iterable[Fact], leaf: int | None = None) -> set[int]:
-    """The numbers of the entries between the leaf and the root.
-
-    A missing one is a call, and its message is right before it.
-    """
+    """The numbers of the entries between the leaf and the root. A missing one is a call, and its message is
+    right before it."""
     facts = list(facts)
     parents = {fact.seq: fact.parent for fact in facts if fact.parent is not None}
     entries = [0, *parents]

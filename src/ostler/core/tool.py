@@ -85,10 +85,8 @@ class ToolContext(Protocol):
     state: Any
 
     def output(self, text: str, stream: Literal["out", "err"] = "out") -> None:
-        """Shows output live and stores it. A crash loses at most the last fraction of a second.
-
-        If the result's content is shorter than the output, the result refers to the whole.
-        """
+        """Shows output live and stores it. A crash loses at most the last fraction of a second. If the
+        result's content is shorter than the output, the result refers to the whole."""
 
     async def own_process(self, process: ProcessId) -> None:
         """Records a process group, so that the process that takes over after a crash can end it."""

@@ -125,10 +125,8 @@ class TranscriptBuilder:
             self._add(message)
 
     def close_results(self) -> None:
-        """Adds a tool message with one result for each call, in the order of the calls.
-
-        One is missing only if a fork or a navigation cut the path between the results.
-        """
+        """Adds a tool message with one result for each call, in the order of the calls. One is missing only
+        if a fork or a navigation cut the path between the results."""
         if not self._calls:
             return
         results = [

@@ -158,10 +158,8 @@ def _decode(tag: str, body: bytes) -> Event | UnknownEvent:
 
 
 def storage_problem(value: Any) -> str:
-    """Why an event, or a part of one, cannot be stored and read back; empty if it can.
-
-    For values from user code, whose types are not checked.
-    """
+    """Why an event, or a part of one, cannot be stored and read back; empty if it can. For values from user
+    code, whose types are not checked."""
     try:
         _decoder_of(type(value)).decode(_encoder.encode(value))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -115,10 +115,8 @@ class _Fields(msgspec.Struct, frozen=True):
 
 
 def find_agents(cwd: Path, tools: Collection[str] = tuple(BUILTIN_TOOLS)) -> Agents:
-    """The agents for `cwd`: those of the project, the nearest folder first, then the user's.
-
-    `tools` are the names of the tools that agents can have.
-    """
+    """The agents for `cwd`: those of the project, the nearest folder first, then the user's. `tools` are the
+    names of the tools that agents can have."""
     search = _AgentSearch(tools)
     cwd = cwd.resolve()
     search.search(cwd, project_folder(cwd), (configuration_file().parent / "agents",))

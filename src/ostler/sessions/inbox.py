@@ -38,11 +38,8 @@ itself, or the loop or a command will."""
 
 
 class InboxReader:
-    """Reads a session's inbox for the process that holds its lease.
-
-    While a run is driven, `reset` gives it the run's loop. Without one it handles only requests that need no
-    run, and refuses the others.
-    """
+    """Reads a session's inbox for the process that holds its lease. While a run is driven, `reset` gives it
+    the run's loop. Without one it handles only requests that need no run, and refuses the others."""
 
     def __init__(self, session: OpenSession) -> None:
         self._session = session
@@ -66,10 +63,8 @@ class InboxReader:
         return is_waiting
 
     async def read(self, *, is_cut: bool = False) -> None:
-        """Handles the requests in the inbox, except prompts: the session starts those one by one.
-
-        `is_cut`: an interrupted run is about to continue, perhaps because of a `resume`.
-        """
+        """Handles the requests in the inbox, except prompts: the session starts those one by one. `is_cut`:
+        an interrupted run is about to continue, perhaps because of a `resume`."""
         if self._loop is None:
             self._seen = set()
         for request in await self._journal.store.pending(self._journal.session):

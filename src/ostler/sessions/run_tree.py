@@ -26,10 +26,8 @@ async def load_state(store: Store, session: str) -> SessionState:
 
 
 async def open_questions(store: Store, state: SessionState, agent: str = "") -> list[OpenQuestion]:
-    """The questions of the session's run and of its open children.
-
-    A question that is not durable cannot be answered after its process has ended.
-    """
+    """The questions of the session's run and of its open children. A question that is not durable cannot be
+    answered after its process has ended."""
     own = list(state.questions.values())
     if not all(asked.durable for asked in own) and await store.holder(state.id) is None:
         own = [asked for asked in own if asked.durable]

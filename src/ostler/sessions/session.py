@@ -466,9 +466,7 @@ async def open_or_follow(
     store: Store, session: str, harness: Harness, *, world: World | None = None
 ) -> Session:
     """Opens a session; while another process holds it, without the lease, which is taken once it is free.
-
-    Raises `UsageError` for a session of another vendor's agent.
-    """
+    Raises `UsageError` for a session of another vendor's agent."""
     world = world or World()
     require_own_agent(session, (await store.summary(session)).driver)
     try:

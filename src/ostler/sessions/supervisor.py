@@ -79,9 +79,7 @@ class Supervisor:
         self, prompt: Prompt, *, session: str = "", cwd: Path | None = None, request: str = ""
     ) -> RunHandle:
         """Starts a run in a new session, or in `session` if nothing drives it; use `queue` for a busy one.
-
-        The same `request` id twice is one run.
-        """
+        The same `request` id twice is one run."""
         self._refuse_when_closing()
         content = as_content(prompt)
         if not session:
@@ -230,9 +228,7 @@ class Supervisor:
 
     async def answer_secret(self, session: str, request: requests.Answer, secret: Any, wait: float) -> None:
         """Passes a secret to the call that asked for it; the inbox, which is a file, never contains it.
-
-        Raises `SessionHeld` if another process drives the session: the secret must be entered there.
-        """
+        Raises `SessionHeld` if another process drives the session: the secret must be entered there."""
         root = await self._root_id(session)
         if root not in self._tasks and await self.store.holder(root) is not None:
             raise SessionHeld(f"{SECRET_NEEDS_ITS_CALL}; another process drives session {root}")
@@ -303,10 +299,8 @@ class Supervisor:
         return self.store.follow(session, after)
 
     async def list(self, *, ended: bool = False, limit: int | None = None) -> list[RunRow]:
-        """The open runs of the store, newest first, each with its children below it, in any process.
-
-        With `ended`, ended runs as well: at least the newest `limit` of them.
-        """
+        """The open runs of the store, newest first, each with its children below it, in any process. With
+        `ended`, ended runs as well: at least the newest `limit` of them."""
         return await list_runs(self.store, ended=ended, limit=limit)
 
     async def peek(self, session: str) -> RunRow | None:
@@ -314,10 +308,8 @@ class Supervisor:
         return await latest_run(self.store, session)
 
     async def wait(self, session: str, *, timeout: float | None = None) -> RunEnded | RunWaiting | None:
-        """Waits until the session's run ends or waits, in any process; None if it never had one.
-
-        Raises `TimeoutError`.
-        """
+        """Waits until the session's run ends or waits, in any process; None if it never had one. Raises
+        `TimeoutError`."""
         async with asyncio.timeout(timeout):
             if (task := self._tasks.get(session)) is not None and not self.keep_open:
                 return await asyncio.shield(task.task)
@@ -380,10 +372,8 @@ POLL_INTERVAL = 1.0
 
 
 class AbandonedRequests:
-    """Handles requests that were submitted here and that another process left in the inbox.
-
-    An interrupted run is not resumed, because its process may have been stopped on purpose.
-    """
+    """Handles requests that were submitted here and that another process left in the inbox. An interrupted
+    run is not resumed, because its process may have been stopped on purpose."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
