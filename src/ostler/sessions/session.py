@@ -107,7 +107,7 @@ class Session:
         await self._inbox.handle(request)
 
     def withdraw(self, steer: str) -> bool:
-        """Keeps a steer from the open run; False if the model has it. The caller records what comes of it."""
+        """Withdraws a steer from the open run; False if the model has it. The caller records the outcome."""
         return self.loop is not None and self._inbox.withdraw(steer)
 
     # --- runs -----------------------------------------------------------------------------------------
@@ -131,13 +131,13 @@ class Session:
 
     async def _run_of(self, request: str) -> RunOutcome:
         """The outcome of the run that a request has started: the same id twice gives the same answer."""
-        seq = await self.journal.store.settlement(self.id, request)
-        if seq is None:
+        if (seq := await self.journal.store.settlement(self.id, request)) is None:
             return None
-        facts = await self.journal.store.read(self.id, seq - 1)
-        run = facts[0].run
-        ends = [fact.event for fact in facts if fact.run == run and isinstance(fact.event, RunEnded)]
-        return ends[0] if ends else await self.advance()
+        started, *facts = await self.journal.store.read(self.id, seq - 1)
+        for fact in (started, *facts):
+            if fact.run == started.run and isinstance(fact.event, RunEnded):
+                return fact.event
+        return await self.advance()
 
     async def continue_(self, *, request: str = "") -> RunEnded | RunWaiting:
         """Starts a run on the transcript as it is, without a new message."""
@@ -197,12 +197,9 @@ class Session:
         await self._require_lease()
         if self.state.run is None:
             return
-        if (waiting := self.state.run.waiting) is not None:
-            raise UsageError(
-                f"session {self.id} {_waiting_for(self.state, waiting)}: "
-                + ("resume it" if waiting.reason == "paused" else "answer that")
-                + " first, or cancel the run"
-            )
+        if self.state.run.waiting is not None:
+            reason = _waiting_for(self.state, self.state.run.waiting)
+            raise UsageError(f"session {self.id} {reason} first, or cancel the run")
         async with self._open_loop() as loop:
             await self.read_inbox()
             await close_run(loop, "interrupted", PROCESS_ENDED)
@@ -256,9 +253,7 @@ class Session:
     async def _acquire(self) -> None:
         """Before a run starts: the lease is ours, no run is open, and requests for a run are refused."""
         if self.loop is not None:
-            raise UsageError(
-                f"session {self.id} is being driven already; submit a request to its inbox instead"
-            )
+            raise UsageError(f"session {self.id} is driven already; submit a request to its inbox instead")
         await self.close_interrupted_run()
         await self.read_inbox()
 
@@ -269,7 +264,7 @@ class Session:
         if self.state.undecipherable:
             raise UsageError(
                 f"session {self.id} has a {self.state.undecipherable!r} entry of a newer version; "
-                "it can be read and copied, but only that version can go on with it"
+                "it can be read and copied, but only that version can continue it"
             )
 
     async def _next_prompt(self) -> requests.Prompt | requests.Continue | None:
@@ -290,10 +285,8 @@ class Session:
         if isinstance(request, requests.Continue):
             self._record_start(request.id, continues=True)
             return None
-        draft: InputDraft | Handled | Refuse = InputDraft(request.content, request.by)
-        if "input" in self.harness.hooks:
-            scope = hook_scope(self.journal, CancelToken())
-            draft = await self.harness.hooks.input(InputDraft(request.content, request.by), scope)
+        scope = hook_scope(self.journal, CancelToken())
+        draft = await self.harness.hooks.input(InputDraft(request.content, request.by), scope)
         self._record_start(request.id)
         if not isinstance(draft, InputDraft):
             return await self._end_without_model(draft)
@@ -334,7 +327,7 @@ class Session:
             else:
                 if decision.text:
                     self.journal.publish([events.Printed(decision.text)])
-                ended = await close_run(loop, "completed", "a hook dealt with the prompt")
+                ended = await close_run(loop, "completed", "a hook handled the prompt")
         assert ended is not None
         await self._notify("on_idle")
         return ended
@@ -358,7 +351,7 @@ class Session:
                 await stop_background(self.memory)
                 raise
             except asyncio.CancelledError:
-                await run_shielded(close_run(loop, "cancelled", "whoever waited for it was cancelled"))
+                await run_shielded(close_run(loop, "cancelled", "the code that waited for it was cancelled"))
                 raise
             except BaseException as error:
                 await close_run(loop, "failed", f"{type(error).__name__}: {error}")
@@ -400,11 +393,11 @@ class Session:
 
 
 def _waiting_for(state: SessionState, waiting: RunWaiting) -> str:
-    """`is paused`, or `waits for` its questions or its calls."""
+    """What a run waits for, and what to do about it."""
     if waiting.reason == "paused":
-        return "is paused"
+        return "is paused: resume it"
     texts = [asked.question.text for asked in state.questions.values()]
-    return f"waits for {'; '.join(texts) or 'a call that finishes later'}"
+    return f"waits for {'; '.join(texts) or 'a call that finishes later'}: answer that"
 
 
 async def create_session(
@@ -467,7 +460,6 @@ async def open_or_follow(
 ) -> Session:
     """Opens a session; while another process holds it, without the lease, which is taken once it is free.
     Raises `UsageError` for a session of another vendor's agent."""
-    world = world or World()
     require_own_agent(session, (await store.summary(session)).driver)
     try:
         return await open_session(store, session, harness, world=world)

@@ -37,9 +37,9 @@ class Supervisor:
     """Starts runs and sends them requests, wherever they run.
 
     - The log decides the outcome of a run: a late completion never overwrites a cancel.
-    - A session is driven until nothing more can move, then its lease is released so that any process can go
-      on. With `keep_open` that is so many seconds later, and later still while `is_wanted` says so: until
-      then extensions stay loaded. It is at once when another process goes on with the session.
+    - A session is driven until nothing more can move, then its lease is released so that any process can
+      continue. With `keep_open`, that is so many seconds later, and not while `is_wanted` is true: until then
+      extensions stay loaded. It is at once if another process continues the session.
     - Requests to a session that another process holds go through its inbox.
     """
 
@@ -65,7 +65,7 @@ class Supervisor:
         self._unfinished: set[asyncio.Task[RunOutcome]] = set()
         """Includes the tasks whose session is being closed."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """Held while a session is opened: two at once would load everything twice, one for nothing."""
+        """Held while a session is opened, so that nothing is loaded twice."""
         self._observers: list[Callable[[str], EventHandler]] = []
         self._secrets: dict[str, Any] = {}
         """Secret answers, by the requests that wait for them here."""
@@ -88,9 +88,7 @@ class Supervisor:
         else:
             async with self._opening(session):
                 if session in self._tasks:
-                    raise UsageError(
-                        f"session {session} is being driven already; queue the prompt, or steer its run"
-                    )
+                    raise UsageError(f"session {session} is driven already: queue the prompt, or steer it")
                 opened = await self._open(session)
                 task = self._begin(opened, opened.prompt(content, request=request))
         await task.wait_until_started()
@@ -158,9 +156,7 @@ class Supervisor:
             await self._move(session.id)
         else:
             for request in await self.store.pending(session.id):
-                if isinstance(request, NEEDS_LOG) or (
-                    isinstance(request, NEEDS_RUN) and not session.state.run
-                ):
+                if _needs_only_log(request, session.state):
                     await self._handle_alone(session.id, request)
                 elif not isinstance(request, (*NEEDS_DRIVER, *NEEDS_RUN)):
                     await self._move(session.id)
@@ -189,9 +185,7 @@ class Supervisor:
         root = (await root_of(self.store, state)).id
         async with self._opening(root):
             is_free = root not in self._tasks and await self.store.holder(root) is None
-            if is_free and (
-                isinstance(request, NEEDS_LOG) or (isinstance(request, NEEDS_RUN) and state.run is None)
-            ):
+            if is_free and _needs_only_log(request, state):
                 await self._handle_alone(session, request)
                 return True
             opened = task = None
@@ -347,7 +341,7 @@ class Supervisor:
         """Closes a session that is only kept open here. Raises `SessionBusy` if it works."""
         task = self._tasks.get(session)
         if task is not None and not await task.release():
-            raise SessionBusy(f"session {session} is at work: cancel its run first")
+            raise SessionBusy(f"session {session} has an open run: cancel it first")
 
     async def close(self, reason: str = "the process ends") -> None:
         """Cancels the runs that are under way, and closes all sessions."""
@@ -364,7 +358,11 @@ class Supervisor:
 
     def _refuse_when_closing(self) -> None:
         if self.is_closing:
-            raise UsageError("no run can be started any more: the process is about to end")
+            raise UsageError("no run can be started any more: the process is about to exit")
+
+
+def _needs_only_log(request: AnyRequest, state: SessionState) -> bool:
+    return isinstance(request, NEEDS_LOG) or (isinstance(request, NEEDS_RUN) and state.run is None)
 
 
 POLL_INTERVAL = 1.0

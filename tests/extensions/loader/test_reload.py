@@ -151,7 +151,7 @@ async def test_the_first_extension_may_appear_while_a_session_is_open(room: Room
     )
     await room.comes_to_say(session, "first")
     ended = await session.prompt(as_content("ping"))
-    assert getattr(ended, "reason", "") == "a hook dealt with the prompt"
+    assert getattr(ended, "reason", "") == "a hook handled the prompt"
     room.write("helpers.py", "WHAT = 'changed'")
     await room.comes_to_say(session, "changed")
     await session.close()
