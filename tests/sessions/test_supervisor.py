@@ -148,7 +148,7 @@ async def test_draining_waits_for_what_is_under_way_and_starts_nothing_more() ->
     desk = Desk(lambda: [Call("hold"), "done"])
     handles = [await desk.supervisor.start(f"go {n}") for n in range(5)]
     assert not await desk.supervisor.drain(0.01)
-    with pytest.raises(UsageError, match="about to end"):
+    with pytest.raises(UsageError, match="about to exit"):
         await desk.supervisor.start("one more")
     desk.go_on.set()
     assert await desk.supervisor.drain(10)

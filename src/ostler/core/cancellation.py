@@ -1,4 +1,4 @@
-"""Cancellation: a token that stops everything it was given to, and bounded ways to stop a task."""
+"""Cancellation: a token that stops all code that has it, and bounded ways to stop a task."""
 
 from __future__ import annotations
 

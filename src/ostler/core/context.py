@@ -1,6 +1,6 @@
 """The Context and Tokenizer contracts: what a model gets in a step, and how much of its window that takes.
 
-Prompt caches depend on how a request begins, so the trace says why a request begins unlike the previous one.
+Prompt caches depend on the prefix of a request, so the trace says why it differs from the previous prefix.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 CompactionReason = Literal["automatic", "overflow", "user", "checkpoint"]
-"""It is nearly full, the vendor refused it as too long, a person asked, or the model did."""
+"""It is nearly full, the vendor refused it as too long, the user asked, or the model did."""
 
 
 class CompactionRequest(msgspec.Struct, frozen=True):
@@ -65,20 +65,20 @@ class Context(Protocol):
     """Chooses what the model gets, by rules. Each session has its own; it may cache counts.
 
     - The same session and policy give the same bytes, whatever was counted before.
-    - The content of the previous step stays as it was, unless the trace says why not.
+    - The content of the previous step does not change, unless the trace says why.
     - A call is never separated from its result.
     """
 
-    async def build(self, journal: Journal, told: ContextInput) -> BuiltContext: ...
+    async def build(self, journal: Journal, content: ContextInput) -> BuiltContext: ...
 
     def for_child(self) -> Context:
         """A new one with the same rules, for a child's session."""
 
-    async def needs_compaction(self, journal: Journal, told: ContextInput) -> bool:
+    async def needs_compaction(self, journal: Journal, content: ContextInput) -> bool:
         """Whether a compaction is due before the next call."""
 
     async def compact(
-        self, journal: Journal, harness: Harness, told: ContextInput, order: CompactionRequest
+        self, journal: Journal, harness: Harness, content: ContextInput, order: CompactionRequest
     ) -> str:
         """Records and commits a `compacted`. Returns the problem if it did not."""
 
@@ -108,7 +108,7 @@ BY_A_HOOK = "by a hook that is asked for each context"
 
 
 class RequestPrefix(msgspec.Struct, frozen=True):
-    """The beginning of a request. A transcript only grows, so its length says what was in it."""
+    """The prefix of a request. A transcript only grows, so its length identifies its content."""
 
     system: str
     transcript: Transcript

@@ -149,7 +149,7 @@ class SessionListener:
         """The run has ended or waits, and its facts are committed."""
 
     async def drain(self, session: OpenSession) -> None:
-        """The session has nothing more to do: the last chance to finish work, and to ask people."""
+        """The session has nothing more to do: the last chance to finish work, and to ask the user."""
 
     async def on_close(self, session: OpenSession) -> None:
         """The session was closed."""
@@ -260,7 +260,7 @@ class Harness(msgspec.Struct):
         self._offers = ((), ())
 
     def tool_offers(self, names: tuple[str, ...]) -> tuple[ToolOffer, ...]:
-        """The named tools as they are offered to the model, in the given (sorted) order."""
+        """The named tools as they are offered to the model, in this (sorted) order."""
         if self._offers[0] != names:
             specs = (self.tools[name].spec for name in names)
             offers = tuple(ToolOffer(spec.name, spec.description, spec.schema) for spec in specs)

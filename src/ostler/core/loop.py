@@ -231,7 +231,7 @@ class Loop:
 
     # --- call_model -----------------------------------------------------------------------------------
     async def _call_model(self, run: RunState) -> None:
-        """Makes one attempt at the step's message, after the delay that the previous failure asked for."""
+        """Makes one attempt at the step's message, after the delay of the previous failure."""
         step = run.step
         assert step is not None
         if step.failure is not None:

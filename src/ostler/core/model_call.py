@@ -1,4 +1,4 @@
-"""One attempt at a step's answer: the request, its stream, and the facts that come of it."""
+"""One attempt at a step's answer: the request, its stream, and the resulting facts."""
 
 from __future__ import annotations
 

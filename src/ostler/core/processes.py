@@ -1,6 +1,6 @@
 """Processes: their identity across a crash, their groups, and child processes that never outlive us.
 
-A process is known by its pid *and* start time, on one boot of one host.
+A process is identified by its pid *and* start time, on one boot of one host.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def signal_group(group: int, number: signal.Signals) -> bool:
 
 def kill_processes_of(session: str, call: str = "") -> int:
     """Kills every process whose environment names this session, or only those of one call. Linux only;
-    elsewhere the rows beside the lease have to be enough."""
+    elsewhere only the recorded processes are found."""
     marks = {f"{SESSION_VARIABLE}={session}".encode()}
     if call:
         marks.add(f"{CALL_VARIABLE}={call}".encode())

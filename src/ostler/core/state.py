@@ -44,7 +44,7 @@ class SessionState:
         """Results of idempotent tools: the number of the fact, by key."""
         self.todo: dict[str, tuple[events.TodoItem, ...]] = {}
         self.extension_state: dict[str, dict[str, Any]] = {}
-        """What each extension keeps in the session, by its name and its keys."""
+        """The values that each extension stores in the session, by its name and by key."""
         self.child_of = ""
         """The parent's session and call, for a child's."""
         self.child_call = ""
@@ -69,7 +69,7 @@ class SessionState:
             self.leaf = fact.seq
         if event is None:
             if fact.type == "tool_called" and self.run is None:
-                return  # of a run that has ended: its message says the same
+                return  # of a run that has ended: its message contains it
             event = fact.event
         if is_entry:
             self.builder.add(event, fact.seq)

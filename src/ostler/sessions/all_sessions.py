@@ -178,7 +178,7 @@ class AllSessionsStream:
                 subscriber.put((None, data))
 
     def publish(self, session: str, event: Event) -> None:
-        """Sends an event that no fact stands for to every subscriber."""
+        """Sends a live event to every subscriber."""
         data = self._encode_live(session, [event])
         for subscriber in tuple(self.subscribers):
             subscriber.put((None, data))

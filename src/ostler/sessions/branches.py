@@ -147,8 +147,8 @@ def _reason_against_collapse(
 def record_of(branch: Sequence[Fact], instructions: str = "") -> Transcript:
     """The request for a summary of these entries."""
     record = branch_text(branch)
-    wish = f"\n\nPay attention to this: {instructions}" if instructions else ""
-    return Transcript([user(f"<record>\n{record}\n</record>\n\nSummarise this record.{wish}")])
+    focus = f"\n\nPay attention to this: {instructions}" if instructions else ""
+    return Transcript([user(f"<record>\n{record}\n</record>\n\nSummarise this record.{focus}")])
 
 
 def branch_text(entries: Sequence[Fact]) -> str:

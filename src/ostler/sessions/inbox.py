@@ -207,14 +207,14 @@ class InboxReader:
     # --- commands -------------------------------------------------------------------------------------
     async def _command(self, request: requests.RunCommand) -> Reply:
         if not self._session.questions.take(request.id):
-            return None  # it runs beside the run, and may outlive it
+            return None  # it runs outside the run, and may outlive it
         if not self._session.harness.listeners:
             return _no_command(request)
         running = asyncio.ensure_future(self._run_command(request))
         if self._loop is None:
             async with renew_lease(self._journal):
                 await running
-        else:  # a command may ask people, and their answers are read here
+        else:  # a command may ask the user, and the answer is read here
             self._commands.add(running)
             running.add_done_callback(self._commands.discard)
         return None

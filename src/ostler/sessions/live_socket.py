@@ -239,8 +239,7 @@ async def listen(session: str, folder: Path | None, owner: ProcessId) -> LiveCon
 
 def remove_stale_sockets(folder: Path | None) -> None:
     """Removes sockets of processes that no longer exist."""
-    nobody = ProcessId(0, "", "", "", opening="own")
-    example = socket_of(folder, nobody)
+    example = socket_of(folder, ProcessId(0, "", "", "", opening="own"))
     if example is None or not example.parent.is_dir():
         return
     for path in example.parent.glob("*.sock"):
@@ -277,7 +276,7 @@ class Relay:
         self.owner: ProcessId | None = None
         """The owner at the last check."""
         self.problem = ""
-        """Why there are no live events although a run is under way."""
+        """Why there are no live events although a run is open."""
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
         """An empty batch means that the owner was checked again or its stream has ended: the open live events
@@ -396,8 +395,8 @@ class DeltaFilter:
             return None
         if event.offset >= seen:
             return self._at(key, end, event)
-        rest = event.text[seen - event.offset :]
-        return self._at(key, end, msgspec.structs.replace(event, offset=seen, text=rest))
+        text = event.text[seen - event.offset :]
+        return self._at(key, end, msgspec.structs.replace(event, offset=seen, text=text))
 
     def _at(self, key: Key, reached: int, event: Event) -> Event:
         self._offsets[key] = reached

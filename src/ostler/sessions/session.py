@@ -214,7 +214,7 @@ class Session:
             self._cancelled_before_start = reason
 
     async def replace_history(self, messages: tuple[Message, ...], usage: Usage | None = None) -> None:
-        """Replaces what the model gets with these messages; the log keeps the old ones."""
+        """Replaces what the model gets with these messages; the old ones stay in the log."""
         if self.state.run is not None:
             raise UsageError("the messages cannot be replaced while a run is open")
         replaced = events.HistoryReplaced(messages, usage)

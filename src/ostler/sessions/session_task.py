@@ -156,7 +156,7 @@ class RunHandle:
         return self._idle.result() if self._idle.done() else self._task.result()
 
     def detach(self) -> None:
-        """Lets the run go on when the block is left, until it is idle or the supervisor is closed."""
+        """Lets the run continue after the block, until it is idle or the supervisor is closed."""
         self._is_detached = True
 
     async def __aenter__(self) -> RunHandle:

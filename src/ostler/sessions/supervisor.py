@@ -221,7 +221,7 @@ class Supervisor:
         return any(pending.id == request for pending in await self.store.pending(session))
 
     async def answer_secret(self, session: str, request: requests.Answer, secret: Any, wait: float) -> None:
-        """Passes a secret to the call that asked for it; the inbox, which is a file, never contains it.
+        """Passes a secret to the call that needs it; the inbox, which is a file, never contains it.
         Raises `SessionHeld` if another process drives the session: the secret must be entered there."""
         root = await self._root_id(session)
         if root not in self._tasks and await self.store.holder(root) is not None:
@@ -320,7 +320,7 @@ class Supervisor:
         return None
 
     async def _can_move(self, session: str, state: SessionState) -> bool:
-        """A run is under way, or a pending request moves the session."""
+        """Whether a run can continue, or a pending request moves the session."""
         if state.run is not None and not await is_stuck(self.store, state):
             return True
         for request in await self.store.pending(session):
@@ -344,7 +344,7 @@ class Supervisor:
             raise SessionBusy(f"session {session} has an open run: cancel it first")
 
     async def close(self, reason: str = "the process ends") -> None:
-        """Cancels the runs that are under way, and closes all sessions."""
+        """Cancels the open runs, and closes all sessions."""
         self._begin_closing()
         for task in self._tasks.values():
             task.session.cancel(reason)
@@ -366,7 +366,7 @@ def _needs_only_log(request: AnyRequest, state: SessionState) -> bool:
 
 
 POLL_INTERVAL = 1.0
-"""Seconds: the release of a lease notifies nobody."""
+"""Seconds. There is no event for the release of a lease."""
 
 
 class AbandonedRequests:
