@@ -17,9 +17,7 @@ class CancelToken:
         self.cancelled = False
         self.reason = ""
         self.request = ""
-        """The request that asked for it, if any."""
         self.is_limit = False
-        """The time limit did it."""
         self._callbacks: list[Callable[[], object]] = []
 
     def cancel(self, reason: str = "cancelled", request: str = "", *, is_limit: bool = False) -> None:

@@ -57,7 +57,6 @@ class ExecutionPolicy(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     """For the child and its own children. Its parents' limits apply as well."""
     context: dict[str, dict[str, Any]] = {}
-    """Context rules that override its parent's."""
     judge: str = ""
     """The tool whose last result is the child's result, instead of its answer."""
 
@@ -84,7 +83,6 @@ class ChildResult(msgspec.Struct, frozen=True):
     text: str = ""
     reason: str = ""
     judged: dict[str, Any] | None = None
-    """The `details` of the judge's result."""
     own: Totals = Totals()
     children: Totals = Totals()
 
@@ -114,10 +112,8 @@ def child_session(session: str, call: str, number: int) -> str:
 
 
 Watch = Callable[[Sequence[Event | Fact]], None]
-"""Gets a child's events live."""
 
 WAITED = "it waited for the user, and nothing could continue it later"
-
 NEVER_BEGAN = "it was ended before it started"
 
 

@@ -41,11 +41,9 @@ class ContextInput(msgspec.Struct, frozen=True):
     sources: Sequence[int]
     """The entry of each message."""
     prompts: Set[int]
-    """The entries that began a run."""
     tools: tuple[ToolOffer, ...]
     model: Model
     steers: Set[int] = frozenset()
-    """The entries that steered a run."""
     said: tuple[Message, ...] = ()
     """Messages that a hook appends to each request of a run."""
 
@@ -114,7 +112,6 @@ class RequestPrefix(msgspec.Struct, frozen=True):
     transcript: Transcript
     length: int
     is_hooked: bool
-    """A hook has chosen the messages."""
 
 
 def trace_with_prefix(journal: Journal, built: BuiltContext, request: ModelRequest) -> Any:

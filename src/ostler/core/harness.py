@@ -103,7 +103,6 @@ class OpenSession(Protocol):
     position: TreePosition | None
     """Set in a child's session."""
     children: Children | None
-    """Runs the children of the open run's calls."""
 
     loop: Loop | None
     """Drives the open run; None between drives."""
@@ -183,7 +182,6 @@ class Harness(msgspec.Struct):
     permission_hook: Hook | None = None
     """The last guard before a tool runs."""
     permission_profile: str = "full"
-    """The name of the profile, for the log."""
     remember: Remember | None = None
     limits: Limits = field(default_factory=Limits)
     reasoning: ReasoningLevel | None = None

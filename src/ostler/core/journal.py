@@ -31,7 +31,6 @@ class World(msgspec.Struct, frozen=True):
     random: Random = Random()
     kill_processes_of: Callable[[str], int] = kill_processes_of
     process: Callable[[], ProcessId] = current_process
-    """The identity of this process."""
 
 
 EventHandler = Callable[[Sequence[Fact | Event]], None]
@@ -88,7 +87,6 @@ class Journal:
         self.failed: StoreError | None = None
         self.on_failure: Callable[[StoreError], None] = lambda error: None
         self.on_close: list[Callable[[], None]] = []
-        """Called when the session is closed."""
         self.has_processes = False
         """A tool has started processes since the session was opened."""
         self.is_moved = False
@@ -98,7 +96,6 @@ class Journal:
         self.secret_answers: dict[str, Any] = {}
         """By request. The inbox is a file, so the requests in it do not contain them."""
         self.last_prefix: RequestPrefix | None = None
-        """The prefix of the last step's request."""
         self._publisher = Publisher[EventHandler](self._warn_of_handler)
         self._staged: list[Fact] = []
         self._appending: list[Fact] = []

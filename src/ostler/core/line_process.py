@@ -16,7 +16,6 @@ from pathlib import Path
 from ostler.core.processes import OwnedGroup, on_exit
 
 _WRITE_SIZE = 64 * 1024
-
 _READS_AT_EXIT = 64
 
 _EXIT_WAIT = 2.0

@@ -78,7 +78,6 @@ class Loop:
         self.steers: list[Steer] = []
         """Messages for the model that arrived during the run, in order."""
         self.pause_request = ""
-        """The request to pause before the next step."""
         self.compaction: CompactionRequest | None = None
         """A request to compact the context before the next call."""
         self.ended: RunEnded | None = None

@@ -182,18 +182,14 @@ def on_exit(pid: int, callback: Callable[[], None]) -> Callable[[], None]:
     if sys.platform == "linux" and hasattr(os, "pidfd_open"):  # portable builds of Python, as uv's, lack it
         with suppress(OSError):  # an old kernel, or a sandbox without pidfds
             return _watch_pidfd(loop, os.pidfd_open(pid), callback)
-    is_cancelled = False
+    callbacks = [callback]
 
     def call() -> None:
-        if not is_cancelled:
-            callback()
-
-    def cancel() -> None:
-        nonlocal is_cancelled
-        is_cancelled = True
+        for waiting in callbacks:
+            waiting()
 
     threading.Thread(target=_wait_in_thread, args=(loop, pid, call), daemon=True).start()
-    return cancel
+    return callbacks.clear
 
 
 def _watch_pidfd(

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from ostler.core.tool_calls import ToolRunner
 
 TAIL_SIZE = 4096
-
 PROCESS_ENDED = "the process that ran it ended"
-
 UNKNOWN_EFFECT = "The process ended while this call ran; its effect may have happened, in part or in whole."
 
 

@@ -25,7 +25,6 @@ ToolKind = Literal["read", "search", "edit", "execute", "fetch", "agent", "ask",
 _SUMMARY_LIMIT = 200
 
 ToolSource = Literal["built-in", "mcp", "extension", "host"]
-"""Who provides a tool."""
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
@@ -73,7 +72,6 @@ class ToolContext(Protocol):
     attempt: int
     depth: int
     tags: dict[str, str | int | float | bool]
-    """The host's tags of the run."""
     cwd: Path
     cancel: CancelToken
     memory: dict[str, Any]

@@ -15,9 +15,7 @@ from ostler.schema.messages import Message, Text, ToolCall, ToolResult
 from ostler.schema.visibility import is_blank, visibility_of
 
 NEVER_RUN = "This call was not run: the conversation continued from before its result."
-
 SUMMARY = "This conversation began earlier. This is a summary of what came before the messages below:"
-
 OTHER_BRANCH = "Another attempt was made from here and then abandoned. This is a summary of it:"
 
 _encoder = msgspec.json.Encoder()

@@ -41,9 +41,7 @@ AGENT_FOLDERS = (".ostler/agents", ".agents/agents")
 """In a project's folders; the first one wins."""
 
 LARGEST_FILE = 256 * 1024
-
 INHERIT = "inherit"
-
 _NAME = r"[a-z0-9_-]{1,64}"
 
 _LIMITS = ("steps", "tokens", "cost", "seconds", "depth", "children")
@@ -70,16 +68,13 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] | None = None
     """Some of its parent's tools; None for all of them."""
     system: str = ""
-    """The text after the front matter."""
     judge: str = ""
     limits: Limits = Limits()
     history: int = 0
     """How many of its parent's last runs it gets."""
     context: dict[str, dict[str, Any]] = {}
-    """Context rules, which override those of its parent."""
     scope: Literal["project", "user"]
     source: str
-    """The path of its file."""
 
 
 class ModelToTrust(msgspec.Struct, frozen=True):

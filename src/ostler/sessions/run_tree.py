@@ -102,7 +102,6 @@ async def root_of(store: Store, state: SessionState) -> SessionState:
 
 
 OPEN = ("running", "waiting")
-"""The status of sessions whose run is open."""
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -120,7 +119,6 @@ class QuestionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: str
     choices: tuple[str, ...] = ()
     form: dict[str, Any] | None = None
-    """A JSON Schema of the answer."""
     questionnaire: str = ""
     reason: str = ""
     secret: bool = False
@@ -148,7 +146,6 @@ class RunRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     title: str = ""
     """The session's title, or the start of its first prompt."""
     child_of: str = ""
-    """The parent's session."""
     depth: int = 0
     """How far it is below the first row of its tree."""
     agent: str = ""

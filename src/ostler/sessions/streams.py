@@ -218,7 +218,6 @@ class SessionStream:
         """Sent to every new subscriber, for instance that no deltas are available."""
         self.subscribers: set[SessionSubscriber] = set()
         self.on_idle: Callable[[], None] = lambda: None
-        """Called when the last subscriber has left."""
 
     def publish(self, batch: Sequence[Fact | Event]) -> None:
         fresh: Batch = []
