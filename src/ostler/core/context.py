@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 
 from ostler.core.hooks import RunPlan
-from ostler.core.model import Model, ModelRequest, ToolOffer
+from ostler.core.model import Model, ModelRequest, ToolOffer, ToolOffers
 from ostler.core.transcript import Transcript
 from ostler.schema.messages import Message, as_content
 
@@ -41,7 +41,7 @@ class ContextInput(msgspec.Struct, frozen=True):
     sources: Sequence[int]
     """The entry of each message."""
     prompts: Set[int]
-    tools: tuple[ToolOffer, ...]
+    tools: ToolOffers
     model: Model
     steers: Set[int] = frozenset()
     said: tuple[Message, ...] = ()
@@ -82,11 +82,7 @@ class Context(Protocol):
 
 
 def context_input(
-    journal: Journal,
-    harness: Harness,
-    model: Model,
-    tools: tuple[ToolOffer, ...],
-    plan: RunPlan | None = None,
+    journal: Journal, harness: Harness, model: Model, tools: ToolOffers, plan: RunPlan | None = None
 ) -> ContextInput:
     """Everything on the session's path, and what a hook adds."""
     builder, system = journal.state.builder, harness.system

@@ -15,7 +15,7 @@ from ostler.core.children import MAX_TOGETHER, ChildRequest, ChildResult, ChildS
 from ostler.core.context import Context
 from ostler.core.hooks import Hook, Hooks
 from ostler.core.journal import Journal
-from ostler.core.model import AbsentModel, Model, ReasoningLevel, ToolOffer
+from ostler.core.model import AbsentModel, Model, ReasoningLevel, ToolOffer, ToolOffers
 from ostler.core.questions import Asker
 from ostler.core.tool import ResultLimits, Tool
 from ostler.schema.errors import OstlerError, UsageError
@@ -213,7 +213,7 @@ class Harness(msgspec.Struct):
     span: Span | None = None
     """Wraps each run, model call and tool call, for telemetry."""
     _made: dict[str, Model] = field(default_factory=dict)
-    _offers: tuple[tuple[str, ...], tuple[ToolOffer, ...]] = ((), ())
+    _offers: tuple[tuple[str, ...], ToolOffers] = ((), ())
 
     def on_journal(self, journal: Journal) -> None:
         """Notifies all listeners of a log that was opened."""
@@ -257,7 +257,7 @@ class Harness(msgspec.Struct):
         self.tools = {tool.spec.name: tool for tool in tools}
         self._offers = ((), ())
 
-    def tool_offers(self, names: tuple[str, ...]) -> tuple[ToolOffer, ...]:
+    def tool_offers(self, names: tuple[str, ...]) -> ToolOffers:
         """The named tools as they are offered to the model, in this (sorted) order."""
         if self._offers[0] != names:
             specs = (self.tools[name].spec for name in names)

@@ -85,7 +85,6 @@ class LineProcess(ABC):
         self._loop.add_reader(self._errors, self._read_errors)
         on_exit(self.id.pid, self._reap)
 
-    # --- what a subclass defines ----------------------------------------------------------------------
     @abstractmethod
     def take_line(self, line: bytes | None) -> None:
         """Gets each line of standard output; None for a line that is too long."""
@@ -100,7 +99,6 @@ class LineProcess(ABC):
     def input_closed(self) -> None:  # noqa: B027  # a subclass may ignore it
         """Called when it has closed its standard input."""
 
-    # --- use ------------------------------------------------------------------------------------------
     def write(self, data: bytes = b"") -> None:
         """Writes in order, as fast as the process reads."""
         is_idle = not self._unwritten
@@ -150,7 +148,6 @@ class LineProcess(ABC):
             self.kill()
             await asyncio.wait([self.ended], timeout=_EXIT_WAIT)
 
-    # --- pipes ----------------------------------------------------------------------------------------
     def _reap(self) -> None:
         self._group.id.kill_group()  # before it is reaped: until then no other process can get its pid
         status = self._group.process.wait()

@@ -26,7 +26,7 @@ from ostler.core.children import SpawnedChildren
 from ostler.core.context import BuiltContext, CompactionRequest, Context, ContextInput, context_input
 from ostler.core.harness import OpenSession
 from ostler.core.hooks import Refuse, RunPlan, StepPlan, hook_scope
-from ostler.core.model import Model, ToolOffer
+from ostler.core.model import Model, ToolOffers
 from ostler.core.model_call import ModelCaller
 from ostler.core.recovery import recover
 from ostler.core.run_state import STOP_AT, RunState, StepState, most_repeated, reminder
@@ -128,7 +128,6 @@ class Loop:
         steers, self.steers = self.steers, []
         return steers
 
-    # --- begin_step -----------------------------------------------------------------------------------
     async def _begin_step(self, run: RunState) -> None:
         """Ends the run, or begins its next step."""
         if await self._is_over(run):
@@ -228,7 +227,6 @@ class Loop:
             self._end("limit", f"the same call had the same result {STOP_AT} times in a row")
         return self._ending is not None
 
-    # --- call_model -----------------------------------------------------------------------------------
     async def _call_model(self, run: RunState) -> None:
         """Makes one attempt at the step's message, after the delay of the previous failure."""
         step = run.step
@@ -279,9 +277,7 @@ class Loop:
                 self._fallbacks[plan.model.name] = model
             self._plan = msgspec.structs.replace(plan, model=model)
 
-    async def _context(
-        self, step: StepState, model: Model, tools: tuple[ToolOffer, ...]
-    ) -> BuiltContext | None:
+    async def _context(self, step: StepState, model: Model, tools: ToolOffers) -> BuiltContext | None:
         """The content of the next request, compacted first if it is full or a request asks for it. None if
         the run was cancelled meanwhile."""
         journal, harness, context = self.journal, self._harness, self._harness.context
@@ -317,7 +313,6 @@ class Loop:
         needs_compaction = await context.needs_compaction(self.journal, content)
         return CompactionRequest("automatic") if needs_compaction else None
 
-    # --- run_tools, wait ------------------------------------------------------------------------------
     async def _run_tools(self, run: RunState) -> None:
         """Moves the open calls of a step as far as possible."""
         step = run.step
@@ -348,7 +343,6 @@ class Loop:
         self.pause_request = ""
         return waiting
 
-    # --- end_run, cancel ------------------------------------------------------------------------------
     async def _end_run(self, run: RunState) -> None:
         """Ends the run as decided. A run that completes waits for its spawned children first."""
         assert self._ending is not None

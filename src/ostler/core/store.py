@@ -38,6 +38,7 @@ class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     last_seq: int
     title: str = ""
     preview: str = ""
+    """The beginning of the first prompt."""
     status: str = ""
     """Of the last run: `running`, `waiting`, or how it ended; empty before the first."""
     driver: str = "agent"

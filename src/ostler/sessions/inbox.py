@@ -95,7 +95,6 @@ class InboxReader:
             self._journal.record(fact, settles=request.id)
             await self._journal.commit()
 
-    # --- the run --------------------------------------------------------------------------------------
     async def _steer(self, request: requests.Steer) -> Reply:
         if self._journal.state.run is None or self._loop is None:
             return NO_RUN
@@ -149,7 +148,7 @@ class InboxReader:
             return f"the call {request.call} is not pending"
         if self._loop is None:
             return None  # left for the process that drives the run on
-        await self._loop.tool_runner.record_result(call, request.outcome, None, settles=request.id)
+        await self._loop.tool_runner.record_result(call, request.outcome, settles=request.id)
         await self._journal.commit()
         return None
 
@@ -169,7 +168,6 @@ class InboxReader:
         async with renew_lease(self._journal):
             return await harness.context.compact(self._journal, harness, content, order) or None
 
-    # --- answers --------------------------------------------------------------------------------------
     async def _answer(self, request: requests.Answer) -> Reply:
         journal, questions = self._journal, self._session.questions
         if not questions.take(request.id):
@@ -204,7 +202,6 @@ class InboxReader:
         await journal.commit()
         return None
 
-    # --- commands -------------------------------------------------------------------------------------
     async def _command(self, request: requests.RunCommand) -> Reply:
         if not self._session.questions.take(request.id):
             return None  # it runs outside the run, and may outlive it
@@ -240,7 +237,6 @@ class InboxReader:
                 return output
         raise NotFound(_no_command(request))
 
-    # --- the session ----------------------------------------------------------------------------------
     async def _set_model(self, request: requests.SetModel) -> Reply:
         harness = self._session.harness
         try:

@@ -18,7 +18,7 @@ from ostler.core.harness import Children, Harness, TreePosition
 from ostler.core.hooks import Handled, InputDraft, Refuse, hook_scope
 from ostler.core.journal import EventHandler, Journal, World, open_journal
 from ostler.core.lazy import Lazy, load
-from ostler.core.processes import ProcessId, current_process
+from ostler.core.processes import current_process
 from ostler.core.questions import Questions, record_answer
 from ostler.core.recovery import PROCESS_ENDED, close_run
 from ostler.core.state import SessionState, fold
@@ -110,7 +110,6 @@ class Session:
         """Withdraws a steer from the open run; False if the model has it. The caller records the outcome."""
         return self.loop is not None and self._inbox.withdraw(steer)
 
-    # --- runs -----------------------------------------------------------------------------------------
     async def prompt(
         self, content: tuple[PlainBlock, ...], *, request: str = "", at_once: bool = False
     ) -> RunEnded | RunWaiting:
@@ -249,7 +248,6 @@ class Session:
             await self.journal.store.release(self.journal.lease)
         self.journal.close()
 
-    # --- how a run starts -----------------------------------------------------------------------------
     async def _acquire(self) -> None:
         """Before a run starts: the lease is ours, no run is open, and requests for a run are refused."""
         if self.loop is not None:
@@ -332,7 +330,6 @@ class Session:
         await self._notify("on_idle")
         return ended
 
-    # --- how a run is driven --------------------------------------------------------------------------
     async def _drive(self, *, is_cut: bool = False) -> RunEnded | RunWaiting:
         """Drives the run until it ends or waits. Whatever happens here, the run gets its end, unless the log
         cannot be written: recovery records it then."""
@@ -405,7 +402,6 @@ async def create_session(
     harness: Harness,
     *,
     world: World | None = None,
-    owner: ProcessId | None = None,
     session: str = "",
     child_of: str = "",
     call: str = "",
@@ -420,7 +416,7 @@ async def create_session(
         run="",
         time_ms=world.now_ms(),
     )
-    lease = await store.create(first, owner or new_owner(world))
+    lease = await store.create(first, new_owner(world))
     return Session(Journal(store, lease, fold([first]), world), harness, position)
 
 
@@ -430,13 +426,12 @@ async def open_session(
     harness: Harness,
     *,
     world: World | None = None,
-    owner: ProcessId | None = None,
     position: TreePosition | None = None,
 ) -> Session:
     """Takes a session's lease and folds its log. Ends what a dead owner left: processes of tools, and
     children that extensions had spawned between runs."""
     world = world or World()
-    lease = await store.acquire(session, owner or new_owner(world))
+    lease = await store.acquire(session, new_owner(world))
     journal = await open_journal(store, lease, world)
     await kill_orphans(journal)
     opened = Session(journal, harness, position)

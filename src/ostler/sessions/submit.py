@@ -66,10 +66,7 @@ async def submit_now(
 
 
 async def _handle(
-    journal: Journal,
-    request: AnyRequest,
-    harness: Harness | None,
-    on_journal: OnJournal,
+    journal: Journal, request: AnyRequest, harness: Harness | None, on_journal: OnJournal
 ) -> None:
     if harness is None:
         harness = harness_without_model(journal.state.cwd)
@@ -121,11 +118,7 @@ async def answer_question(
 
 
 async def submit_to_agent(
-    store: Store,
-    state: SessionState,
-    request: AnyRequest,
-    world: World,
-    on_journal: OnJournal = None,
+    store: Store, state: SessionState, request: AnyRequest, world: World, on_journal: OnJournal = None
 ) -> bool:
     """Submits a request for the process that drives the agent. If there is none, closes its run, and handles
     only requests that need no agent; others raise `SessionBusy`."""

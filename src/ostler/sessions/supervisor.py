@@ -74,7 +74,6 @@ class Supervisor:
         """`make` gets the id of each session driven here, children included, and returns its handler."""
         self._observers.append(make)
 
-    # --- starting -----------------------------------------------------------------------------------
     async def start(
         self, prompt: Prompt, *, session: str = "", cwd: Path | None = None, request: str = ""
     ) -> RunHandle:
@@ -170,7 +169,6 @@ class Supervisor:
         with suppress(SessionHeld):  # its holder reads its inbox
             await self.advance(session)
 
-    # --- requests -------------------------------------------------------------------------------------
     async def submit(self, session: str, request: AnyRequest) -> bool:
         """Puts a request into a session's inbox. If nothing drives the session, it is handled here, with as
         little as the request needs.
@@ -278,7 +276,6 @@ class Supervisor:
     def _id(self) -> str:
         return self._world.new_id("req")
 
-    # --- state --------------------------------------------------------------------------------------
     def uses_model(self, model: Model) -> bool:
         """Whether a session that is open here uses the model."""
         return any(task.session.harness.model is model for task in self._tasks.values())
@@ -329,7 +326,6 @@ class Supervisor:
                 return True
         return False
 
-    # --- shutdown -----------------------------------------------------------------------------------
     async def drain(self, timeout: float | None = None) -> bool:
         """Starts no more runs and waits for the current ones. False if some did not end in time."""
         self._begin_closing()
