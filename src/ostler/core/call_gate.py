@@ -19,8 +19,6 @@ from ostler.schema.errors import InvalidArguments, StoreError, describe_error
 from ostler.schema.ids import blake2b
 from ostler.schema.outcomes import Failed, FinalOutcome, failed, ok
 
-REFUSED = "The call was refused."
-
 
 class ApprovedCall(msgspec.Struct, frozen=True):
     """A call that may run, with its arguments as JSON and as the tool takes them."""
@@ -78,7 +76,7 @@ class CallGate:
             planned, self._scope, last_guard=self._harness.permission_hook
         )
         if isinstance(obstacle, Refuse):
-            return failed(obstacle.reason or REFUSED, kind="call_refused")
+            return failed(obstacle.reason or "The call was refused.", kind="call_refused")
         validated, problem = _validated(tool, planned.arguments)
         if problem:
             return failed(f"a hook rewrote the arguments wrongly: {problem}", kind="call_refused")

@@ -32,15 +32,11 @@ if TYPE_CHECKING:
 Remember = Callable[[QuestionAsked, QuestionAnswered, str], Sequence[Event]]
 """Stores the rule that a granted permission asks for, and returns its facts. May be called twice."""
 
-MakeSystem = Callable[[str], str]
-"""Builds the system prompt again from its files; the argument, if not empty, replaces its beginning."""
-
 Tag = str | int | float | bool
 
 Span = Callable[[str, dict[str, Any]], AbstractContextManager[Any]]
 """Opens a telemetry span: `run`, `model_call` or `tool_call`, with its attributes."""
 
-NO_SPAN: AbstractContextManager[Any] = nullcontext()
 SILENCE_LIMIT = 120.0
 ONE_MODEL_ONLY = "this session works with one model only"
 
@@ -177,7 +173,8 @@ class Harness(msgspec.Struct):
     model: Model
     tools: dict[str, Tool] = field(default_factory=dict)
     system: str = ""
-    make_system: MakeSystem | None = None
+    make_system: Callable[[str], str] | None = None
+    """Builds the system prompt again from its files; the argument, if not empty, replaces its beginning."""
     hooks: Hooks = field(default_factory=Hooks)
     permission_hook: Hook | None = None
     """The last guard before a tool runs."""
@@ -229,7 +226,7 @@ class Harness(msgspec.Struct):
         self.reasoning = cast(ReasoningLevel, reasoning) if reasoning else self.reasoning
 
     def start_span(self, name: str, **about: Any) -> AbstractContextManager[Any]:
-        return NO_SPAN if self.span is None else self.span(name, about)
+        return nullcontext() if self.span is None else self.span(name, about)
 
     def next_fallback(self, failed: Model, report: Callable[[str], None]) -> Model | None:
         """The next model of the chain that can be made; `report` gets a text for each that cannot."""

@@ -121,8 +121,7 @@ def signal_group(group: int, number: signal.Signals) -> bool:
 
 
 def kill_processes_of(session: str, call: str = "") -> int:
-    """Kills every process whose environment names this session, or only those of one call. Linux only;
-    elsewhere only the recorded processes are found."""
+    """Kills every process whose environment names this session, or only those of one call. Linux only."""
     marks = {f"{SESSION_VARIABLE}={session}".encode()}
     if call:
         marks.add(f"{CALL_VARIABLE}={call}".encode())

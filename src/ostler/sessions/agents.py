@@ -259,8 +259,6 @@ ABOUT = (
     "Several tasks that do not depend on each other can be delegated at once."
 )
 
-TASK = {"type": "string", "description": "what to do, and everything needed to do it"}
-
 CHILD_NOTE = (
     "You work on a task that another agent delegated to you. You cannot ask for more information: "
     "do it with what you have, and answer with the result, complete and to the point."
@@ -279,7 +277,8 @@ class DelegateTool:
         self._agents = agents
         names = "".join(f"\n- {agent.name}: {agent.description}" for agent in agents.values())
         about = f"{ABOUT}\nThe agents are:{names}" if agents else ABOUT
-        properties: dict[str, Any] = {"task": TASK}
+        task = {"type": "string", "description": "what to do, and everything needed to do it"}
+        properties: dict[str, Any] = {"task": task}
         if agents:
             properties["agent"] = {
                 "type": "string",

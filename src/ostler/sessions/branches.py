@@ -110,8 +110,14 @@ async def collapse(journal: Journal, harness: Harness, request: CollapseBranch) 
     facts = await journal.store.read(journal.session)
     close_interrupted_calls(journal, facts)
     branch = _left_branch(facts, request.leaf)
-    if reason := _reason_against_collapse(journal, facts, branch, request):
-        return reason
+    if journal.state.run is not None:
+        return "a branch cannot be collapsed while a run is open"
+    if journal.state.undecipherable:
+        return f"the session has a {journal.state.undecipherable!r} entry of a newer version"
+    if not branch and request.leaf in path_of(facts):
+        return f"entry {request.leaf} is on the current path: there is no branch to collapse"
+    if not branch:
+        return f"there is no entry {request.leaf}"
     async with renew_lease(journal):
         transcript = record_of(branch, request.instructions)
         summary = await complete(journal, harness, "summary", SYSTEM, transcript)
@@ -128,20 +134,6 @@ def _left_branch(facts: Sequence[Fact], leaf: int) -> list[Fact]:
         return []
     branch = path_of(facts, leaf) - path_of(facts)
     return [fact for fact in facts if fact.seq in branch]
-
-
-def _reason_against_collapse(
-    journal: Journal, facts: Sequence[Fact], branch: Sequence[Fact], request: CollapseBranch
-) -> str:
-    if journal.state.run is not None:
-        return "a branch cannot be collapsed while a run is open"
-    if journal.state.undecipherable:
-        return f"the session has a {journal.state.undecipherable!r} entry of a newer version"
-    if branch:
-        return ""
-    if request.leaf in path_of(facts):
-        return f"entry {request.leaf} is on the current path: there is no branch to collapse"
-    return f"there is no entry {request.leaf}"
 
 
 def record_of(branch: Sequence[Fact], instructions: str = "") -> Transcript:

@@ -450,16 +450,14 @@ async def delete_session(store: Store, session: str, world: World | None = None)
         await delete_session(store, child, world)
 
 
-async def open_or_follow(
-    store: Store, session: str, harness: Harness, *, world: World | None = None
-) -> Session:
+async def open_or_follow(store: Store, session: str, harness: Harness) -> Session:
     """Opens a session; while another process holds it, without the lease, which is taken once it is free.
     Raises `UsageError` for a session of another vendor's agent."""
     require_own_agent(session, (await store.summary(session)).driver)
     try:
-        return await open_session(store, session, harness, world=world)
+        return await open_session(store, session, harness)
     except SessionHeld:
-        return await follow_session(store, session, harness, world=world)
+        return await follow_session(store, session, harness)
 
 
 async def follow_session(

@@ -48,7 +48,6 @@ class Supervisor:
         store: Store,
         equip: Equip,
         *,
-        world: World | None = None,
         keep_open: float = 0,
         is_wanted: Callable[[str], bool] = lambda session: False,
         on_bare_journal: Callable[[Journal], None] | None = None,
@@ -60,7 +59,7 @@ class Supervisor:
         self.is_closing = False
         self._on_bare_journal = on_bare_journal
         self._equip = equip
-        self._world = world or World()
+        self._world = World()
         self._tasks: dict[str, SessionTask] = {}
         self._unfinished: set[asyncio.Task[RunOutcome]] = set()
         """Includes the tasks whose session is being closed."""
@@ -82,7 +81,8 @@ class Supervisor:
         self._refuse_when_closing()
         content = as_content(prompt)
         if not session:
-            new = await self._create(cwd or Path.cwd())
+            harness = await self._equipped(cwd or Path.cwd())
+            new = await create_session(self.store, harness, world=self._world)
             task = self._begin(new, new.prompt(content, request=request))
         else:
             async with self._opening(session):
@@ -120,9 +120,6 @@ class Supervisor:
 
     def remove(self, task: SessionTask) -> None:
         self._tasks.pop(task.session.id, None)
-
-    async def _create(self, cwd: Path) -> Session:
-        return await create_session(self.store, await self._equipped(cwd), world=self._world)
 
     async def _open(self, session: str) -> Session:
         (first,) = await self.store.read(session, 0, 1)
