@@ -69,9 +69,10 @@ class CallGate:
             return failed(problem, kind="invalid_arguments")
         if self._harness.permission_hook is None and "before_tool" not in self._harness.hooks:
             return self._ready(tool, arguments, validated)
-        planned = PlannedCall(called.call, called.name, tool.spec.kind, arguments, step.number)
-        if remembered := self._remembered():
-            planned = msgspec.structs.replace(planned, remembered=tuple(remembered.items()))
+        position, own_rules = self._session.position, self._journal.state.permissions
+        rules = {**position.permissions(), **own_rules} if position else own_rules
+        kind, remembered = tool.spec.kind, tuple(rules.items())
+        planned = PlannedCall(called.call, called.name, kind, arguments, step.number, remembered)
         planned, obstacle = await self._harness.hooks.before_tool(
             planned, self._scope, last_guard=self._harness.permission_hook
         )
@@ -86,11 +87,6 @@ class CallGate:
             return self._question(call, obstacle, planned.arguments)
         allowed_by = obstacle.by if isinstance(obstacle, Allow) else ""
         return self._ready(tool, planned.arguments, validated, allowed_by)
-
-    def _remembered(self) -> dict[str, str]:
-        """The rules that this session and its parents remember; its own override theirs."""
-        position, own = self._session.position, self._journal.state.permissions
-        return {**position.permissions(), **own} if position else own
 
     def _ready(
         self, tool: Tool, arguments: dict[str, Any], validated: Any, allowed_by: str = ""

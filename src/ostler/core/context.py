@@ -128,7 +128,8 @@ def trace_with_prefix(journal: Journal, built: BuiltContext, request: ModelReque
 
 
 def _why_it_changed(before: RequestPrefix, now: RequestPrefix, built: BuiltContext) -> str:
-    if (before.is_hooked or now.is_hooked) and not _begins_with(now.transcript, before):
+    prefix = before.transcript.messages[: before.length]
+    if (before.is_hooked or now.is_hooked) and now.transcript.messages[: before.length] != prefix:
         return BY_A_HOOK
     if before.system == now.system:
         return ""
@@ -136,10 +137,6 @@ def _why_it_changed(before: RequestPrefix, now: RequestPrefix, built: BuiltConte
         return BY_A_HOOK
     adds = (built.trace or {}).get("before_run", {})
     return WITH_A_HOOK if adds.get("system") else ANOTHER_SYSTEM
-
-
-def _begins_with(transcript: Transcript, before: RequestPrefix) -> bool:
-    return transcript.messages[: before.length] == before.transcript.messages[: before.length]
 
 
 Source = Literal["estimated", "calibrated", "tokenizer", "reported"]

@@ -128,15 +128,10 @@ class Journal:
         """Adds a fact to the next append. `settles` is the request that it completes."""
         if self.failed:
             raise self.failed
-        state = self.state
-        fact = Fact.of(
-            event,
-            seq=state.last_seq + 1,
-            session=self.lease.session,
-            run=(state.run.id if state.run else "") if run is None else run,
-            time_ms=self.world.now_ms(),
-            parent=state.leaf if isinstance(event, Entry) else None,
-        )
+        state, time_ms = self.state, self.world.now_ms()
+        run_id = (state.run.id if state.run else "") if run is None else run
+        seq, parent = state.last_seq + 1, state.leaf if isinstance(event, Entry) else None
+        fact = Fact.of(event, seq=seq, session=self.session, run=run_id, time_ms=time_ms, parent=parent)
         if self.is_detached:
             self._postponed.append((event, run or "", settles))
             return fact

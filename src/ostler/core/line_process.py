@@ -1,7 +1,5 @@
-"""A child process that reads and writes lines, in a process group of its own.
-
-Subclasses say what a line means: extensions in other languages, and agents that speak JSON.
-"""
+"""A child process that reads and writes lines, in a process group of its own. Subclasses define what a line
+means: extensions in other languages, and agents that speak JSON."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Processes: their identity across a crash, their groups, and child processes that never outlive us.
-
-A process is identified by its pid *and* start time, on one boot of one host.
-"""
+"""Processes: their identity across a crash, their groups, and child processes that never outlive us. A process
+is identified by its pid *and* start time, on one boot of one host."""
 
 from __future__ import annotations
 

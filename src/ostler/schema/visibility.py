@@ -51,17 +51,13 @@ def visibility_of(event: events.Event | UnknownEvent) -> Visibility:
     kind = type(event)
     if kind is events.UserMessage:
         return _SENT_ONLY if event.hidden else _SENT  # type: ignore[union-attr]
-    if kind is events.AssistantMessage:
-        return _visibility_of_answer(event)  # type: ignore[arg-type]
+    if isinstance(event, events.AssistantMessage):
+        if is_blank(event):
+            return _INTERNAL if event.suppressed else _FACT
+        return _SENT_ONLY if event.suppressed else _SENT
     if kind is events.ExtensionEntry:
         return _SENT if event.told else _FACT  # type: ignore[union-attr]
     return _VISIBILITY[kind]
-
-
-def _visibility_of_answer(message: events.AssistantMessage) -> Visibility:
-    if is_blank(message):
-        return _INTERNAL if message.suppressed else _FACT
-    return _SENT_ONLY if message.suppressed else _SENT
 
 
 def is_blank(message: events.AssistantMessage) -> bool:

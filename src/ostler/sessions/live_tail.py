@@ -152,7 +152,9 @@ class _OpenText:
         """The text from that offset on, with `tool_input_started` before arguments."""
         if isinstance(self._first, events.ToolOutput):
             return self._output(offset)
-        self._join()
+        if len(self._pieces) > 1:
+            text = "".join([piece.text for piece in self._pieces])
+            self._pieces = [msgspec.structs.replace(self._pieces[0], text=text)]
         parts: list[Event] = []
         if isinstance(self._first, events.ToolInputStarted) and offset == 0:
             parts.append(self._first)
@@ -161,11 +163,6 @@ class _OpenText:
             if text := whole.text[offset - whole.offset :] if offset > whole.offset else whole.text:
                 parts.append(msgspec.structs.replace(whole, offset=max(offset, whole.offset), text=text))
         return parts
-
-    def _join(self) -> None:
-        if len(self._pieces) > 1:
-            text = "".join([piece.text for piece in self._pieces])
-            self._pieces = [msgspec.structs.replace(self._pieces[0], text=text)]
 
     def _output(self, offset: int) -> list[Event]:
         """Adjacent pieces of one stream joined; standard error stays separate."""

@@ -1,7 +1,5 @@
-"""A session: the process that holds its lease handles its requests and drives its runs.
-
-`open_or_follow` also opens one that another process drives, and takes the lease once it is free.
-"""
+"""A session: the process that holds its lease handles its requests and drives its runs. `open_or_follow` also
+opens one that another process drives, and takes the lease once it is free."""
 
 from __future__ import annotations
 
@@ -296,26 +294,23 @@ class Session:
 
     def _record_start(self, request: str, *, continues: bool = False) -> None:
         harness, position = self.harness, self.position
-        self.journal.record(
-            events.RunStarted(
-                version=__version__,
-                cwd=str(harness.cwd),
-                model=harness.model.name,
-                request=request,
-                permissions=harness.permission_profile,
-                limits=harness.limits,
-                extensions=harness.extensions,
-                continues=continues,
-                root=position.root if position else "",
-                parent_run=position.parent if position else "",
-                depth=position.depth if position else 0,
-                trace=harness.trace,
-                tags=dict(harness.tags),
-                agent=harness.agent,
-            ),
-            run=self.journal.world.new_id("run"),
-            settles=request,
+        started = events.RunStarted(
+            version=__version__,
+            cwd=str(harness.cwd),
+            model=harness.model.name,
+            request=request,
+            permissions=harness.permission_profile,
+            limits=harness.limits,
+            extensions=harness.extensions,
+            continues=continues,
+            root=position.root if position else "",
+            parent_run=position.parent if position else "",
+            depth=position.depth if position else 0,
+            trace=harness.trace,
+            tags=dict(harness.tags),
+            agent=harness.agent,
         )
+        self.journal.record(started, run=self.journal.world.new_id("run"), settles=request)
 
     async def _end_without_model(self, decision: Handled | Refuse) -> RunEnded:
         """Ends the run of a prompt that an input hook has handled or refused."""

@@ -172,7 +172,9 @@ class Supervisor:
 
         False if a request with this id exists. Raises `NoModel` for a prompt that no model can answer.
         """
-        if self.is_closing or await self._knows(session, request.id):
+        pending_ids = [pending.id for pending in await self.store.pending(session)]
+        is_known = request.id in pending_ids or await self.store.settlement(session, request.id) is not None
+        if self.is_closing or is_known:
             return await self.store.submit(session, request)
         state = await load_state(self.store, session)
         if state.driver != "agent":
@@ -209,11 +211,6 @@ class Supervisor:
     async def _handle_alone(self, session: str, request: AnyRequest) -> None:
         with suppress(UsageError):  # the refusal is a fact
             await submit_now(self.store, session, request, self._world, on_journal=self._on_bare_journal)
-
-    async def _knows(self, session: str, request: str) -> bool:
-        if await self.store.settlement(session, request) is not None:
-            return True
-        return any(pending.id == request for pending in await self.store.pending(session))
 
     async def answer_secret(self, session: str, request: requests.Answer, secret: Any, wait: float) -> None:
         """Passes a secret to the call that needs it; the inbox, which is a file, never contains it.
