@@ -204,11 +204,9 @@ async def run_with_timeout(
     timeout: float | None,
     stopwatch: Stopwatch | None = None,
 ) -> tuple[Literal["done", "cancelled", "timed_out"], asyncio.Task[Result]]:
-    """Runs `work` until it ends, the token fires or time is up; then it has `GRACE` seconds to end.
-
-    The task is done when this returns, unless it ignored its cancellation for that long. When we are
-    cancelled ourselves, so is the work.
-    """
+    """Runs `work` until it ends, the token fires or time is up; then it has `GRACE` seconds to end. The task
+    is done when this returns, unless it ignored its cancellation for that long. When we are cancelled
+    ourselves, so is the work."""
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(work)
     wakeup = loop.create_future()

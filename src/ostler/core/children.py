@@ -113,12 +113,11 @@ def child_session(session: str, call: str, number: int) -> str:
 
 Watch = Callable[[Sequence[Event | Fact]], None]
 
+Hold = Callable[[], Awaitable[None]] | None
+"""Makes sure that we hold the session's lease."""
+
 WAITED = "it waited for the user, and nothing could continue it later"
 NEVER_BEGAN = "it was ended before it started"
-
-
-async def _nothing() -> None:
-    return None
 
 
 class SpawnedChildren:
@@ -132,11 +131,7 @@ class SpawnedChildren:
     call = ""
 
     def __init__(
-        self,
-        session: OpenSession,
-        children: Children | None,
-        budget: Budget | None = None,
-        hold: Callable[[], Awaitable[None]] = _nothing,
+        self, session: OpenSession, children: Children | None, budget: Budget | None = None, hold: Hold = None
     ) -> None:
         run = session.journal.state.run if budget is not None else None
         self.journal = session.journal
@@ -149,7 +144,6 @@ class SpawnedChildren:
         self.depth = run.started.depth if run else -1  # a child that belongs to no run is a root itself
         self._children = children
         self._hold = hold
-        """Makes sure that we hold the session's lease."""
         self._tasks: dict[asyncio.Task[Any], Callable[[], None]] = {}
         """Each with the function that cancels it."""
         self._watching: dict[str, Watch] = {}
@@ -162,7 +156,8 @@ class SpawnedChildren:
     async def start(self, child: str, request: ChildRequest, extension: str, watch: Watch) -> ChildResult:
         """Runs a child to its end. Raises what third-party code has raised meanwhile."""
         assert self._children is not None
-        await self._hold()
+        if self._hold:
+            await self._hold()
         task = text_of(request.prompt)[:TASK_EXCERPT]
         self.journal.record(ChildStarted("", child, request.agent, task, extension), run=self.run)
         self._watching[child] = watch
@@ -200,7 +195,8 @@ class SpawnedChildren:
     async def _record_end(self, result: ChildResult) -> None:
         if self.journal.failed:
             return
-        await self._hold()
+        if self._hold:
+            await self._hold()
         if self.budget is not None:
             record_child_end(self.journal, self.budget, result)
         elif result.session in self.journal.state.spawned:
@@ -220,7 +216,6 @@ class SpawnedChildren:
         return True
 
     async def cancel(self) -> None:
-        """Cancels all, and waits until they have ended."""
         while self._tasks:
             for cancel_task in tuple(self._tasks.values()):
                 cancel_task()

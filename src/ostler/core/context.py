@@ -84,7 +84,6 @@ class Context(Protocol):
 def context_input(
     journal: Journal, harness: Harness, model: Model, tools: ToolOffers, plan: RunPlan | None = None
 ) -> ContextInput:
-    """Everything on the session's path, and what a hook adds."""
     builder, system = journal.state.builder, harness.system
     added: tuple[Message, ...] = ()
     if plan is not None:

@@ -12,11 +12,9 @@ from ostler.schema.ids import new_id
 
 
 def write_atomically(path: Path, data: bytes, *, private: bool = False) -> None:
-    """Writes a temporary file in the same folder and renames it.
-
-    Keeps the mode and, if permitted, the owner; resolve `path` first to follow a symbolic link. With
-    `private`, only their owner can ever read the file and the folders made for it.
-    """
+    """Writes a temporary file in the same folder and renames it. Keeps the mode and, if permitted, the owner;
+    resolve `path` first to follow a symbolic link. With `private`, only their owner can ever read the file
+    and the folders made for it."""
     before = path.stat() if path.exists() and not private else None
     if before is not None and not stat.S_ISREG(before.st_mode):
         raise ToolFailed(f"{path} is not a regular file")

@@ -213,7 +213,6 @@ class Harness(msgspec.Struct):
     _offers: tuple[tuple[str, ...], ToolOffers] = ((), ())
 
     def on_journal(self, journal: Journal) -> None:
-        """Notifies all listeners of a log that was opened."""
         for listener in self.listeners:
             listener.on_journal(journal)
 
@@ -250,7 +249,6 @@ class Harness(msgspec.Struct):
         return self.make_model(name)
 
     def set_tools(self, tools: Iterable[Tool]) -> None:
-        """Replaces the tools."""
         self.tools = {tool.spec.name: tool for tool in tools}
         self._offers = ((), ())
 

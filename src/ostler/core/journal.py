@@ -211,7 +211,6 @@ class Journal:
             self._publisher.publish(lambda handler: handler(events))
 
     def subscribe(self, handler: EventHandler) -> Callable[[], None]:
-        """Returns the function that ends the subscription."""
         return self._publisher.subscribe(handler)
 
     def _warn_of_handler(self, error: Exception) -> None:

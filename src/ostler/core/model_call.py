@@ -66,11 +66,9 @@ class ModelCaller:
     async def attempt(
         self, step: StepState, built: BuiltContext, model: Model, tools: ToolOffers, tool_choice: str
     ) -> Model | hooks.Refuse:
-        """Makes one call. Afterwards the step has a message, or a failure that says whether to retry.
-
-        Returns the model to use next: the same, a fallback, or one that a hook chose. A `Refuse` comes from a
-        guard of the context, before any request.
-        """
+        """Makes one call. Afterwards the step has a message, or a failure that says whether to retry. Returns
+        the model to use next: the same, a fallback, or one that a hook chose. A `Refuse` comes from a guard
+        of the context, before any request."""
         request = await self._request(built, model, tools, tool_choice)
         if isinstance(request, hooks.Refuse):
             return request

@@ -1,5 +1,5 @@
-"""Processes: their identity across a crash, their groups, and child processes that never outlive us. A process
-is identified by its pid *and* start time, on one boot of one host."""
+"""Processes: their identity across a crash, their groups, and child processes that never outlive us. A
+process is identified by its pid *and* start time, on one boot of one host."""
 
 from __future__ import annotations
 
@@ -192,14 +192,12 @@ def on_exit(pid: int, callback: Callable[[], None]) -> Callable[[], None]:
 def _watch_pidfd(
     loop: asyncio.AbstractEventLoop, pidfd: int, callback: Callable[[], None]
 ) -> Callable[[], None]:
-    is_open = True
+    open_descriptors = [pidfd]
 
     def cancel() -> None:
-        nonlocal is_open
-        if is_open:
-            is_open = False
+        while open_descriptors:
             loop.remove_reader(pidfd)
-            os.close(pidfd)
+            os.close(open_descriptors.pop())
 
     def call() -> None:
         cancel()

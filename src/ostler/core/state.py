@@ -57,7 +57,6 @@ class SessionState:
 
     @property
     def transcript(self) -> Transcript:
-        """The messages that the model gets."""
         return self.builder.transcript
 
     def apply(self, fact: Fact, event: Event | UnknownEvent | None = None, on_path: bool = True) -> None:

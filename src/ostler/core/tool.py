@@ -114,10 +114,8 @@ class ToolContext(Protocol):
 
     def run_child(self, request: ChildRequest) -> Coroutine[Any, Any, ChildResult]:
         """Runs a child to its end. Raises `CallRefused` if no child can run here, and `ChildWaits` if it
-        waits for the user: do not catch that, and the call stays open.
-
-        The n-th child of a call is the same one if the call is started again after a crash.
-        """
+        waits for the user: do not catch that, and the call stays open. The n-th child of a call is the same
+        one if the call is started again after a crash."""
 
     def results(self) -> AsyncIterator[ToolResultFact]:
         """The results on this session's path so far, oldest first, from the log."""

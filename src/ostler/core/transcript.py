@@ -180,7 +180,6 @@ class Transcript:
         return encodings
 
     def call_ids(self) -> set[str]:
-        """The ids of all calls in it."""
         for message in self.messages[self._searched :]:
             self._call_ids.update([call.id for call in message.calls])
         self._searched = len(self.messages)

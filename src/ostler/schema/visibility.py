@@ -66,11 +66,9 @@ def is_blank(message: events.AssistantMessage) -> bool:
 
 
 def opens_with(event_type: type[events.Event] | None) -> bool:
-    """Whether a fact is needed to open a session whose runs have all ended.
-
-    The others matter only inside their own run, so opening a long session does not read them. A tool call is
-    one of those, because its message contains it.
-    """
+    """Whether a fact is needed to open a session whose runs have all ended. The others matter only inside
+    their own run, so opening a long session does not read them. A tool call is one of those, because its
+    message contains it."""
     if event_type is not None and issubclass(event_type, events.Entry):
         return event_type is not events.ToolCalled
     return event_type is None or event_type in _OPENING_RECORDS

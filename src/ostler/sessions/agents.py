@@ -239,7 +239,6 @@ def _validate(values: dict[str, Any]) -> _Fields:
 
 
 def _name(named: str, stem: str, problems: list[str]) -> str:
-    """The name in the front matter, or that of the file."""
     if named and re.fullmatch(_NAME, named):
         return named
     if not re.fullmatch(_NAME, stem):
@@ -315,7 +314,6 @@ class DelegateTool:
         return children.outcome_of(await context.run_child(self.request(arguments)))
 
     def request(self, delegation: Delegation) -> ChildRequest:
-        """The request for the child of a delegation."""
         agent = self._agents.get(delegation.agent)
         prompt = as_content(delegation.task)
         if agent is None:

@@ -77,11 +77,9 @@ async def facts_after(store: Store, positions: Positions) -> list[Fact]:
 
 
 class AllSessionsStream:
-    """Reads the log once for all subscribers. Deltas come from the sessions driven in this process.
-
-    `encode` gets a fact and the cursor after it, `encode_live` a session and its live events, and
-    `encode_caught_up` the cursor after everything that was sent.
-    """
+    """Reads the log once for all subscribers. Deltas come from the sessions driven in this process. `encode`
+    gets a fact and the cursor after it, `encode_live` a session and its live events, and `encode_caught_up`
+    the cursor after everything that was sent."""
 
     def __init__(
         self,

@@ -109,7 +109,9 @@ async def collapse(journal: Journal, harness: Harness, request: CollapseBranch) 
     """Summarises a branch on the current leaf. Returns the fact, or the reason if it refuses."""
     facts = await journal.store.read(journal.session)
     close_interrupted_calls(journal, facts)
-    branch = _left_branch(facts, request.leaf)
+    is_leaf = any(fact.seq == request.leaf and fact.parent is not None for fact in facts)
+    seqs = path_of(facts, request.leaf) - path_of(facts) if is_leaf else set()
+    branch = [fact for fact in facts if fact.seq in seqs]
     if journal.state.run is not None:
         return "a branch cannot be collapsed while a run is open"
     if journal.state.undecipherable:
@@ -128,16 +130,7 @@ async def collapse(journal: Journal, harness: Harness, request: CollapseBranch) 
     return events.BranchCollapsed(summary.strip(), request.leaf, request.id)
 
 
-def _left_branch(facts: Sequence[Fact], leaf: int) -> list[Fact]:
-    """The entries that lead to this leaf and are not on the current path."""
-    if not any(fact.seq == leaf and fact.parent is not None for fact in facts):
-        return []
-    branch = path_of(facts, leaf) - path_of(facts)
-    return [fact for fact in facts if fact.seq in branch]
-
-
 def record_of(branch: Sequence[Fact], instructions: str = "") -> Transcript:
-    """The request for a summary of these entries."""
     record = branch_text(branch)
     focus = f"\n\nPay attention to this: {instructions}" if instructions else ""
     return Transcript([user(f"<record>\n{record}\n</record>\n\nSummarise this record.{focus}")])

@@ -137,7 +137,6 @@ class ChildRuns:
         return ChildStatus(is_idle or await is_stuck(self._store, state), await self._used_by(state))
 
     async def _used_by(self, state: SessionState) -> BudgetUse:
-        """What an open run and all below it have used."""
         used = state.run.used() if state.run else BudgetUse()
         for child in state.run.open_children() if state.run else ():
             used.add((await self.status(child)).used)
@@ -267,11 +266,9 @@ def _paired(messages: list[Message]) -> list[Message]:
 
 
 def result_of(facts: Sequence[Fact], judge: str = "") -> ChildResult | None:
-    """The result of a child's run: its answer, or the judge's, or what there was when it was stopped.
-
-    None while it has not ended. Other runs in its session, which users started, are ignored. A child that was
-    spawned between runs has no parent.
-    """
+    """The result of a child's run: its answer, or the judge's, or what there was when it was stopped. None
+    while it has not ended. Other runs in its session, which users started, are ignored. A child that was
+    spawned between runs has no parent."""
     session, run, first = facts[0].session, "", facts[0].event
     is_spawned = isinstance(first, events.SessionStarted) and not first.call
     text, judged, ended = "", None, None
@@ -295,7 +292,6 @@ def result_of(facts: Sequence[Fact], judge: str = "") -> ChildResult | None:
 
 
 def outcome_of(result: ChildResult) -> Ok | Failed:
-    """The outcome of the parent's call."""
     details: dict[str, Any] = {"child": result.session, "status": result.status}
     if result.judged:
         details["judged"] = result.judged

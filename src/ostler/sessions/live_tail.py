@@ -80,7 +80,6 @@ class LiveTail:
                 self._children = {id: child for id, child in self._children.items() if not child[0]}
 
     def events(self) -> list[Event]:
-        """The whole tail, as live events."""
         return [
             *self._values.values(),
             *(event for text in self._open.values() for event in text.events(0)),

@@ -97,11 +97,9 @@ class Session:
         return self.journal.subscribe(observer)
 
     async def read_inbox(self) -> None:
-        """Handles the requests in the inbox, except prompts."""
         await self._inbox.read()
 
     async def handle(self, request: AnyRequest) -> None:
-        """Handles one request of the inbox."""
         await self._inbox.handle(request)
 
     def withdraw(self, steer: str) -> bool:
@@ -111,11 +109,9 @@ class Session:
     async def prompt(
         self, content: tuple[PlainBlock, ...], *, request: str = "", at_once: bool = False
     ) -> RunEnded | RunWaiting:
-        """Starts a run with this message, and drives it. Closes an interrupted run first.
-
-        Prompts in the inbox came before it and run first, unless they are held, or `at_once` is set. Raises
-        `UsageError` while a run waits: `answer` or `resume` continues that one.
-        """
+        """Starts a run with this message, and drives it. Closes an interrupted run first. Prompts in the
+        inbox came before it and run first, unless they are held, or `at_once` is set. Raises `UsageError`
+        while a run waits: `answer` or `resume` continues that one."""
         if problem := storage_problem(events.UserMessage(content, request=request)):
             raise UsageError(f"the prompt cannot be stored: {problem}")
         if request and (outcome := await self._run_of(request)):
@@ -195,7 +191,10 @@ class Session:
         if self.state.run is None:
             return
         if self.state.run.waiting is not None:
-            reason = _waiting_for(self.state, self.state.run.waiting)
+            texts = [asked.question.text for asked in self.state.questions.values()]
+            reason = f"waits for {'; '.join(texts) or 'a call that finishes later'}: answer that"
+            if self.state.run.is_paused:
+                reason = "is paused: resume it"
             raise UsageError(f"session {self.id} {reason} first, or cancel the run")
         async with self._open_loop() as loop:
             await self.read_inbox()
@@ -384,14 +383,6 @@ class Session:
         await socket.open()
 
 
-def _waiting_for(state: SessionState, waiting: RunWaiting) -> str:
-    """What a run waits for, and what to do about it."""
-    if waiting.reason == "paused":
-        return "is paused: resume it"
-    texts = [asked.question.text for asked in state.questions.values()]
-    return f"waits for {'; '.join(texts) or 'a call that finishes later'}: answer that"
-
-
 async def create_session(
     store: Store,
     harness: Harness,
@@ -402,7 +393,6 @@ async def create_session(
     call: str = "",
     position: TreePosition | None = None,
 ) -> Session:
-    """A new session in the harness's directory."""
     world = world or World()
     first = Fact.of(
         events.SessionStarted(str(harness.cwd), __version__, child_of=child_of, call=call),

@@ -252,7 +252,6 @@ class SessionStream:
             self.on_idle()
 
     def close(self) -> None:
-        """Ends all streams."""
         for subscriber in tuple(self.subscribers):
             subscriber.close()
 

@@ -34,12 +34,9 @@ async def submit_now(
     make_harness: MakeHarness | None = None,
     on_journal: OnJournal = None,
 ) -> bool:
-    """Submits a request and, if no process holds the session, handles it at once.
-
-    It drives no run, so only a summary needs a model: `make_harness` is called if the session is free.
-    Without it, `on_journal` gets the journal. False if the holder has not handled the request yet. Raises
-    `UsageError` if it was refused.
-    """
+    """Submits a request and, if no process holds the session, handles it at once. It drives no run, so only a
+    summary needs a model: `make_harness` is called if the session is free. Without it, `on_journal` gets the
+    journal. False if the holder has not handled the request yet. Raises `UsageError` if it was refused."""
     is_free = await store.holder(session) is None
     harness = await make_harness() if make_harness and is_free else None  # may raise: before it submits
     last = await store.last_seq(session)

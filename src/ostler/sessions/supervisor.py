@@ -168,10 +168,8 @@ class Supervisor:
 
     async def submit(self, session: str, request: AnyRequest) -> bool:
         """Puts a request into a session's inbox. If nothing drives the session, it is handled here, with as
-        little as the request needs.
-
-        False if a request with this id exists. Raises `NoModel` for a prompt that no model can answer.
-        """
+        little as the request needs. False if a request with this id exists. Raises `NoModel` for a prompt
+        that no model can answer."""
         pending_ids = [pending.id for pending in await self.store.pending(session)]
         is_known = request.id in pending_ids or await self.store.settlement(session, request.id) is not None
         if self.is_closing or is_known:
@@ -256,7 +254,6 @@ class Supervisor:
         return await self._ask(session, requests.Pause(id=self._id()))
 
     async def resume(self, session: str) -> str:
-        """Resumes a paused run."""
         return await self._ask(session, requests.Resume(id=self._id()))
 
     async def release(self, session: str, *, drop: bool = False) -> str:
@@ -271,7 +268,6 @@ class Supervisor:
         return self._world.new_id("req")
 
     def uses_model(self, model: Model) -> bool:
-        """Whether a session that is open here uses the model."""
         return any(task.session.harness.model is model for task in self._tasks.values())
 
     def get(self, session: str) -> Session | None:
