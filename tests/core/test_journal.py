@@ -71,14 +71,14 @@ async def watched() -> Watched:
     return Watched(store, await open_journal(store, lease, World()))
 
 
-async def test_a_commit_ends_when_its_facts_are_stored_and_shown(watched: Watched) -> None:
+async def test_a_commit_ends_when_its_facts_are_stored_and_published(watched: Watched) -> None:
     commit = await watched.commits("a", "b")
     assert not commit.done() and watched.seen == []
     await watched.store.go_on()
     assert commit.done() and watched.titles() == ["a", "b"]
 
 
-async def test_facts_that_are_recorded_meanwhile_follow_in_one_append(watched: Watched) -> None:
+async def test_facts_recorded_during_an_append_follow_in_one_append(watched: Watched) -> None:
     commits = [await watched.commits(title) for title in ("a", "b", "c")]
     assert len(watched.store.waiting) == 1, "one after the other"
     await watched.store.go_on()
@@ -89,14 +89,14 @@ async def test_facts_that_are_recorded_meanwhile_follow_in_one_append(watched: W
     assert await watched.store.last_seq("ses_1") == 4
 
 
-async def test_whoever_has_nothing_to_add_waits_for_what_is_under_way(watched: Watched) -> None:
+async def test_a_commit_without_facts_waits_for_the_running_append(watched: Watched) -> None:
     commits = [await watched.commits("a"), await watched.commits()]
     assert not commits[1].done()
     await watched.store.go_on()
     assert commits[1].done()
 
 
-async def test_an_append_is_not_cancelled_with_those_who_wait_for_it(watched: Watched) -> None:
+async def test_an_append_is_not_cancelled_with_its_waiters(watched: Watched) -> None:
     commits = [await watched.commits("a"), await watched.commits("b")]
     for commit in commits:
         commit.cancel()
@@ -106,7 +106,7 @@ async def test_an_append_is_not_cancelled_with_those_who_wait_for_it(watched: Wa
     assert watched.titles() == ["a", "b"], "what was recorded is stored, and shown once"
 
 
-async def test_a_failed_append_fails_all_who_wait_and_what_comes_after(watched: Watched) -> None:
+async def test_a_failed_append_fails_all_waiters_and_later_records(watched: Watched) -> None:
     commits = [await watched.commits("a"), await watched.commits(), await watched.commits("b")]
     await watched.store.go_on(StoreFull("the disk is full"))
     await watched.store.go_on(StoreError("a gap"))

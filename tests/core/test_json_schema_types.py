@@ -215,7 +215,7 @@ def parts_of(schema: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("hint", "default"), [one[:2] for one in SCHEMAS], ids=lambda one: str(one)[:40])
-def test_a_schema_is_spelled_as_every_vendor_takes_it(hint: Any, default: tuple[Any, ...]) -> None:
+def test_a_schema_has_a_form_that_every_vendor_accepts(hint: Any, default: tuple[Any, ...]) -> None:
     whole = schema_of(msgspec.defstruct("Arguments", [("it", hint, *default)]))
     assert whole.keys() == {"type", "properties", "required", "additionalProperties"}
     for part in parts_of(whole):
@@ -225,7 +225,7 @@ def test_a_schema_is_spelled_as_every_vendor_takes_it(hint: Any, default: tuple[
     assert closed(whole)["additionalProperties"] is False
 
 
-def test_a_type_that_contains_itself_is_referred_to_and_nothing_stands_beside_the_reference() -> None:
+def test_a_recursive_type_is_a_plain_reference() -> None:
     @tool
     def plant(tree: Tree) -> str:
         """Plants a tree."""

@@ -17,7 +17,7 @@ from tests.support.running import run
 
 
 @pytest.mark.parametrize("asked_about", [(), ("first",), ("second",), ("first", "second")])
-async def test_the_same_call_runs_once_whichever_of_them_was_asked_about(asked_about: tuple[str]) -> None:
+async def test_the_same_call_runs_once_whichever_needed_permission(asked_about: tuple[str]) -> None:
     ran_now: list[int] = []
 
     @tool(parallel=True, idempotent="run")

@@ -34,7 +34,7 @@ def test_columns_begin_at_the_same_place(rows: list[tuple[str, str, str]]) -> No
 
 
 @given(st.text())
-def test_a_line_has_nothing_that_a_terminal_obeys(text: str) -> None:
+def test_a_line_has_no_control_characters(text: str) -> None:
     categories = {unicodedata.category(character) for character in one_line(text) if character != "\u200d"}
     assert not categories & {"Cc", "Cf", "Cs", "Zl", "Zp"}
 

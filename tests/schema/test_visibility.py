@@ -84,21 +84,21 @@ def answer(*content: events.Block, suppressed: bool = False) -> AssistantMessage
     return AssistantMessage("mc_1", content, "end", suppressed=suppressed)
 
 
-def test_every_event_type_has_an_expected_fate() -> None:
+def test_every_event_type_has_an_expected_visibility() -> None:
     assert set(EXPECTED) == set(EVENT_TYPES)
 
 
 @pytest.mark.parametrize("tag", EXPECTED)
-def test_an_unmarked_event_has_the_fate_of_its_type(tag: str) -> None:
+def test_an_unmarked_event_has_the_visibility_of_its_type(tag: str) -> None:
     assert visibility_of(UNMARKED[tag]) == EXPECTED[tag]
 
 
-def test_a_hidden_user_message_is_told_but_not_shown() -> None:
+def test_a_hidden_user_message_is_sent_but_not_shown() -> None:
     assert visibility_of(UserMessage((Text("x"),), hidden=True)) == UNSEEN
 
 
 @pytest.mark.parametrize("content", [(), (Text(""),), (Text(" \n"), Text("\t"))])
-def test_a_blank_answer_is_kept_but_not_told(content: tuple[Text, ...]) -> None:
+def test_a_blank_answer_is_stored_but_not_sent(content: tuple[Text, ...]) -> None:
     assert visibility_of(answer(*content)) == SHOWN
     assert visibility_of(answer(*content, suppressed=True)).sent is False
 
@@ -106,24 +106,24 @@ def test_a_blank_answer_is_kept_but_not_told(content: tuple[Text, ...]) -> None:
 @pytest.mark.parametrize(
     "block", [Text("x"), Reasoning("hm"), ToolCall("call_1", "read", "{}"), Image("image/png", "aGk=")]
 )
-def test_an_answer_with_any_content_is_told(block: events.Block) -> None:
+def test_an_answer_with_any_content_is_sent(block: events.Block) -> None:
     assert visibility_of(answer(Text(""), block)) == TOLD
 
 
-def test_a_suppressed_answer_is_told_but_not_shown() -> None:
+def test_a_suppressed_answer_is_sent_but_not_shown() -> None:
     assert visibility_of(answer(Text("x"), suppressed=True)) == UNSEEN
 
 
-def test_an_extension_entry_is_told_only_if_it_says_what() -> None:
+def test_an_extension_entry_is_sent_only_if_it_has_content() -> None:
     assert visibility_of(ExtensionEntry("todo", "note", told=(Text("x"),))) == TOLD
     assert visibility_of(ExtensionEntry("todo", "note", data={"text": "x"})) == SHOWN
 
 
-def test_an_unknown_event_is_kept_behind_the_scenes() -> None:
+def test_an_unknown_event_is_stored_but_not_shown() -> None:
     assert visibility_of(UnknownEvent("hologram_shown", b'{"type":"hologram_shown"}')) == BACKSTAGE
 
 
-def test_a_session_opens_with_its_entries_and_the_records_that_outlive_a_run() -> None:
+def test_opening_a_session_reads_its_entries_and_lasting_records() -> None:
     needed = {tag for tag, event_type in EVENT_TYPES.items() if opens_with(event_type)}
     entries = {tag for tag, event_type in EVENT_TYPES.items() if issubclass(event_type, events.Entry)}
     assert needed - entries == {

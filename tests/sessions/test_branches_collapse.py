@@ -51,7 +51,7 @@ def store(tmp_path: Path) -> SqliteStore:
     return SqliteStore(tmp_path / "ostler.db")
 
 
-async def test_the_summary_comes_before_the_next_prompt_and_is_paid_for(store: SqliteStore) -> None:
+async def test_the_summary_precedes_the_next_prompt_and_its_usage_counts(store: SqliteStore) -> None:
     session, end = await left_a_branch(store, Turn("It led nowhere.", usage=PAID), "good")
     await store.submit(session.id, CollapseBranch(id="req_1", leaf=end, instructions="mind the cost"))
     await session.prompt(as_content("another way"))
@@ -70,7 +70,7 @@ async def test_the_summary_comes_before_the_next_prompt_and_is_paid_for(store: S
     await store.close()
 
 
-async def test_what_a_summary_cost_is_known_when_the_run_after_it_was_cut(store: SqliteStore) -> None:
+async def test_the_usage_of_a_summary_survives_an_interrupted_run(store: SqliteStore) -> None:
     asked = asyncio.Event()
     session, end = await left_a_branch(store, Turn("It led nowhere.", usage=PAID), hanging(asked))
     await store.submit(session.id, CollapseBranch(id="req_1", leaf=end))
@@ -84,7 +84,7 @@ async def test_what_a_summary_cost_is_known_when_the_run_after_it_was_cut(store:
     await store.close()
 
 
-async def test_a_summary_that_was_cut_by_a_crash_is_written_by_the_next_process(store: SqliteStore) -> None:
+async def test_the_next_process_writes_a_summary_that_a_crash_interrupted(store: SqliteStore) -> None:
     session, end = await left_a_branch(store)
     await session.advance()
     called = events.ModelCalled("msg_cut", "scripted/model", "d", purpose="summary")
@@ -111,7 +111,7 @@ async def test_a_summary_that_was_cut_by_a_crash_is_written_by_the_next_process(
     await store.close()
 
 
-async def test_a_model_that_is_overloaded_is_asked_again(store: SqliteStore) -> None:
+async def test_the_summary_is_retried_if_the_model_is_overloaded(store: SqliteStore) -> None:
     busy = Overloaded("come back later", status=529)
     session, end = await left_a_branch(store, busy, Turn("It led nowhere.", usage=PAID))
     await store.submit(session.id, CollapseBranch(id="req_1", leaf=end))
@@ -129,7 +129,7 @@ def made(harness: Harness) -> MakeHarness:
     return make
 
 
-async def test_whoever_stops_waiting_leaves_a_whole_log(store: SqliteStore) -> None:
+async def test_a_cancelled_collapse_leaves_a_valid_log(store: SqliteStore) -> None:
     asked = asyncio.Event()
     session, end = await left_a_branch(store, hanging(asked))
     await session.advance()

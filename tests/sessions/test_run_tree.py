@@ -51,7 +51,7 @@ async def answered(ran: Ran) -> None:
     assert await submit_now(store, question.session, yes, World())
 
 
-async def test_a_question_is_found_from_the_root_and_the_root_from_it() -> None:
+async def test_open_questions_are_listed_from_the_root_and_root_of_finds_it() -> None:
     ran = await three_levels(DelegateTool({}))
     store = ran.session.journal.store
     (question,) = await open_questions(store, ran.session.state)
@@ -63,7 +63,7 @@ async def test_a_question_is_found_from_the_root_and_the_root_from_it() -> None:
     assert [row.session for row in rows][::2] == [ran.session.id, question.session]
 
 
-async def test_an_answer_far_below_moves_the_whole_tree() -> None:
+async def test_an_answer_to_a_grandchild_moves_the_whole_tree() -> None:
     ran = await three_levels(DelegateTool({}))
     await answered(ran)
     assert not await is_stuck(ran.session.journal.store, ran.session.state)
@@ -73,7 +73,7 @@ async def test_an_answer_far_below_moves_the_whole_tree() -> None:
     assert await list_runs(ran.session.journal.store) == []
 
 
-async def test_a_child_that_cannot_go_on_is_not_driven_over_and_over() -> None:
+async def test_a_stuck_child_is_not_driven_repeatedly() -> None:
     class Forgetful(DelegateTool):
         """Gives children the tool at first, and none any more when they are gone on with."""
 

@@ -16,7 +16,7 @@ from tests.support.running import started
 from tests.system.dying_store import DyingStore
 
 
-async def test_calls_behind_one_that_ended_the_run_do_not_run_after_a_crash_either() -> None:
+async def test_calls_after_one_that_ended_the_run_do_not_run_after_a_crash() -> None:
     ran_now: list[str] = []
 
     @tool
@@ -41,7 +41,7 @@ async def test_calls_behind_one_that_ended_the_run_do_not_run_after_a_crash_eith
     assert ran_now == []
 
 
-async def test_a_run_that_was_cut_is_asked_to_go_on() -> None:
+async def test_a_resume_request_continues_an_interrupted_run() -> None:
     store = DyingStore(lambda fact: fact.type == "model_called")
     ran = await started(["lost", "said"], store=store)
     with pytest.raises(StoreError):

@@ -62,7 +62,7 @@ async def read_some(stream: AsyncGenerator[bytes, None], reader: Reader, until: 
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_whoever_comes_and_however_slowly_they_read_nothing_is_lost_or_repeated(
+async def test_late_and_slow_subscribers_lose_and_repeat_nothing(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = Random(seed)
@@ -124,7 +124,7 @@ async def test_a_frame_is_encoded_once_for_all() -> None:
     assert len(encoded) == 1
 
 
-async def test_one_who_reads_nothing_costs_nothing_and_gets_everything_later() -> None:
+async def test_a_subscriber_that_does_not_read_uses_no_memory_and_catches_up() -> None:
     wire = Wire()
     hub = await wire.begin()
     follower = hub.subscribe()
@@ -144,7 +144,7 @@ async def test_one_who_reads_nothing_costs_nothing_and_gets_everything_later() -
     assert list(reader.open.values()) == ["still open"]
 
 
-async def test_streams_end_when_the_hub_is_closed() -> None:
+async def test_closing_a_stream_ends_its_subscribers() -> None:
     wire = Wire()
     hub = await wire.begin()
     stream = hub.subscribe().stream()

@@ -91,7 +91,7 @@ async def test_a_cancel_that_reaches_an_agent_as_it_ends_is_refused() -> None:
     await store.close()
 
 
-async def test_an_agent_that_worked_for_a_run_is_refused_while_the_run_goes_on(store: MemoryStore) -> None:
+async def test_a_request_to_a_runs_agent_is_refused_while_the_run_is_open(store: MemoryStore) -> None:
     busy, go_on = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -129,7 +129,7 @@ def stray(session: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="nobody else tells the environment of processes")
-async def test_what_left_an_agents_group_ends_with_a_dead_owner_also_between_two_runs(
+async def test_detached_processes_of_an_agent_end_with_a_dead_owner_between_runs(
     store: MemoryStore,
 ) -> None:
     dead, driven = new_id("ses"), new_id("ses")

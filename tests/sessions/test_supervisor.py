@@ -89,7 +89,7 @@ async def test_a_run_is_steered_and_a_queued_prompt_follows_it() -> None:
     assert (await desk.types(handle.session)).count("run_ended") == 2
 
 
-async def test_a_steer_that_comes_too_late_returns_to_its_face() -> None:
+async def test_a_steer_that_comes_too_late_is_refused() -> None:
     store = MemoryStore()
     desk = Desk(lambda: [Call("hold"), "done"], store)
     handle = await desk.supervisor.start("first")
@@ -104,7 +104,7 @@ async def test_a_steer_that_comes_too_late_returns_to_its_face() -> None:
     assert fact.type == "request_refused"
 
 
-async def test_a_waiting_run_gives_its_lease_back_and_goes_on_with_its_answer() -> None:
+async def test_a_waiting_run_releases_its_lease_and_continues_with_its_answer() -> None:
     desk = Desk(lambda: [Call("ask"), "thanks", "never"])
     handle = await desk.supervisor.start("go")
     waiting = await handle.result()
@@ -144,7 +144,7 @@ async def test_leaving_a_handle_cancels_its_run_unless_it_was_detached() -> None
         assert ended(await asyncio.wait_for(handle.result(), 60)) == status
 
 
-async def test_draining_waits_for_what_is_under_way_and_starts_nothing_more() -> None:
+async def test_drain_waits_for_open_runs_and_refuses_new_ones() -> None:
     desk = Desk(lambda: [Call("hold"), "done"])
     handles = [await desk.supervisor.start(f"go {n}") for n in range(5)]
     assert not await desk.supervisor.drain(0.01)
@@ -155,7 +155,7 @@ async def test_draining_waits_for_what_is_under_way_and_starts_nothing_more() ->
     assert [ended(await handle.result()) for handle in handles] == ["completed"] * 5
 
 
-async def test_closing_waits_until_every_session_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_close_waits_until_every_session_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk(lambda: ["hello"])
     close, begun, given_back = Session.close, asyncio.Event(), []
 
@@ -173,7 +173,7 @@ async def test_closing_waits_until_every_session_is_given_back(monkeypatch: pyte
     assert given_back == [handle.session]
 
 
-async def test_closing_ends_every_run() -> None:
+async def test_close_ends_every_run() -> None:
     desk = Desk(lambda: [Call("hold"), "done"])
     handles = [await desk.supervisor.start(f"go {n}") for n in range(3)]
     await asyncio.wait_for(desk.busy.wait(), 60)
@@ -217,7 +217,7 @@ async def test_a_run_whose_start_is_cancelled_is_cancelled() -> None:
     assert summary.status == "cancelled"
 
 
-async def test_a_session_that_is_driven_takes_no_second_run_at_once() -> None:
+async def test_a_driven_session_refuses_a_second_start() -> None:
     desk = Desk(lambda: [Call("hold"), "done"])
     handle = await desk.supervisor.start("go")
     await asyncio.wait_for(desk.busy.wait(), 60)
@@ -238,7 +238,7 @@ async def test_a_prompt_to_a_session_whose_last_run_failed_starts() -> None:
     assert ended(await again.result()) == "completed"
 
 
-async def test_open_runs_are_listed_and_each_session_can_be_looked_at() -> None:
+async def test_list_and_peek_show_open_runs() -> None:
     desk = Desk(lambda: [Call("hold"), "done"])
     asking = Desk(lambda: [Call("ask")], desk.supervisor.store)
     waits = await asking.supervisor.start("first")
@@ -339,7 +339,7 @@ async def test_a_prompt_that_is_submitted_again_before_and_after_its_run_is_one_
     assert [one.request for one in begun] == ["", "req_1"]
 
 
-async def test_a_cancel_is_what_the_log_the_audit_and_whoever_waits_say() -> None:
+async def test_a_cancel_is_in_the_log_the_audit_and_the_result() -> None:
     office = Office()
     session = await office.begun()
     waiting = asyncio.ensure_future(office.supervisor.wait(session, timeout=60))
@@ -352,7 +352,7 @@ async def test_a_cancel_is_what_the_log_the_audit_and_whoever_waits_say() -> Non
     assert (last.action, last.outcome, last.actor) == ("run.cancel", "cancelled", "user")
 
 
-async def test_waiting_has_a_bound_and_needs_a_session_that_exists() -> None:
+async def test_wait_has_a_timeout_and_needs_an_existing_session() -> None:
     office = Office()
     session = await office.begun()
     with pytest.raises(TimeoutError):
@@ -362,7 +362,7 @@ async def test_waiting_has_a_bound_and_needs_a_session_that_exists() -> None:
     assert (await office.ended(session)).status == "completed"
 
 
-async def test_whoever_waits_for_a_run_that_another_drives_is_told_its_end() -> None:
+async def test_wait_returns_the_end_of_a_run_in_another_process() -> None:
     office = Office()
     session = await office.begun()
     other = Office(office.store)
@@ -371,7 +371,7 @@ async def test_whoever_waits_for_a_run_that_another_drives_is_told_its_end() -> 
     assert await office.ended(session) == await waiting
 
 
-async def test_whoever_follows_from_the_middle_misses_and_repeats_nothing() -> None:
+async def test_follow_from_the_middle_misses_and_repeats_nothing() -> None:
     office = Office()
     one, _other = await office.begun(), await office.supervisor.start("beside it")
     middle = await office.store.last_seq(one) - 2

@@ -34,7 +34,7 @@ async def remove_all() -> str:
 
 
 @pytest.mark.parametrize("keep_open", [0.0, 60.0])
-async def test_a_child_that_is_answered_goes_on_as_the_agent_that_it_was(keep_open: float) -> None:
+async def test_an_answered_child_continues_with_its_own_agent(keep_open: float) -> None:
     told: list[tuple[str, list[str]]] = []
 
     def answer(request: ModelRequest) -> Any:

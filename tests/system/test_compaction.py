@@ -50,7 +50,7 @@ def told(vendor: FakeVendor) -> list[str]:
     return [str(one["content"]) for one in vendor.requests[-1].json["messages"]]
 
 
-def test_in_the_middle_of_a_run_it_is_compacted_before_it_is_too_much(ostler: Ostler, serve: Serve) -> None:
+def test_the_context_is_compacted_during_a_run_before_it_overflows(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(by=Looking(12))
     ran = ostler("-p", "--json", *SMALL, *use(vendor), "look at the sage")
     assert (ran.code, ran.err) == (0, "")
@@ -73,7 +73,7 @@ def started(ostler: Ostler, session: str) -> list[dict[str, Any]]:
     return [one for one in facts(ostler, session) if one["type"] == "tool_started"]
 
 
-def test_somebody_else_has_it_compacted_while_a_run_is_under_way(ostler: Ostler, serve: Serve) -> None:
+def test_another_process_can_compact_during_a_run(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(by=Looking(5, lambda asked: turn("Wait.", GATED, usage=None) if asked == 4 else None))
     with gated_run(ostler, vendor, "--json") as gated:
         wait_until(lambda: any(one.get("name") == "bash" for one in started(ostler, gated.session)))
@@ -87,9 +87,7 @@ def test_somebody_else_has_it_compacted_while_a_run_is_under_way(ostler: Ostler,
     assert SUMMARY in told(vendor)[1]
 
 
-def test_what_the_vendor_calls_too_long_is_compacted_and_tried_once_more(
-    ostler: Ostler, serve: Serve
-) -> None:
+def test_a_context_overflow_is_compacted_and_retried_once(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(by=Looking(4, lambda asked: OVERFLOW if asked == 4 else None))
     ran = ostler("-p", "--json", *use(vendor), "look")
     assert ran.code == 0, ran.err
@@ -135,7 +133,7 @@ def test_an_extension_refuses_a_compaction_or_writes_it(
         assert "characters are left out" in str(told(vendor))
 
 
-def test_a_compaction_for_which_there_is_no_model_is_not_left_behind(ostler: Ostler, serve: Serve) -> None:
+def test_a_compaction_without_a_model_leaves_no_request_behind(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(by=Looking(3))
     session = str(ostler("-p", "--json", *use(vendor), "look").facts[0]["session"])
     ran = ostler("sessions", "compact", session)
@@ -144,7 +142,7 @@ def test_a_compaction_for_which_there_is_no_model_is_not_left_behind(ostler: Ost
     assert "compacted" not in {one["type"] for one in facts(ostler, session)}
 
 
-def test_the_system_prompt_of_another_process_is_told_apart(ostler: Ostler, serve: Serve) -> None:
+def test_a_changed_system_prompt_of_another_process_is_in_the_trace(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("a"), turn("b"), turn("c"))
     session = str(ostler("-p", "--json", *use(vendor), "one").facts[0]["session"])
     ostler("-p", *use(vendor), "--session", session, "two")

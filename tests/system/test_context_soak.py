@@ -88,7 +88,7 @@ async def dig(bed: int) -> str:
     return f"Bed {bed}: " + "earth, stones and roots; " * 120
 
 
-async def test_within_its_window_a_session_goes_on_for_ever(tmp_path: Path) -> None:
+async def test_a_session_can_continue_within_its_window_forever(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text(f"{RULE}\n")
     policy = {"window": {"tokens": WINDOW, "reserve": RESERVE}}
     gardener = Gardener()

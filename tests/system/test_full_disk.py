@@ -89,9 +89,7 @@ def setup(ostler):
 """
 
 
-def test_state_that_a_full_disk_could_not_take_is_not_there_and_the_last_that_it_took_is(
-    tiny_disk: Path, tmp_path: Path
-) -> None:
+def test_only_the_state_that_a_full_disk_could_store_is_restored(tiny_disk: Path, tmp_path: Path) -> None:
     file = tmp_path / "keeper.py"
     file.write_text(KEEPER)
     with FakeVendor(lambda request: turn(call("bash", {"command": "sleep 600"}))) as vendor:

@@ -61,7 +61,7 @@ def kept_in(ostler: Ostler) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("writes", "seen"), [(1, 1), (300, 1), (300, 100), (300, 270)])
-def test_state_outlives_a_process_that_is_killed_and_none_of_it_is_lost_or_torn(
+def test_extension_state_survives_a_kill_complete(
     ostler: Ostler, serve: Serve, writes: int, seen: int
 ) -> None:
     write(ostler.home / "extensions" / "counter.py", COUNTER)
@@ -91,7 +91,7 @@ ASKING = """
 """
 
 
-def test_what_a_killed_process_asked_cannot_be_answered_any_more(ostler: Ostler, serve: Serve) -> None:
+def test_a_question_of_a_killed_process_cannot_be_answered(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("done"))
     write(ostler.home / "extensions" / "asking.py", ASKING)
     process = ostler.start("-p", "--json", "--on-question", "wait", *use(vendor), "go")
@@ -104,7 +104,7 @@ def test_what_a_killed_process_asked_cannot_be_answered_any_more(ostler: Ostler,
     )
 
 
-def test_who_asks_at_the_end_of_the_last_run_is_waited_for(
+def test_the_process_waits_for_a_question_at_the_end_of_the_last_run(
     ostler: Ostler, serve: Serve, in_process: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ostler.extensions.event_channel.CATCH_UP_SECONDS", 0.01)
