@@ -43,18 +43,18 @@ def _warnings(ran: Ran) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("limits", "steps", "said"),
+    ("limits", "steps", "reason"),
     [
         (Limits(steps=5), 5, "5 steps"),
         (Limits(tokens=1000), 10, "1000 tokens"),
         (Limits(cost=1.0), 10, "$1"),
     ],
 )
-async def test_a_run_ends_at_its_limit_with_the_reason(limits: Limits, steps: int, said: str) -> None:
+async def test_a_run_ends_at_its_limit_with_the_reason(limits: Limits, steps: int, reason: str) -> None:
     ran = await run(_turns(), tools=[again], limits=limits)
     assert isinstance(ran.quiet, RunEnded)
     assert (ran.quiet.status, ran.quiet.own.steps) == ("limit", steps)
-    assert said in ran.quiet.reason
+    assert reason in ran.quiet.reason
     assert len(_warnings(ran)) == 1
 
 
@@ -166,7 +166,7 @@ async def test_an_agent_without_prices_does_not_disable_a_cost_limit() -> None:
     ran = await run(by_a_child(cost=None), tools=tools, limits=Limits(cost=0.95))
     assert isinstance(ran.quiet, RunEnded)
     assert ran.quiet.reason == "the limit of $0.95 was reached: $0.9 is used"
-    assert ran.quiet.children.usage.cost is None, "nobody knows all of it"
+    assert ran.quiet.children.usage.cost is None, "a part of it is unknown"
     assert ran.quiet.own.steps == 3 and ran.quiet.children.known_cost == pytest.approx(0.6)
 
 
@@ -239,9 +239,9 @@ async def test_waiting_for_an_answer_does_not_count_as_time() -> None:
     async def ask(context: ToolContext) -> str:
         return str(await context.ask(Question("Well?")))
 
-    async def person(asked: events.QuestionAsked) -> str:
+    async def answer_later(asked: events.QuestionAsked) -> str:
         await asyncio.sleep(0.3)
         return "at last"
 
-    ran = await run([Call("ask"), "ok"], tools=[ask], asker=person, limits=Limits(seconds=0.25))
+    ran = await run([Call("ask"), "ok"], tools=[ask], asker=answer_later, limits=Limits(seconds=0.25))
     assert ran.status == "completed" and ran.results() == ["at last"]

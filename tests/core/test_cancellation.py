@@ -81,12 +81,12 @@ def test_a_token_ends_a_scope_with_a_silence_timeout() -> None:
 def test_the_timer_of_a_scope_keeps_nothing_alive() -> None:
     async def work() -> None:
         token = CancelToken()
-        known = weakref.ref(token)
+        reference = weakref.ref(token)
         async with cancel_scope(token, silence=10):
             pass
         del token
         gc.collect()
-        assert known() is None
+        assert reference() is None
 
     in_virtual_time(work())
 

@@ -104,19 +104,19 @@ async def test_without_more_fallbacks_the_run_fails_with_the_last_reason() -> No
 
 
 async def test_a_fallback_that_cannot_be_made_is_reported_and_skipped() -> None:
-    made: list[str] = []
+    names: list[str] = []
     saved = ScriptedModel(["saved"], name="other/two")
 
     def make(name: str) -> ScriptedModel:
-        made.append(name)
+        names.append(name)
         if name == "other/one":
             raise NoModel("other needs a key")
         return saved
 
     ran = await run(["fine"], fallbacks=("other/one", "alias"), make_model=make)
-    assert ran.status == "completed" and made == []
+    assert ran.status == "completed" and names == []
     ran = await run([down()], fallbacks=("other/one", "alias"), make_model=make)
-    assert ran.status == "completed" and made == ["other/one", "alias"]
+    assert ran.status == "completed" and names == ["other/one", "alias"]
     assert [one.text for one in ran.all(events.Warned)] == ["other/one cannot be used: other needs a key"]
     assert failures(ran) == [(0.0, "other/two")]
 

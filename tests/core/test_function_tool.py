@@ -115,7 +115,7 @@ class WaterPlants(GardenTool, parallel=True, display=Display(title="Water {bed}"
         if self.bed == 9:
             return NeedUser(Question("Really?"))
         if self.bed == 8:
-            return ok("watered", summary="said by the call")
+            return ok("watered", summary="from the call")
         if self.bed == 7:
             return failed("there is no bed 7")
         context.output("drip\n")
@@ -165,7 +165,7 @@ async def test_each_call_of_a_class_is_an_instance(tmp_path: Path) -> None:
 async def test_a_summary_is_made_only_for_an_outcome_without_one(tmp_path: Path) -> None:
     context = FakeToolContext(tmp_path)
     outcomes = [await run_tool(WaterPlants, {"bed": bed}, context) for bed in (7, 8, 9)]
-    assert [getattr(outcome, "summary", None) for outcome in outcomes] == ["", "said by the call", None]
+    assert [getattr(outcome, "summary", None) for outcome in outcomes] == ["", "from the call", None]
     assert isinstance(outcomes[2], NeedUser)
 
 

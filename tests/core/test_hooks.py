@@ -284,14 +284,14 @@ async def test_a_question_without_an_asker_is_refused_at_once() -> None:
     assert ran.all(events.ToolResultFact)[0].failed == "call_refused"
 
 
-@pytest.mark.parametrize(("answer", "said"), [("yes", ["x"]), ("no", [])])
-async def test_the_asker_decides(answer: str, said: list[str]) -> None:
-    async def person(asked: events.QuestionAsked) -> str:
+@pytest.mark.parametrize(("answer", "words"), [("yes", ["x"]), ("no", [])])
+async def test_the_asker_decides(answer: str, words: list[str]) -> None:
+    async def decide(asked: events.QuestionAsked) -> str:
         assert asked.question.text == "May I?"
         return answer
 
-    ran = await run([Call("say", {"word": "x"}), "ok"], tools=[say], hooks=[ASKS], asker=person)
-    assert said == SEEN
+    ran = await run([Call("say", {"word": "x"}), "ok"], tools=[say], hooks=[ASKS], asker=decide)
+    assert words == SEEN
     order = [
         t for t in ran.types if t in ("tool_called", "question_asked", "question_answered", "tool_started")
     ]
@@ -299,7 +299,7 @@ async def test_the_asker_decides(answer: str, said: list[str]) -> None:
         "tool_called",
         "question_asked",
         "question_answered",
-        *(["tool_started"] if said else []),
+        *(["tool_started"] if words else []),
     ]
     assert ran.status == "completed"
 

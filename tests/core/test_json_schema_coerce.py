@@ -47,7 +47,7 @@ SCHEMA = schema_of(Journey)
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"),
+    ("arguments", "expected"),
     [
         ({"n": "5", "flag": "TRUE", "numbers": "[1,2]"}, {"n": 5, "flag": True, "numbers": [1, 2]}),
         ({"flag": "False"}, {"flag": False}),
@@ -75,11 +75,11 @@ SCHEMA = schema_of(Journey)
     ],
     ids=lambda one: str(one)[:40],
 )
-def test_unambiguous_values_are_converted(given: dict[str, Any], wanted: dict[str, Any]) -> None:
-    before = copy.deepcopy(given)
-    found = coerce(given, SCHEMA)
-    assert msgspec.json.encode(found) == msgspec.json.encode(wanted)
-    assert given == before
+def test_unambiguous_values_are_converted(arguments: dict[str, Any], expected: dict[str, Any]) -> None:
+    before = copy.deepcopy(arguments)
+    result = coerce(arguments, SCHEMA)
+    assert msgspec.json.encode(result) == msgspec.json.encode(expected)
+    assert arguments == before
 
 
 @pytest.mark.parametrize(
@@ -140,10 +140,10 @@ def test_a_recursive_schema_is_followed_as_deep_as_the_value() -> None:
     deep: dict[str, Any] = {"city": "a", "nights": "1"}
     for _ in range(30):
         deep = {"city": "a", "before": deep}
-    found = coerce({"stop": deep}, SCHEMA)["stop"]
-    while "before" in found:
-        found = found["before"]
-    assert found == {"city": "a", "nights": 1}
+    stop = coerce({"stop": deep}, SCHEMA)["stop"]
+    while "before" in stop:
+        stop = stop["before"]
+    assert stop == {"city": "a", "nights": 1}
     for _ in range(5000):
         deep = {"city": "a", "before": deep}
     endless = {"stop": deep}
@@ -151,7 +151,7 @@ def test_a_recursive_schema_is_followed_as_deep_as_the_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "wanted"),
+    ("schema", "expected"),
     [
         ({"properties": {"a": {"type": ["integer", "null"]}}}, 5),
         ({"properties": {"a": {"oneOf": [{"type": "null"}, {"type": "integer"}]}}}, 5),
@@ -174,8 +174,8 @@ def test_a_recursive_schema_is_followed_as_deep_as_the_value() -> None:
     ],
     ids=lambda one: str(one)[:40],
 )
-def test_unknown_parts_of_a_schema_are_ignored(schema: dict[str, Any], wanted: Any) -> None:
-    assert coerce({"a": "5"}, schema) == {"a": wanted}
+def test_unknown_parts_of_a_schema_are_ignored(schema: dict[str, Any], expected: Any) -> None:
+    assert coerce({"a": "5"}, schema) == {"a": expected}
 
 
 texts = st.sampled_from(

@@ -236,10 +236,10 @@ def test_a_recursive_type_is_a_plain_reference() -> None:
     assert schema["properties"]["tree"]["properties"]["branches"]["items"] == {"$ref": "#/$defs/Tree"}
     assert schema["$defs"]["Tree"]["properties"]["grafted"]["description"] == "from elsewhere"
     assert all(part.keys() == {"$ref"} for part in parts_of(schema) if "$ref" in part)
-    given = {"tree": {"name": "a", "branches": [{"name": "b"}]}}
-    assert schema_error(given, schema) == ""
+    arguments = {"tree": {"name": "a", "branches": [{"name": "b"}]}}
+    assert schema_error(arguments, schema) == ""
     assert schema_error({"tree": {"name": "a", "branches": [{}]}}, schema)
-    assert isinstance(plant.validate(given).tree.branches[0], Tree)  # type: ignore[attr-defined]
+    assert isinstance(plant.validate(arguments).tree.branches[0], Tree)  # type: ignore[attr-defined]
 
 
 def test_a_tool_may_be_called_like_the_type_of_its_parameter() -> None:

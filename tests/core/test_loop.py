@@ -92,9 +92,9 @@ async def test_results_are_sent_in_call_order_and_recorded_as_they_finish() -> N
 
     ran = await run([[Call("slow"), Call("quick")], "done"], tools=[slow, quick])
     assert ran.results() == ["quick", "slow"]
-    told = ran.model.requests[1].transcript[2]
-    assert told.role == "tool"
-    assert [block.name for block in told.content if isinstance(block, ToolResult)] == ["slow", "quick"]
+    message = ran.model.requests[1].transcript[2]
+    assert message.role == "tool"
+    assert [block.name for block in message.content if isinstance(block, ToolResult)] == ["slow", "quick"]
 
 
 async def test_tools_that_are_not_parallel_run_alone() -> None:
@@ -406,11 +406,11 @@ async def test_an_authentication_error_is_not_retried() -> None:
 @pytest.mark.parametrize("trouble", ["model", "tool", "cancelled"])
 async def test_every_span_ends_even_if_its_work_fails(trouble: str) -> None:
     open_spans: list[str] = []
-    begun: list[str] = []
+    spans: list[str] = []
 
     @contextmanager
     def span(name: str, about: dict[str, Any]) -> Iterator[None]:
-        begun.append(name)
+        spans.append(name)
         open_spans.append(name)
         try:
             yield
@@ -428,7 +428,7 @@ async def test_every_span_ends_even_if_its_work_fails(trouble: str) -> None:
     ran = await started(script, tools=[broken], span=span)
     await asyncio.wait_for(ran.session.prompt(as_content("go")), 60)
     assert open_spans == []
-    assert begun[:2] == ["run", "model_call"] and ("tool_call" in begun) == (trouble != "model")
+    assert spans[:2] == ["run", "model_call"] and ("tool_call" in spans) == (trouble != "model")
 
 
 async def test_tags_and_limits_of_a_run_do_not_change() -> None:
@@ -457,5 +457,5 @@ async def test_tags_and_limits_of_a_run_do_not_change() -> None:
     ran.quiet = await ran.session.prompt(as_content("go"))
     assert ran.status == "completed"
     assert seen == [{"customer": 7}, "order-1"]
-    begun = next(fact for fact in ran.facts if fact.type == "run_started")
-    assert b'"limits":{"steps":3}' in begun.body and b'"customer":7' in begun.body
+    fact = next(fact for fact in ran.facts if fact.type == "run_started")
+    assert b'"limits":{"steps":3}' in fact.body and b'"customer":7' in fact.body

@@ -1,4 +1,4 @@
-"""Cancelling: what is kept, what gets which outcome."""
+"""Cancelling a run: what stays in the log, and with which outcome."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def test_a_cancel_request_ends_the_run_and_is_settled_by_its_end() -> None
     async for facts in store.follow(ran.session.id):
         if any(fact.type == "model_called" for fact in facts):
             break
-    assert await store.submit(ran.session.id, Cancel(id="c1", by="somebody"))
+    assert await store.submit(ran.session.id, Cancel(id="c1", by="ada"))
     assert not await store.submit(ran.session.id, Cancel(id="c1"))
     ran.quiet = await asyncio.wait_for(running, 60)
     assert ran.status == "cancelled"
@@ -151,7 +151,7 @@ async def test_a_steer_is_sent_between_two_steps_and_continues_a_finished_model(
 
 
 async def test_a_steer_can_be_withdrawn_until_the_model_has_it() -> None:
-    given: list[bool] = []
+    withdrawn: list[bool] = []
 
     @tool
     async def steered() -> str:
@@ -162,15 +162,15 @@ async def test_a_steer_can_be_withdrawn_until_the_model_has_it() -> None:
         async for _ in store.follow(ran.session.id):
             if await store.settlement(ran.session.id, "behind them"):
                 break
-        given.append(ran.session.withdraw("read"))
+        withdrawn.append(ran.session.withdraw("read"))
         await store.submit(ran.session.id, Steer(id="unread", content=as_content("unread")))
-        given.append(ran.session.withdraw("unread"))
+        withdrawn.append(ran.session.withdraw("unread"))
         return "done"
 
     ran = await started([Call("steered"), "ok"], tools=[steered])
     store = ran.session.journal.store
     ran.quiet = await asyncio.wait_for(ran.session.prompt(as_content("go")), 60)
-    assert given == [True, True]
+    assert withdrawn == [True, True]
     assert [m.text for m in ran.model.requests[-1].transcript if m.role == "user"] == ["go", "kept"]
     assert not ran.session.withdraw("kept")
 

@@ -1,4 +1,4 @@
-"""Tools, hooks and wires are other people's code: whatever they do, the run gets its end and can be read."""
+"""Tools, hooks and wires are foreign code: whatever they do, the run ends and its log is readable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def say(word: str = "x") -> str:
     return word
 
 
-def returning(value: Any) -> Any:
+def tool_that_returns(value: Any) -> Any:
     @tool
     async def odd() -> Any:
         """Returns something odd."""
@@ -49,13 +49,13 @@ def returning(value: Any) -> Any:
     ids=lambda value: type(value).__name__,
 )
 async def test_a_result_that_cannot_be_stored_is_a_failed_call(value: Any) -> None:
-    ran = await run([Call("odd"), "ok"], tools=[returning(value)])
+    ran = await run([Call("odd"), "ok"], tools=[tool_that_returns(value)])
     assert ran.all(events.ToolResultFact)[0].failed == "tool_failed"
     assert ran.status == "completed"
 
 
 async def test_lone_surrogates_are_replaced() -> None:
-    ran = await run([Call("odd"), "ok"], tools=[returning("caf\udce9 \ud83d\ude00")])
+    ran = await run([Call("odd"), "ok"], tools=[tool_that_returns("caf\udce9 \ud83d\ude00")])
     assert ran.results() == ["caf\ufffd 😀"]
 
 
@@ -267,7 +267,7 @@ async def test_a_cancelled_answer_passes_the_hook_before_it_is_shown() -> None:
 async def test_a_cancelled_question_is_withdrawn_and_its_time_does_not_count() -> None:
     asked = asyncio.Event()
 
-    async def nobody(question: events.QuestionAsked) -> str:
+    async def never_answer(question: events.QuestionAsked) -> str:
         asked.set()
         await asyncio.Event().wait()
         return "never"
@@ -277,11 +277,11 @@ async def test_a_cancelled_question_is_withdrawn_and_its_time_does_not_count() -
         """Asks."""
         return str(await context.ask(Question("Well?")))
 
-    ran = await started([Call("inquire")], tools=[inquire], asker=nobody)
+    ran = await started([Call("inquire")], tools=[inquire], asker=never_answer)
     running = asyncio.ensure_future(ran.session.prompt(as_content("go")))
     await asyncio.wait_for(asked.wait(), 60)
     done, _ = await asyncio.wait({running}, timeout=0.2)
-    assert not done, "the tool's time ran out while a person was asked"
+    assert not done, "the tool's time ran out while the user was asked"
     ran.session.cancel("enough")
     ran.quiet = await asyncio.wait_for(running, 60)
     assert ran.all(events.QuestionAnswered)[0].outcome == "withdrawn"

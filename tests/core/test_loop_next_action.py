@@ -57,5 +57,5 @@ PAUSED, PENDING = events.RunWaiting("paused"), events.RunWaiting("pending")
     ],
 )
 def test_the_next_action_follows_from_the_facts(state: RunState, flags: tuple[str, ...], action: str) -> None:
-    given = {flag: flag in flags for flag in ("ending", "cancelled", "pause", "stuck")}
-    assert next_action(state, **given) == action
+    arguments = {flag: flag in flags for flag in ("ending", "cancelled", "pause", "stuck")}
+    assert next_action(state, **arguments) == action

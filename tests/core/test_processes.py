@@ -1,4 +1,4 @@
-"""Who a process is: told apart from all others, whatever it, its host and its surroundings are called."""
+"""The identity of a process, whatever the names of the process and its host and the time zone are."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_the_start_time_of_a_process_does_not_depend_on_the_time_zone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     needed.program("ps")
-    said = set()
+    times = set()
     for zone in ("UTC", "Asia/Kathmandu", "America/New_York"):
         monkeypatch.setenv("TZ", zone)
-        said.add(_ask("ps", "-o", "lstart=", "-p", str(os.getpid())))
-    assert len(said) == 1 and "" not in said
+        times.add(_ask("ps", "-o", "lstart=", "-p", str(os.getpid())))
+    assert len(times) == 1 and "" not in times

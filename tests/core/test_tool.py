@@ -24,7 +24,7 @@ from ostler.store.memory import MemoryStore
 from tests.support.running import Ran, add, run, started
 
 
-def charging(scope: Any) -> tuple[Any, list[str]]:
+def tool_that_charges(scope: Any) -> tuple[Any, list[str]]:
     """A tool that counts its effects."""
     charged: list[str] = []
 
@@ -38,7 +38,7 @@ def charging(scope: Any) -> tuple[Any, list[str]]:
 
 @pytest.mark.parametrize("scope", ["run", "session"])
 async def test_an_idempotent_call_runs_once_and_its_result_is_reused(scope: str) -> None:
-    charge, charged = charging(scope)
+    charge, charged = tool_that_charges(scope)
     script = [
         Call("charge", {"card": "a", "amount": 2}),
         Call("charge", {"amount": 2, "card": "a"}),
@@ -61,7 +61,7 @@ async def test_an_idempotent_call_runs_once_and_its_result_is_reused(scope: str)
 
 
 async def test_results_are_reused_by_another_process() -> None:
-    charge, charged = charging("session")
+    charge, charged = tool_that_charges("session")
     store = MemoryStore()
     ran = await run(
         [Call("charge", {"card": "a"}), "ok", Call("charge", {"card": "a"}), "ok"],
@@ -75,7 +75,7 @@ async def test_results_are_reused_by_another_process() -> None:
 
 
 async def test_the_same_call_twice_in_one_step_runs_once() -> None:
-    charge, charged = charging("run")
+    charge, charged = tool_that_charges("run")
     ran = await run([[Call("charge", {"card": "a"}), Call("charge", {"card": "a"})], "ok"], tools=[charge])
     assert charged == ["a"] and len(set(ran.results())) == 1
 
@@ -215,8 +215,8 @@ async def test_a_todo_list_is_a_fact_and_navigation_restores_it() -> None:
     assert [item.text for item in ran.session.state.todo["main"]] == ["a", "b"]
 
 
-@pytest.mark.parametrize(("strategy", "told"), [("result", "blue"), ("again", "painted blue after red")])
-async def test_the_outcome_decides_what_an_answer_does(strategy: Any, told: str) -> None:
+@pytest.mark.parametrize(("strategy", "result"), [("result", "blue"), ("again", "painted blue after red")])
+async def test_the_outcome_decides_what_an_answer_does(strategy: Any, result: str) -> None:
     @tool
     async def paint(context: ToolContext) -> Any:
         if context.answer is not None:
@@ -229,7 +229,7 @@ async def test_the_outcome_decides_what_an_answer_does(strategy: Any, told: str)
     (asked,) = ran.all(events.QuestionAsked)
     assert asked.question.questionnaire == "colours-1"
     await ran.session.answer(asked.id, "blue")
-    assert ran.results() == [told]
+    assert ran.results() == [result]
 
 
 async def test_a_pending_call_is_finished_after_a_restart() -> None:

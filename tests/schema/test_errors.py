@@ -60,9 +60,9 @@ def test_exit_codes_and_statuses_are_those_that_scripts_rely_on() -> None:
 
 
 def test_a_model_error_as_data_keeps_the_vendors_details() -> None:
-    said = {"status": 429, "code": "rate_limit_error", "request_id": "req_1", "retry_after": 2.5}
-    error = RateLimited("slow down", **said, stream_opened=True)
-    assert failure_of(error) == Failure("rate_limited", "slow down", **said, stream_opened=True)
+    details = {"status": 429, "code": "rate_limit_error", "request_id": "req_1", "retry_after": 2.5}
+    error = RateLimited("slow down", **details, stream_opened=True)
+    assert failure_of(error) == Failure("rate_limited", "slow down", **details, stream_opened=True)
 
 
 def test_any_error_as_data_has_its_kind_and_message() -> None:
@@ -80,5 +80,5 @@ def test_an_exception_whose_str_raises_is_described_by_its_name() -> None:
         def __str__(self) -> str:
             raise SystemExit
 
-    said = [errors.describe_error(one) for one in (ValueError("no"), KeyboardInterrupt(), Mute())]
-    assert said == ["ValueError: no", "KeyboardInterrupt", "Mute"]
+    texts = [errors.describe_error(one) for one in (ValueError("no"), KeyboardInterrupt(), Mute())]
+    assert texts == ["ValueError: no", "KeyboardInterrupt", "Mute"]

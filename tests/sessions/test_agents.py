@@ -41,8 +41,8 @@ def write(folder: Path, name: str, front: str = "description: d", body: str = ""
 
 
 def only(agents: Agents) -> AgentSpec:
-    (found,) = agents.found.values()
-    return found
+    (agent,) = agents.found.values()
+    return agent
 
 
 def problems(agents: Agents, path: Path) -> list[str]:
@@ -120,8 +120,8 @@ def test_the_users_own_folder_is_never_a_projects(
 ) -> None:
     monkeypatch.setenv("OSTLER_HOME", str(project / ".ostler"))
     write(project, "mine", "description: d\nmodel: opus")
-    found = only(find_agents(project))
-    assert (found.scope, found.model) == ("user", "opus")
+    agent = only(find_agents(project))
+    assert (agent.scope, agent.model) == ("user", "opus")
 
 
 def test_a_projects_model_is_used_only_if_its_file_is_trusted(project: Path) -> None:
@@ -132,10 +132,10 @@ def test_a_projects_model_is_used_only_if_its_file_is_trusted(project: Path) -> 
         "its model 'openai/dear' is ignored, and its parent's model used, until you review it and run "
         f"`ostler trust {quote(str(project))}`"
     ]
-    (wanted,) = agents.models_to_trust
-    assert (wanted.path, wanted.content, wanted.model) == (path, path.read_bytes(), "openai/dear")
+    (model,) = agents.models_to_trust
+    assert (model.path, model.content, model.model) == (path, path.read_bytes(), "openai/dear")
 
-    trust(path, wanted.content)
+    trust(path, model.content)
     agents = find_agents(project)
     assert (only(agents).model, agents.problems, agents.models_to_trust) == ("openai/dear", (), ())
     path.write_text(path.read_text().replace("dear", "dearer"))
@@ -247,11 +247,11 @@ def test_a_file_that_cannot_be_used_is_reported(tmp_path: Path, project: Path) -
     (folder / os.fsdecode(b"\xff.md")).write_text("---\nname: b\ndescription: d\n---")
     agents = find_agents(project)
     assert list(agents.found) == ["good"]
-    told = [
+    problems_found = [
         problem.removeprefix(f"{folder}/").removesuffix("; the agent is left out")
         for problem in agents.problems
     ]
-    assert told == [
+    assert problems_found == [
         "Bad Name.md: a name may contain only a to z, 0 to 9, - and _, which 'Bad Name' does not",
         "binary.md: it is not UTF-8",
         "folder.md: it is not a file",
@@ -282,16 +282,16 @@ def test_an_unreadable_file_is_reported(monkeypatch: pytest.MonkeyPatch) -> None
         folder = Path(name).resolve()
         folder.chmod(0o755)
         monkeypatch.setenv("OSTLER_HOME", str(folder / "home"))
-        umask = os.umask(0o022)  # the folders can be entered, whoever one is
+        umask = os.umask(0o022)  # the folders can be entered, as any user
         path = write(folder / "project", "a")
         mine = write(folder / "home", "b").parent
         os.umask(umask)
         path.chmod(0)
         mine.chmod(0)
         with not_as_root():
-            told = find_agents(folder / "project").problems
+            problems_found = find_agents(folder / "project").problems
         mine.chmod(0o700)
-    assert told == (
+    assert problems_found == (
         f"{path}: it cannot be read: Permission denied; the agent is left out",
         f"{mine}: it cannot be read: Permission denied",
     )
@@ -368,8 +368,8 @@ def test_the_model_for_the_summaries_of_a_projects_agent_needs_trust(project: Pa
     path = write(project, "a", RULES)
     agents = find_agents(project)
     assert only(agents).context["summaries"] == {"at": 0.5}
-    (wanted,) = agents.models_to_trust
-    assert (wanted.field, wanted.model) == ("context.summaries.model", "sonnet")
+    (model,) = agents.models_to_trust
+    assert (model.field, model.model) == ("context.summaries.model", "sonnet")
     assert "its context.summaries.model 'sonnet' is ignored" in problems(agents, path)[0]
     trust(path, path.read_bytes())
     assert only(find_agents(project)).context["summaries"] == {"at": 0.5, "model": "sonnet"}

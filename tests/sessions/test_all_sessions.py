@@ -1,4 +1,4 @@
-"""All sessions on one stream: each fact once, and a cursor that goes on exactly."""
+"""All sessions on one stream: each fact once, and a cursor that marks an exact position."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_a_subscriber_that_reconnects_continues_after_its_cursor(house: Ho
             house.clock.now += everything_module.WINDOW_MS
         follower = await everything.subscribe(cursor)
         some = await read(follower, random.randint(1, len(house.order) - len(seen)))
-        some = some[: random.randint(1, len(some))]  # the connection broke before the rest arrived
+        some = some[: random.randint(1, len(some))]  # the connection broke before all of it arrived
         seen += [(session, seq) for session, seq, _ in some]
         cursor = str(some[-1][2])
     left = len(house.order) - len(seen)

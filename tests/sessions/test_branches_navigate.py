@@ -1,4 +1,4 @@
-"""Going back in a session: what the model is told afterwards, also when the session is opened again."""
+"""Navigating in a session: the transcript afterwards, also when the session is opened again."""
 
 from __future__ import annotations
 

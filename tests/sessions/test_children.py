@@ -222,9 +222,9 @@ async def test_the_history_policy_decides_what_a_child_inherits(runs: int) -> No
     for prompt in ("first", "second", "third"):
         ran.quiet = await ran.session.prompt(as_content(prompt))
     assert ran.status == "completed"
-    told = [message.text for message in ran.model.requests[3].transcript]
+    texts = [message.text for message in ran.model.requests[3].transcript]
     conversation = ["first", "one", "second", "two", "third"]
-    assert told == [*conversation[{0: 5, 1: 4, 2: 2, 3: 0}[runs] :], "child"]
+    assert texts == [*conversation[{0: 5, 1: 4, 2: 2, 3: 0}[runs] :], "child"]
 
 
 async def test_no_more_children_than_allowed_work_at_the_same_time() -> None:

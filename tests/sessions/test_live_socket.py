@@ -30,14 +30,14 @@ class Machine:
         self.here = SqliteStore(folder / "ostler.db")
         self.there = SqliteStore(folder / "ostler.db")
         self.watch = SessionStreams(self.there, as_lines)
-        self.go_on = asyncio.Event()
+        self.proceed = asyncio.Event()
         self.busy = asyncio.Event()
 
     def harness(self, *script: Answer) -> Harness:
         @tool
         async def hold() -> str:
             self.busy.set()
-            await asyncio.wait_for(self.go_on.wait(), 60)
+            await asyncio.wait_for(self.proceed.wait(), 60)
             return "held"
 
         harness = Harness(ScriptedModel(list(script)), waits_for_answers=True)
@@ -80,7 +80,7 @@ async def test_a_run_of_another_process_is_followed_with_deltas(machine: Machine
     running = asyncio.ensure_future(prompt(session))
     watching = asyncio.ensure_future(read_until(machine.watch, session.id, reader, "run_ended"))
     await reader.until(lambda: "tool_started" in reader.kinds)
-    machine.go_on.set()
+    machine.proceed.set()
     await watching
     await running
     stored = await machine.there.read(session.id)
@@ -100,7 +100,7 @@ async def test_a_late_subscriber_gets_the_open_tail_and_what_follows(machine: Ma
         async for data in stream:
             late.read(data)
             if late.caught_up:
-                machine.go_on.set()
+                machine.proceed.set()
             if late.facts[-1]["type"] == "run_ended":
                 break
     await watching
@@ -127,7 +127,7 @@ async def test_an_unreachable_owner_gives_facts_and_a_notice(machine: Machine) -
     watching = asyncio.ensure_future(read_until(machine.watch, session.id, reader, "run_ended"))
     running = asyncio.ensure_future(prompt(session))
     await reader.until(lambda: reader.notices)
-    machine.go_on.set()
+    machine.proceed.set()
     await watching
     await running
     assert "stream_incomplete" in reader.notices
@@ -155,7 +155,7 @@ async def test_a_socket_is_private_and_removed_with_its_session(machine: Machine
     folder = path.parent
     assert folder.stat().st_mode & 0o777 == 0o700
     assert list(folder.iterdir()) == [path]
-    machine.go_on.set()
+    machine.proceed.set()
     await running
     assert list(folder.iterdir()) == []
 
@@ -214,18 +214,18 @@ async def test_a_subscriber_ahead_of_the_stream_gets_nothing_twice(machine: Mach
     running = asyncio.ensure_future(prompt(session))
     await asyncio.wait_for(machine.busy.wait(), 60)
     first = await machine.watch.subscribe(session.id)
-    (hub,) = machine.watch.streams()
-    known = (await machine.there.read(session.id))[-1].seq
-    hub.last_seq = known - 3  # what it was told so far
-    reader = Reader(known)
+    (stream,) = machine.watch.streams()
+    last_seq = (await machine.there.read(session.id))[-1].seq
+    stream.last_seq = last_seq - 3  # what it has published so far
+    reader = Reader(last_seq)
     watching = asyncio.ensure_future(read_until(machine.watch, session.id, reader, "run_ended"))
     await reader.until(lambda: reader.caught_up)
-    assert hub.last_seq == known
-    machine.go_on.set()
+    assert stream.last_seq == last_seq
+    machine.proceed.set()
     await watching
     await running
     first.unsubscribe()
-    assert reader.facts[0]["seq"] == known + 1
+    assert reader.facts[0]["seq"] == last_seq + 1
     with pytest.raises(UsageError, match="has no fact 999"):
         await machine.watch.subscribe(session.id, 999)
 

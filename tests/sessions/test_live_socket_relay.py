@@ -19,13 +19,13 @@ from ostler.store.sqlite import SqliteStore
 
 def test_repeated_live_events_are_filtered() -> None:
     fresh = DeltaFilter()
-    begun: list[Event] = [
+    deltas: list[Event] = [
         TextDelta("m", 0, 0, "one "),
         TextDelta("m", 0, 4, "two"),
         ToolInputStarted("m", 1, "c", "write"),
         ToolInputDelta("m", 1, "c", 0, '{"pa'),
     ]
-    assert fresh.among(begun) == begun
+    assert fresh.among(deltas) == deltas
     again: list[Event] = [
         TextDelta("m", 0, 0, "one two three"),
         ToolInputStarted("m", 1, "c", "write"),
@@ -43,7 +43,7 @@ async def test_a_followed_session_is_taken_over_with_its_postponed_facts(
     driving = await create_session(store, Harness(ScriptedModel(["one", "two"])))
     watching = await open_or_follow(store, driving.id, Harness(ScriptedModel(["three"])))
     assert watching.journal.is_detached
-    watching.journal.record(Warned("said while somebody else had it"))
+    watching.journal.record(Warned("recorded while another process had it"))
     await watching.journal.commit()
     await driving.prompt(as_content("first"))
     await driving.close()

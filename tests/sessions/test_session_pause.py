@@ -1,4 +1,4 @@
-"""Waiting: a run comes to rest when somebody wants it, or until somebody answers."""
+"""Waiting: a run pauses on request, or until a question is answered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def _paused_in(store: MemoryStore) -> Ran:
     @tool
     async def work(context: ToolContext) -> str:
         await store.submit(context.session, Pause(id="p1"))
-        for _ in range(50):  # whoever reads the inbox has its turns
+        for _ in range(50):  # the reader of the inbox gets its turns
             await asyncio.sleep(0)
         return "worked"
 
@@ -36,7 +36,7 @@ async def test_a_pause_takes_effect_before_the_next_step() -> None:
     assert ran.quiet == RunWaiting("paused", request="p1")
     assert ran.results() == ["worked"] and len(ran.model.requests) == 1
     assert await store.settlement(ran.session.id, "p1") is not None
-    assert await ran.session.advance() == ran.quiet  # nobody has resumed it
+    assert await ran.session.advance() == ran.quiet  # it was not resumed
 
 
 async def test_a_paused_run_is_resumed_in_another_process() -> None:

@@ -45,8 +45,8 @@ def herbs(ostler: Ostler) -> None:
     (ostler.work / "AGENTS.md").write_text("Never plant mint.\n")
 
 
-def told(vendor: FakeVendor) -> list[str]:
-    """What the last request said, the system prompt first."""
+def last_request(vendor: FakeVendor) -> list[str]:
+    """The texts of the last request, the system prompt first."""
     return [str(one["content"]) for one in vendor.requests[-1].json["messages"]]
 
 
@@ -61,7 +61,7 @@ def test_the_context_is_compacted_during_a_run_before_it_overflows(ostler: Ostle
     purposes = [one.get("purpose", "step") for one in ran.all("model_called")]
     assert purposes.count("compaction") == len(compactions)
     assert all(one["trace"]["tokens"]["all"] <= 11_000 for one in ran.all("model_called"))
-    system, summary, *_ = told(vendor)
+    system, summary, *_ = last_request(vendor)
     assert "Never plant mint." in system and "mint" not in summary
     assert SUMMARY in summary and summary.endswith("word for word:\nlook at the sage")
     session = str(ran.facts[0]["session"])
@@ -84,7 +84,7 @@ def test_another_process_can_compact_during_a_run(ostler: Ostler, serve: Serve) 
     (compacted,) = ran.all("compacted")
     assert compacted["by"] == "user" and compacted["request"]
     assert any("mind the sage" in str(request.json) for request in vendor.requests)
-    assert SUMMARY in told(vendor)[1]
+    assert SUMMARY in last_request(vendor)[1]
 
 
 def test_a_context_overflow_is_compacted_and_retried_once(ostler: Ostler, serve: Serve) -> None:
@@ -92,7 +92,7 @@ def test_a_context_overflow_is_compacted_and_retried_once(ostler: Ostler, serve:
     ran = ostler("-p", "--json", *use(vendor), "look")
     assert ran.code == 0, ran.err
     (compacted,) = ran.all("compacted")
-    assert compacted["by"] == "overflow" and SUMMARY in told(vendor)[1]
+    assert compacted["by"] == "overflow" and SUMMARY in last_request(vendor)[1]
     script = Looking(4, lambda asked: OVERFLOW if asked >= 4 else None)
     ran = ostler("-p", "--json", *use(serve(by=script)), "look")
     assert ran.code == 1 and "begin a new session, or send less" in ran.err
@@ -123,14 +123,14 @@ def test_an_extension_refuses_a_compaction_or_writes_it(
     session = str(ran.facts[0]["session"])
     keys = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": vendor.chat_url}
     asked = ostler("sessions", "compact", "--model", "openai/fake", session, cwd=ostler.home, **keys)
-    assert script.summaries == 0, "nor is the model asked when somebody wants it between two runs"
+    assert script.summaries == 0, "nor is the model called for a compaction between two runs"
     if summary:
-        assert summary in told(vendor)[1] and asked.code == 0
+        assert summary in last_request(vendor)[1] and asked.code == 0
         assert [one.get("by") for one in facts(ostler, session) if one["type"] == "compacted"][-1] == "user"
     else:
         assert (asked.code, asked.err) == (2, "ostler: not in this garden\n")
         assert any("not in this garden" in one["text"] for one in ran.all("warned"))
-        assert "characters are left out" in str(told(vendor))
+        assert "characters are left out" in str(last_request(vendor))
 
 
 def test_a_compaction_without_a_model_leaves_no_request_behind(ostler: Ostler, serve: Serve) -> None:

@@ -69,9 +69,9 @@ class Gardener:
         return Turn("next", (Call("dig", {"bed": self.step}),), usage=usage)
 
     def _count(self, request: ModelRequest) -> int:
-        known = self._counted
+        counts = self._counted
         self._counted = {
-            id(one): known.get(id(one)) or (one, self._tokenizer.message(one, self.name).tokens)
+            id(one): counts.get(id(one)) or (one, self._tokenizer.message(one, self.name).tokens)
             for one in (*request.transcript, *request.tail)
         }
         fixed = self._tokenizer.text(request.system, self.name)

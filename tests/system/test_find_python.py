@@ -32,8 +32,8 @@ def put(directory: Path, name: str, script: str) -> None:
 def test_a_recent_interpreter_is_found(tmp_path: Path) -> None:
     put(tmp_path, "python3.11", "exit 127")
     put(tmp_path, "python3.12", THIS_PYTHON)
-    found = find_python(tmp_path)
-    assert (found.returncode, found.stdout, found.stderr) == (0, "python3.12\n", "")
+    result = find_python(tmp_path)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "python3.12\n", "")
 
 
 def test_a_named_interpreter_comes_first(tmp_path: Path) -> None:
@@ -46,21 +46,21 @@ def test_a_named_interpreter_may_have_spaces_in_its_path(tmp_path: Path) -> None
     folder.mkdir()
     put(folder, "my python", THIS_PYTHON)
     put(tmp_path, "python3.11", THIS_PYTHON)
-    found = find_python(tmp_path, str(folder / "my python"))
-    assert (found.returncode, found.stdout, found.stderr) == (0, f"{folder / 'my python'}\n", "")
+    result = find_python(tmp_path, str(folder / "my python"))
+    assert (result.returncode, result.stdout, result.stderr) == (0, f"{folder / 'my python'}\n", "")
 
 
 def test_without_an_interpreter_one_line_explains_what_to_do(tmp_path: Path) -> None:
     put(tmp_path, "python3", "exit 1")
-    found = find_python(tmp_path)
-    assert (found.returncode, found.stdout) == (1, "")
-    assert found.stderr.count("\n") == 1
-    assert "needs Python 3.11 or newer" in found.stderr
+    result = find_python(tmp_path)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.count("\n") == 1
+    assert "needs Python 3.11 or newer" in result.stderr
 
 
 def test_an_interpreter_without_ensurepip_is_named_with_the_package_to_install(tmp_path: Path) -> None:
     put(tmp_path, "python3", f'case "$2" in *ensurepip*) exit 1;; esac\n{THIS_PYTHON}')
-    found = find_python(tmp_path)
-    assert (found.returncode, found.stdout) == (1, "")
-    assert found.stderr.startswith("python3 cannot create a virtual environment")
-    assert "python3-venv" in found.stderr
+    result = find_python(tmp_path)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("python3 cannot create a virtual environment")
+    assert "python3-venv" in result.stderr

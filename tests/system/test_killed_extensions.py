@@ -1,4 +1,4 @@
-"""Processes with extensions that are killed: what was kept is there, what was asked is asked no more."""
+"""Processes with extensions that are killed: their state is stored, their questions are withdrawn."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.communicate()
 
 
-def kept_in(ostler: Ostler) -> dict[str, Any]:
-    said = ostler("-p", "--model", "demo", "--continue", "/kept")
-    assert said.code == 0, said.err
-    kept: dict[str, Any] = json.loads(said.out)
-    return kept
+def stored_state(ostler: Ostler) -> dict[str, Any]:
+    ran = ostler("-p", "--model", "demo", "--continue", "/kept")
+    assert ran.code == 0, ran.err
+    state: dict[str, Any] = json.loads(ran.out)
+    return state
 
 
 @pytest.mark.parametrize(("writes", "seen"), [(1, 1), (300, 1), (300, 100), (300, 270)])
@@ -69,11 +69,11 @@ def test_extension_state_survives_a_kill_complete(
     process = ostler.start("-p", "--json", "--yes", *use(vendor), "go")
     lines_until(process, lambda line: line["type"] == "extension_state" and line["value"] == seen)
     kill(process)
-    kept = kept_in(ostler)
-    number = kept.pop("n")
-    assert number >= seen, "what others were told of is there"
-    assert sorted(kept) == sorted(f"at {n + 1}" for n in range(number)), "both values of a handler, or none"
-    assert {len(one) for one in kept.values()} == {1000}
+    state = stored_state(ostler)
+    number = state.pop("n")
+    assert number >= seen, "published values are stored"
+    assert sorted(state) == sorted(f"at {n + 1}" for n in range(number)), "both values of a handler, or none"
+    assert {len(one) for one in state.values()} == {1000}
 
 
 ASKING = """

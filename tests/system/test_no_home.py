@@ -59,8 +59,8 @@ def test_without_a_home_one_line_says_what_to_set(homeless: Homeless, arguments:
 
 
 def test_without_a_home_a_configured_folder_is_enough(homeless: Homeless) -> None:
-    said = homeless("-p", "--model", "demo", "hello")
-    assert (said.code, said.err) == (0, "") and "DEMO" in said.out
+    ran = homeless("-p", "--model", "demo", "hello")
+    assert (ran.code, ran.err) == (0, "") and "DEMO" in ran.out
     listed = homeless.on_terminal("sessions", columns=120)
     assert listed.code == 0 and "hello" in listed.out
     assert homeless("agents").err.startswith("ostler: there are no agents")

@@ -113,7 +113,7 @@ def prepared(ostler: Ostler, request: pytest.FixtureRequest) -> Prepared:
 
 
 def test_a_successful_run_and_its_reports_contain_no_key(prepared: Prepared, serve: Serve) -> None:
-    # What a person exported in the shell is the shell's: commands inherit it, as they always do.
+    # What the user exported in the shell is the shell's: commands inherit it, as they always do.
     printing = "env | grep -v -e ^OPENAI_API_KEY= -e ^OSTLER_API_KEY= | sort; ls -a"
     vendor = serve(turn(call("bash", {"command": printing})), turn("Done."), api_key=CANARY)
     ran = prepared.prompt(vendor.chat_url, "--json", "--yes")
@@ -132,8 +132,8 @@ def test_a_successful_run_and_its_reports_contain_no_key(prepared: Prepared, ser
         ["key", "list"],
         ["key", "list", "--json"],
     ]
-    said = prepared.in_one_process(ONE_BY_ONE, json.dumps(commands))
-    assert (said.code, said.out.count('"run_started"'), said.out.count('"can_answer":')) == (0, 2, 1)
+    ran = prepared.in_one_process(ONE_BY_ONE, json.dumps(commands))
+    assert (ran.code, ran.out.count('"run_started"'), ran.out.count('"can_answer":')) == (0, 2, 1)
 
 
 ONE_BY_ONE = """
@@ -186,9 +186,9 @@ def test_no_wire_leaks_the_key(ostler: Ostler, serve: Serve, wire: str) -> None:
 
 def test_an_unreachable_server_leaks_no_key(ostler: Ostler) -> None:
     prepared = Prepared(ostler, "environment")
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/v1"
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
         ran = prepared.prompt(url, OSTLER_MAX_RETRIES="0")
     assert ran.code == 1 and "connection refused" in ran.err
 

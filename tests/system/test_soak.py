@@ -1,4 +1,4 @@
-"""A long session: memory and files stay in proportion to what was said."""
+"""A long session: memory and files stay in proportion to the messages."""
 
 from __future__ import annotations
 

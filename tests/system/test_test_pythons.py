@@ -1,4 +1,4 @@
-"""`make test-pythons`: every interpreter that is found is tried, and one that fails is a failure."""
+"""`make test-pythons`: every interpreter that it finds is tried, and one that fails is a failure."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def project(tmp_path: Path) -> Path:
     (project / "pyproject.toml").touch()
     (tmp_path / "bin").mkdir()
     for tool in TOOLS:
-        found = shutil.which(tool)
-        assert found is not None
-        (tmp_path / "bin" / tool).symlink_to(found)
+        result = shutil.which(tool)
+        assert result is not None
+        (tmp_path / "bin" / tool).symlink_to(result)
     return project
 
 
@@ -71,9 +71,9 @@ def test_interpreters_are_found_on_path_and_in_pyenv_and_uv(project: Path) -> No
     of_pyenv = put(there / "my home" / ".pyenv" / "versions" / "3.12.9" / "bin" / "python3", "3.12.9")
     put(there / "my home" / ".pyenv" / "versions" / "3.13.2" / "bin" / "python3", "3.13.2")
     of_uv = put(there / "my home" / ".local/share/uv/python" / "cpython" / "bin" / "python3", "3.14.0")
-    found = run(project, "find-pythons.sh", PYTHON=str(named))
-    assert (found.returncode, found.stderr) == (0, "")
-    assert [line.split("\t") for line in found.stdout.splitlines()] == [
+    result = run(project, "find-pythons.sh", PYTHON=str(named))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert [line.split("\t") for line in result.stdout.splitlines()] == [
         ["3.12.9", str(of_pyenv)],
         ["3.12.10", str(named)],
         ["3.13.2", str(on_path)],
@@ -82,9 +82,9 @@ def test_interpreters_are_found_on_path_and_in_pyenv_and_uv(project: Path) -> No
 
 
 def test_an_interpreter_is_asked_for_its_version(project: Path) -> None:
-    found = run(project, "find-pythons.sh", PYTHON=sys.executable).stdout
+    result = run(project, "find-pythons.sh", PYTHON=sys.executable).stdout
     version = ".".join(map(str, sys.version_info[:3]))
-    assert found.startswith(f"{version}") and found.endswith(f"\t{sys.executable}\n")
+    assert result.startswith(f"{version}") and result.endswith(f"\t{sys.executable}\n")
 
 
 def test_an_old_or_incomplete_interpreter_is_skipped(project: Path) -> None:
