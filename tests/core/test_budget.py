@@ -43,28 +43,28 @@ def _warnings(ran: Ran) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("limits", "steps", "said"),
+    ("limits", "steps", "reason"),
     [
         (Limits(steps=5), 5, "5 steps"),
         (Limits(tokens=1000), 10, "1000 tokens"),
         (Limits(cost=1.0), 10, "$1"),
     ],
 )
-async def test_a_run_ends_at_its_limit_and_says_which(limits: Limits, steps: int, said: str) -> None:
+async def test_a_run_ends_at_its_limit_with_the_reason(limits: Limits, steps: int, reason: str) -> None:
     ran = await run(_turns(), tools=[again], limits=limits)
     assert isinstance(ran.quiet, RunEnded)
     assert (ran.quiet.status, ran.quiet.own.steps) == ("limit", steps)
-    assert said in ran.quiet.reason
+    assert reason in ran.quiet.reason
     assert len(_warnings(ran)) == 1
 
 
-async def test_what_is_set_aside_for_the_next_call_counts() -> None:
+async def test_a_reservation_counts_against_the_limit() -> None:
     ran = await run(_turns(), tools=[again], limits=Limits(cost=0.95))
     assert isinstance(ran.quiet, RunEnded)
     assert ran.quiet.status == "limit" and ran.quiet.own.steps == 9
 
 
-async def test_a_limit_of_time_ends_a_run_wherever_it_is() -> None:
+async def test_the_time_limit_ends_a_run_in_the_middle_of_a_call() -> None:
     @tool
     async def forever() -> str:
         await asyncio.get_running_loop().create_future()
@@ -76,7 +76,7 @@ async def test_a_limit_of_time_ends_a_run_wherever_it_is() -> None:
     assert _warnings(ran) == ["seconds"]
 
 
-async def test_a_limit_of_cost_cannot_be_kept_where_prices_are_unknown() -> None:
+async def test_a_cost_limit_ends_a_run_whose_prices_are_unknown() -> None:
     ran = await run(_turns(Usage(input_tokens=5)), tools=[again], limits=Limits(cost=1.0))
     assert isinstance(ran.quiet, RunEnded)
     assert ran.quiet.status == "limit" and "prices are unknown" in ran.quiet.reason
@@ -95,7 +95,7 @@ def tree(depth: int, width: int) -> ScriptedModel:
     return ScriptedModel([answer] * 2000)
 
 
-async def test_a_tree_of_a_hundred_children_keeps_to_its_budget() -> None:
+async def test_a_tree_of_a_hundred_children_stays_within_its_budget() -> None:
     ran = await run(
         tree(1, 100), "0", tools=[DelegateTool({})], limits=Limits(cost=5.0), children_together=10
     )
@@ -152,7 +152,7 @@ def by_a_child(cost: float | None = 0.8, usage: Usage = PRICED) -> ScriptedModel
     return ScriptedModel([answer] * 100)
 
 
-async def test_what_another_vendors_agent_used_for_a_child_that_has_ended_still_counts() -> None:
+async def test_usage_of_another_vendors_agent_counts_after_its_child_has_ended() -> None:
     ran = await run(by_a_child(), tools=[DelegateTool({}), spend], limits=Limits(cost=2.0))
     assert isinstance(ran.quiet, RunEnded)
     assert ran.quiet.status == "limit"
@@ -161,16 +161,16 @@ async def test_what_another_vendors_agent_used_for_a_child_that_has_ended_still_
     assert ran.quiet.children.usage.total_tokens == 3 * 100 + 2 * 9
 
 
-async def test_a_price_that_an_agent_does_not_tell_leaves_a_limit_of_cost_to_be_kept() -> None:
+async def test_an_agent_without_prices_does_not_disable_a_cost_limit() -> None:
     tools = [DelegateTool({}), spend]
     ran = await run(by_a_child(cost=None), tools=tools, limits=Limits(cost=0.95))
     assert isinstance(ran.quiet, RunEnded)
     assert ran.quiet.reason == "the limit of $0.95 was reached: $0.9 is used"
-    assert ran.quiet.children.usage.cost is None, "nobody knows all of it"
+    assert ran.quiet.children.usage.cost is None, "a part of it is unknown"
     assert ran.quiet.own.steps == 3 and ran.quiet.children.known_cost == pytest.approx(0.6)
 
 
-async def test_an_agent_that_tells_no_price_does_not_hide_that_a_model_has_none() -> None:
+async def test_an_agent_without_prices_does_not_hide_a_model_without_prices() -> None:
     child = Call("delegate", {"task": "cheap"})
     turns = [
         Turn(calls=(Call("spend", {"cost": None}), child), usage=PRICED),
@@ -181,7 +181,7 @@ async def test_an_agent_that_tells_no_price_does_not_hide_that_a_model_has_none(
     assert ran.quiet.status == "limit" and "prices are unknown" in ran.quiet.reason
 
 
-async def test_what_an_agent_told_before_a_crash_counts_when_the_run_goes_on() -> None:
+async def test_usage_that_an_agent_reported_before_a_crash_counts_after_recovery() -> None:
     store = DyingStore(lambda fact: fact.type == "child_used")
     turns = [Turn(calls=(Call("spend"),), usage=PRICED)] * 9
     ran = await started(turns, tools=[spend], limits=Limits(cost=0.85), store=store)
@@ -195,7 +195,7 @@ async def test_what_an_agent_told_before_a_crash_counts_when_the_run_goes_on() -
     assert violations(await store.read(session.id)) == []
 
 
-async def test_what_an_agent_tells_after_the_run_counts_for_no_other() -> None:
+async def test_usage_that_an_agent_reports_after_its_run_is_ignored() -> None:
     contexts: list[CallContext] = []
 
     @tool
@@ -217,7 +217,7 @@ async def test_what_an_agent_tells_after_the_run_counts_for_no_other() -> None:
 # --- going on -----------------------------------------------------------------------------------------------
 
 
-async def test_a_run_keeps_its_limits_when_somebody_else_goes_on_with_it() -> None:
+async def test_a_run_keeps_its_limits_when_another_process_continues_it() -> None:
     @tool
     async def ask() -> NeedUser:
         return NeedUser(Question("Well?"))
@@ -234,14 +234,14 @@ async def test_a_run_keeps_its_limits_when_somebody_else_goes_on_with_it() -> No
     assert (ended.status, ended.own.steps) == ("limit", 2)
 
 
-async def test_time_stands_still_while_a_person_thinks() -> None:
+async def test_waiting_for_an_answer_does_not_count_as_time() -> None:
     @tool
     async def ask(context: ToolContext) -> str:
         return str(await context.ask(Question("Well?")))
 
-    async def person(asked: events.QuestionAsked) -> str:
+    async def answer_later(asked: events.QuestionAsked) -> str:
         await asyncio.sleep(0.3)
         return "at last"
 
-    ran = await run([Call("ask"), "ok"], tools=[ask], asker=person, limits=Limits(seconds=0.25))
+    ran = await run([Call("ask"), "ok"], tools=[ask], asker=answer_later, limits=Limits(seconds=0.25))
     assert ran.status == "completed" and ran.results() == ["at last"]

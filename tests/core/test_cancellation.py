@@ -33,7 +33,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def test_a_block_goes_on_as_long_as_something_is_heard() -> None:
+def test_a_scope_stays_open_while_it_is_reset() -> None:
     async def work() -> None:
         with pytest.raises(SilenceTimeout):
             async with cancel_scope(CancelToken(), silence=10) as watch:
@@ -46,7 +46,7 @@ def test_a_block_goes_on_as_long_as_something_is_heard() -> None:
     in_virtual_time(work())
 
 
-def test_each_use_listens_anew() -> None:
+def test_a_scope_can_be_used_again() -> None:
     async def work() -> None:
         watch = cancel_scope(CancelToken(), silence=10)
         for begin in (0, 16, 32):
@@ -64,7 +64,7 @@ def test_each_use_listens_anew() -> None:
     in_virtual_time(work())
 
 
-def test_a_token_ends_a_block_that_also_listens() -> None:
+def test_a_token_ends_a_scope_with_a_silence_timeout() -> None:
     async def work() -> None:
         token = CancelToken()
         asyncio.get_running_loop().call_later(4, token.cancel)
@@ -78,20 +78,20 @@ def test_a_token_ends_a_block_that_also_listens() -> None:
     in_virtual_time(work())
 
 
-def test_its_timer_keeps_nothing_alive() -> None:
+def test_the_timer_of_a_scope_keeps_nothing_alive() -> None:
     async def work() -> None:
         token = CancelToken()
-        known = weakref.ref(token)
+        reference = weakref.ref(token)
         async with cancel_scope(token, silence=10):
             pass
         del token
         gc.collect()
-        assert known() is None
+        assert reference() is None
 
     in_virtual_time(work())
 
 
-def test_bounded_work_is_stopped_when_its_time_is_up_or_its_token_fires() -> None:
+def test_run_with_timeout_stops_work_at_the_timeout_or_when_the_token_fires() -> None:
     async def work() -> None:
         status, task = await run_with_timeout(asyncio.sleep(5, "rested"), CancelToken(), 10)
         assert (status, task.result(), now()) == ("done", "rested", 5)

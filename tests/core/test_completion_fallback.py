@@ -52,7 +52,7 @@ def down() -> ModelError:
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_the_next_model_of_the_chain_goes_on_without_a_second_message(error: ModelError) -> None:
+async def test_a_fallback_model_continues_without_a_second_user_message(error: ModelError) -> None:
     other = ScriptedModel(["saved"], name="other/one")
     ran = await run([error], fallbacks=(other,))
     assert ran.status == "completed"
@@ -62,7 +62,7 @@ async def test_the_next_model_of_the_chain_goes_on_without_a_second_message(erro
     assert len(ran.all(events.UserMessage)) == 1
 
 
-async def test_the_rest_of_the_run_stays_with_the_rescuer_and_the_meter_goes_on() -> None:
+async def test_the_run_stays_with_the_fallback_model_and_usage_adds_up() -> None:
     other = ScriptedModel([Call("look"), "saved"], name="other/one")
     ran = await run([Call("look"), down(), "own"], tools=[look], fallbacks=(other,))
     assert ran.status == "completed"
@@ -78,7 +78,7 @@ async def test_the_rest_of_the_run_stays_with_the_rescuer_and_the_meter_goes_on(
     assert ran.all(events.ModelCalled)[-1].model == "scripted/model", "the next run begins with its own model"
 
 
-async def test_a_chain_is_gone_through_in_order_and_each_model_has_tries_of_its_own() -> None:
+async def test_fallbacks_are_tried_in_order_and_each_model_has_its_own_retries() -> None:
     busy = [Overloaded("too busy", status=529)] * 3
     second = ScriptedModel([down()], name="other/two")
     third = ScriptedModel([*busy[:2], "at last"], name="other/three")
@@ -96,32 +96,32 @@ async def test_a_chain_is_gone_through_in_order_and_each_model_has_tries_of_its_
     assert [one.attempt for one in ran.all(events.ModelCalled)] == [1, 2, 3, 4, 5, 6, 7]
 
 
-async def test_when_the_chain_is_at_its_end_the_run_fails_with_the_last_reason() -> None:
+async def test_without_more_fallbacks_the_run_fails_with_the_last_reason() -> None:
     ran = await run([down()], fallbacks=(ScriptedModel([ConnectionFailed("no way")] * 3, name="other/one"),))
     assert ran.status == "failed"
     (ended,) = ran.all(events.RunEnded)
     assert ended.failure.kind == "connection_failed"
 
 
-async def test_a_fallback_that_cannot_be_made_is_said_and_passed_over_and_none_is_made_in_vain() -> None:
-    made: list[str] = []
+async def test_a_fallback_that_cannot_be_made_is_reported_and_skipped() -> None:
+    names: list[str] = []
     saved = ScriptedModel(["saved"], name="other/two")
 
     def make(name: str) -> ScriptedModel:
-        made.append(name)
+        names.append(name)
         if name == "other/one":
             raise NoModel("other needs a key")
         return saved
 
     ran = await run(["fine"], fallbacks=("other/one", "alias"), make_model=make)
-    assert ran.status == "completed" and made == []
+    assert ran.status == "completed" and names == []
     ran = await run([down()], fallbacks=("other/one", "alias"), make_model=make)
-    assert ran.status == "completed" and made == ["other/one", "alias"]
+    assert ran.status == "completed" and names == ["other/one", "alias"]
     assert [one.text for one in ran.all(events.Warned)] == ["other/one cannot be used: other needs a key"]
     assert failures(ran) == [(0.0, "other/two")]
 
 
-async def test_what_is_too_long_for_one_model_is_not_pushed_to_the_next() -> None:
+async def test_a_context_overflow_does_not_use_the_fallback() -> None:
     other = ScriptedModel(["never"], name="other/one")
     ran = await run([ContextOverflow("too long", status=400)], fallbacks=(other,))
     assert ran.status == "failed" and other.requests == []
@@ -142,7 +142,7 @@ async def test_a_run_has_a_budget_of_retries() -> None:
     assert [delay is not None for delay, _ in failures(ran)] == [True, True, False]
 
 
-async def test_a_failure_is_shown_before_its_pause() -> None:
+async def test_a_failure_is_published_before_the_retry_delay() -> None:
     ran = await started([ConnectionFailed("no"), "yes"])
     seen = asyncio.Event()
 
@@ -158,7 +158,7 @@ async def test_a_failure_is_shown_before_its_pause() -> None:
     assert ran.status == "completed"
 
 
-async def test_a_hook_may_know_better_than_the_chain() -> None:
+async def test_a_hook_overrides_the_fallbacks() -> None:
     chain = ScriptedModel(["from the chain"], name="other/chain")
     chosen = ScriptedModel(["from the hook"], name="other/hook")
     hook = Hook("after_failure", lambda failed: Retry(model=chosen))

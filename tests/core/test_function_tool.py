@@ -54,7 +54,7 @@ def forecast(
     return f"{place.city} {days}"
 
 
-def test_a_docstring_tells_of_the_tool_and_of_its_parameters() -> None:
+def test_a_docstring_describes_the_tool_and_its_parameters() -> None:
     spec = forecast.spec
     assert spec.description == "The weather of the coming days."
     told_of = {name: part["description"] for name, part in spec.schema["properties"].items()}
@@ -75,7 +75,7 @@ def test_the_options_of_a_tool_are_in_its_spec() -> None:
     assert (renamed.spec.name, renamed.spec.description) == ("weather", "Other words.")
 
 
-def test_what_cannot_be_a_tool_says_why() -> None:
+def test_a_function_that_cannot_be_a_tool_is_refused_with_the_reason() -> None:
     def fine() -> None: ...
     def any_number(*cities: str) -> None: ...
     def any_names(**cities: str) -> None: ...
@@ -115,7 +115,7 @@ class WaterPlants(GardenTool, parallel=True, display=Display(title="Water {bed}"
         if self.bed == 9:
             return NeedUser(Question("Really?"))
         if self.bed == 8:
-            return ok("watered", summary="said by the call")
+            return ok("watered", summary="from the call")
         if self.bed == 7:
             return failed("there is no bed 7")
         context.output("drip\n")
@@ -165,7 +165,7 @@ async def test_each_call_of_a_class_is_an_instance(tmp_path: Path) -> None:
 async def test_a_summary_is_made_only_for_an_outcome_without_one(tmp_path: Path) -> None:
     context = FakeToolContext(tmp_path)
     outcomes = [await run_tool(WaterPlants, {"bed": bed}, context) for bed in (7, 8, 9)]
-    assert [getattr(outcome, "summary", None) for outcome in outcomes] == ["", "said by the call", None]
+    assert [getattr(outcome, "summary", None) for outcome in outcomes] == ["", "from the call", None]
     assert isinstance(outcomes[2], NeedUser)
 
 
@@ -177,19 +177,19 @@ async def test_a_summary_that_fails_does_not_make_the_call_fail(tmp_path: Path) 
     assert outcome.summary == f"no summary: ZeroDivisionError: {caught.value}"
 
 
-def test_a_class_may_judge_its_arguments_itself() -> None:
+def test_a_class_may_validate_its_arguments_itself() -> None:
     with pytest.raises(InvalidArguments, match=r"^invalid arguments for water_plants: bed 1 would drown$"):
         WaterPlants.validate({"bed": 1, "litres": 11})
 
 
-def test_a_class_that_cannot_be_a_tool_says_why() -> None:
+def test_a_class_that_cannot_be_a_tool_is_refused_with_the_reason() -> None:
     with pytest.raises(TypeError, match=r"Late\.run must be async"):
 
         class Late(ToolClass):
             def run(self, context: ToolContext) -> str:  # type: ignore[override]
                 return ""
 
-    with pytest.raises(TypeError, match="the tool itself has 'spec'"):
+    with pytest.raises(TypeError, match="every tool has an attribute 'spec'"):
 
         class Taken(ToolClass):
             spec: str  # type: ignore[misc]
@@ -235,7 +235,7 @@ def test_a_result_without_a_summary_gets_one(content: tuple[Any, ...], summary: 
     assert default_summary(content) == summary
 
 
-async def test_a_plain_function_runs_beside_the_event_loop(tmp_path: Path) -> None:
+async def test_a_plain_function_does_not_block_the_event_loop(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     reached = asyncio.Event()
 
@@ -252,7 +252,7 @@ async def _set(event: asyncio.Event) -> None:
     event.set()
 
 
-def test_the_page_of_tools_names_all_there_is() -> None:
+def test_the_documentation_of_tools_names_every_field() -> None:
     page = (DOCS / "tools.md").read_text()
     in_tables = "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
     named = set(re.findall(r"[`(](\w+)", in_tables))

@@ -91,7 +91,7 @@ def everything(
     ],
     ids=lambda one: str(one)[:40],
 )
-def test_arguments_that_do_not_fit_are_refused_in_words(arguments: dict[str, Any], words: str) -> None:
+def test_invalid_arguments_are_refused_with_a_description(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArguments) as refused:
         everything.validate(arguments)
     assert refused.value.message == f"invalid arguments for everything: {words}"
@@ -99,7 +99,7 @@ def test_arguments_that_do_not_fit_are_refused_in_words(arguments: dict[str, Any
         assert schema_error(arguments, everything.spec.schema)
 
 
-def test_an_argument_that_is_missing_or_not_there_is_told() -> None:
+def test_missing_and_unknown_arguments_are_named() -> None:
     with pytest.raises(InvalidArguments, match=r"place is missing; it must be an object {city, country}$"):
         route.validate({})
     with pytest.raises(InvalidArguments, match="no parameter 'citty'; its parameters are: place, days"):
@@ -120,7 +120,7 @@ def book(booking: Booking) -> None:
     """Books a table."""
 
 
-def test_a_nested_type_may_be_closed_renamed_and_judge_itself() -> None:
+def test_a_nested_type_may_forbid_fields_rename_them_and_validate_itself() -> None:
     (properties,) = [part["properties"] for part in book.spec.schema["properties"].values()]
     assert properties["firstDay"] == {"type": "string", "description": "like 2027-05-01"}
     with pytest.raises(
@@ -132,7 +132,7 @@ def test_a_nested_type_may_be_closed_renamed_and_judge_itself() -> None:
 
 
 @pytest.mark.parametrize("raw", ['{"a": 1}{"a": 2}', '{"a": 1, "b": "\\"}{"}{"a": 2}'])
-async def test_two_objects_in_one_call_are_told_to_the_model_and_not_taken_apart(raw: str) -> None:
+async def test_two_objects_in_one_call_are_refused(raw: str) -> None:
     ran = await run([Call("add", raw=raw), Call("add", {"a": 2}), "ok"], tools=[add])
     first, second = ran.all(events.ToolResultFact)
     assert (first.failed, second.failed) == ("invalid_arguments", None)

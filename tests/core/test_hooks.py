@@ -48,7 +48,7 @@ def nothing_seen() -> None:
     SEEN.clear()
 
 
-async def test_a_refused_call_is_not_run_and_the_model_is_told_why() -> None:
+async def test_a_refused_call_does_not_run_and_the_model_gets_the_reason() -> None:
     hook = Hook("before_tool", lambda planned: Refuse("nope"))
     ran = await run([Call("say", {"word": "hi"}), "ok"], tools=[say], hooks=[hook])
     assert ran.results() == ["nope"]
@@ -64,7 +64,7 @@ async def test_a_refusal_without_a_reason_has_a_default_one() -> None:
     assert ran.results() == ["The call was refused."]
 
 
-async def test_rewritten_arguments_are_run_and_the_transcript_keeps_the_models_own() -> None:
+async def test_rewritten_arguments_are_run_and_the_transcript_has_the_original_ones() -> None:
     hook = Hook("before_tool", lambda planned: Rewrite({"word": planned.arguments["word"].upper()}))
     ran = await run([Call("say", {"word": "hi"}), "ok"], tools=[say], hooks=[hook, hook])
     assert SEEN == ["HI"]
@@ -81,7 +81,7 @@ async def test_a_malformed_rewrite_refuses_the_call(rewritten: Any) -> None:
     assert ran.all(events.ToolResultFact)[0].failed == "call_refused"
 
 
-async def test_handlers_run_in_order_and_each_sees_what_the_one_before_decided() -> None:
+async def test_handlers_run_in_order_and_each_sees_the_previous_decision() -> None:
     def add(letter: str) -> Hook:
         return Hook("before_tool", lambda planned: Rewrite({"word": planned.arguments["word"] + letter}))
 
@@ -89,7 +89,7 @@ async def test_handlers_run_in_order_and_each_sees_what_the_one_before_decided()
     assert SEEN == ["xabc"]
 
 
-async def test_the_first_refusal_wins_and_permission_judges_what_was_rewritten() -> None:
+async def test_the_first_refusal_wins_and_the_permission_hook_sees_the_rewritten_call() -> None:
     judged: list[Any] = []
 
     def permission(planned: PlannedCall) -> Refuse:
@@ -122,7 +122,7 @@ def broken(subject: Any) -> Any:
     raise RuntimeError("a bug")
 
 
-async def test_a_result_that_a_guard_could_not_judge_is_not_told() -> None:
+async def test_a_result_is_withheld_if_a_guard_fails() -> None:
     guard = Hook("after_tool", broken, guard=True, name="redactor")
     ran = await run([Call("say", {"word": "s3cret"}), "ok"], tools=[say], hooks=[guard])
     (result,) = ran.all(events.ToolResultFact)
@@ -134,7 +134,7 @@ async def test_a_result_that_a_guard_could_not_judge_is_not_told() -> None:
     assert ran.results() == ["said hi"]
 
 
-async def test_a_context_that_a_guard_could_not_judge_is_not_sent() -> None:
+async def test_a_context_is_not_sent_if_a_guard_fails() -> None:
     ran = await run(["ok"], hooks=[Hook("context", broken, guard=True, name="filter")])
     assert (ran.all(events.RunEnded)[0].status, ran.model.requests) == ("refused", [])
     assert "filter" in ran.all(events.RunEnded)[0].reason
@@ -142,7 +142,7 @@ async def test_a_context_that_a_guard_could_not_judge_is_not_sent() -> None:
     assert ran.all(events.RunEnded)[0].status == "completed"
 
 
-async def test_a_failure_that_a_guard_could_not_judge_is_not_tried_again() -> None:
+async def test_a_failure_is_not_retried_if_a_guard_fails() -> None:
     script = [ServerFailed("busy"), "ok"]
     ran = await run(script, hooks=[Hook("after_failure", broken, guard=True)])
     assert (ran.all(events.RunEnded)[0].status, len(ran.model.requests)) == ("failed", 1)
@@ -203,7 +203,7 @@ async def test_a_result_may_be_rewritten_before_the_model_sees_it() -> None:
     assert ran.results() == ["[redacted]"]
 
 
-async def test_a_suppressed_message_is_a_fact_that_is_not_shown_and_still_told() -> None:
+async def test_a_suppressed_message_is_stored_and_sent_but_not_shown() -> None:
     ran = await run(
         [Turn("secret", (Call("say", {"word": "x"}),)), "end"],
         tools=[say],
@@ -216,7 +216,7 @@ async def test_a_suppressed_message_is_a_fact_that_is_not_shown_and_still_told()
     assert ran.model.requests[1].transcript[1].text == "secret"
 
 
-async def test_a_replaced_message_is_shown_in_the_first_texts_place_and_the_model_is_told_its_own() -> None:
+async def test_a_replaced_message_is_shown_and_the_model_gets_the_original() -> None:
     class Interleaved(ScriptedModel):
         async def stream(self, request):  # type: ignore[no-untyped-def]
             async for batch in super().stream(request):
@@ -239,7 +239,7 @@ async def test_a_replaced_message_is_shown_in_the_first_texts_place_and_the_mode
     assert [delta.text for delta in ran.all(events.TextDelta)] == ["shown", "end"]
 
 
-async def test_text_is_held_back_until_it_is_decided_and_tool_input_is_not() -> None:
+async def test_text_deltas_wait_for_the_hook_and_tool_input_does_not() -> None:
     order: list[str] = []
 
     def watch(draft: DraftMessage) -> None:
@@ -255,7 +255,7 @@ async def test_text_is_held_back_until_it_is_decided_and_tool_input_is_not() -> 
     assert order.index("tool_input_delta") < order.index("decided") < order.index("text_delta")
 
 
-async def test_a_failure_may_be_answered_with_another_model_or_given_up() -> None:
+async def test_a_hook_may_retry_with_another_model_or_give_up() -> None:
     other = ScriptedModel(["rescued"], name="scripted/other")
     hook = Hook("after_failure", lambda failed: Retry(model=other))
     ran = await run([ServerFailed("oops", status=500)], hooks=[hook])
@@ -277,21 +277,21 @@ async def test_a_failure_may_be_answered_with_another_model_or_given_up() -> Non
 ASKS = Hook("before_tool", lambda planned: Ask(Question("May I?", kind="permission")), name="asks")
 
 
-async def test_a_question_that_nobody_can_answer_is_refused_at_once() -> None:
+async def test_a_question_without_an_asker_is_refused_at_once() -> None:
     ran = await run([Call("say", {"word": "x"}), "ok"], tools=[say], hooks=[ASKS])
     assert SEEN == []
     assert ran.all(events.QuestionAsked) == []
     assert ran.all(events.ToolResultFact)[0].failed == "call_refused"
 
 
-@pytest.mark.parametrize(("answer", "said"), [("yes", ["x"]), ("no", [])])
-async def test_a_person_in_the_room_decides(answer: str, said: list[str]) -> None:
-    async def person(asked: events.QuestionAsked) -> str:
+@pytest.mark.parametrize(("answer", "words"), [("yes", ["x"]), ("no", [])])
+async def test_the_asker_decides(answer: str, words: list[str]) -> None:
+    async def decide(asked: events.QuestionAsked) -> str:
         assert asked.question.text == "May I?"
         return answer
 
-    ran = await run([Call("say", {"word": "x"}), "ok"], tools=[say], hooks=[ASKS], asker=person)
-    assert said == SEEN
+    ran = await run([Call("say", {"word": "x"}), "ok"], tools=[say], hooks=[ASKS], asker=decide)
+    assert words == SEEN
     order = [
         t for t in ran.types if t in ("tool_called", "question_asked", "question_answered", "tool_started")
     ]
@@ -299,7 +299,7 @@ async def test_a_person_in_the_room_decides(answer: str, said: list[str]) -> Non
         "tool_called",
         "question_asked",
         "question_answered",
-        *(["tool_started"] if said else []),
+        *(["tool_started"] if words else []),
     ]
     assert ran.status == "completed"
 
@@ -320,7 +320,7 @@ async def test_a_question_stops_only_its_own_call() -> None:
     assert ran.types[-1] == "run_waiting"
 
 
-async def test_a_waiting_run_goes_on_with_the_answer_and_with_the_arguments_that_were_judged() -> None:
+async def test_a_waiting_run_continues_with_the_answer_and_the_approved_arguments() -> None:
     from ostler.schema.requests import Answer
 
     rewrite = Hook("before_tool", lambda planned: Rewrite({"word": "judged"}))

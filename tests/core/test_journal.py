@@ -1,4 +1,4 @@
-"""The journal while an append is under way: who waits for what, and what becomes of it."""
+"""The journal during a running append: its waiters, and its failure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ostler.store.memory import MemoryStore
 
 
 class SlowStore(MemoryStore):
-    """Appends when it is told to."""
+    """Appends when `finish_append` is called."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class SlowStore(MemoryStore):
         self.waiting.append((done, lease, facts, settled))
         return done
 
-    async def go_on(self, problem: StoreError | None = None) -> None:
+    async def finish_append(self, problem: StoreError | None = None) -> None:
         """Ends the oldest append, and lets those who waited for it go on."""
         done, lease, facts, settled = self.waiting.pop(0)
         if problem is None:
@@ -71,49 +71,49 @@ async def watched() -> Watched:
     return Watched(store, await open_journal(store, lease, World()))
 
 
-async def test_a_commit_ends_when_its_facts_are_stored_and_shown(watched: Watched) -> None:
+async def test_a_commit_ends_when_its_facts_are_stored_and_published(watched: Watched) -> None:
     commit = await watched.commits("a", "b")
     assert not commit.done() and watched.seen == []
-    await watched.store.go_on()
+    await watched.store.finish_append()
     assert commit.done() and watched.titles() == ["a", "b"]
 
 
-async def test_facts_that_are_recorded_meanwhile_follow_in_one_append(watched: Watched) -> None:
+async def test_facts_recorded_during_an_append_follow_in_one_append(watched: Watched) -> None:
     commits = [await watched.commits(title) for title in ("a", "b", "c")]
     assert len(watched.store.waiting) == 1, "one after the other"
-    await watched.store.go_on()
+    await watched.store.finish_append()
     assert [commit.done() for commit in commits] == [True, False, False]
-    await watched.store.go_on()
+    await watched.store.finish_append()
     assert all(commit.done() for commit in commits) and not watched.store.waiting
     assert watched.titles() == ["a", "b", "c"]
     assert await watched.store.last_seq("ses_1") == 4
 
 
-async def test_whoever_has_nothing_to_add_waits_for_what_is_under_way(watched: Watched) -> None:
+async def test_a_commit_without_facts_waits_for_the_running_append(watched: Watched) -> None:
     commits = [await watched.commits("a"), await watched.commits()]
     assert not commits[1].done()
-    await watched.store.go_on()
+    await watched.store.finish_append()
     assert commits[1].done()
 
 
-async def test_an_append_is_not_cancelled_with_those_who_wait_for_it(watched: Watched) -> None:
+async def test_an_append_is_not_cancelled_with_its_waiters(watched: Watched) -> None:
     commits = [await watched.commits("a"), await watched.commits("b")]
     for commit in commits:
         commit.cancel()
     await asyncio.wait(commits)
-    await watched.store.go_on()
-    await watched.store.go_on()
-    assert watched.titles() == ["a", "b"], "what was recorded is stored, and shown once"
+    await watched.store.finish_append()
+    await watched.store.finish_append()
+    assert watched.titles() == ["a", "b"], "recorded facts are stored, and published once"
 
 
-async def test_a_failed_append_fails_all_who_wait_and_what_comes_after(watched: Watched) -> None:
+async def test_a_failed_append_fails_all_waiters_and_later_records(watched: Watched) -> None:
     commits = [await watched.commits("a"), await watched.commits(), await watched.commits("b")]
-    await watched.store.go_on(StoreFull("the disk is full"))
-    await watched.store.go_on(StoreError("a gap"))
+    await watched.store.finish_append(StoreFull("the disk is full"))
+    await watched.store.finish_append(StoreError("a gap"))
     for commit in commits:
         assert isinstance(commit.exception(), StoreError)
     assert watched.titles() == []
     assert [item for item in watched.seen if isinstance(item, StoreFailed)] == watched.seen
-    assert len(watched.seen) == 1, "followers are told once"
+    assert len(watched.seen) == 1, "subscribers get the failure once"
     with pytest.raises(StoreFull):
         watched.journal.record(SessionRenamed("c"))

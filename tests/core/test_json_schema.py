@@ -35,7 +35,7 @@ HORSE: dict[str, Any] = {
         {"name": "Bess", "owner": {"email": "a@b"}},
     ],
 )
-def test_what_fits(value: Any) -> None:
+def test_a_value_that_fits_has_no_error(value: Any) -> None:
     assert schema_error(value, HORSE) == ""
 
 
@@ -56,11 +56,11 @@ def test_what_fits(value: Any) -> None:
         ({"name": "Bess", "owner": {}}, "'owner' fits none of its 2 forms"),
     ],
 )
-def test_what_does_not_fit_is_said_in_words(value: Any, words: str) -> None:
+def test_a_value_that_does_not_fit_is_described(value: Any, words: str) -> None:
     assert schema_error(value, HORSE) == words
 
 
-def test_a_type_that_does_not_exist_is_no_schema() -> None:
+def test_a_schema_with_an_unknown_type_is_refused() -> None:
     assert schema_problem(HORSE) == ""
     assert "there is no type 'objekt'" in schema_problem({"properties": {"a": {"type": "objekt"}}})
     assert schema_problem({"items": 7}) == "a schema must be an object, not 7"
@@ -73,5 +73,5 @@ class Rider(msgspec.Struct):
 
 
 @given(st.builds(Rider, name=st.text(), weight=st.floats(allow_nan=False), horses=st.lists(st.text())))
-def test_what_a_type_can_hold_fits_its_schema(rider: Rider) -> None:
+def test_every_value_of_a_type_fits_its_schema(rider: Rider) -> None:
     assert schema_error(msgspec.to_builtins(rider), schema_of(Rider)) == ""

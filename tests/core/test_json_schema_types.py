@@ -214,7 +214,7 @@ def parts_of(schema: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("hint", "default"), [one[:2] for one in SCHEMAS], ids=lambda one: str(one)[:40])
-def test_a_schema_is_spelled_as_every_vendor_takes_it(hint: Any, default: tuple[Any, ...]) -> None:
+def test_a_schema_has_a_form_that_every_vendor_accepts(hint: Any, default: tuple[Any, ...]) -> None:
     whole = schema_of(msgspec.defstruct("Arguments", [("it", hint, *default)]))
     assert whole.keys() == {"type", "properties", "required", "additionalProperties"}
     for part in parts_of(whole):
@@ -224,7 +224,7 @@ def test_a_schema_is_spelled_as_every_vendor_takes_it(hint: Any, default: tuple[
     assert closed(whole)["additionalProperties"] is False
 
 
-def test_a_type_that_contains_itself_is_referred_to_and_nothing_stands_beside_the_reference() -> None:
+def test_a_recursive_type_is_a_plain_reference() -> None:
     @tool
     def plant(tree: Tree) -> str:
         """Plants a tree."""
@@ -235,10 +235,10 @@ def test_a_type_that_contains_itself_is_referred_to_and_nothing_stands_beside_th
     assert schema["properties"]["tree"]["properties"]["branches"]["items"] == {"$ref": "#/$defs/Tree"}
     assert schema["$defs"]["Tree"]["properties"]["grafted"]["description"] == "from elsewhere"
     assert all(part.keys() == {"$ref"} for part in parts_of(schema) if "$ref" in part)
-    given = {"tree": {"name": "a", "branches": [{"name": "b"}]}}
-    assert schema_error(given, schema) == ""
+    arguments = {"tree": {"name": "a", "branches": [{"name": "b"}]}}
+    assert schema_error(arguments, schema) == ""
     assert schema_error({"tree": {"name": "a", "branches": [{}]}}, schema)
-    assert isinstance(plant.validate(given).tree.branches[0], Tree)  # type: ignore[attr-defined]
+    assert isinstance(plant.validate(arguments).tree.branches[0], Tree)  # type: ignore[attr-defined]
 
 
 def test_a_tool_may_be_called_like_the_type_of_its_parameter() -> None:

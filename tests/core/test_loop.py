@@ -32,7 +32,7 @@ async def fail() -> str:
     raise ValueError("no such luck")
 
 
-async def test_a_run_of_two_steps_has_the_promised_order() -> None:
+async def test_a_run_of_two_steps_records_its_facts_in_order() -> None:
     ran = await run([Turn("let me add", (Call("add", {"a": 1, "b": 2}),), piece=100), "three"], tools=[add])
     assert ran.types == [
         "run_started",
@@ -61,7 +61,7 @@ async def test_a_run_of_two_steps_has_the_promised_order() -> None:
     assert [fact.seq for fact in ran.facts] == list(range(2, 2 + len(ran.facts)))
 
 
-async def test_facts_known_at_the_same_moment_are_one_append() -> None:
+async def test_facts_of_the_same_moment_are_one_append() -> None:
     batches: list[list[str]] = []
     ran = await started([Call("add", {"a": 1, "b": 2}), "three"], tools=[add])
     ran.session.subscribe(lambda batch: batches.append([item.type for item in batch]))
@@ -75,7 +75,7 @@ async def test_facts_known_at_the_same_moment_are_one_append() -> None:
     ]
 
 
-async def test_results_are_told_in_the_order_of_the_calls_and_appended_as_they_finish() -> None:
+async def test_results_are_sent_in_call_order_and_recorded_as_they_finish() -> None:
     first_may_end = asyncio.Event()
 
     @tool(parallel=True)
@@ -92,12 +92,12 @@ async def test_results_are_told_in_the_order_of_the_calls_and_appended_as_they_f
 
     ran = await run([[Call("slow"), Call("quick")], "done"], tools=[slow, quick])
     assert ran.results() == ["quick", "slow"]
-    told = ran.model.requests[1].transcript[2]
-    assert told.role == "tool"
-    assert [block.name for block in told.content if isinstance(block, ToolResult)] == ["slow", "quick"]
+    message = ran.model.requests[1].transcript[2]
+    assert message.role == "tool"
+    assert [block.name for block in message.content if isinstance(block, ToolResult)] == ["slow", "quick"]
 
 
-async def test_tools_that_do_not_declare_it_never_run_beside_others() -> None:
+async def test_tools_that_are_not_parallel_run_alone() -> None:
     running = 0
     most = 0
 
@@ -115,7 +115,7 @@ async def test_tools_that_do_not_declare_it_never_run_beside_others() -> None:
     assert most == 1
 
 
-async def test_a_tool_that_raises_tells_the_model_and_the_run_goes_on() -> None:
+async def test_the_model_gets_a_tools_exception_and_the_run_continues() -> None:
     ran = await run([Call("fail"), "I see"], tools=[fail])
     assert ran.results() == ["ValueError: no such luck"]
     assert ran.all(events.ToolResultFact)[0].failed == "tool_failed"
@@ -140,7 +140,7 @@ async def test_an_unknown_tool_is_named_in_its_result() -> None:
 
 
 @pytest.mark.parametrize("raw", ['{"a": 1', "[1]", "17", '"x"'])
-async def test_malformed_arguments_are_told_and_never_repaired(raw: str) -> None:
+async def test_malformed_arguments_are_refused_and_never_repaired(raw: str) -> None:
     ran = await run([Call("add", raw=raw), "sorry"], tools=[add])
     assert ran.all(events.ToolResultFact)[0].failed == "invalid_arguments"
     assert ran.all(events.ToolStarted) == []
@@ -148,7 +148,7 @@ async def test_malformed_arguments_are_told_and_never_repaired(raw: str) -> None
     assert ran.status == "completed"
 
 
-async def test_arguments_that_do_not_fit_name_the_culprit() -> None:
+async def test_the_result_names_the_invalid_argument() -> None:
     ran = await run([[Call("add", {"a": 1}), Call("add", {"a": 1, "b": 2, "c": 3})], "ok"], tools=[add])
     assert "b is missing" in ran.results()[0]
     assert "'c'" in ran.results()[1]
@@ -175,7 +175,7 @@ async def test_max_steps_ends_the_run_with_limit() -> None:
     assert ran.types.count("run_ended") == 1
 
 
-async def test_the_same_call_with_the_same_result_is_reminded_of_and_then_stopped() -> None:
+async def test_repeated_calls_get_a_reminder_and_then_end_the_run() -> None:
     ran = await run([Call("add", {"a": 1, "b": 1}) for _ in range(9)], tools=[add])
     assert ran.status == "limit"
     assert len(ran.model.requests) == 5
@@ -197,7 +197,7 @@ async def test_repetition_ends_when_the_result_changes() -> None:
     assert ran.status == "completed"
 
 
-async def test_a_run_can_go_on_without_a_new_message() -> None:
+async def test_a_run_can_continue_without_a_new_message() -> None:
     ran = await run(["first", "second"])
     ran.quiet = await ran.session.continue_()
     assert ran.status == "completed"
@@ -205,7 +205,7 @@ async def test_a_run_can_go_on_without_a_new_message() -> None:
     assert ran.all(events.RunStarted)[1].continues
 
 
-async def test_the_total_grows_from_a_seed() -> None:
+async def test_cumulative_usage_starts_from_the_replaced_history() -> None:
     ran = await started(["hi"])
     await ran.session.replace_history(
         (user("before"),), Usage(input_tokens=1000, output_tokens=500, cost=1.0)
@@ -230,7 +230,7 @@ async def test_a_tool_may_end_the_run() -> None:
 # --- failures of the model ---------------------------------------------------------------------------
 
 
-async def test_a_connection_that_fails_is_tried_three_times() -> None:
+async def test_a_failed_connection_is_tried_three_times() -> None:
     ran = await run([ConnectionFailed("refused"), ConnectionFailed("refused"), "at last"])
     assert ran.status == "completed"
     assert [f.attempt for f in ran.all(events.ModelCalled)] == [1, 2, 3]
@@ -238,7 +238,7 @@ async def test_a_connection_that_fails_is_tried_three_times() -> None:
     assert ran.types.count("usage") == 3
 
 
-async def test_a_server_error_is_not_tried_again() -> None:
+async def test_a_server_error_is_not_retried() -> None:
     ran = await run([ServerFailed("oops", status=500), "never"])
     assert ran.status == "failed"
     assert ran.all(events.RunEnded)[0].failure.kind == "server_failed"
@@ -256,7 +256,7 @@ async def test_a_rate_limit_with_a_time_waits_that_long_and_without_one_fails() 
     assert ran.status == "failed"
 
 
-async def test_a_stream_that_breaks_in_the_middle_is_a_failure_and_its_text_is_kept_for_people() -> None:
+async def test_a_stream_that_breaks_is_a_failure_with_its_partial_text() -> None:
     ran = await run([Turn("half an ans", failure=Failure("stream_broken", "cut", stream_opened=True))])
     assert ran.status == "failed"
     failed = ran.all(events.ModelFailed)[0]
@@ -316,7 +316,7 @@ async def test_calls_with_an_id_that_was_used_before_get_one_of_their_own() -> N
 # --- observers -----------------------------------------------------------------------------------------
 
 
-async def test_an_observer_that_raises_is_taken_off_and_the_run_goes_on() -> None:
+async def test_a_subscriber_that_raises_is_removed_and_the_run_continues() -> None:
     ran = await started(["hi"])
 
     def broken(batch: object) -> None:
@@ -331,7 +331,7 @@ async def test_an_observer_that_raises_is_taken_off_and_the_run_goes_on() -> Non
 # --- output ------------------------------------------------------------------------------------------------
 
 
-async def test_output_is_shown_live_with_its_offsets_and_kept_when_the_model_is_told_less() -> None:
+async def test_output_is_published_with_offsets_and_stored_if_the_result_is_shorter() -> None:
     @tool
     async def chatter(context: ToolContext) -> str:
         """Talks."""
@@ -350,7 +350,7 @@ async def test_output_is_shown_live_with_its_offsets_and_kept_when_the_model_is_
     )
 
 
-async def test_a_result_too_long_for_the_model_is_cut_in_the_middle_and_kept_whole() -> None:
+async def test_a_long_result_is_cut_for_the_model_and_stored_whole() -> None:
     @tool
     async def flood() -> str:
         """Floods."""
@@ -377,7 +377,7 @@ async def test_a_long_result_is_stored_once_and_not_in_its_fact() -> None:
     assert whole == b"begin" + b"x" * 200_000 + b"end"
 
 
-async def test_when_a_call_of_a_batch_fails_the_others_run_and_the_model_is_asked_once() -> None:
+async def test_if_one_call_of_a_step_fails_the_others_still_run() -> None:
     @tool
     async def broken() -> str:
         raise ValueError("no")
@@ -387,7 +387,7 @@ async def test_when_a_call_of_a_batch_fails_the_others_run_and_the_model_is_aske
     assert len(ran.model.requests) == 2 and ran.status == "completed"
 
 
-async def test_after_a_tool_has_ended_the_run_every_call_of_its_batch_has_a_result() -> None:
+async def test_every_call_has_a_result_after_a_tool_ended_the_run() -> None:
     @tool
     async def finish() -> Ok:
         return ok("all done", ends_run=True)
@@ -397,20 +397,20 @@ async def test_after_a_tool_has_ended_the_run_every_call_of_its_batch_has_a_resu
     assert ran.results() == ["all done", "Not run: finish ended the run."]
 
 
-async def test_a_wrong_key_is_not_tried_again() -> None:
+async def test_an_authentication_error_is_not_retried() -> None:
     ran = await run([AuthenticationFailed("the key is wrong", status=401), "never"])
     assert ran.status == "failed" and len(ran.model.requests) == 1
     assert ran.types.count("model_failed") == ran.types.count("run_ended") == 1
 
 
 @pytest.mark.parametrize("trouble", ["model", "tool", "cancelled"])
-async def test_every_span_ends_however_its_work_does(trouble: str) -> None:
+async def test_every_span_ends_even_if_its_work_fails(trouble: str) -> None:
     open_spans: list[str] = []
-    begun: list[str] = []
+    spans: list[str] = []
 
     @contextmanager
     def span(name: str, about: dict[str, Any]) -> Iterator[None]:
-        begun.append(name)
+        spans.append(name)
         open_spans.append(name)
         try:
             yield
@@ -428,10 +428,10 @@ async def test_every_span_ends_however_its_work_does(trouble: str) -> None:
     ran = await started(script, tools=[broken], span=span)
     await asyncio.wait_for(ran.session.prompt(as_content("go")), 60)
     assert open_spans == []
-    assert begun[:2] == ["run", "model_call"] and ("tool_call" in begun) == (trouble != "model")
+    assert spans[:2] == ["run", "model_call"] and ("tool_call" in spans) == (trouble != "model")
 
 
-async def test_what_was_said_of_a_run_at_its_start_holds_to_its_end() -> None:
+async def test_tags_and_limits_of_a_run_do_not_change() -> None:
     seen: list[Any] = []
 
     @tool
@@ -457,5 +457,5 @@ async def test_what_was_said_of_a_run_at_its_start_holds_to_its_end() -> None:
     ran.quiet = await ran.session.prompt(as_content("go"))
     assert ran.status == "completed"
     assert seen == [{"customer": 7}, "order-1"]
-    begun = next(fact for fact in ran.facts if fact.type == "run_started")
-    assert b'"limits":{"steps":3}' in begun.body and b'"customer":7' in begun.body
+    fact = next(fact for fact in ran.facts if fact.type == "run_started")
+    assert b'"limits":{"steps":3}' in fact.body and b'"customer":7' in fact.body

@@ -1,4 +1,4 @@
-"""Cancelling: what is kept, what gets which outcome."""
+"""Cancelling a run: what stays in the log, and with which outcome."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ async def test_a_cancelled_run_keeps_its_text() -> None:
     assert [m.text for m in ran.model.requests[1].transcript] == ["go", "half a thought", "go on"]
 
 
-async def test_an_answer_that_was_complete_when_the_run_was_cancelled_is_kept_whole() -> None:
+async def test_a_complete_answer_is_kept_when_the_run_is_cancelled() -> None:
     ran = await started([Turn("a whole thought", piece=100)])
     await cancel_when(ran, events.TextDelta)
     assert ran.status == "cancelled"
     assert ran.all(events.AssistantMessage)[0].content == (Text("a whole thought"),)
 
 
-async def test_a_call_that_was_still_being_written_never_was() -> None:
+async def test_an_unfinished_call_is_dropped_when_the_run_is_cancelled() -> None:
     ran = await started([Turn("", (Call("x", {"a": 1}),), hangs=True), "next"])
     await cancel_when(ran, events.ToolInputDelta)
     assert ran.status == "cancelled"
@@ -83,7 +83,7 @@ async def test_all_calls_have_a_result_when_the_second_of_three_is_cancelled() -
     assert ran.types[-2:] == ["step_ended", "run_ended"]
 
 
-async def test_a_tool_that_ignores_its_cancellation_is_given_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tool_that_ignores_its_cancellation_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ostler.core.cancellation.GRACE", 0.05)
     let_go = asyncio.Event()
 
@@ -105,7 +105,7 @@ async def test_a_tool_that_ignores_its_cancellation_is_given_up_on(monkeypatch: 
     await asyncio.sleep(0)
 
 
-async def test_a_tool_that_takes_too_long_is_stopped_and_says_so() -> None:
+async def test_a_tool_that_takes_too_long_is_stopped_with_a_reason() -> None:
     @tool(timeout=0.02)
     async def slow() -> str:
         """Waits."""
@@ -124,14 +124,14 @@ async def test_a_cancel_request_ends_the_run_and_is_settled_by_its_end() -> None
     async for facts in store.follow(ran.session.id):
         if any(fact.type == "model_called" for fact in facts):
             break
-    assert await store.submit(ran.session.id, Cancel(id="c1", by="somebody"))
+    assert await store.submit(ran.session.id, Cancel(id="c1", by="ada"))
     assert not await store.submit(ran.session.id, Cancel(id="c1"))
     ran.quiet = await asyncio.wait_for(running, 60)
     assert ran.status == "cancelled"
     assert await store.settlement(ran.session.id, "c1") == ran.facts[-1].seq
 
 
-async def test_a_steer_is_told_between_two_steps_and_gives_a_finished_model_another_one() -> None:
+async def test_a_steer_is_sent_between_two_steps_and_continues_a_finished_model() -> None:
     def steer(batch: object) -> None:
         if any(getattr(item, "type", "") == "text_delta" for item in batch) and "s2" not in sent:  # type: ignore[attr-defined]
             sent.append("s2")
@@ -150,8 +150,8 @@ async def test_a_steer_is_told_between_two_steps_and_gives_a_finished_model_anot
     assert [m.text for m in ran.model.requests[-1].transcript] == ["go", "first answer", "more"]
 
 
-async def test_a_steer_can_be_given_back_until_the_run_has_taken_it() -> None:
-    given: list[bool] = []
+async def test_a_steer_can_be_withdrawn_until_the_model_has_it() -> None:
+    withdrawn: list[bool] = []
 
     @tool
     async def steered() -> str:
@@ -162,15 +162,15 @@ async def test_a_steer_can_be_given_back_until_the_run_has_taken_it() -> None:
         async for _ in store.follow(ran.session.id):
             if await store.settlement(ran.session.id, "behind them"):
                 break
-        given.append(ran.session.withdraw("read"))
+        withdrawn.append(ran.session.withdraw("read"))
         await store.submit(ran.session.id, Steer(id="unread", content=as_content("unread")))
-        given.append(ran.session.withdraw("unread"))
+        withdrawn.append(ran.session.withdraw("unread"))
         return "done"
 
     ran = await started([Call("steered"), "ok"], tools=[steered])
     store = ran.session.journal.store
     ran.quiet = await asyncio.wait_for(ran.session.prompt(as_content("go")), 60)
-    assert given == [True, True]
+    assert withdrawn == [True, True]
     assert [m.text for m in ran.model.requests[-1].transcript if m.role == "user"] == ["go", "kept"]
     assert not ran.session.withdraw("kept")
 
@@ -187,14 +187,14 @@ async def test_prompts_in_the_inbox_are_runs_of_their_own_in_order() -> None:
     assert [e.request for e in ran.all(events.RunStarted)] == ["p1", "p2"]
 
 
-async def test_a_prompt_said_directly_comes_after_those_that_wait_in_the_inbox() -> None:
+async def test_a_direct_prompt_runs_after_those_in_the_inbox() -> None:
     ran = await started(["one", "two"])
     await ran.session.journal.store.submit(ran.session.id, Prompt(id="p1", content=as_content("earlier")))
     await ran.session.prompt(as_content("later"))
     assert [e.content[0].text for e in ran.all(events.UserMessage)] == ["earlier", "later"]
 
 
-async def test_a_prompt_said_directly_passes_those_that_are_held() -> None:
+async def test_a_direct_prompt_overtakes_held_prompts() -> None:
     ran = await started([Turn(failure=Failure("server_failed", "no")), "two"])
     store = ran.session.journal.store
     ended = await ran.session.prompt(as_content("go"))
@@ -215,7 +215,7 @@ async def test_nothing_can_be_continued_from_the_inbox_of_an_empty_session() -> 
     assert [e.request for e in ran.all(events.RunStarted)] == ["p1"]
 
 
-async def test_a_run_that_was_cancelled_before_it_began_asks_and_runs_nothing() -> None:
+async def test_a_run_cancelled_before_its_start_calls_nothing() -> None:
     ran = await started([Call("add", {"a": 1}), "never"], tools=[add])
     ran.session.cancel("not needed any more")
     ran.quiet = await ran.session.prompt(as_content("go"))

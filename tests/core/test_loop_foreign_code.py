@@ -1,4 +1,4 @@
-"""Tools, hooks and wires are other people's code: whatever they do, the run gets its end and can be read."""
+"""Tools, hooks and wires are foreign code: whatever they do, the run ends and its log is readable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def say(word: str = "x") -> str:
     return word
 
 
-def returning(value: Any) -> Any:
+def tool_that_returns(value: Any) -> Any:
     @tool
     async def odd() -> Any:
         """Returns something odd."""
@@ -48,21 +48,21 @@ def returning(value: Any) -> Any:
     ],
     ids=lambda value: type(value).__name__,
 )
-async def test_what_cannot_be_stored_is_a_failed_call(value: Any) -> None:
-    ran = await run([Call("odd"), "ok"], tools=[returning(value)])
+async def test_a_result_that_cannot_be_stored_is_a_failed_call(value: Any) -> None:
+    ran = await run([Call("odd"), "ok"], tools=[tool_that_returns(value)])
     assert ran.all(events.ToolResultFact)[0].failed == "tool_failed"
     assert ran.status == "completed"
 
 
-async def test_halves_of_characters_are_replaced() -> None:
-    ran = await run([Call("odd"), "ok"], tools=[returning("caf\udce9 \ud83d\ude00")])
+async def test_lone_surrogates_are_replaced() -> None:
+    ran = await run([Call("odd"), "ok"], tools=[tool_that_returns("caf\udce9 \ud83d\ude00")])
     assert ran.results() == ["caf\ufffd 😀"]
 
 
 @pytest.mark.parametrize(
     "error", [GeneratorExit(), SystemExit(1), asyncio.CancelledError(), RecursionError()]
 )
-async def test_whatever_a_tool_raises_is_a_result(error: BaseException) -> None:
+async def test_any_exception_of_a_tool_is_a_result(error: BaseException) -> None:
     @tool
     async def crash() -> str:
         """Crashes."""
@@ -117,7 +117,7 @@ BAD_DECISIONS = [
 
 
 @pytest.mark.parametrize(("point", "decision"), BAD_DECISIONS, ids=lambda value: type(value).__name__)
-async def test_a_nonsensical_decision_is_reported_and_ignored(point: Any, decision: Any) -> None:
+async def test_an_invalid_decision_is_reported_and_ignored(point: Any, decision: Any) -> None:
     ran = await run([Call("say"), "ok"], tools=[say], hooks=[Hook(point, lambda subject: decision)])
     assert ran.all(events.Warned)
     assert ran.results() == ["x"]
@@ -125,14 +125,14 @@ async def test_a_nonsensical_decision_is_reported_and_ignored(point: Any, decisi
 
 
 @pytest.mark.parametrize("decision", [False, "no", Refuse, Ask(None)])  # type: ignore[arg-type]
-async def test_a_guard_that_decides_nonsense_refuses(decision: Any) -> None:
+async def test_an_invalid_decision_of_a_guard_refuses(decision: Any) -> None:
     guard = Hook("before_tool", lambda planned: decision, guard=True, name="guard")
     ran = await run([Call("say"), "ok"], tools=[say], hooks=[guard])
     assert ran.all(events.ToolStarted) == []
     assert ran.all(events.ToolResultFact)[0].failed == "call_refused"
 
 
-async def test_an_odd_retry_is_ignored() -> None:
+async def test_an_invalid_retry_is_ignored() -> None:
     ran = await run(
         [ServerFailed("oops", status=500)], hooks=[Hook("after_failure", lambda f: Retry("soon"))]
     )  # type: ignore[arg-type]
@@ -145,7 +145,7 @@ def test_a_hook_needs_a_point_that_exists() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), asyncio.CancelledError(), GeneratorExit()])
-async def test_whatever_a_handler_raises_is_reported(error: BaseException) -> None:
+async def test_any_exception_of_a_handler_is_reported(error: BaseException) -> None:
     async def crash(planned: object) -> None:
         raise error
 
@@ -158,7 +158,7 @@ async def test_whatever_a_handler_raises_is_reported(error: BaseException) -> No
     assert ran.status == "completed"
 
 
-async def test_a_handler_that_ignores_its_cancellation_is_given_up_on(
+async def test_a_handler_that_ignores_its_cancellation_is_abandoned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("ostler.core.cancellation.GRACE", 0.02)
@@ -212,7 +212,7 @@ async def test_an_answer_that_cannot_be_stored_is_a_failure(change: Any) -> None
 
 
 @pytest.mark.parametrize("prompt", [b"bytes", [1, 2], "half \ud83d"])
-async def test_a_prompt_that_cannot_be_stored_is_refused_at_the_door(prompt: Any) -> None:
+async def test_a_prompt_that_cannot_be_stored_is_refused(prompt: Any) -> None:
     ran = await started(["never"])
     with pytest.raises(UsageError, match="cannot be stored"):
         await ran.session.prompt(as_content(prompt))
@@ -246,7 +246,7 @@ async def test_a_tool_that_was_not_offered_does_not_run() -> None:
     assert ran.all(events.ToolResultFact)[0].failed == "unknown_tool"
 
 
-async def test_a_cancelled_answer_is_judged_before_it_is_shown() -> None:
+async def test_a_cancelled_answer_passes_the_hook_before_it_is_shown() -> None:
     from ostler.core.hooks import Suppress
 
     ran = await started(
@@ -264,10 +264,10 @@ async def test_a_cancelled_answer_is_judged_before_it_is_shown() -> None:
     assert ran.all(events.TextDelta) == []
 
 
-async def test_a_question_cut_by_a_cancellation_is_withdrawn_and_its_time_does_not_count() -> None:
+async def test_a_cancelled_question_is_withdrawn_and_its_time_does_not_count() -> None:
     asked = asyncio.Event()
 
-    async def nobody(question: events.QuestionAsked) -> str:
+    async def never_answer(question: events.QuestionAsked) -> str:
         asked.set()
         await asyncio.Event().wait()
         return "never"
@@ -277,11 +277,11 @@ async def test_a_question_cut_by_a_cancellation_is_withdrawn_and_its_time_does_n
         """Asks."""
         return str(await context.ask(Question("Well?")))
 
-    ran = await started([Call("inquire")], tools=[inquire], asker=nobody)
+    ran = await started([Call("inquire")], tools=[inquire], asker=never_answer)
     running = asyncio.ensure_future(ran.session.prompt(as_content("go")))
     await asyncio.wait_for(asked.wait(), 60)
     done, _ = await asyncio.wait({running}, timeout=0.2)
-    assert not done, "the tool's time ran out while a person was asked"
+    assert not done, "the tool's time ran out while the user was asked"
     ran.session.cancel("enough")
     ran.quiet = await asyncio.wait_for(running, 60)
     assert ran.all(events.QuestionAnswered)[0].outcome == "withdrawn"
@@ -289,7 +289,7 @@ async def test_a_question_cut_by_a_cancellation_is_withdrawn_and_its_time_does_n
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), asyncio.CancelledError(), GeneratorExit(), RuntimeError()])
-async def test_whatever_a_wire_raises_is_a_failure_of_the_call(error: BaseException) -> None:
+async def test_any_exception_of_a_wire_is_a_failure(error: BaseException) -> None:
     class Crashing(ScriptedModel):
         def stream(self, request: Any) -> Any:
             raise error

@@ -56,8 +56,6 @@ PAUSED, PENDING = events.RunWaiting("paused"), events.RunWaiting("pending")
         (run(waiting=PAUSED), ("ending", "cancelled", "stuck", "pause"), "end_run"),
     ],
 )
-def test_the_first_that_matches_is_the_next_action(
-    state: RunState, flags: tuple[str, ...], action: str
-) -> None:
-    given = {flag: flag in flags for flag in ("ending", "cancelled", "pause", "stuck")}
-    assert next_action(state, **given) == action
+def test_the_next_action_follows_from_the_facts(state: RunState, flags: tuple[str, ...], action: str) -> None:
+    arguments = {flag: flag in flags for flag in ("ending", "cancelled", "pause", "stuck")}
+    assert next_action(state, **arguments) == action

@@ -1,4 +1,4 @@
-"""Who a process is: told apart from all others, whatever it, its host and its surroundings are called."""
+"""The identity of a process, whatever the names of the process and its host and the time zone are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support import needed
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the name is not read")
-def test_a_process_may_call_itself_any_bytes(tmp_path: Path) -> None:
+def test_a_process_name_may_be_any_bytes(tmp_path: Path) -> None:
     program = os.fsencode(tmp_path) + b"/caf\xe9) (x"
     os.symlink(needed.program("sleep"), program)  # noqa: PTH211  # a name in bytes
     with subprocess.Popen([program, "60"]) as process:
@@ -26,15 +26,17 @@ def test_a_process_may_call_itself_any_bytes(tmp_path: Path) -> None:
             process.kill()
 
 
-def test_a_host_may_be_called_any_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_name_may_be_any_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: os.fsdecode(b"caf\xe9"))
     assert host_name.__wrapped__() == "caf\ufffd"
 
 
-def test_what_ps_says_of_a_process_does_not_depend_on_the_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_start_time_of_a_process_does_not_depend_on_the_time_zone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     needed.program("ps")
-    said = set()
+    times = set()
     for zone in ("UTC", "Asia/Kathmandu", "America/New_York"):
         monkeypatch.setenv("TZ", zone)
-        said.add(_ask("ps", "-o", "lstart=", "-p", str(os.getpid())))
-    assert len(said) == 1 and "" not in said
+        times.add(_ask("ps", "-o", "lstart=", "-p", str(os.getpid())))
+    assert len(times) == 1 and "" not in times

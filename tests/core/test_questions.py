@@ -34,7 +34,7 @@ PORT = {"type": "object", "properties": {"port": {"type": "integer"}}, "required
         ),
     ],
 )
-def test_what_is_wrong_with_an_answer(question: Question, value: Any, problem: str) -> None:
+def test_an_invalid_answer_is_described(question: Question, value: Any, problem: str) -> None:
     reason = answer_problem(question, value)
     assert reason.startswith(problem) if problem else reason == ""
     assert not question.secret or reason == problem

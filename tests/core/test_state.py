@@ -26,7 +26,7 @@ def long_session() -> list[Fact]:
     ]
 
 
-def test_a_long_session_is_told_in_its_order() -> None:
+def test_the_transcript_of_a_long_session_is_in_order() -> None:
     state = fold(long_session())
     assert [message.role for message in state.transcript] == ["user"] + ["assistant", "tool"] * CALLS
     results = [message.content for message in state.transcript if message.role == "tool"]
@@ -45,7 +45,7 @@ def test_a_damaged_fact_is_named_among_hundreds(body: bytes) -> None:
         fold(facts)
 
 
-def test_two_events_in_one_fact_are_not_taken_for_two_facts() -> None:
+def test_two_events_in_one_fact_are_an_error() -> None:
     facts = long_session()
     facts[700] = Fact(701, "ses_1", "run_1", 701, b",".join([facts[700].body] * 2), parent=700)
     with pytest.raises(StoreCorrupt, match="fact 701"):

@@ -24,7 +24,7 @@ from ostler.store.memory import MemoryStore
 from tests.support.running import Ran, add, run, started
 
 
-def charging(scope: Any) -> tuple[Any, list[str]]:
+def tool_that_charges(scope: Any) -> tuple[Any, list[str]]:
     """A tool that counts its effects."""
     charged: list[str] = []
 
@@ -37,8 +37,8 @@ def charging(scope: Any) -> tuple[Any, list[str]]:
 
 
 @pytest.mark.parametrize("scope", ["run", "session"])
-async def test_an_idempotent_call_is_made_once_and_its_result_paired_in_the_log(scope: str) -> None:
-    charge, charged = charging(scope)
+async def test_an_idempotent_call_runs_once_and_its_result_is_reused(scope: str) -> None:
+    charge, charged = tool_that_charges(scope)
     script = [
         Call("charge", {"card": "a", "amount": 2}),
         Call("charge", {"amount": 2, "card": "a"}),
@@ -60,8 +60,8 @@ async def test_an_idempotent_call_is_made_once_and_its_result_paired_in_the_log(
         assert charged == ["a", "a"] and third.repeats == 0
 
 
-async def test_reuse_survives_the_process() -> None:
-    charge, charged = charging("session")
+async def test_results_are_reused_by_another_process() -> None:
+    charge, charged = tool_that_charges("session")
     store = MemoryStore()
     ran = await run(
         [Call("charge", {"card": "a"}), "ok", Call("charge", {"card": "a"}), "ok"],
@@ -74,8 +74,8 @@ async def test_reuse_survives_the_process() -> None:
     assert charged == ["a"]
 
 
-async def test_the_same_call_twice_in_one_step_is_made_once() -> None:
-    charge, charged = charging("run")
+async def test_the_same_call_twice_in_one_step_runs_once() -> None:
+    charge, charged = tool_that_charges("run")
     ran = await run([[Call("charge", {"card": "a"}), Call("charge", {"card": "a"})], "ok"], tools=[charge])
     assert charged == ["a"] and len(set(ran.results())) == 1
 
@@ -94,7 +94,7 @@ async def test_a_failure_is_not_reused() -> None:
     assert ran.results() == ["ValueError: not yet", "now"]
 
 
-async def test_four_calls_in_a_row_that_cannot_be_understood_end_the_run() -> None:
+async def test_four_malformed_calls_in_a_row_end_the_run() -> None:
     @tool
     async def add(a: int) -> str:
         return str(a)
@@ -106,7 +106,7 @@ async def test_four_calls_in_a_row_that_cannot_be_understood_end_the_run() -> No
     assert len(ran.model.requests) == 4
 
 
-async def test_a_call_that_was_understood_begins_the_count_anew() -> None:
+async def test_a_valid_call_resets_the_count_of_malformed_calls() -> None:
     @tool
     async def add(a: int) -> str:
         raise ValueError("it failed, but it was understood")
@@ -118,7 +118,7 @@ async def test_a_call_that_was_understood_begins_the_count_anew() -> None:
     assert (await run([batch, "ok"], tools=[add])).status == "completed"
 
 
-async def test_a_tool_knows_where_it_runs() -> None:
+async def test_the_tool_context_describes_the_run() -> None:
     seen: dict[str, Any] = {}
 
     @tool
@@ -162,7 +162,7 @@ async def test_a_tool_knows_where_it_runs() -> None:
     }
 
 
-async def test_the_working_history_has_the_call_before_and_the_persisted_one_has_not() -> None:
+async def test_only_the_working_history_has_the_facts_of_this_run() -> None:
     histories: list[tuple[list[str], list[str]]] = []
 
     @tool
@@ -184,7 +184,7 @@ async def test_the_working_history_has_the_call_before_and_the_persisted_one_has
     assert persisted.count("tool_result") == 0 and persisted[-1] == "run_ended"
 
 
-async def test_citations_are_numbered_on_from_call_to_call() -> None:
+async def test_citations_are_numbered_across_calls() -> None:
     offsets: list[int] = []
 
     @tool
@@ -199,7 +199,7 @@ async def test_citations_are_numbered_on_from_call_to_call() -> None:
     assert offsets == [0, 3, 5, 0]
 
 
-async def test_a_todo_list_is_a_fact_and_goes_back_with_the_tree() -> None:
+async def test_a_todo_list_is_a_fact_and_navigation_restores_it() -> None:
     @tool
     async def plan(text: str, context: ToolContext) -> str:
         before = len(context.todo)
@@ -215,8 +215,8 @@ async def test_a_todo_list_is_a_fact_and_goes_back_with_the_tree() -> None:
     assert [item.text for item in ran.session.state.todo["main"]] == ["a", "b"]
 
 
-@pytest.mark.parametrize(("strategy", "told"), [("result", "blue"), ("again", "painted blue after red")])
-async def test_what_an_answer_does_is_the_outcomes_own_choice(strategy: Any, told: str) -> None:
+@pytest.mark.parametrize(("strategy", "result"), [("result", "blue"), ("again", "painted blue after red")])
+async def test_the_outcome_decides_what_an_answer_does(strategy: Any, result: str) -> None:
     @tool
     async def paint(context: ToolContext) -> Any:
         if context.answer is not None:
@@ -229,7 +229,7 @@ async def test_what_an_answer_does_is_the_outcomes_own_choice(strategy: Any, tol
     (asked,) = ran.all(events.QuestionAsked)
     assert asked.question.questionnaire == "colours-1"
     await ran.session.answer(asked.id, "blue")
-    assert ran.results() == [told]
+    assert ran.results() == [result]
 
 
 async def test_a_pending_call_is_finished_after_a_restart() -> None:
@@ -248,7 +248,7 @@ async def test_a_pending_call_is_finished_after_a_restart() -> None:
     assert isinstance(ended, RunEnded) and ended.status == "completed"
 
 
-async def test_how_a_tool_wants_to_be_shown_is_in_its_calls() -> None:
+async def test_calls_have_the_display_of_their_tool() -> None:
     display = Display("table", "Find {what} in {where}", "search", Layout(border=False))
 
     @tool(display=display)
@@ -283,7 +283,7 @@ async def test_spans_wrap_runs_model_calls_and_tool_calls() -> None:
     ]  # fmt: skip
 
 
-def test_the_key_of_a_call_is_that_of_its_tool_its_arguments_and_its_scope() -> None:
+def test_the_idempotency_key_depends_on_tool_arguments_and_scope() -> None:
     one = {"card": "a", "items": [{"id": 1, "count": 2}]}
     reordered = {"items": [{"count": 2, "id": 1}], "card": "a"}
     key = idempotency_key("charge", one, "run_1")
@@ -299,7 +299,7 @@ def test_the_key_of_a_call_is_that_of_its_tool_its_arguments_and_its_scope() -> 
     assert len({key, *others}) == 6
 
 
-async def test_what_a_host_hands_in_cannot_pose_as_the_runtimes_own() -> None:
+async def test_host_services_cannot_replace_the_contexts_own_fields() -> None:
     seen: list[Any] = []
 
     @tool
@@ -312,7 +312,7 @@ async def test_what_a_host_hands_in_cannot_pose_as_the_runtimes_own() -> None:
     assert seen == [ran.facts[0].run, ran.all(events.ToolCalled)[0].call, ran.session.id, services]
 
 
-async def test_what_a_tool_traces_is_seen_once_in_order_and_neither_stored_nor_told() -> None:
+async def test_a_tools_trace_is_live_in_order_and_not_stored() -> None:
     @tool
     async def trace(context: ToolContext) -> str:
         for number in range(100):
@@ -344,7 +344,7 @@ async def _asked(store: MemoryStore) -> Ran:
     return ran
 
 
-async def test_a_call_that_needs_a_person_has_no_result_until_it_is_answered() -> None:
+async def test_a_call_that_needs_the_user_has_no_result_until_it_is_answered() -> None:
     ran = await _asked(MemoryStore())
     assert isinstance(ran.quiet, RunWaiting)
     (asked,) = ran.all(events.QuestionAsked)
@@ -353,7 +353,7 @@ async def test_a_call_that_needs_a_person_has_no_result_until_it_is_answered() -
     assert asked.question.questionnaire == ""
 
 
-async def test_an_answer_leads_to_the_same_request_in_this_process_and_in_another() -> None:
+async def test_an_answer_gives_the_same_request_in_another_process() -> None:
     here, there = await _asked(MemoryStore()), await _asked(store := MemoryStore())
     await here.session.answer(here.all(events.QuestionAsked)[0].id, "the third")
     await there.session.close()

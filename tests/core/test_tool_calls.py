@@ -16,8 +16,8 @@ from ostler.schema.outcomes import Question
 from tests.support.running import run
 
 
-@pytest.mark.parametrize("asked_about", [(), ("first",), ("second",), ("first", "second")])
-async def test_the_same_call_runs_once_whichever_of_them_was_asked_about(asked_about: tuple[str]) -> None:
+@pytest.mark.parametrize("needs_permission", [(), ("first",), ("second",), ("first", "second")])
+async def test_the_same_call_runs_once_whichever_needed_permission(needs_permission: tuple[str]) -> None:
     ran_now: list[int] = []
 
     @tool(parallel=True, idempotent="run")
@@ -28,7 +28,7 @@ async def test_the_same_call_runs_once_whichever_of_them_was_asked_about(asked_a
         return f"seen {number}"
 
     def guard(call: PlannedCall) -> Ask | None:
-        return Ask(Question("May it?", "permission")) if call.call in asked_about else None
+        return Ask(Question("May it?", "permission")) if call.call in needs_permission else None
 
     async def yes(asked: QuestionAsked) -> Any:
         return "yes"

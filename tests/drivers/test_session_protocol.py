@@ -188,7 +188,7 @@ async def test_who_declines_says_no_in_the_agents_words(tmp_path: Path) -> None:
         assert agent.last(events.QuestionAnswered).outcome == "declined"
 
 
-async def test_what_is_no_answer_is_refused_and_the_question_stays(tmp_path: Path) -> None:
+async def test_an_invalid_answer_is_refused_and_the_question_stays_open(tmp_path: Path) -> None:
     async with at_work(claude(tmp_path)) as agent:
         saying = asyncio.ensure_future(agent.say("run ls -l"))
         asked = await agent.question()

@@ -59,13 +59,13 @@ def test_exit_codes_and_statuses_are_those_that_scripts_rely_on() -> None:
     assert all(400 <= error.http_status < 600 for error in CLASSES)
 
 
-def test_a_model_error_as_data_keeps_what_the_vendor_said() -> None:
-    said = {"status": 429, "code": "rate_limit_error", "request_id": "req_1", "retry_after": 2.5}
-    error = RateLimited("slow down", **said, stream_opened=True)
-    assert failure_of(error) == Failure("rate_limited", "slow down", **said, stream_opened=True)
+def test_a_model_error_as_data_keeps_the_vendors_details() -> None:
+    details = {"status": 429, "code": "rate_limit_error", "request_id": "req_1", "retry_after": 2.5}
+    error = RateLimited("slow down", **details, stream_opened=True)
+    assert failure_of(error) == Failure("rate_limited", "slow down", **details, stream_opened=True)
 
 
-def test_any_error_as_data_keeps_its_kind_and_message() -> None:
+def test_any_error_as_data_has_its_kind_and_message() -> None:
     for kind, error in ERRORS.items():
         if not issubclass(error, ModelError):
             assert failure_of(error("what to do")) == Failure(kind, "what to do")
@@ -75,10 +75,10 @@ def test_the_text_of_an_error_is_its_message() -> None:
     assert str(OstlerError("what to do")) == "what to do"
 
 
-def test_an_exception_that_cannot_say_what_it_is_has_at_least_a_name() -> None:
+def test_an_exception_whose_str_raises_is_described_by_its_name() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise SystemExit
 
-    said = [errors.describe_error(one) for one in (ValueError("no"), KeyboardInterrupt(), Mute())]
-    assert said == ["ValueError: no", "KeyboardInterrupt", "Mute"]
+    texts = [errors.describe_error(one) for one in (ValueError("no"), KeyboardInterrupt(), Mute())]
+    assert texts == ["ValueError: no", "KeyboardInterrupt", "Mute"]

@@ -59,13 +59,13 @@ def test_every_event_says_what_it_means(event_type: type[Event]) -> None:
 
 
 @pytest.mark.parametrize("line", LINES, ids=[f"{n}-{type_of(line)}" for n, line in enumerate(LINES, 1)])
-def test_what_the_first_version_stored_is_read_and_written_the_same(line: bytes) -> None:
+def test_events_of_the_first_version_are_read_and_written_unchanged(line: bytes) -> None:
     event = decode_event(line)
     assert isinstance(event, Event)
     assert encode_event(event) == line
 
 
-def test_the_stored_lines_show_every_event_with_its_least_and_with_all_of_its_fields() -> None:
+def test_the_stored_lines_have_every_event_with_minimal_and_all_fields() -> None:
     seen: dict[str, list[set[str]]] = {}
     for line in LINES:
         fields = set(json.loads(line)) - {"type"}
@@ -77,7 +77,7 @@ def test_the_stored_lines_show_every_event_with_its_least_and_with_all_of_its_fi
         assert set().union(*seen[tag]) >= {field.encode_name for field in fields}
 
 
-def test_the_tag_of_a_stored_event_stands_first() -> None:
+def test_the_tag_of_a_stored_event_is_its_first_field() -> None:
     assert type_of(b'{"type":"usage","call":"x"}') == "usage"
     with pytest.raises(msgspec.ValidationError, match="begin with its type"):
         type_of(b'{"call":"x","type":"usage"}')

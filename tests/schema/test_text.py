@@ -15,17 +15,17 @@ WORDS = st.text(st.sampled_from("ab 日本é\u0301…"), max_size=30)
 
 @given(WORDS, st.integers(0, 30))
 def test_a_cut_text_fits_and_is_its_beginning(text: str, width: int) -> None:
-    shown = cut(text, width)
-    assert cells(shown) <= width
-    assert shown == text or width == 0 or (shown[-1] == "…" and text.startswith(shown[:-1]))
-    assert shown == text or cells(text) > width
+    result = cut(text, width)
+    assert cells(result) <= width
+    assert result == text or width == 0 or (result[-1] == "…" and text.startswith(result[:-1]))
+    assert result == text or cells(text) > width
 
 
 @given(WORDS, st.integers(1, 30))
 def test_a_text_cut_on_the_left_keeps_its_end(text: str, width: int) -> None:
-    shown = cut_start(text, width)
-    assert cells(shown) <= width
-    assert text.endswith(shown.removeprefix("…"))
+    result = cut_start(text, width)
+    assert cells(result) <= width
+    assert text.endswith(result.removeprefix("…"))
 
 
 @given(st.lists(st.tuples(WORDS, WORDS, st.just("|")), min_size=1, max_size=5))
@@ -34,7 +34,7 @@ def test_columns_begin_at_the_same_place(rows: list[tuple[str, str, str]]) -> No
 
 
 @given(st.text())
-def test_a_line_has_nothing_that_a_terminal_obeys(text: str) -> None:
+def test_a_line_has_no_control_characters(text: str) -> None:
     categories = {unicodedata.category(character) for character in one_line(text) if character != "\u200d"}
     assert not categories & {"Cc", "Cf", "Cs", "Zl", "Zp"}
 

@@ -41,8 +41,8 @@ def write(folder: Path, name: str, front: str = "description: d", body: str = ""
 
 
 def only(agents: Agents) -> AgentSpec:
-    (found,) = agents.found.values()
-    return found
+    (agent,) = agents.found.values()
+    return agent
 
 
 def problems(agents: Agents, path: Path) -> list[str]:
@@ -51,7 +51,7 @@ def problems(agents: Agents, path: Path) -> list[str]:
     return [problem.removeprefix(f"{path}: ") for problem in agents.problems]
 
 
-def test_a_file_says_everything_about_an_agent(home: Path, project: Path) -> None:
+def test_a_file_may_set_every_field_of_an_agent(home: Path, project: Path) -> None:
     path = write(
         home,
         "reviewer",
@@ -76,7 +76,7 @@ def test_a_file_says_everything_about_an_agent(home: Path, project: Path) -> Non
     assert (agents.problems, agents.models_to_trust) == ((), ())
 
 
-def test_what_is_absent_is_the_parents(project: Path) -> None:
+def test_an_absent_field_means_the_parents_value(project: Path) -> None:
     for front in ("description: d", "description: d\nmodel:\ntools:\njudge:", 'description: d\ntools: "*"'):
         path = write(project, "a", front)
         assert only(find_agents(project)) == AgentSpec(
@@ -86,7 +86,7 @@ def test_what_is_absent_is_the_parents(project: Path) -> None:
     assert (only(find_agents(project)).model, only(find_agents(project)).tools) == ("", ())
 
 
-def test_the_first_of_a_name_wins_the_nearest_folder_before_the_users(home: Path, project: Path) -> None:
+def test_the_first_agent_of_a_name_wins_and_the_nearest_folder_is_first(home: Path, project: Path) -> None:
     below = project / "a" / "b"
     below.mkdir(parents=True)
 
@@ -120,11 +120,11 @@ def test_the_users_own_folder_is_never_a_projects(
 ) -> None:
     monkeypatch.setenv("OSTLER_HOME", str(project / ".ostler"))
     write(project, "mine", "description: d\nmodel: opus")
-    found = only(find_agents(project))
-    assert (found.scope, found.model) == ("user", "opus")
+    agent = only(find_agents(project))
+    assert (agent.scope, agent.model) == ("user", "opus")
 
 
-def test_a_projects_model_counts_only_when_its_file_is_trusted_as_it_is(project: Path) -> None:
+def test_a_projects_model_is_used_only_if_its_file_is_trusted(project: Path) -> None:
     path = write(project, "a", "description: d\nmodel: openai/dear")
     agents = find_agents(project)
     assert only(agents).model == ""
@@ -132,10 +132,10 @@ def test_a_projects_model_counts_only_when_its_file_is_trusted_as_it_is(project:
         "its model 'openai/dear' is ignored, and its parent's model used, until you review it and run "
         f"`ostler trust {quote(str(project))}`"
     ]
-    (wanted,) = agents.models_to_trust
-    assert (wanted.path, wanted.content, wanted.model) == (path, path.read_bytes(), "openai/dear")
+    (model,) = agents.models_to_trust
+    assert (model.path, model.content, model.model) == (path, path.read_bytes(), "openai/dear")
 
-    trust(path, wanted.content)
+    trust(path, model.content)
     agents = find_agents(project)
     assert (only(agents).model, agents.problems, agents.models_to_trust) == ("openai/dear", (), ())
     path.write_text(path.read_text().replace("dear", "dearer"))
@@ -151,7 +151,7 @@ def test_a_projects_model_counts_only_when_its_file_is_trusted_as_it_is(project:
         ("MultiEdit", ("edit",)),
     ],
 )
-def test_tools_may_be_spelled_as_other_programs_do(
+def test_tools_may_have_the_names_of_other_programs(
     project: Path, written: str, tools: tuple[str, ...]
 ) -> None:
     write(project, "a", f"description: d\ntools: {written}")
@@ -159,7 +159,7 @@ def test_tools_may_be_spelled_as_other_programs_do(
     assert (only(agents).tools, agents.problems) == (tools, ())
 
 
-def test_unknown_tools_are_told_and_left_out(project: Path) -> None:
+def test_unknown_tools_are_reported_and_left_out(project: Path) -> None:
     path = write(project, "a", "description: d\ntools: WebFetch, Read, Bash(git diff), 'x\ty'")
     agents = find_agents(project)
     assert only(agents).tools == ("read",)
@@ -183,7 +183,7 @@ def test_a_judge_is_one_of_the_agents_tools(project: Path) -> None:
     assert only(find_agents(project)).judge == "find"
 
 
-def test_a_name_that_cannot_be_one_gives_way_to_the_files(project: Path) -> None:
+def test_an_invalid_name_is_replaced_by_the_files_name(project: Path) -> None:
     path = write(project, "reviewer", "name: Code Reviewer\ndescription: d")
     agents = find_agents(project)
     assert list(agents.found) == ["reviewer"]
@@ -191,7 +191,7 @@ def test_a_name_that_cannot_be_one_gives_way_to_the_files(project: Path) -> None
     assert problem.endswith("the agent is called reviewer, not 'Code Reviewer'")
 
 
-def test_what_another_program_takes_away_is_told_when_it_stays(project: Path) -> None:
+def test_restrictions_of_other_programs_are_reported_as_ignored(project: Path) -> None:
     path = write(project, "a", "description: d\npermissionMode: plan\nhooks:\n  Stop:\n    - matcher: x")
     agents = find_agents(project)
     assert list(agents.found) == ["a"]
@@ -219,7 +219,7 @@ def test_what_another_program_takes_away_is_told_when_it_stays(project: Path) ->
         ("description: {a: b}", "line 2: { has a meaning of its own here: put quotes around the text"),
     ],
 )
-def test_a_file_that_is_wrong_is_told_and_does_not_hide_another(
+def test_an_invalid_file_is_reported_and_does_not_hide_another(
     home: Path, project: Path, front: str, why: str
 ) -> None:
     path = write(project, "a", front)
@@ -229,7 +229,7 @@ def test_a_file_that_is_wrong_is_told_and_does_not_hide_another(
     assert problems(agents, path) == [f"{why}; the agent is left out"]
 
 
-def test_a_file_that_cannot_be_used_is_told(tmp_path: Path, project: Path) -> None:
+def test_a_file_that_cannot_be_used_is_reported(tmp_path: Path, project: Path) -> None:
     folder = write(project, "good").parent
     (folder / "Bad Name.md").write_text("---\ndescription: d\n---")
     (folder / "binary.md").write_bytes(b"\xff\xfe")
@@ -247,11 +247,11 @@ def test_a_file_that_cannot_be_used_is_told(tmp_path: Path, project: Path) -> No
     (folder / os.fsdecode(b"\xff.md")).write_text("---\nname: b\ndescription: d\n---")
     agents = find_agents(project)
     assert list(agents.found) == ["good"]
-    told = [
+    problems_found = [
         problem.removeprefix(f"{folder}/").removesuffix("; the agent is left out")
         for problem in agents.problems
     ]
-    assert told == [
+    assert problems_found == [
         "Bad Name.md: a name may contain only a to z, 0 to 9, - and _, which 'Bad Name' does not",
         "binary.md: it is not UTF-8",
         "folder.md: it is not a file",
@@ -277,21 +277,21 @@ def test_a_link_within_the_project_or_of_the_user_is_followed(
     assert (sorted(agents.found), agents.problems) == (["a", "b", "c", "mine"], ())
 
 
-def test_what_may_not_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with TemporaryDirectory(dir="/tmp") as name:  # $TMPDIR may lie in a folder that is closed to others
         folder = Path(name).resolve()
         folder.chmod(0o755)
         monkeypatch.setenv("OSTLER_HOME", str(folder / "home"))
-        umask = os.umask(0o022)  # the folders can be entered, whoever one is
+        umask = os.umask(0o022)  # the folders can be entered, as any user
         path = write(folder / "project", "a")
         mine = write(folder / "home", "b").parent
         os.umask(umask)
         path.chmod(0)
         mine.chmod(0)
         with not_as_root():
-            told = find_agents(folder / "project").problems
+            problems_found = find_agents(folder / "project").problems
         mine.chmod(0o700)
-    assert told == (
+    assert problems_found == (
         f"{path}: it cannot be read: Permission denied; the agent is left out",
         f"{mine}: it cannot be read: Permission denied",
     )
@@ -310,7 +310,7 @@ def not_as_root() -> Iterator[None]:
         os.seteuid(0)
 
 
-def test_where_there_are_no_agents_nothing_is_loaded_to_read_them(project: Path) -> None:
+def test_without_agents_no_parser_is_loaded(project: Path) -> None:
     (project / ".agents").write_text("a file")
     program = (
         "import sys; from pathlib import Path; from ostler.sessions.agents import find_agents;"
@@ -334,7 +334,7 @@ context:
 """
 
 
-def test_an_agent_may_have_rules_of_what_it_is_told(home: Path) -> None:
+def test_an_agent_may_have_context_rules(home: Path) -> None:
     write(home, "a", RULES + "  window:\n    tokens: 9000\n  checkpoints:\n    offered: true")
     assert only(find_agents(home)).context == {
         "summaries": {"at": 0.5, "model": "sonnet"},
@@ -358,7 +358,7 @@ def test_an_agent_may_have_rules_of_what_it_is_told(home: Path) -> None:
         ),
     ],
 )
-def test_an_agent_whose_rules_make_no_sense_is_left_out(project: Path, rules: str, complaint: str) -> None:
+def test_an_agent_with_invalid_rules_is_left_out(project: Path, rules: str, complaint: str) -> None:
     path = write(project, "a", f"description: d\ncontext:{rules if rules == ' 5' else chr(10) + rules}")
     agents = find_agents(project)
     assert not agents.found and problems(agents, path) == [f"{complaint}; the agent is left out"]
@@ -368,8 +368,8 @@ def test_the_model_for_the_summaries_of_a_projects_agent_needs_trust(project: Pa
     path = write(project, "a", RULES)
     agents = find_agents(project)
     assert only(agents).context["summaries"] == {"at": 0.5}
-    (wanted,) = agents.models_to_trust
-    assert (wanted.field, wanted.model) == ("context.summaries.model", "sonnet")
+    (model,) = agents.models_to_trust
+    assert (model.field, model.model) == ("context.summaries.model", "sonnet")
     assert "its context.summaries.model 'sonnet' is ignored" in problems(agents, path)[0]
     trust(path, path.read_bytes())
     assert only(find_agents(project)).context["summaries"] == {"at": 0.5, "model": "sonnet"}

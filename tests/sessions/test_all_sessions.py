@@ -1,4 +1,4 @@
-"""All sessions on one stream: each fact once, and a cursor that goes on exactly."""
+"""All sessions on one stream: each fact once, and a cursor that marks an exact position."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def house(tmp_path: Path):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_whoever_is_cut_off_goes_on_behind_the_last_fact_they_saw(house: House, seed: int) -> None:
+async def test_a_subscriber_that_reconnects_continues_after_its_cursor(house: House, seed: int) -> None:
     random = Random(seed)
     for session in "abcde":
         await house.write(session, by_others=random.random() < 0.5)
@@ -103,7 +103,7 @@ async def test_whoever_is_cut_off_goes_on_behind_the_last_fact_they_saw(house: H
             house.clock.now += everything_module.WINDOW_MS
         follower = await everything.subscribe(cursor)
         some = await read(follower, random.randint(1, len(house.order) - len(seen)))
-        some = some[: random.randint(1, len(some))]  # the connection broke before the rest arrived
+        some = some[: random.randint(1, len(some))]  # the connection broke before all of it arrived
         seen += [(session, seq) for session, seq, _ in some]
         cursor = str(some[-1][2])
     left = len(house.order) - len(seen)
@@ -115,7 +115,7 @@ async def test_whoever_is_cut_off_goes_on_behind_the_last_fact_they_saw(house: H
         assert numbers == sorted(numbers)  # type: ignore[type-var]
 
 
-async def test_one_who_reads_slowly_gets_the_rest_from_the_log(
+async def test_a_slow_subscriber_catches_up_from_the_log(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Subscriber, "limit", 2_000)
@@ -139,7 +139,7 @@ async def test_one_who_reads_slowly_gets_the_rest_from_the_log(
     assert sorted(seen) == sorted(house.order)  # type: ignore[type-var]
 
 
-async def test_deltas_of_sessions_that_are_driven_here_come_to_those_who_want_them(house: House) -> None:
+async def test_live_events_of_local_sessions_go_to_live_subscribers(house: House) -> None:
     await house.write("a")
     everything = house.everything()
     with_deltas, without = await everything.subscribe(live=True), await everything.subscribe()
@@ -152,6 +152,6 @@ async def test_deltas_of_sessions_that_are_driven_here_come_to_those_who_want_th
     assert [kind for _, kind, _ in await read(without, 1)] == [3]
 
 
-async def test_what_is_no_cursor_is_refused(house: House) -> None:
+async def test_an_invalid_cursor_is_refused(house: House) -> None:
     with pytest.raises(UsageError, match="not a cursor"):
         await house.everything().subscribe("nonsense")

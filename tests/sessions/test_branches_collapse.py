@@ -1,4 +1,4 @@
-"""Collapsing a branch: the summary is told, paid for and counted, whatever happens meanwhile."""
+"""Collapsing a branch: the summary is sent and its usage counted, whatever happens meanwhile."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.running import started
 PAID = Usage(100, 20, cost=0.25)
 
 
-async def left_a_branch(store: SqliteStore, *answers: object) -> tuple[Session, int]:
+async def session_with_branch(store: SqliteStore, *answers: object) -> tuple[Session, int]:
     """A session that went back before its first entry; and the end of the branch that it left."""
     ran = await started(["a dead end", *answers], store=store)  # type: ignore[list-item]
     await ran.session.prompt(as_content("one way"))
@@ -36,7 +36,7 @@ async def left_a_branch(store: SqliteStore, *answers: object) -> tuple[Session, 
     return ran.session, end
 
 
-def hanging(asked: asyncio.Event) -> Callable[[ModelRequest], Turn]:
+def hanging_model(asked: asyncio.Event) -> Callable[[ModelRequest], Turn]:
     """An answer that begins and never ends."""
 
     def answer(request: ModelRequest) -> Turn:
@@ -51,16 +51,16 @@ def store(tmp_path: Path) -> SqliteStore:
     return SqliteStore(tmp_path / "ostler.db")
 
 
-async def test_the_summary_comes_before_the_next_prompt_and_is_paid_for(store: SqliteStore) -> None:
-    session, end = await left_a_branch(store, Turn("It led nowhere.", usage=PAID), "good")
+async def test_the_summary_precedes_the_next_prompt_and_its_usage_counts(store: SqliteStore) -> None:
+    session, end = await session_with_branch(store, Turn("It led nowhere.", usage=PAID), "good")
     await store.submit(session.id, CollapseBranch(id="req_1", leaf=end, instructions="mind the cost"))
     await session.prompt(as_content("another way"))
     texts = [message.text for message in session.state.transcript]
     assert texts[0].endswith("\n\nIt led nowhere.") and texts[1:] == ["another way", "good"]
     model = session.harness.model
     assert isinstance(model, ScriptedModel)
-    (told,) = model.requests[1].transcript
-    assert "user: one way\n\nassistant: a dead end" in told.text and "mind the cost" in told.text
+    (message,) = model.requests[1].transcript
+    assert "user: one way\n\nassistant: a dead end" in message.text and "mind the cost" in message.text
     assert model.requests[1].tools == ()
     assert session.state.usage.cost == PAID.cost
     facts = await store.read(session.id)
@@ -70,9 +70,9 @@ async def test_the_summary_comes_before_the_next_prompt_and_is_paid_for(store: S
     await store.close()
 
 
-async def test_what_a_summary_cost_is_known_when_the_run_after_it_was_cut(store: SqliteStore) -> None:
+async def test_the_usage_of_a_summary_survives_an_interrupted_run(store: SqliteStore) -> None:
     asked = asyncio.Event()
-    session, end = await left_a_branch(store, Turn("It led nowhere.", usage=PAID), hanging(asked))
+    session, end = await session_with_branch(store, Turn("It led nowhere.", usage=PAID), hanging_model(asked))
     await store.submit(session.id, CollapseBranch(id="req_1", leaf=end))
     driving = asyncio.ensure_future(session.prompt(as_content("another way")))
     await asyncio.wait_for(asked.wait(), 60)
@@ -84,8 +84,8 @@ async def test_what_a_summary_cost_is_known_when_the_run_after_it_was_cut(store:
     await store.close()
 
 
-async def test_a_summary_that_was_cut_by_a_crash_is_written_by_the_next_process(store: SqliteStore) -> None:
-    session, end = await left_a_branch(store)
+async def test_the_next_process_writes_a_summary_that_a_crash_interrupted(store: SqliteStore) -> None:
+    session, end = await session_with_branch(store)
     await session.advance()
     called = events.ModelCalled("msg_cut", "scripted/model", "d", purpose="summary")
     session.journal.record(called)
@@ -106,14 +106,14 @@ async def test_a_summary_that_was_cut_by_a_crash_is_written_by_the_next_process(
         "usage",
         "branch_collapsed",
     ]
-    assert again.state.usage.cost is None, "nobody knows what the call that was cut has cost"
+    assert again.state.usage.cost is None, "the cost of the interrupted call is unknown"
     await again.close()
     await store.close()
 
 
-async def test_a_model_that_is_overloaded_is_asked_again(store: SqliteStore) -> None:
+async def test_the_summary_is_retried_if_the_model_is_overloaded(store: SqliteStore) -> None:
     busy = Overloaded("come back later", status=529)
-    session, end = await left_a_branch(store, busy, Turn("It led nowhere.", usage=PAID))
+    session, end = await session_with_branch(store, busy, Turn("It led nowhere.", usage=PAID))
     await store.submit(session.id, CollapseBranch(id="req_1", leaf=end))
     await session.advance()
     types = [fact.type for fact in (await store.read(session.id))[-6:]]
@@ -122,20 +122,22 @@ async def test_a_model_that_is_overloaded_is_asked_again(store: SqliteStore) -> 
     await store.close()
 
 
-def made(harness: Harness) -> MakeHarness:
+def factory_of(harness: Harness) -> MakeHarness:
     async def make() -> Harness:
         return harness
 
     return make
 
 
-async def test_whoever_stops_waiting_leaves_a_whole_log(store: SqliteStore) -> None:
+async def test_a_cancelled_collapse_leaves_a_valid_log(store: SqliteStore) -> None:
     asked = asyncio.Event()
-    session, end = await left_a_branch(store, hanging(asked))
+    session, end = await session_with_branch(store, hanging_model(asked))
     await session.advance()
     await session.close()
     request = CollapseBranch(id="req_1", leaf=end)
-    asking = asyncio.ensure_future(submit_now(store, session.id, request, World(), made(session.harness)))
+    asking = asyncio.ensure_future(
+        submit_now(store, session.id, request, World(), factory_of(session.harness))
+    )
     await asyncio.wait_for(asked.wait(), 60)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -149,12 +151,12 @@ async def test_whoever_stops_waiting_leaves_a_whole_log(store: SqliteStore) -> N
 
 @pytest.mark.parametrize("answer", ["", " \n"])
 async def test_an_empty_summary_is_refused(store: SqliteStore, answer: str) -> None:
-    session, end = await left_a_branch(store, Turn(answer))
+    session, end = await session_with_branch(store, Turn(answer))
     await session.advance()
     await session.close()
     with pytest.raises(UsageError, match="the model's answer is empty"):
         await submit_now(
-            store, session.id, CollapseBranch(id="req_1", leaf=end), World(), made(session.harness)
+            store, session.id, CollapseBranch(id="req_1", leaf=end), World(), factory_of(session.harness)
         )
     assert violations(await store.read(session.id)) == []
     await store.close()

@@ -1,4 +1,4 @@
-"""Going back in a session: what the model is told afterwards, also when the session is opened again."""
+"""Navigating in a session: the transcript afterwards, also when the session is opened again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ async def double(number: int) -> str:
 
 
 @pytest.mark.parametrize("target", ["user_message", "tool_called", "tool_result"])
-async def test_a_session_that_was_led_back_opens_as_it_was_left(tmp_path: Path, target: str) -> None:
+async def test_a_session_that_was_navigated_back_opens_with_the_same_state(
+    tmp_path: Path, target: str
+) -> None:
     store = SqliteStore(tmp_path / "store.db")
     calls = [Call("double", {"number": 1}), Call("double", {"number": 2})]
     ran = await started([calls, "first", calls, "second"], tools=[double], store=store)

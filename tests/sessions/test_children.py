@@ -60,7 +60,7 @@ async def test_a_child_works_in_its_own_session_and_its_answer_is_the_result() -
     assert ran.types.index("child_started") < ran.types.index("child_ended") < ran.types.index("tool_result")
 
 
-async def test_a_childs_events_are_seen_live_under_its_parents_call() -> None:
+async def test_a_childs_events_are_live_under_its_parents_call() -> None:
     model = by_task(go=[Call("delegate", {"task": "count"}), "done"], count=["three"])
     ran = await run(model, tools=[DELEGATE])
     seen = ran.all(ChildEvent)
@@ -69,7 +69,7 @@ async def test_a_childs_events_are_seen_live_under_its_parents_call() -> None:
     assert not any(fact.type == "child_event" for fact in ran.facts)
 
 
-async def test_the_cost_of_children_is_told_apart_and_counted_once() -> None:
+async def test_the_cost_of_children_is_separate_and_counted_once() -> None:
     def priced(text: str = "", *calls: Call) -> Turn:
         return Turn(text, calls, usage=Usage(input_tokens=10, output_tokens=5, cost=0.25))
 
@@ -108,7 +108,7 @@ async def test_a_cancelled_run_cancels_its_children() -> None:
     assert ended.children.steps == 1
 
 
-async def test_guards_of_the_parent_hold_in_children() -> None:
+async def test_guards_of_the_parent_apply_to_children() -> None:
     def guard(call: PlannedCall) -> Refuse | None:
         return Refuse("not that") if call.name == "danger" else None
 
@@ -123,7 +123,7 @@ async def test_guards_of_the_parent_hold_in_children() -> None:
     assert [fact.event.failed for fact in facts if fact.type == "tool_result"] == ["call_refused"]
 
 
-async def test_what_a_parents_session_remembers_is_known_to_the_guard_in_a_child() -> None:
+async def test_remembered_permissions_of_a_parent_apply_to_a_child() -> None:
     seen: list[tuple[tuple[str, str], ...]] = []
 
     async def look(call: PlannedCall) -> None:
@@ -141,7 +141,7 @@ async def test_what_a_parents_session_remembers_is_known_to_the_guard_in_a_child
     assert seen == [(("touch", "allow"),)] * 2
 
 
-async def test_a_question_in_a_child_makes_both_wait_and_its_answer_lets_both_go_on() -> None:
+async def test_a_childs_question_pauses_both_runs_until_its_answer() -> None:
     def guard(call: PlannedCall) -> Ask | None:
         return Ask(Question("May I?", "permission")) if call.name == "touch" else None
 
@@ -172,7 +172,7 @@ async def test_a_question_in_a_child_makes_both_wait_and_its_answer_lets_both_go
     assert parent_end.children.runs == 1
 
 
-async def test_a_judge_has_the_last_word() -> None:
+async def test_the_judges_result_is_the_childs_result() -> None:
     @tool
     async def submit(verdict: str) -> Any:
         return verdict
@@ -192,7 +192,7 @@ async def test_a_judge_has_the_last_word() -> None:
     assert offered == ["submit"]
 
 
-async def test_a_child_that_is_cut_returns_what_it_had() -> None:
+async def test_a_child_that_is_stopped_returns_its_partial_answer() -> None:
     model = by_task(
         go=[Call("delegate", {"task": "long"}), "ok"],
         long=[Turn("the first half", (Call("delegate", {"task": "x"}),)), "never"],
@@ -212,7 +212,7 @@ async def test_a_child_that_is_cut_returns_what_it_had() -> None:
 
 
 @pytest.mark.parametrize("runs", [0, 1, 2, 3])
-async def test_a_child_knows_as_much_of_its_parents_conversation_as_the_policy_says(runs: int) -> None:
+async def test_the_history_policy_decides_what_a_child_inherits(runs: int) -> None:
     @tool
     async def ask_a_child(context: ToolContext) -> str:
         request = ChildRequest(as_content("child"), history=HistoryPolicy(runs))
@@ -222,9 +222,9 @@ async def test_a_child_knows_as_much_of_its_parents_conversation_as_the_policy_s
     for prompt in ("first", "second", "third"):
         ran.quiet = await ran.session.prompt(as_content(prompt))
     assert ran.status == "completed"
-    told = [message.text for message in ran.model.requests[3].transcript]
+    texts = [message.text for message in ran.model.requests[3].transcript]
     conversation = ["first", "one", "second", "two", "third"]
-    assert told == [*conversation[{0: 5, 1: 4, 2: 2, 3: 0}[runs] :], "child"]
+    assert texts == [*conversation[{0: 5, 1: 4, 2: 2, 3: 0}[runs] :], "child"]
 
 
 async def test_no_more_children_than_allowed_work_at_the_same_time() -> None:
@@ -284,7 +284,7 @@ async def test_a_named_agent_gets_its_own_prompt_model_and_tools() -> None:
     assert ran.all(events.ChildStarted)[0].agent == "critic"
 
 
-async def test_nobody_can_delegate_to_an_agent_that_is_not_there() -> None:
+async def test_delegating_to_an_unknown_agent_is_refused() -> None:
     ran = await run([Call("delegate", {"task": "x", "agent": "nobody"}), "ok"], tools=[DELEGATE])
     assert "nobody" in ran.results()[0]
 
@@ -315,7 +315,7 @@ async def test_deleting_a_session_deletes_its_childrens() -> None:
     assert await store.sessions() == []
 
 
-async def test_a_child_whose_session_was_deleted_while_it_waited_begins_anew() -> None:
+async def test_a_waiting_child_whose_session_was_deleted_starts_again() -> None:
     @tool
     async def choose() -> object:
         return NeedUser(Question("Which?"))
@@ -330,7 +330,7 @@ async def test_a_child_whose_session_was_deleted_while_it_waited_begins_anew() -
     assert ran.results() == ["child done"]
 
 
-async def test_the_newest_session_of_a_directory_is_no_childs() -> None:
+async def test_the_newest_session_of_a_directory_is_never_a_childs() -> None:
     store = MemoryStore()
     calls = [Call("delegate", {"task": "a"}) for _ in range(9)]
 

@@ -104,7 +104,7 @@ def in_a_child(kind: str) -> Callable[[Fact], bool]:
 
 
 @pytest.mark.parametrize("kind", ["session_started", "run_started", "assistant_message", "run_ended"])
-async def test_a_child_that_was_cut_is_found_again_and_started_once(kind: str) -> None:
+async def test_an_interrupted_child_is_continued_and_not_started_twice(kind: str) -> None:
     store = DyingStore(in_a_child(kind))
     model = by_task(go=[Call("delegate", {"task": "count"})], count=["three"])
     ran = await cut(store, model, DELEGATE)
@@ -116,7 +116,7 @@ async def test_a_child_that_was_cut_is_found_again_and_started_once(kind: str) -
     assert tree_violations(await logs(store)) == []
 
 
-async def test_a_child_that_cannot_be_found_again_ends_with_its_call() -> None:
+async def test_a_child_that_cannot_be_reattached_ends_with_its_call() -> None:
     store = DyingStore(in_a_child("assistant_message"))
     model = by_task(go=[Call("outsource", {"task": "ask"})], ask=[Call("inquire")])
     ran = await cut(store, model, outsource, inquire)
@@ -129,15 +129,15 @@ async def test_a_child_that_cannot_be_found_again_ends_with_its_call() -> None:
     assert tree_violations(await logs(store)) == []
 
 
-async def test_a_tool_that_cannot_go_on_later_fails_when_its_child_waits() -> None:
+async def test_a_tool_that_cannot_reattach_fails_when_its_child_waits() -> None:
     model = by_task(go=[Call("outsource", {"task": "ask"})], ask=[Call("inquire")])
     ran = await run(model, tools=[outsource, inquire], wait_for_answers=True)
     assert ran.status == "completed"
-    assert "outsource cannot go on with it later" in ran.results()[0]
+    assert "outsource cannot continue it later" in ran.results()[0]
     assert [told.status for told in ran.all(events.ChildEnded)] == ["cancelled"]
 
 
-async def test_a_call_that_somebody_finishes_ends_its_child_and_the_others_still_wait() -> None:
+async def test_finishing_a_call_ends_its_child_and_the_others_wait() -> None:
     store = MemoryStore()
     model = by_task(go=[[Call("delegate", {"task": "ask"}), Call("order")]], ask=[Call("inquire")])
     ran = await run(model, tools=[DELEGATE, inquire, order], store=store, wait_for_answers=True)
@@ -149,7 +149,7 @@ async def test_a_call_that_somebody_finishes_ends_its_child_and_the_others_still
     assert tree_violations(await logs(store)) == []
 
 
-async def test_a_call_that_is_finished_while_nobody_drives_its_run_is_finished_by_the_next_one() -> None:
+async def test_a_finish_request_for_an_idle_run_is_handled_by_the_next_process() -> None:
     store = MemoryStore()
     ran = await run([Call("order"), "done"], tools=[order], store=store)
     (called,) = ran.all(events.ToolCalled)
@@ -162,7 +162,7 @@ async def test_a_call_that_is_finished_while_nobody_drives_its_run_is_finished_b
     assert text_of(result.content) == "delivered"
 
 
-async def test_a_call_that_goes_on_with_its_child_is_not_asked_about_again() -> None:
+async def test_a_reattached_call_needs_no_second_permission() -> None:
     asked: list[str] = []
 
     def guard(call: PlannedCall) -> Ask | None:
@@ -196,7 +196,7 @@ async def answer_everything(store: MemoryStore, session: str) -> None:
             await store.submit(session, Answer(id=f"a-{fact.event.id}", question=fact.event.id, answer="yes"))
 
 
-async def test_an_answer_that_nobody_took_up_is_found_however_deep_it_is() -> None:
+async def test_an_unhandled_answer_is_found_at_any_depth() -> None:
     store = MemoryStore()
     model = by_task(
         go=[Call("delegate", {"task": "middle"})],
@@ -215,7 +215,7 @@ async def test_an_answer_that_nobody_took_up_is_found_however_deep_it_is() -> No
 
 
 @pytest.mark.parametrize("kind", ["session_started", "run_ended"])
-async def test_prompts_that_people_put_into_a_childs_inbox_are_not_its_parents(kind: str) -> None:
+async def test_prompts_in_a_childs_inbox_do_not_change_its_result(kind: str) -> None:
     store = DyingStore(in_a_child(kind))
     model = by_task(go=[Call("delegate", {"task": "count"})], count=["three"], hello=["hello yourself"])
     ran = await cut(store, model, DELEGATE)
@@ -227,7 +227,7 @@ async def test_prompts_that_people_put_into_a_childs_inbox_are_not_its_parents(k
     assert [request.id for request in await store.pending(child)] == ["p1"]
 
 
-async def test_what_a_child_inherits_survives_a_crash_before_its_first_step() -> None:
+async def test_inherited_history_survives_a_crash_before_the_first_step() -> None:
     @tool(reattaches=True)
     async def consult(context: ToolContext) -> str:
         request = ChildRequest(as_content("count"), history=HistoryPolicy(1))
@@ -240,7 +240,7 @@ async def test_what_a_child_inherits_survives_a_crash_before_its_first_step() ->
     assert told == ["go", "count"]
 
 
-async def test_children_are_numbered_as_they_are_asked_for_not_as_they_begin() -> None:
+async def test_children_are_numbered_by_request_not_by_start() -> None:
     @tool
     async def compare(context: ToolContext) -> str:
         first, second = (context.run_child(ChildRequest(as_content(task))) for task in ("one", "two"))
@@ -255,7 +255,7 @@ async def test_children_are_numbered_as_they_are_asked_for_not_as_they_begin() -
     assert {told.child: told.task for told in ran.all(events.ChildStarted)} == numbered
 
 
-async def test_a_child_whose_end_was_told_before_it_began_does_not_begin() -> None:
+async def test_a_child_whose_end_is_recorded_does_not_start() -> None:
     store = DyingStore(lambda fact: fact.type == "child_started")
     ran = await cut(store, by_task(go=[Call("delegate", {"task": "count"})]), DELEGATE)
     store.revive(at=lambda fact: fact.type == "child_ended")
@@ -276,7 +276,7 @@ async def child_named(ran: Ran) -> tuple[str, str]:
     return begun.call, begun.child
 
 
-async def test_a_parent_that_is_cancelled_waits_for_whoever_drives_its_child() -> None:
+async def test_a_cancelled_parent_waits_for_the_process_that_drives_its_child() -> None:
     store = MemoryStore()
     model = by_task(go=[Call("delegate", {"task": "ask"})], ask=[Call("inquire")])
     ran = await run(model, tools=[DELEGATE, inquire], store=store, wait_for_answers=True)
@@ -295,7 +295,7 @@ async def test_a_parent_that_is_cancelled_waits_for_whoever_drives_its_child() -
     assert tree_violations(await logs(store)) == []
 
 
-async def test_what_children_had_used_when_they_were_cut_is_known_however_they_stand() -> None:
+async def test_the_use_of_interrupted_children_is_counted() -> None:
     turn = Turn(calls=(Call("delegate", {"task": "ask"}),))
     model = by_task(go=[Call("delegate", {"task": "middle"})], middle=[turn], ask=[Call("inquire")])
     store = MemoryStore()
@@ -325,7 +325,7 @@ class PausingStore(MemoryStore):
 
 
 @pytest.mark.parametrize(("look", "has_moved"), [(1, False), (2, False), (3, False), (2, True)])
-async def test_a_pause_that_comes_while_children_are_looked_at_holds(look: int, has_moved: bool) -> None:
+async def test_a_pause_during_the_check_of_children_takes_effect(look: int, has_moved: bool) -> None:
     store = PausingStore()
     model = by_task(go=[Call("delegate", {"task": "ask"})], ask=[Call("inquire")])
     ran = await run(model, tools=[DELEGATE, inquire], store=store, wait_for_answers=True)

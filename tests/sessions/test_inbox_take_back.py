@@ -29,7 +29,7 @@ async def reasons(session: Session) -> dict[str, str]:
     return {one.request: one.reason for one in refusals}
 
 
-async def test_a_take_back_overtakes_what_it_takes_back() -> None:
+async def test_take_back_is_handled_before_its_target() -> None:
     session = await begun("never said")
     store = session.journal.store
     await store.submit(session.id, Prompt(id="p", content=as_content("go")))
@@ -42,7 +42,7 @@ async def test_a_take_back_overtakes_what_it_takes_back() -> None:
     assert await store.pending(session.id) == []
 
 
-async def test_what_has_begun_or_was_never_asked_cannot_be_taken_back() -> None:
+async def test_started_or_unknown_requests_cannot_be_taken_back() -> None:
     session = await begun("done")
     store = session.journal.store
     await store.submit(session.id, Prompt(id="p", content=as_content("go")))
@@ -52,15 +52,15 @@ async def test_what_has_begun_or_was_never_asked_cannot_be_taken_back() -> None:
     await session.advance()
     refused = await reasons(session)
     assert set(refused) == {"take p", "take nothing"}
-    assert "p waits" in refused["take p"]
+    assert "no prompt or steer p" in refused["take p"]
 
 
-async def test_a_prompt_of_a_session_that_nobody_drives_is_taken_back_without_a_model() -> None:
+async def test_a_prompt_of_an_idle_session_is_taken_back_without_a_model() -> None:
     session = await begun()
     store = session.journal.store
     await session.close()
     await store.submit(session.id, Prompt(id="p", content=as_content("go")))
     assert await submit_now(store, session.id, TakeBack(id="t", request="p"), World())
     assert await store.pending(session.id) == []
-    with pytest.raises(UsageError, match="taken up, or was never there"):
+    with pytest.raises(UsageError, match="there is no prompt or steer"):
         await submit_now(store, session.id, TakeBack(id="again", request="p"), World())

@@ -168,7 +168,7 @@ def test_an_owner_that_cannot_renew_ends_its_commands_before_the_lease_ends(home
     assert statuses(facts) == ["interrupted", "completed"]
 
 
-def test_a_second_process_is_turned_away_but_may_ask_the_first_to_stop(home: Home) -> None:
+def test_a_second_process_is_refused_but_may_cancel_the_run(home: Home) -> None:
     with owner_of_a_session(home) as owner:
         before = home.facts()
         second = home.start("--continue", "go on")

@@ -24,7 +24,9 @@ async def child() -> AsyncIterator[asyncio.subprocess.Process]:
     await process.wait()
 
 
-async def test_what_it_left_running_goes_on(tmp_path: Path, child: asyncio.subprocess.Process) -> None:
+async def test_a_suspended_owners_processes_keep_running(
+    tmp_path: Path, child: asyncio.subprocess.Process
+) -> None:
     store, other = SqliteStore(tmp_path / "ostler.db"), SqliteStore(tmp_path / "ostler.db")
     session = await create_session(store, harness_without_model(str(tmp_path)))
     await store.own_process(session.journal.lease, "call_1", ProcessId.of(child.pid))

@@ -30,14 +30,14 @@ class Machine:
         self.here = SqliteStore(folder / "ostler.db")
         self.there = SqliteStore(folder / "ostler.db")
         self.watch = SessionStreams(self.there, as_lines)
-        self.go_on = asyncio.Event()
+        self.proceed = asyncio.Event()
         self.busy = asyncio.Event()
 
     def harness(self, *script: Answer) -> Harness:
         @tool
         async def hold() -> str:
             self.busy.set()
-            await asyncio.wait_for(self.go_on.wait(), 60)
+            await asyncio.wait_for(self.proceed.wait(), 60)
             return "held"
 
         harness = Harness(ScriptedModel(list(script)), wait_for_answers=True)
@@ -74,13 +74,13 @@ async def read_until(watch: SessionStreams, session: str, reader: Reader, kind: 
                 return
 
 
-async def test_a_run_of_another_process_is_seen_with_its_deltas(machine: Machine) -> None:
+async def test_a_run_of_another_process_is_followed_with_deltas(machine: Machine) -> None:
     session = await create_session(machine.here, machine.harness(Call("hold"), "some words " * 20))
     reader = Reader()
     running = asyncio.ensure_future(prompt(session))
     watching = asyncio.ensure_future(read_until(machine.watch, session.id, reader, "run_ended"))
     await reader.until(lambda: "tool_started" in reader.kinds)
-    machine.go_on.set()
+    machine.proceed.set()
     await watching
     await running
     stored = await machine.there.read(session.id)
@@ -88,7 +88,7 @@ async def test_a_run_of_another_process_is_seen_with_its_deltas(machine: Machine
     assert list(reader.whole.values())[-1] == "some words " * 20
 
 
-async def test_whoever_comes_in_the_middle_gets_what_is_open_and_then_the_rest(machine: Machine) -> None:
+async def test_a_late_subscriber_gets_the_open_tail_and_what_follows(machine: Machine) -> None:
     session = await create_session(machine.here, machine.harness(Call("hold"), "done"))
     running = asyncio.ensure_future(prompt(session))
     await asyncio.wait_for(machine.busy.wait(), 60)
@@ -100,7 +100,7 @@ async def test_whoever_comes_in_the_middle_gets_what_is_open_and_then_the_rest(m
         async for data in stream:
             late.read(data)
             if late.caught_up:
-                machine.go_on.set()
+                machine.proceed.set()
             if late.facts[-1]["type"] == "run_ended":
                 break
     await watching
@@ -109,7 +109,7 @@ async def test_whoever_comes_in_the_middle_gets_what_is_open_and_then_the_rest(m
     assert "stream_incomplete" not in early.notices + late.notices
 
 
-async def test_a_session_that_nobody_drives_is_followed_until_somebody_does(machine: Machine) -> None:
+async def test_an_idle_session_is_followed_until_a_process_drives_it(machine: Machine) -> None:
     session = await create_session(machine.here, machine.harness("one"))
     await session.close()
     reader = Reader()
@@ -120,21 +120,21 @@ async def test_a_session_that_nobody_drives_is_followed_until_somebody_does(mach
     assert [fact["seq"] for fact in reader.facts] == list(range(1, reader.seq + 1))
 
 
-async def test_where_the_owner_cannot_be_reached_facts_are_seen_and_that_is_said(machine: Machine) -> None:
+async def test_an_unreachable_owner_gives_facts_and_a_notice(machine: Machine) -> None:
     machine.here.socket_folder = None
     session = await create_session(machine.here, machine.harness(Call("hold"), "hello"))
     reader = Reader()
     watching = asyncio.ensure_future(read_until(machine.watch, session.id, reader, "run_ended"))
     running = asyncio.ensure_future(prompt(session))
     await reader.until(lambda: reader.notices)
-    machine.go_on.set()
+    machine.proceed.set()
     await watching
     await running
     assert "stream_incomplete" in reader.notices
     assert reader.facts[-1]["type"] == "run_ended"
 
 
-async def test_a_session_driven_here_feeds_its_hub_itself(machine: Machine) -> None:
+async def test_a_local_session_publishes_to_its_stream(machine: Machine) -> None:
     harness = machine.harness("hello")
     harness.listeners = [JournalListener(machine.watch.attach)]
     session = await create_session(machine.there, harness)
@@ -146,7 +146,7 @@ async def test_a_session_driven_here_feeds_its_hub_itself(machine: Machine) -> N
     assert machine.watch.streams() == []
 
 
-async def test_a_socket_is_gone_with_its_session_and_only_the_user_can_reach_it(machine: Machine) -> None:
+async def test_a_socket_is_private_and_removed_with_its_session(machine: Machine) -> None:
     session = await create_session(machine.here, machine.harness(Call("hold"), "done"))
     running = asyncio.ensure_future(prompt(session))
     await asyncio.wait_for(machine.busy.wait(), 60)
@@ -155,12 +155,12 @@ async def test_a_socket_is_gone_with_its_session_and_only_the_user_can_reach_it(
     folder = path.parent
     assert folder.stat().st_mode & 0o777 == 0o700
     assert list(folder.iterdir()) == [path]
-    machine.go_on.set()
+    machine.proceed.set()
     await running
     assert list(folder.iterdir()) == []
 
 
-async def test_where_paths_are_too_long_the_socket_lies_where_nobody_else_gets_at_it(tmp_path: Path) -> None:
+async def test_a_socket_with_a_long_path_is_in_a_private_temporary_folder(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         store = SqliteStore(tmp_path / ("long " * 20) / "ostler.db")
@@ -179,7 +179,7 @@ async def test_where_paths_are_too_long_the_socket_lies_where_nobody_else_gets_a
     path.parent.rmdir()
 
 
-def test_a_process_that_ends_while_somebody_listens_says_nothing_of_it(
+def test_a_process_that_exits_with_a_listener_prints_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def end() -> None:
@@ -199,7 +199,7 @@ def test_a_process_that_ends_while_somebody_listens_says_nothing_of_it(
     assert "Exception in callback" not in caplog.text
 
 
-def test_sockets_of_processes_that_are_gone_are_swept() -> None:
+def test_stale_sockets_are_removed() -> None:
     with TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as alive:
         with socket.socket(socket.AF_UNIX) as gone:
             gone.bind(f"{folder}/gone.sock")
@@ -209,28 +209,28 @@ def test_sockets_of_processes_that_are_gone_are_swept() -> None:
         assert [path.name for path in Path(folder).iterdir()] == ["alive.sock"]
 
 
-async def test_whoever_knows_more_than_the_hub_is_not_told_again_what_it_knows(machine: Machine) -> None:
+async def test_a_subscriber_ahead_of_the_stream_gets_nothing_twice(machine: Machine) -> None:
     session = await create_session(machine.here, machine.harness(Call("hold"), "done"))
     running = asyncio.ensure_future(prompt(session))
     await asyncio.wait_for(machine.busy.wait(), 60)
     first = await machine.watch.subscribe(session.id)
-    (hub,) = machine.watch.streams()
-    known = (await machine.there.read(session.id))[-1].seq
-    hub.last_seq = known - 3  # what it was told so far
-    reader = Reader(known)
+    (stream,) = machine.watch.streams()
+    last_seq = (await machine.there.read(session.id))[-1].seq
+    stream.last_seq = last_seq - 3  # what it has published so far
+    reader = Reader(last_seq)
     watching = asyncio.ensure_future(read_until(machine.watch, session.id, reader, "run_ended"))
     await reader.until(lambda: reader.caught_up)
-    assert hub.last_seq == known
-    machine.go_on.set()
+    assert stream.last_seq == last_seq
+    machine.proceed.set()
     await watching
     await running
     first.unsubscribe()
-    assert reader.facts[0]["seq"] == known + 1
+    assert reader.facts[0]["seq"] == last_seq + 1
     with pytest.raises(UsageError, match="has no fact 999"):
         await machine.watch.subscribe(session.id, 999)
 
 
-async def test_a_session_that_comes_here_from_another_process_goes_on_in_the_same_stream(
+async def test_a_session_taken_over_here_continues_in_the_same_stream(
     machine: Machine,
 ) -> None:
     session = await create_session(machine.here, machine.harness("one"))
@@ -248,7 +248,7 @@ async def test_a_session_that_comes_here_from_another_process_goes_on_in_the_sam
     assert [fact["seq"] for fact in reader.facts] == [fact.seq for fact in stored]
 
 
-async def test_a_follower_that_never_read_leaves_nothing_behind(machine: Machine) -> None:
+async def test_a_subscriber_that_never_read_is_removed(machine: Machine) -> None:
     session = await create_session(machine.here, machine.harness("one"))
     follower = await machine.watch.subscribe(session.id)
     follower.unsubscribe()

@@ -17,15 +17,15 @@ from ostler.sessions.session import create_session, open_or_follow, open_session
 from ostler.store.sqlite import SqliteStore
 
 
-def test_what_an_owner_tells_again_is_passed_on_once() -> None:
+def test_repeated_live_events_are_filtered() -> None:
     fresh = DeltaFilter()
-    begun: list[Event] = [
+    deltas: list[Event] = [
         TextDelta("m", 0, 0, "one "),
         TextDelta("m", 0, 4, "two"),
         ToolInputStarted("m", 1, "c", "write"),
         ToolInputDelta("m", 1, "c", 0, '{"pa'),
     ]
-    assert fresh.among(begun) == begun
+    assert fresh.among(deltas) == deltas
     again: list[Event] = [
         TextDelta("m", 0, 0, "one two three"),
         ToolInputStarted("m", 1, "c", "write"),
@@ -36,14 +36,14 @@ def test_what_an_owner_tells_again_is_passed_on_once() -> None:
     assert fresh.among([TextDelta("other", 0, 0, "one two three")])
 
 
-async def test_a_session_that_is_held_is_watched_and_taken_up_with_what_was_recorded_meanwhile(
+async def test_a_followed_session_is_taken_over_with_its_postponed_facts(
     tmp_path: Path,
 ) -> None:
     store = SqliteStore(tmp_path / "ostler.db")
     driving = await create_session(store, Harness(ScriptedModel(["one", "two"])))
     watching = await open_or_follow(store, driving.id, Harness(ScriptedModel(["three"])))
     assert watching.journal.is_detached
-    watching.journal.record(Warned("said while somebody else had it"))
+    watching.journal.record(Warned("recorded while another process had it"))
     await watching.journal.commit()
     await driving.prompt(as_content("first"))
     await driving.close()
@@ -57,7 +57,7 @@ async def test_a_session_that_is_held_is_watched_and_taken_up_with_what_was_reco
     await store.close()
 
 
-async def test_whoever_takes_a_session_over_from_an_owner_that_rests_is_found(tmp_path: Path) -> None:
+async def test_a_relay_finds_the_process_that_takes_over_from_an_idle_owner(tmp_path: Path) -> None:
     store, others = SqliteStore(tmp_path / "ostler.db"), SqliteStore(tmp_path / "ostler.db")
     resting = await create_session(others, Harness(ScriptedModel(["one"])))
     await resting.prompt(as_content("first"))

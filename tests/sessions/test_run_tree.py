@@ -43,15 +43,15 @@ async def three_levels(delegate: DelegateTool) -> Ran:
     return ran
 
 
-async def answered(ran: Ran) -> None:
-    """The question is answered from outside, and nothing is driven."""
+async def submit_answers(ran: Ran) -> None:
+    """Submits an answer to the open question, and drives nothing."""
     store = ran.session.journal.store
     (question,) = await open_questions(store, ran.session.state)
     yes = Answer(id="a1", question=question.asked.id, answer="yes")
     assert await submit_now(store, question.session, yes, World())
 
 
-async def test_a_question_is_found_from_the_root_and_the_root_from_it() -> None:
+async def test_open_questions_are_listed_from_the_root_and_root_of_finds_it() -> None:
     ran = await three_levels(DelegateTool({}))
     store = ran.session.journal.store
     (question,) = await open_questions(store, ran.session.state)
@@ -63,9 +63,9 @@ async def test_a_question_is_found_from_the_root_and_the_root_from_it() -> None:
     assert [row.session for row in rows][::2] == [ran.session.id, question.session]
 
 
-async def test_an_answer_far_below_moves_the_whole_tree() -> None:
+async def test_an_answer_to_a_grandchild_moves_the_whole_tree() -> None:
     ran = await three_levels(DelegateTool({}))
-    await answered(ran)
+    await submit_answers(ran)
     assert not await is_stuck(ran.session.journal.store, ran.session.state)
     ended = await ran.session.advance()
     assert isinstance(ended, RunEnded) and ended.status == "completed"
@@ -73,7 +73,7 @@ async def test_an_answer_far_below_moves_the_whole_tree() -> None:
     assert await list_runs(ran.session.journal.store) == []
 
 
-async def test_a_child_that_cannot_go_on_is_not_driven_over_and_over() -> None:
+async def test_a_stuck_child_is_not_driven_repeatedly() -> None:
     class Forgetful(DelegateTool):
         """Gives children the tool at first, and none any more when they are gone on with."""
 
@@ -85,7 +85,7 @@ async def test_a_child_that_cannot_go_on_is_not_driven_over_and_over() -> None:
 
     delegate = Forgetful({})
     ran = await three_levels(delegate)
-    await answered(ran)
+    await submit_answers(ran)
     delegate.may_delegate = False
     async with asyncio.timeout(60):
         quiet = await ran.session.advance()

@@ -1,4 +1,4 @@
-"""Waiting: a run comes to rest when somebody wants it, or until somebody answers."""
+"""Waiting: a run pauses on request, or until a question is answered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def _paused_in(store: MemoryStore) -> Ran:
     @tool
     async def work(context: ToolContext) -> str:
         await store.submit(context.session, Pause(id="p1"))
-        for _ in range(50):  # whoever reads the inbox has its turns
+        for _ in range(50):  # the reader of the inbox gets its turns
             await asyncio.sleep(0)
         return "worked"
 
@@ -36,10 +36,10 @@ async def test_a_pause_takes_effect_before_the_next_step() -> None:
     assert ran.quiet == RunWaiting("paused", request="p1")
     assert ran.results() == ["worked"] and len(ran.model.requests) == 1
     assert await store.settlement(ran.session.id, "p1") is not None
-    assert await ran.session.advance() == ran.quiet  # nobody has resumed it
+    assert await ran.session.advance() == ran.quiet  # it was not resumed
 
 
-async def test_a_paused_run_goes_on_in_another_process() -> None:
+async def test_a_paused_run_is_resumed_in_another_process() -> None:
     store = MemoryStore()
     ran = await _paused_in(store)
     await ran.session.close()
@@ -67,7 +67,7 @@ async def test_an_answer_does_not_wake_a_paused_run() -> None:
     assert ran.results() == ["because"]
 
 
-async def test_pausing_and_resuming_what_is_not_there_is_refused() -> None:
+async def test_pause_and_resume_without_a_run_are_refused() -> None:
     store = MemoryStore()
     ran = await run(["done"], store=store)
     for request in (Pause(id="p1"), Resume(id="r1")):
@@ -84,7 +84,7 @@ async def test_pausing_and_resuming_what_is_not_there_is_refused() -> None:
         (Question("Who?", "form", form={"type": "object", "required": ["name"]}), {}, {"name": "Ada"}),
     ],
 )
-async def test_what_is_no_answer_is_refused_and_the_question_stays(
+async def test_an_invalid_answer_is_refused_and_the_question_stays_open(
     question: Question, wrong: Any, right: Any
 ) -> None:
     @tool

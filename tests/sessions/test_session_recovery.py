@@ -16,7 +16,7 @@ from tests.support.running import started
 from tests.system.dying_store import DyingStore
 
 
-async def test_calls_behind_one_that_ended_the_run_do_not_run_after_a_crash_either() -> None:
+async def test_calls_after_one_that_ended_the_run_do_not_run_after_a_crash() -> None:
     ran_now: list[str] = []
 
     @tool
@@ -41,9 +41,9 @@ async def test_calls_behind_one_that_ended_the_run_do_not_run_after_a_crash_eith
     assert ran_now == []
 
 
-async def test_a_run_that_was_cut_is_asked_to_go_on() -> None:
+async def test_a_resume_request_continues_an_interrupted_run() -> None:
     store = DyingStore(lambda fact: fact.type == "model_called")
-    ran = await started(["lost", "said"], store=store)
+    ran = await started(["lost", "answer"], store=store)
     with pytest.raises(StoreError):
         await ran.session.prompt(as_content("go"))
     store.revive()
@@ -53,5 +53,5 @@ async def test_a_run_that_was_cut_is_asked_to_go_on() -> None:
     assert isinstance(ended, RunEnded) and ended.status == "completed"
     seq = await store.settlement(session.id, "req_1")
     assert seq is not None
-    (settled,) = await store.read(session.id, seq - 1, 1)
-    assert isinstance(settled.event, Audited) and settled.event.decision == "run.resume"
+    (fact,) = await store.read(session.id, seq - 1, 1)
+    assert isinstance(fact.event, Audited) and fact.event.decision == "run.resume"

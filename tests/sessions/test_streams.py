@@ -14,7 +14,7 @@ from ostler.schema import events
 from ostler.schema.events import Event
 from ostler.schema.facts import Fact
 from ostler.schema.messages import Text
-from ostler.sessions import streams as hub_module
+from ostler.sessions import streams
 from ostler.sessions.streams import SessionStream
 from ostler.store.memory import MemoryStore
 from tests.sessions.watched_stream import Reader, as_lines
@@ -33,15 +33,15 @@ class Wire:
     async def begin(self) -> SessionStream:
         first = self._fact(events.SessionStarted("/x", "1"))
         self.lease = await self.store.create(first, current_process())
-        self.hub = SessionStream("ses", self.store, as_lines, last_seq=1)
-        return self.hub
+        self.session_stream = SessionStream("ses", self.store, as_lines, last_seq=1)
+        return self.session_stream
 
     def _fact(self, event: Event) -> Fact:
         self.seq += 1
         return Fact.of(event, seq=self.seq, session="ses", run="run", time_ms=self.seq)
 
     def say(self, text: str) -> None:
-        self.hub.publish([events.TextDelta(f"m{self.messages}", 0, len(self.text), text)])
+        self.session_stream.publish([events.TextDelta(f"m{self.messages}", 0, len(self.text), text)])
         self.text += text
 
     async def close_message(self) -> None:
@@ -52,7 +52,7 @@ class Wire:
     async def commit(self, *all_of: Event) -> None:
         facts = [self._fact(event) for event in all_of]
         await self.store.append(self.lease, facts)
-        self.hub.publish(facts)
+        self.session_stream.publish(facts)
 
 
 async def read_some(stream: AsyncGenerator[bytes, None], reader: Reader, until: int) -> None:
@@ -62,27 +62,27 @@ async def read_some(stream: AsyncGenerator[bytes, None], reader: Reader, until: 
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_whoever_comes_and_however_slowly_they_read_nothing_is_lost_or_repeated(
+async def test_late_and_slow_subscribers_lose_and_repeat_nothing(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = Random(seed)
-    monkeypatch.setattr(hub_module, "MAX_UNREAD_FRAMES", random.choice([1, 3, 32]))
-    monkeypatch.setattr(hub_module.Subscriber, "limit", random.choice([300, 3_000, 1_000_000]))
-    monkeypatch.setattr(hub_module, "PAGE", random.choice([1, 3, 500]))
+    monkeypatch.setattr(streams, "MAX_UNREAD_FRAMES", random.choice([1, 3, 32]))
+    monkeypatch.setattr(streams.Subscriber, "limit", random.choice([300, 3_000, 1_000_000]))
+    monkeypatch.setattr(streams, "PAGE", random.choice([1, 3, 500]))
     wire = Wire()
-    hub = await wire.begin()
+    session_stream = await wire.begin()
     reading: list[tuple[Reader, AsyncGenerator[bytes, None]]] = []
     for _ in range(300):
         match random.randrange(8):
             case 0 if len(reading) < 6:
                 after = random.randint(0, wire.seq)
-                reading.append((Reader(after), hub.subscribe(after).stream()))
+                reading.append((Reader(after), session_stream.subscribe(after).stream()))
             case 1:
                 await wire.close_message()
             case 2:
                 await wire.commit(events.Warned("one", about="tool"), events.Warned("two", about="tool"))
             case 3:
-                hub.publish([events.LiveValue("widget:a", random.choice([None, 1, 2]))])
+                session_stream.publish([events.LiveValue("widget:a", random.choice([None, 1, 2]))])
             case 4 if reading:
                 reader, stream = random.choice(reading)
                 if reader.seq < wire.seq:
@@ -94,14 +94,14 @@ async def test_whoever_comes_and_however_slowly_they_read_nothing_is_lost_or_rep
     await wire.commit(events.Warned("last", about="tool"))
     for reader, stream in reading:
         await read_some(stream, reader, wire.seq)
-        hub.publish([events.LiveValue("beat", seed)])  # whatever is owed comes with it, or before it
+        session_stream.publish([events.LiveValue("beat", seed)])  # all that is missing comes before it
         async with asyncio.timeout(60):
             while "beat" not in reader.values:
                 reader.read(await anext(stream))
         assert reader.open == {("text_delta", f"m{wire.messages}", 0): "the end"}
         stored = await wire.store.read("ses", wire.seq - len(reader.facts))
         assert [fact["seq"] for fact in reader.facts] == [fact.seq for fact in stored]
-        hub.publish([events.LiveValue("beat")])
+        session_stream.publish([events.LiveValue("beat")])
 
 
 async def test_a_frame_is_encoded_once_for_all() -> None:
@@ -113,8 +113,8 @@ async def test_a_frame_is_encoded_once_for_all() -> None:
         encoded.append(1)
         return as_lines(batch)  # type: ignore[arg-type]
 
-    wire.hub.encode = counting
-    streams = [wire.hub.subscribe(1).stream() for _ in range(50)]
+    wire.session_stream.encode = counting
+    streams = [wire.session_stream.subscribe(1).stream() for _ in range(50)]
     for stream in streams:
         await anext(stream)
     encoded.clear()
@@ -124,10 +124,10 @@ async def test_a_frame_is_encoded_once_for_all() -> None:
     assert len(encoded) == 1
 
 
-async def test_one_who_reads_nothing_costs_nothing_and_gets_everything_later() -> None:
+async def test_a_subscriber_that_does_not_read_uses_no_memory_and_catches_up() -> None:
     wire = Wire()
-    hub = await wire.begin()
-    follower = hub.subscribe()
+    session_stream = await wire.begin()
+    follower = session_stream.subscribe()
     stream = follower.stream()
     reader = Reader()
     reader.read(await anext(stream))
@@ -136,7 +136,7 @@ async def test_one_who_reads_nothing_costs_nothing_and_gets_everything_later() -
         wire.say("x" * 20_000)
         await wire.close_message()
     wire.say("still open")
-    assert follower._size <= hub_module.MAX_UNREAD_BYTES + 30_000
+    assert follower._size <= streams.MAX_UNREAD_BYTES + 30_000
     await read_some(stream, reader, wire.seq)
     while reader.caught_up < 2:
         reader.read(await anext(stream))
@@ -144,12 +144,12 @@ async def test_one_who_reads_nothing_costs_nothing_and_gets_everything_later() -
     assert list(reader.open.values()) == ["still open"]
 
 
-async def test_streams_end_when_the_hub_is_closed() -> None:
+async def test_closing_a_stream_ends_its_subscribers() -> None:
     wire = Wire()
-    hub = await wire.begin()
-    stream = hub.subscribe().stream()
+    session_stream = await wire.begin()
+    stream = session_stream.subscribe().stream()
     await anext(stream)
-    hub.close()
+    session_stream.close()
     async with asyncio.timeout(60):
         assert [data async for data in stream] == []
-    assert not hub.subscribers
+    assert not session_stream.subscribers

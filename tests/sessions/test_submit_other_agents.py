@@ -1,4 +1,4 @@
-"""Sessions of other vendors' agents: no model ever answers in them, whoever asks and however."""
+"""Sessions of other vendors' agents: no model ever answers in them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def driven_agent(
 
 
 async def ended_agent(store: MemoryStore, driver: Any = "terminal", child_of: str = "") -> str:
-    """A session that nobody drives any more."""
+    """A session that no process drives any more."""
     lease = await driven_agent(store, "ses_agent", driver, child_of)
     await store.release(lease)
     return lease.session
@@ -56,9 +56,9 @@ async def test_a_prompt_to_an_agent_that_has_ended_is_refused(store: MemoryStore
     supervisor = Supervisor(store, lambda cwd: Harness(model, cwd=cwd))
     with pytest.raises(SessionBusy, match="has ended: "):
         await supervisor.queue(session, "anybody there?")
-    for begun in (supervisor.start("anybody there?", session=session), supervisor.advance(session)):
+    for starting in (supervisor.start("anybody there?", session=session), supervisor.advance(session)):
         with pytest.raises(UsageError, match="start its agent again"):
-            await begun
+            await starting
     assert await store.pending(session) == []
     assert await store.holder(session) is None
     assert model.requests == []
@@ -91,13 +91,13 @@ async def test_a_cancel_that_reaches_an_agent_as_it_ends_is_refused() -> None:
     await store.close()
 
 
-async def test_an_agent_that_worked_for_a_run_is_refused_while_the_run_goes_on(store: MemoryStore) -> None:
-    busy, go_on = asyncio.Event(), asyncio.Event()
+async def test_a_request_to_a_runs_agent_is_refused_while_the_run_is_open(store: MemoryStore) -> None:
+    busy, proceed = asyncio.Event(), asyncio.Event()
 
     @tool
     async def hold() -> str:
         busy.set()
-        await go_on.wait()
+        await proceed.wait()
         return "held"
 
     def equip(cwd: Any) -> Harness:
@@ -112,7 +112,7 @@ async def test_an_agent_that_worked_for_a_run_is_refused_while_the_run_goes_on(s
         session = await ended_agent(store, child_of=running.session)
         with pytest.raises(SessionBusy, match="has ended"):
             await supervisor.queue(session, "anybody there?")
-        go_on.set()
+        proceed.set()
         await running.result()
     await supervisor.close()
 
@@ -128,8 +128,8 @@ def stray(session: str) -> subprocess.Popen[bytes]:
     return one
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="nobody else tells the environment of processes")
-async def test_what_left_an_agents_group_ends_with_a_dead_owner_also_between_two_runs(
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the environment of processes")
+async def test_detached_processes_of_an_agent_end_with_a_dead_owner_between_runs(
     store: MemoryStore,
 ) -> None:
     dead, driven = new_id("ses"), new_id("ses")

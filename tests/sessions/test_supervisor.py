@@ -29,14 +29,14 @@ class Desk:
     """A supervisor whose agents can be held back and asked."""
 
     def __init__(self, script: Callable[[], Any], store: MemoryStore | None = None) -> None:
-        self.go_on = asyncio.Event()
+        self.proceed = asyncio.Event()
         self.busy = asyncio.Event()
         self.models: list[ScriptedModel] = []
 
         @tool
         async def hold() -> str:
             self.busy.set()
-            await asyncio.wait_for(self.go_on.wait(), 60)
+            await asyncio.wait_for(self.proceed.wait(), 60)
             return "held"
 
         @tool
@@ -82,14 +82,14 @@ async def test_a_run_is_steered_and_a_queued_prompt_follows_it() -> None:
     await desk.supervisor.queue(handle.session, "next")
     for _ in range(50):
         await asyncio.sleep(0)
-    desk.go_on.set()
+    desk.proceed.set()
     assert ended(await asyncio.wait_for(handle.result(), 60)) == "completed"
-    told = [message.text for message in desk.models[0].requests[1].transcript]
-    assert told[-1] == "mind the gap"
+    texts = [message.text for message in desk.models[0].requests[1].transcript]
+    assert texts[-1] == "mind the gap"
     assert (await desk.types(handle.session)).count("run_ended") == 2
 
 
-async def test_a_steer_that_comes_too_late_returns_to_its_face() -> None:
+async def test_a_steer_that_comes_too_late_is_refused() -> None:
     store = MemoryStore()
     desk = Desk(lambda: [Call("hold"), "done"], store)
     handle = await desk.supervisor.start("first")
@@ -104,7 +104,7 @@ async def test_a_steer_that_comes_too_late_returns_to_its_face() -> None:
     assert fact.type == "request_refused"
 
 
-async def test_a_waiting_run_gives_its_lease_back_and_goes_on_with_its_answer() -> None:
+async def test_a_waiting_run_releases_its_lease_and_continues_with_its_answer() -> None:
     desk = Desk(lambda: [Call("ask"), "thanks", "never"])
     handle = await desk.supervisor.start("go")
     waiting = await handle.result()
@@ -124,7 +124,7 @@ async def test_a_paused_run_is_resumed() -> None:
     await desk.supervisor.pause(handle.session)
     for _ in range(50):
         await asyncio.sleep(0)
-    desk.go_on.set()
+    desk.proceed.set()
     paused = await asyncio.wait_for(handle.result(), 60)
     assert isinstance(paused, RunWaiting) and paused.reason == "paused"
     again = Desk(lambda: ["done"], desk.supervisor.store)
@@ -140,40 +140,40 @@ async def test_leaving_a_handle_cancels_its_run_unless_it_was_detached() -> None
             await asyncio.wait_for(desk.busy.wait(), 60)
             if is_detached:
                 handle.detach()
-        desk.go_on.set()
+        desk.proceed.set()
         assert ended(await asyncio.wait_for(handle.result(), 60)) == status
 
 
-async def test_draining_waits_for_what_is_under_way_and_starts_nothing_more() -> None:
+async def test_drain_waits_for_open_runs_and_refuses_new_ones() -> None:
     desk = Desk(lambda: [Call("hold"), "done"])
     handles = [await desk.supervisor.start(f"go {n}") for n in range(5)]
     assert not await desk.supervisor.drain(0.01)
-    with pytest.raises(UsageError, match="about to end"):
+    with pytest.raises(UsageError, match="about to exit"):
         await desk.supervisor.start("one more")
-    desk.go_on.set()
+    desk.proceed.set()
     assert await desk.supervisor.drain(10)
     assert [ended(await handle.result()) for handle in handles] == ["completed"] * 5
 
 
-async def test_closing_waits_until_every_session_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_close_waits_until_every_session_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk(lambda: ["hello"])
-    close, begun, given_back = Session.close, asyncio.Event(), []
+    close, closing, released = Session.close, asyncio.Event(), []
 
     async def slowly(session: Session) -> None:
-        begun.set()
+        closing.set()
         for _ in range(20):
             await asyncio.sleep(0)
         await close(session)
-        given_back.append(session.id)
+        released.append(session.id)
 
     monkeypatch.setattr(Session, "close", slowly)
     handle = await desk.supervisor.start("hi")
-    await asyncio.wait_for(begun.wait(), 60)
+    await asyncio.wait_for(closing.wait(), 60)
     await desk.supervisor.close()
-    assert given_back == [handle.session]
+    assert released == [handle.session]
 
 
-async def test_closing_ends_every_run() -> None:
+async def test_close_ends_every_run() -> None:
     desk = Desk(lambda: [Call("hold"), "done"])
     handles = [await desk.supervisor.start(f"go {n}") for n in range(3)]
     await asyncio.wait_for(desk.busy.wait(), 60)
@@ -186,7 +186,7 @@ async def test_a_late_completion_never_overwrites_a_cancel() -> None:
     handle = await desk.supervisor.start("go")
     await asyncio.wait_for(desk.busy.wait(), 60)
     await desk.supervisor.cancel(handle.session)
-    desk.go_on.set()
+    desk.proceed.set()
     await asyncio.wait_for(handle.result(), 60)
     await desk.supervisor.cancel(handle.session)  # after its end: refused, and nothing changes
     await desk.supervisor.drain(10)
@@ -217,13 +217,13 @@ async def test_a_run_whose_start_is_cancelled_is_cancelled() -> None:
     assert summary.status == "cancelled"
 
 
-async def test_a_session_that_is_driven_takes_no_second_run_at_once() -> None:
+async def test_a_driven_session_refuses_a_second_start() -> None:
     desk = Desk(lambda: [Call("hold"), "done"])
     handle = await desk.supervisor.start("go")
     await asyncio.wait_for(desk.busy.wait(), 60)
     with pytest.raises(UsageError, match="queue the prompt"):
         await desk.supervisor.start("more", session=handle.session)
-    desk.go_on.set()
+    desk.proceed.set()
     assert ended(await asyncio.wait_for(handle.result(), 60)) == "completed"
 
 
@@ -238,7 +238,7 @@ async def test_a_prompt_to_a_session_whose_last_run_failed_starts() -> None:
     assert ended(await again.result()) == "completed"
 
 
-async def test_open_runs_are_listed_and_each_session_can_be_looked_at() -> None:
+async def test_list_and_peek_show_open_runs() -> None:
     desk = Desk(lambda: [Call("hold"), "done"])
     asking = Desk(lambda: [Call("ask")], desk.supervisor.store)
     waits = await asking.supervisor.start("first")
@@ -253,7 +253,7 @@ async def test_open_runs_are_listed_and_each_session_can_be_looked_at() -> None:
     assert [asked.text for asked in listed[waits.session].questions] == ["Well?"]
     assert await desk.supervisor.peek(works.session) == listed[works.session]
 
-    desk.go_on.set()
+    desk.proceed.set()
     await asyncio.wait_for(works.result(), 60)
     assert [row.session for row in await desk.supervisor.list()] == [waits.session]
     assert len(await desk.supervisor.list(ended=True)) == 2
@@ -296,12 +296,12 @@ class Office:
 
     def __init__(self, store: MemoryStore | None = None) -> None:
         self.busy = asyncio.Event()
-        self.go_on = asyncio.Event()
+        self.proceed = asyncio.Event()
 
         @tool
         async def hold() -> str:
             self.busy.set()
-            await asyncio.wait_for(self.go_on.wait(), 60)
+            await asyncio.wait_for(self.proceed.wait(), 60)
             return "held"
 
         def equip(cwd: Path) -> Harness:
@@ -312,13 +312,13 @@ class Office:
         self.store = store or MemoryStore()
         self.supervisor = Supervisor(self.store, equip)
 
-    async def begun(self) -> str:
+    async def start(self) -> str:
         handle = await self.supervisor.start("go")
         await asyncio.wait_for(self.busy.wait(), 60)
         return handle.session
 
     async def ended(self, session: str) -> RunEnded:
-        self.go_on.set()
+        self.proceed.set()
         quiet = await self.supervisor.wait(session, timeout=60)
         assert isinstance(quiet, RunEnded)
         assert await self.supervisor.drain(10)
@@ -327,21 +327,21 @@ class Office:
 
 async def test_a_prompt_that_is_submitted_again_before_and_after_its_run_is_one_run() -> None:
     office = Office()
-    session = await office.begun()
+    session = await office.start()
     prompt = Prompt(id="req_1", content=as_content("more"))
     assert await office.supervisor.submit(session, prompt)
     assert not await office.supervisor.submit(session, prompt)
-    office.go_on.set()
+    office.proceed.set()
     await office.supervisor.wait(session, timeout=60)
     assert not await office.supervisor.submit(session, prompt)
     assert await office.supervisor.drain(10)
-    begun = [fact.event for fact in await office.store.read(session) if fact.type == "run_started"]
-    assert [one.request for one in begun] == ["", "req_1"]
+    starts = [fact.event for fact in await office.store.read(session) if fact.type == "run_started"]
+    assert [one.request for one in starts] == ["", "req_1"]
 
 
-async def test_a_cancel_is_what_the_log_the_audit_and_whoever_waits_say() -> None:
+async def test_a_cancel_is_in_the_log_the_audit_and_the_result() -> None:
     office = Office()
-    session = await office.begun()
+    session = await office.start()
     waiting = asyncio.ensure_future(office.supervisor.wait(session, timeout=60))
     request = await office.supervisor.cancel(session)
     quiet = await office.ended(session)
@@ -352,9 +352,9 @@ async def test_a_cancel_is_what_the_log_the_audit_and_whoever_waits_say() -> Non
     assert (last.action, last.outcome, last.actor) == ("run.cancel", "cancelled", "user")
 
 
-async def test_waiting_has_a_bound_and_needs_a_session_that_exists() -> None:
+async def test_wait_has_a_timeout_and_needs_an_existing_session() -> None:
     office = Office()
-    session = await office.begun()
+    session = await office.start()
     with pytest.raises(TimeoutError):
         await office.supervisor.wait(session, timeout=0.01)
     with pytest.raises(NotFound):
@@ -362,24 +362,24 @@ async def test_waiting_has_a_bound_and_needs_a_session_that_exists() -> None:
     assert (await office.ended(session)).status == "completed"
 
 
-async def test_whoever_waits_for_a_run_that_another_drives_is_told_its_end() -> None:
+async def test_wait_returns_the_end_of_a_run_in_another_process() -> None:
     office = Office()
-    session = await office.begun()
+    session = await office.start()
     other = Office(office.store)
     waiting = asyncio.ensure_future(other.supervisor.wait(session, timeout=60))
     await asyncio.sleep(0)
     assert await office.ended(session) == await waiting
 
 
-async def test_whoever_follows_from_the_middle_misses_and_repeats_nothing() -> None:
+async def test_follow_from_the_middle_misses_and_repeats_nothing() -> None:
     office = Office()
-    one, _other = await office.begun(), await office.supervisor.start("beside it")
+    one, _other = await office.start(), await office.supervisor.start("beside it")
     middle = await office.store.last_seq(one) - 2
     seen: list[Fact] = []
     async with aclosing(office.supervisor.follow(one, middle)) as followed:  # type: ignore[type-var]
         async for batch in followed:
             seen += batch
-            office.go_on.set()  # it joined while the run was under way; the rest comes now
+            office.proceed.set()  # it joined during the run; the other facts come now
             if batch[-1].type == "run_ended":
                 break
     assert seen == await office.store.read(one, middle)

@@ -34,11 +34,11 @@ async def remove_all() -> str:
 
 
 @pytest.mark.parametrize("keep_open", [0.0, 60.0])
-async def test_a_child_that_is_answered_goes_on_as_the_agent_that_it_was(keep_open: float) -> None:
-    told: list[tuple[str, list[str]]] = []
+async def test_an_answered_child_continues_with_its_own_agent(keep_open: float) -> None:
+    requests_seen: list[tuple[str, list[str]]] = []
 
     def answer(request: ModelRequest) -> Any:
-        told.append((request.system.split("\n")[0], [offer.name for offer in request.tools]))
+        requests_seen.append((request.system.split("\n")[0], [offer.name for offer in request.tools]))
         is_child, has_result = request.transcript[0].text == "judge", request.transcript[-1].role == "tool"
         if has_result:
             return "done"
@@ -53,10 +53,10 @@ async def test_a_child_that_is_answered_goes_on_as_the_agent_that_it_was(keep_op
     handle = await supervisor.start("go")
     assert isinstance(await handle.result(), RunWaiting)
     for _ in range(100):
-        await asyncio.sleep(0)  # what is kept open has looked at its inbox, and waits
+        await asyncio.sleep(0)  # the open session has read its inbox, and waits
     (child,) = [row for row in await supervisor.list() if row.child_of]
     await supervisor.answer(child.session, child.questions[0].id, "this")
     ended = await supervisor.wait(handle.session, timeout=60)
     assert isinstance(ended, RunEnded) and ended.status == "completed"
-    assert told[1:3] == [("You judge.", ["choose"])] * 2
+    assert requests_seen[1:3] == [("You judge.", ["choose"])] * 2
     await supervisor.close()

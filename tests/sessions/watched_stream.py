@@ -24,13 +24,13 @@ class Reader:
         self.open: dict[tuple[Any, ...], str] = {}
         self.values: dict[str, Any] = {}
         self.whole: dict[str, str] = {}
-        """What the deltas of a message had made when its fact came, where they were complete."""
+        """The joined deltas of each message when its fact came, if they were complete."""
         self.notices: list[str] = []
         self.caught_up = 0
         self.changed = asyncio.Event()
 
     async def until(self, true: Callable[[], object]) -> None:
-        """For whoever lets somebody else read."""
+        """For a caller that reads the bytes itself."""
         async with asyncio.timeout(60):
             while not true():
                 self.changed.clear()

@@ -45,12 +45,12 @@ def herbs(ostler: Ostler) -> None:
     (ostler.work / "AGENTS.md").write_text("Never plant mint.\n")
 
 
-def told(vendor: FakeVendor) -> list[str]:
-    """What the last request said, the system prompt first."""
+def last_request(vendor: FakeVendor) -> list[str]:
+    """The texts of the last request, the system prompt first."""
     return [str(one["content"]) for one in vendor.requests[-1].json["messages"]]
 
 
-def test_in_the_middle_of_a_run_it_is_compacted_before_it_is_too_much(ostler: Ostler, serve: Serve) -> None:
+def test_the_context_is_compacted_during_a_run_before_it_overflows(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(by=Looking(12))
     ran = ostler("-p", "--json", *SMALL, *use(vendor), "look at the sage")
     assert (ran.code, ran.err) == (0, "")
@@ -61,7 +61,7 @@ def test_in_the_middle_of_a_run_it_is_compacted_before_it_is_too_much(ostler: Os
     purposes = [one.get("purpose", "step") for one in ran.all("model_called")]
     assert purposes.count("compaction") == len(compactions)
     assert all(one["trace"]["tokens"]["all"] <= 11_000 for one in ran.all("model_called"))
-    system, summary, *_ = told(vendor)
+    system, summary, *_ = last_request(vendor)
     assert "Never plant mint." in system and "mint" not in summary
     assert SUMMARY in summary and summary.endswith("word for word:\nlook at the sage")
     session = str(ran.facts[0]["session"])
@@ -73,7 +73,7 @@ def started(ostler: Ostler, session: str) -> list[dict[str, Any]]:
     return [one for one in facts(ostler, session) if one["type"] == "tool_started"]
 
 
-def test_somebody_else_has_it_compacted_while_a_run_is_under_way(ostler: Ostler, serve: Serve) -> None:
+def test_another_process_can_compact_during_a_run(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(by=Looking(5, lambda asked: turn("Wait.", GATED, usage=None) if asked == 4 else None))
     with gated_run(ostler, vendor, "--json") as gated:
         wait_until(lambda: any(one.get("name") == "bash" for one in started(ostler, gated.session)))
@@ -84,17 +84,15 @@ def test_somebody_else_has_it_compacted_while_a_run_is_under_way(ostler: Ostler,
     (compacted,) = ran.all("compacted")
     assert compacted["by"] == "user" and compacted["request"]
     assert any("mind the sage" in str(request.json) for request in vendor.requests)
-    assert SUMMARY in told(vendor)[1]
+    assert SUMMARY in last_request(vendor)[1]
 
 
-def test_what_the_vendor_calls_too_long_is_compacted_and_tried_once_more(
-    ostler: Ostler, serve: Serve
-) -> None:
+def test_a_context_overflow_is_compacted_and_retried_once(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(by=Looking(4, lambda asked: OVERFLOW if asked == 4 else None))
     ran = ostler("-p", "--json", *use(vendor), "look")
     assert ran.code == 0, ran.err
     (compacted,) = ran.all("compacted")
-    assert compacted["by"] == "overflow" and SUMMARY in told(vendor)[1]
+    assert compacted["by"] == "overflow" and SUMMARY in last_request(vendor)[1]
     script = Looking(4, lambda asked: OVERFLOW if asked >= 4 else None)
     ran = ostler("-p", "--json", *use(serve(by=script)), "look")
     assert ran.code == 1 and "begin a new session, or send less" in ran.err
@@ -125,17 +123,17 @@ def test_an_extension_refuses_a_compaction_or_writes_it(
     session = str(ran.facts[0]["session"])
     keys = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": vendor.chat_url}
     asked = ostler("sessions", "compact", "--model", "openai/fake", session, cwd=ostler.home, **keys)
-    assert script.summaries == 0, "nor is the model asked when somebody wants it between two runs"
+    assert script.summaries == 0, "nor is the model called for a compaction between two runs"
     if summary:
-        assert summary in told(vendor)[1] and asked.code == 0
+        assert summary in last_request(vendor)[1] and asked.code == 0
         assert [one.get("by") for one in facts(ostler, session) if one["type"] == "compacted"][-1] == "user"
     else:
         assert (asked.code, asked.err) == (2, "ostler: not in this garden\n")
         assert any("not in this garden" in one["text"] for one in ran.all("warned"))
-        assert "characters are omitted" in str(told(vendor))
+        assert "characters are omitted" in str(last_request(vendor))
 
 
-def test_a_compaction_for_which_there_is_no_model_is_not_left_behind(ostler: Ostler, serve: Serve) -> None:
+def test_a_compaction_without_a_model_leaves_no_request_behind(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(by=Looking(3))
     session = str(ostler("-p", "--json", *use(vendor), "look").facts[0]["session"])
     ran = ostler("sessions", "compact", session)
@@ -144,7 +142,7 @@ def test_a_compaction_for_which_there_is_no_model_is_not_left_behind(ostler: Ost
     assert "compacted" not in {one["type"] for one in facts(ostler, session)}
 
 
-def test_the_system_prompt_of_another_process_is_told_apart(ostler: Ostler, serve: Serve) -> None:
+def test_a_changed_system_prompt_of_another_process_is_in_the_trace(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("a"), turn("b"), turn("c"))
     session = str(ostler("-p", "--json", *use(vendor), "one").facts[0]["session"])
     ostler("-p", *use(vendor), "--session", session, "two")

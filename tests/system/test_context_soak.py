@@ -69,9 +69,9 @@ class Gardener:
         return Turn("next", (Call("dig", {"bed": self.step}),), usage=usage)
 
     def _count(self, request: ModelRequest) -> int:
-        known = self._counted
+        counts = self._counted
         self._counted = {
-            id(one): known.get(id(one)) or (one, self._tokenizer.message(one, self.name).tokens)
+            id(one): counts.get(id(one)) or (one, self._tokenizer.message(one, self.name).tokens)
             for one in (*request.transcript, *request.tail)
         }
         fixed = self._tokenizer.text(request.system, self.name)
@@ -88,7 +88,7 @@ async def dig(bed: int) -> str:
     return f"Bed {bed}: " + "earth, stones and roots; " * 120
 
 
-async def test_within_its_window_a_session_goes_on_for_ever(tmp_path: Path) -> None:
+async def test_a_session_can_continue_within_its_window_forever(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text(f"{RULE}\n")
     policy = {"window": {"tokens": WINDOW, "reserve": RESERVE}}
     gardener = Gardener()

@@ -29,38 +29,38 @@ def put(directory: Path, name: str, script: str) -> None:
     path.chmod(0o755)
 
 
-def test_an_interpreter_that_is_new_enough_is_found(tmp_path: Path) -> None:
+def test_a_recent_interpreter_is_found(tmp_path: Path) -> None:
     put(tmp_path, "python3.11", "exit 127")
     put(tmp_path, "python3.12", THIS_PYTHON)
-    found = find_python(tmp_path)
-    assert (found.returncode, found.stdout, found.stderr) == (0, "python3.12\n", "")
+    result = find_python(tmp_path)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "python3.12\n", "")
 
 
-def test_the_interpreter_that_was_named_comes_first(tmp_path: Path) -> None:
+def test_a_named_interpreter_comes_first(tmp_path: Path) -> None:
     put(tmp_path, "python3.11", THIS_PYTHON)
     assert find_python(tmp_path, sys.executable).stdout == f"{sys.executable}\n"
 
 
-def test_the_interpreter_that_was_named_may_have_spaces_in_its_path(tmp_path: Path) -> None:
+def test_a_named_interpreter_may_have_spaces_in_its_path(tmp_path: Path) -> None:
     folder = tmp_path / "an interpreter"
     folder.mkdir()
     put(folder, "my python", THIS_PYTHON)
     put(tmp_path, "python3.11", THIS_PYTHON)
-    found = find_python(tmp_path, str(folder / "my python"))
-    assert (found.returncode, found.stdout, found.stderr) == (0, f"{folder / 'my python'}\n", "")
+    result = find_python(tmp_path, str(folder / "my python"))
+    assert (result.returncode, result.stdout, result.stderr) == (0, f"{folder / 'my python'}\n", "")
 
 
-def test_without_an_interpreter_one_line_says_what_to_do(tmp_path: Path) -> None:
+def test_without_an_interpreter_one_line_explains_what_to_do(tmp_path: Path) -> None:
     put(tmp_path, "python3", "exit 1")
-    found = find_python(tmp_path)
-    assert (found.returncode, found.stdout) == (1, "")
-    assert found.stderr.count("\n") == 1
-    assert "needs Python 3.11 or newer" in found.stderr
+    result = find_python(tmp_path)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.count("\n") == 1
+    assert "needs Python 3.11 or newer" in result.stderr
 
 
 def test_an_interpreter_without_ensurepip_is_named_with_the_package_to_install(tmp_path: Path) -> None:
     put(tmp_path, "python3", f'case "$2" in *ensurepip*) exit 1;; esac\n{THIS_PYTHON}')
-    found = find_python(tmp_path)
-    assert (found.returncode, found.stdout) == (1, "")
-    assert found.stderr.startswith("python3 cannot create a virtual environment")
-    assert "python3-venv" in found.stderr
+    result = find_python(tmp_path)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("python3 cannot create a virtual environment")
+    assert "python3-venv" in result.stderr

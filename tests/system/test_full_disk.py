@@ -1,4 +1,4 @@
-"""A disk that fills up in the middle of a run: everything stops, everybody is told, nothing is lost."""
+"""A disk that fills up during a run: everything stops, subscribers are notified, nothing is lost."""
 
 from __future__ import annotations
 
@@ -89,9 +89,7 @@ def setup(ostler):
 """
 
 
-def test_state_that_a_full_disk_could_not_take_is_not_there_and_the_last_that_it_took_is(
-    tiny_disk: Path, tmp_path: Path
-) -> None:
+def test_only_the_state_that_a_full_disk_could_store_is_restored(tiny_disk: Path, tmp_path: Path) -> None:
     file = tmp_path / "keeper.py"
     file.write_text(KEEPER)
     with FakeVendor(lambda request: turn(call("bash", {"command": "sleep 600"}))) as vendor:
@@ -101,10 +99,10 @@ def test_state_that_a_full_disk_could_not_take_is_not_there_and_the_last_that_it
         lines = [json.loads(line) for line in out.splitlines()]
         assert (process.returncode, lines[-1]["type"]) == (1, "store_failed")
         assert "Traceback" not in err.decode()
-        told = [line["value"] for line in lines if line["type"] == "extension_state" and line["key"] == "n"]
+        values = [line["value"] for line in lines if line["type"] == "extension_state" and line["key"] == "n"]
 
         subprocess.run(["mount", "-o", "remount,size=64m", str(tiny_disk)], check=True)
         (ran,) = home.run("-e", str(file), "--continue", "/kept")[-1:]
         kept = json.loads(ran["text"])
-        assert kept == {"n": told[-1], "text": str(told[-1]) * 20_000}, "what was told of, and nothing else"
+        assert kept == {"n": values[-1], "text": str(values[-1]) * 20_000}, "the published values only"
         assert violations(home.facts()) == []

@@ -148,7 +148,7 @@ def test_uvx_runs_it_without_an_installation(
     assert not (tmp_path / "bin").exists()
 
 
-def test_without_extras_it_answers_and_says_what_a_part_needs(
+def test_without_extras_it_runs_and_names_the_extra_that_a_feature_needs(
     packages: dict[str, str], uv: Callable[..., str], tmp_path: Path
 ) -> None:
     uv("tool", "install", "--no-index", f"ostler @ {packages['wheel']}")

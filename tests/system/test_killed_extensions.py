@@ -1,4 +1,4 @@
-"""Processes with extensions that are killed: what was kept is there, what was asked is asked no more."""
+"""Processes with extensions that are killed: their state is stored, their questions are withdrawn."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.communicate()
 
 
-def kept_in(ostler: Ostler) -> dict[str, Any]:
-    said = ostler("-p", "--model", "demo", "--continue", "/kept")
-    assert said.code == 0, said.err
-    kept: dict[str, Any] = json.loads(said.out)
-    return kept
+def stored_state(ostler: Ostler) -> dict[str, Any]:
+    ran = ostler("-p", "--model", "demo", "--continue", "/kept")
+    assert ran.code == 0, ran.err
+    state: dict[str, Any] = json.loads(ran.out)
+    return state
 
 
 @pytest.mark.parametrize(("writes", "seen"), [(1, 1), (300, 1), (300, 100), (300, 270)])
-def test_state_outlives_a_process_that_is_killed_and_none_of_it_is_lost_or_torn(
+def test_extension_state_survives_a_kill_complete(
     ostler: Ostler, serve: Serve, writes: int, seen: int
 ) -> None:
     write(ostler.home / "extensions" / "counter.py", COUNTER)
@@ -69,11 +69,11 @@ def test_state_outlives_a_process_that_is_killed_and_none_of_it_is_lost_or_torn(
     process = ostler.start("-p", "--json", "--yes", *use(vendor), "go")
     lines_until(process, lambda line: line["type"] == "extension_state" and line["value"] == seen)
     kill(process)
-    kept = kept_in(ostler)
-    number = kept.pop("n")
-    assert number >= seen, "what others were told of is there"
-    assert sorted(kept) == sorted(f"at {n + 1}" for n in range(number)), "both values of a handler, or none"
-    assert {len(one) for one in kept.values()} == {1000}
+    state = stored_state(ostler)
+    number = state.pop("n")
+    assert number >= seen, "published values are stored"
+    assert sorted(state) == sorted(f"at {n + 1}" for n in range(number)), "both values of a handler, or none"
+    assert {len(one) for one in state.values()} == {1000}
 
 
 ASKING = """
@@ -91,7 +91,7 @@ ASKING = """
 """
 
 
-def test_what_a_killed_process_asked_cannot_be_answered_any_more(ostler: Ostler, serve: Serve) -> None:
+def test_a_question_of_a_killed_process_cannot_be_answered(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("done"))
     write(ostler.home / "extensions" / "asking.py", ASKING)
     process = ostler.start("-p", "--json", "--on-question", "wait", *use(vendor), "go")
@@ -104,7 +104,7 @@ def test_what_a_killed_process_asked_cannot_be_answered_any_more(ostler: Ostler,
     )
 
 
-def test_who_asks_at_the_end_of_the_last_run_is_waited_for(
+def test_the_process_waits_for_a_question_at_the_end_of_the_last_run(
     ostler: Ostler, serve: Serve, in_process: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ostler.extensions.event_channel.CATCH_UP_SECONDS", 0.01)

@@ -71,7 +71,7 @@ BOUNDARIES = [
 
 
 class Script:
-    """Calls bash in four steps, twice in every other one; then, or when told to go on, it ends.
+    """Calls bash in four steps, twice in every other one; then, or when asked to continue, it ends.
 
     It says its last words only when it may.
     """
@@ -91,16 +91,16 @@ class Script:
         return turn(f"Step {done}. ", *(call("bash", {"command": command}) for command in commands))
 
 
-class Unkilled(NamedTuple):
+class Undisturbed(NamedTuple):
     lines: int
     seconds: float
 
 
 def kill(process: subprocess.Popen[bytes]) -> list[bytes]:
-    """Returns the lines that it had printed and nobody had read."""
+    """Returns the printed lines that were not read."""
     process.send_signal(signal.SIGKILL)
     out, _ = process.communicate(timeout=PATIENCE)
-    # The last line may be cut: it is not known to have been printed.
+    # The last line may be cut: it may not have been printed.
     return [line for line in out.splitlines(keepends=True) if line.endswith(b"\n")]
 
 
@@ -170,18 +170,18 @@ def home(tmp_path: Path, script: Script) -> Iterator[Home]:
 
 
 @pytest.fixture(scope="session")
-def unkilled(tmp_path_factory: pytest.TempPathFactory) -> Unkilled:
-    """What a run is like that nobody kills."""
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    """The length of a run that is not killed."""
     script = Script()
     script.may_end.set()
     with FakeVendor(script) as vendor:
-        home = Home(tmp_path_factory.mktemp("unkilled"), vendor)
+        home = Home(tmp_path_factory.mktemp("undisturbed"), vendor)
         began = time.monotonic()
         lines = home.run("do", "the", "work")
         seconds = time.monotonic() - began
         assert statuses(home.facts()) == ["completed"]
         assert sum(home.effects().values()) == 6
-    return Unkilled(len(lines), seconds)
+    return Undisturbed(len(lines), seconds)
 
 
 @pytest.mark.parametrize("boundary", BOUNDARIES, ids=lambda boundary: "-".join(map(str, boundary)))
@@ -204,13 +204,13 @@ def test_a_run_killed_at_a_boundary_loses_nothing_and_repeats_nothing(
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_run_killed_at_some_moment_loses_nothing_and_repeats_nothing(
-    home: Home, script: Script, unkilled: Unkilled, seed: int
+    home: Home, script: Script, undisturbed: Undisturbed, seed: int
 ) -> None:
     """The moments lie between the first fact and the end, also between one fact and the next."""
     process = home.start("do", "the", "work")
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["type"] == "run_started"
-    kill_after(process, random_for(seed).uniform(0, unkilled.seconds))
+    kill_after(process, random_for(seed).uniform(0, undisturbed.seconds))
     script.may_end.set()
     assert statuses(check_after_kill(home)) == ["interrupted", "completed"]
 
@@ -218,21 +218,21 @@ def test_a_run_killed_at_some_moment_loses_nothing_and_repeats_nothing(
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(1000, 1080))
 def test_runs_killed_after_any_line_lose_nothing_and_repeat_nothing(
-    home: Home, script: Script, unkilled: Unkilled, seed: int
+    home: Home, script: Script, undisturbed: Undisturbed, seed: int
 ) -> None:
     script.may_end.set()
-    kill_at_line(home.start("do", "the", "work"), random_for(seed).randint(1, unkilled.lines))
+    kill_at_line(home.start("do", "the", "work"), random_for(seed).randint(1, undisturbed.lines))
     check_after_kill(home)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(2000, 2060))
 def test_processes_killed_at_any_moment_lose_nothing_and_repeat_nothing(
-    home: Home, script: Script, unkilled: Unkilled, seed: int
+    home: Home, script: Script, undisturbed: Undisturbed, seed: int
 ) -> None:
     """Also while they start, when there may be no session to go on with, or hardly a store."""
     script.may_end.set()
-    kill_after(home.start("do", "the", "work"), random_for(seed).uniform(0, unkilled.seconds))
+    kill_after(home.start("do", "the", "work"), random_for(seed).uniform(0, undisturbed.seconds))
     if home.facts():
         check_after_kill(home)
     else:

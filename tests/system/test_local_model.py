@@ -90,9 +90,9 @@ async def model(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Model
     file = tmp_path_factory.mktemp("models") / "small.gguf"
     file.symlink_to(FILE)
     file.with_suffix(".jinja").write_text(TEMPLATE)
-    made = make_model(f"gguf/{file}")
-    yield made
-    await made.aclose()
+    model = make_model(f"gguf/{file}")
+    yield model
+    await model.aclose()
 
 
 def request_of(*messages: Message, tokens: int = 60, **fields: object) -> ModelRequest:
@@ -247,9 +247,9 @@ def ostler_with_model(folder: Path, file: str) -> Ostler:
 def processes_of(ostler: Ostler) -> list[str]:
     """The processes that have its home in their environment."""
     mark = f"OSTLER_HOME={ostler.home}".encode()
-    found = []
+    names = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or is another user's
             if mark in (process / "environ").read_bytes().split(b"\0"):
-                found.append(process.name)
-    return found
+                names.append(process.name)
+    return names

@@ -53,21 +53,21 @@ def homeless(tmp_path: Path) -> Homeless:
     [("-p", "--model", "demo", "hello"), ("sessions",), ("doctor",), ("key", "list"), ("serve",)],
     ids=lambda arguments: arguments[0],
 )
-def test_one_line_says_what_to_set(homeless: Homeless, arguments: tuple[str, ...]) -> None:
+def test_without_a_home_one_line_says_what_to_set(homeless: Homeless, arguments: tuple[str, ...]) -> None:
     ran = homeless(*arguments, OSTLER_HOME="")
     assert (ran.code, ran.out, ran.err) == (2, "", HINT)
 
 
-def test_with_a_folder_of_its_own_everything_works(homeless: Homeless) -> None:
-    said = homeless("-p", "--model", "demo", "hello")
-    assert (said.code, said.err) == (0, "") and "DEMO" in said.out
+def test_without_a_home_a_configured_folder_is_enough(homeless: Homeless) -> None:
+    ran = homeless("-p", "--model", "demo", "hello")
+    assert (ran.code, ran.err) == (0, "") and "DEMO" in ran.out
     listed = homeless.on_terminal("sessions", columns=120)
     assert listed.code == 0 and "hello" in listed.out
     assert homeless("agents").err.startswith("ostler: there are no agents")
 
 
 @pytest.mark.parametrize("name", ["~", "~nobody-here"])
-def test_a_home_that_nobody_knows_is_refused_where_it_is_named(homeless: Homeless, name: str) -> None:
+def test_an_unknown_home_is_refused_with_its_setting(homeless: Homeless, name: str) -> None:
     asked = ("-p", "--model", "demo", "hello")
     refused = homeless(*asked, OSTLER_HOME=f"{name}/own")
     reason = f"there is no home directory {name}; write the whole path\n"

@@ -112,8 +112,8 @@ def prepared(ostler: Ostler, request: pytest.FixtureRequest) -> Prepared:
     return Prepared(ostler, request.param)
 
 
-def test_a_run_that_succeeds_and_all_that_is_said_of_it(prepared: Prepared, serve: Serve) -> None:
-    # What a person exported in the shell is the shell's: commands inherit it, as they always do.
+def test_a_successful_run_and_its_reports_contain_no_key(prepared: Prepared, serve: Serve) -> None:
+    # What the user exported in the shell is the shell's: commands inherit it, as they always do.
     printing = "env | grep -v -e ^OPENAI_API_KEY= -e ^OSTLER_API_KEY= | sort; ls -a"
     vendor = serve(turn(call("bash", {"command": printing})), turn("Done."), api_key=CANARY)
     ran = prepared.prompt(vendor.chat_url, "--json", "--yes")
@@ -132,8 +132,8 @@ def test_a_run_that_succeeds_and_all_that_is_said_of_it(prepared: Prepared, serv
         ["key", "list"],
         ["key", "list", "--json"],
     ]
-    said = prepared.in_one_process(ONE_BY_ONE, json.dumps(commands))
-    assert (said.code, said.out.count('"run_started"'), said.out.count('"can_answer":')) == (0, 2, 1)
+    ran = prepared.in_one_process(ONE_BY_ONE, json.dumps(commands))
+    assert (ran.code, ran.out.count('"run_started"'), ran.out.count('"can_answer":')) == (0, 2, 1)
 
 
 ONE_BY_ONE = """
@@ -158,7 +158,7 @@ FAILING: dict[str, Answer] = {
 }
 
 
-def test_a_run_that_fails_in_any_way(ostler: Ostler, serve: Serve) -> None:
+def test_a_failed_run_contains_no_key(ostler: Ostler, serve: Serve) -> None:
     prepared = Prepared(ostler, "file")
     for name, answer in FAILING.items():
         vendor = serve(by=lambda request, answer=answer: answer)
@@ -168,14 +168,14 @@ def test_a_run_that_fails_in_any_way(ostler: Ostler, serve: Serve) -> None:
         assert vendor.connections == 1, name
 
 
-def test_a_refusal_from_every_source(prepared: Prepared, serve: Serve) -> None:
+def test_a_refusal_contains_no_key(prepared: Prepared, serve: Serve) -> None:
     vendor = serve(Refusal(401, f"Incorrect API key provided: {CANARY}"))
     ran = prepared.prompt(vendor.chat_url, "--json")
     assert ran.code == 1 and "[hidden]" in ran.lines[-1]["reason"]
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "responses", "gemini"])
-def test_every_other_wire_keeps_it_too(ostler: Ostler, serve: Serve, wire: str) -> None:
+def test_no_wire_leaks_the_key(ostler: Ostler, serve: Serve, wire: str) -> None:
     prepared = Prepared(ostler, "option")
     vendor = serve(by=lambda request: Refusal(401, f"no: {CANARY}"))
     url = {"anthropic": vendor.anthropic_url, "responses": vendor.chat_url, "gemini": vendor.gemini_url}[wire]
@@ -184,11 +184,11 @@ def test_every_other_wire_keeps_it_too(ostler: Ostler, serve: Serve, wire: str) 
     assert CANARY in " ".join(vendor.requests[0].headers.values())
 
 
-def test_a_server_that_is_not_there(ostler: Ostler) -> None:
+def test_an_unreachable_server_leaks_no_key(ostler: Ostler) -> None:
     prepared = Prepared(ostler, "environment")
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/v1"
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
         ran = prepared.prompt(url, OSTLER_MAX_RETRIES="0")
     assert ran.code == 1 and "connection refused" in ran.err
 

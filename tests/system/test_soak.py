@@ -1,4 +1,4 @@
-"""A long session: memory and files stay in proportion to what was said."""
+"""A long session: memory and files stay in proportion to the messages."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def note(number: int) -> str:
     return f"noted {number}"
 
 
-async def test_memory_and_files_grow_only_with_what_was_said(tmp_path: Path) -> None:
+async def test_memory_and_files_grow_only_with_the_messages(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "ostler.db")
     model = Tireless()
     harness = Harness(model)

@@ -1,4 +1,4 @@
-"""`make test-pythons`: every interpreter that is found is tried, and one that fails is a failure."""
+"""`make test-pythons`: every interpreter that it finds is tried, and one that fails is a failure."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def project(tmp_path: Path) -> Path:
     (project / "pyproject.toml").touch()
     (tmp_path / "bin").mkdir()
     for tool in TOOLS:
-        found = shutil.which(tool)
-        assert found is not None
-        (tmp_path / "bin" / tool).symlink_to(found)
+        result = shutil.which(tool)
+        assert result is not None
+        (tmp_path / "bin" / tool).symlink_to(result)
     return project
 
 
@@ -64,16 +64,16 @@ def run(project: Path, script: str, *arguments: str, **variables: str) -> subpro
     )
 
 
-def test_interpreters_are_found_on_path_and_where_pyenv_and_uv_put_them(project: Path) -> None:
+def test_interpreters_are_found_on_path_and_in_pyenv_and_uv(project: Path) -> None:
     there = project.parent
     named = put(there / "my own" / "python", "3.12.10")
     on_path = put(there / "bin" / "python3.13", "3.13.2")
     of_pyenv = put(there / "my home" / ".pyenv" / "versions" / "3.12.9" / "bin" / "python3", "3.12.9")
     put(there / "my home" / ".pyenv" / "versions" / "3.13.2" / "bin" / "python3", "3.13.2")
     of_uv = put(there / "my home" / ".local/share/uv/python" / "cpython" / "bin" / "python3", "3.14.0")
-    found = run(project, "find-pythons.sh", PYTHON=str(named))
-    assert (found.returncode, found.stderr) == (0, "")
-    assert [line.split("\t") for line in found.stdout.splitlines()] == [
+    result = run(project, "find-pythons.sh", PYTHON=str(named))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert [line.split("\t") for line in result.stdout.splitlines()] == [
         ["3.12.9", str(of_pyenv)],
         ["3.12.10", str(named)],
         ["3.13.2", str(on_path)],
@@ -82,12 +82,12 @@ def test_interpreters_are_found_on_path_and_where_pyenv_and_uv_put_them(project:
 
 
 def test_an_interpreter_is_asked_for_its_version(project: Path) -> None:
-    found = run(project, "find-pythons.sh", PYTHON=sys.executable).stdout
+    result = run(project, "find-pythons.sh", PYTHON=sys.executable).stdout
     version = ".".join(map(str, sys.version_info[:3]))
-    assert found.startswith(f"{version}") and found.endswith(f"\t{sys.executable}\n")
+    assert result.startswith(f"{version}") and result.endswith(f"\t{sys.executable}\n")
 
 
-def test_an_interpreter_that_is_too_old_or_too_bare_is_not_found(project: Path) -> None:
+def test_an_old_or_incomplete_interpreter_is_skipped(project: Path) -> None:
     for name, change in (
         ("python3.11", "import sys; sys.version_info = (3, 10, 1)"),
         ("python3.12", "import sys; sys.modules['ensurepip'] = None"),
@@ -103,7 +103,7 @@ def test_an_interpreter_that_is_too_old_or_too_bare_is_not_found(project: Path) 
     assert run(project, "find-pythons.sh").stdout == ""
 
 
-def test_every_interpreter_runs_the_tests_in_an_environment_of_its_own(project: Path) -> None:
+def test_every_interpreter_runs_the_tests_in_its_own_environment(project: Path) -> None:
     put(project.parent / "bin" / "python3.11", "3.11.7")
     put(project.parent / "bin" / "python3.12", "3.12.1")
     ran = run(project, "test-pythons.sh", "-n", "2", "tests/a b")
@@ -122,7 +122,9 @@ def test_every_interpreter_runs_the_tests_in_an_environment_of_its_own(project: 
         ("pytest", "failed: tests"),
     ],
 )
-def test_one_that_fails_is_told_and_the_others_are_tried(project: Path, step: str, result: str) -> None:
+def test_a_failing_interpreter_is_reported_and_the_others_are_tried(
+    project: Path, step: str, result: str
+) -> None:
     put(project.parent / "bin" / "python3.11", "3.11.7", **{step: "exit 1"})
     put(project.parent / "bin" / "python3.12", "3.12.1")
     ran = run(project, "test-pythons.sh")
@@ -130,7 +132,7 @@ def test_one_that_fails_is_told_and_the_others_are_tried(project: Path, step: st
     assert ran.stdout.endswith(f"\n\n3.11.7\t{result}\n3.12.1\tpassed\n")
 
 
-def test_an_environment_is_made_anew_when_the_lock_file_has_changed(project: Path) -> None:
+def test_an_environment_is_rebuilt_if_the_lock_file_has_changed(project: Path) -> None:
     put(project.parent / "bin" / "python3.11", "3.11.7", pip='echo "installs $*"')
     lock, made = project / "requirements" / "dev.lock", project / ".venv-3.11.7" / ".dev"
     assert run(project, "test-pythons.sh").stdout.count("installs") == 2
@@ -140,7 +142,7 @@ def test_an_environment_is_made_anew_when_the_lock_file_has_changed(project: Pat
     assert run(project, "test-pythons.sh").stdout.count("installs") == 2
 
 
-def test_without_an_interpreter_one_line_says_what_to_do(project: Path) -> None:
+def test_without_an_interpreter_one_line_explains_what_to_do(project: Path) -> None:
     ran = run(project, "test-pythons.sh")
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr.startswith("no Python from 3.11 on was found") and ran.stderr.count("\n") == 1

@@ -99,8 +99,8 @@ def check_everything(home: Home, session: str) -> None:
     assert check(home.store) == []
     ends = [fact.event for fact in logs[session] if isinstance(fact.event, events.RunEnded)]
     assert [end.status for end in ends] == ["completed"]
-    begun = {fact.event.child for fact in logs[session] if isinstance(fact.event, events.ChildStarted)}
-    assert {session, *begun} == set(logs) and len(begun) == 2
+    children = {fact.event.child for fact in logs[session] if isinstance(fact.event, events.ChildStarted)}
+    assert {session, *children} == set(logs) and len(children) == 2
     effects = home.effects()
     assert all(times == 1 for times in effects.values()), effects
     for facts in logs.values():
@@ -116,7 +116,7 @@ def check_everything(home: Home, session: str) -> None:
 
 @pytest.fixture(scope="session")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, int]:
-    """How many lines are printed by a run that nobody kills, before its questions and after them."""
+    """How many lines are printed by a run that is not killed, before its questions and after them."""
     with FakeVendor(script) as vendor:
         home = new_home(tmp_path_factory.mktemp("unkilled"), vendor)
         code, before = drive(home.start("do", "the", "work"))
@@ -134,7 +134,7 @@ def is_child(facts: list[Any]) -> bool:
 
 
 def kill_and_drive_on(home: Home, seed: int, lines: tuple[int, int]) -> None:
-    """Kills the process that begins, and that which goes on with the answers; sometimes only one of them."""
+    """Kills the first process, and the one that continues with the answers; sometimes only one of them."""
     random = random_for(seed)
     before, after = lines
     first = random.choice((0, random.randint(1, before), random.randint(1, before)))

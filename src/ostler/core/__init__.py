@@ -1,4 +1,2 @@
-"""The loop, and the contracts that it drives: models, tools, hooks, stores.
-
-Implementations live in the layers below and are handed in by `ostler.sessions`.
-"""
+"""The loop, and the contracts that it uses: models, tools, hooks, stores. Their implementations are in other
+packages, and `ostler.sessions` passes them in."""

@@ -214,7 +214,6 @@ _UNITS = {"cost": "dollars", "depth": "levels of children"}
 
 
 def limit_warning(name: str, used: float, limit: float) -> Warned:
-    """The fact that most of a limit is used."""
     text = f"{used:.4g} of {limit:g} {_UNITS.get(name, name)} are used"
     return Warned(text, about="limit", details={"limit": name, "used": used, "of": limit})
 
@@ -232,7 +231,6 @@ TIME_IS_UP = "seconds was reached"
 
 
 def is_time_limit(ended: RunEnded) -> bool:
-    """Whether the time limit ended the run."""
     return ended.status == "limit" and ended.reason.endswith(TIME_IS_UP)
 
 

@@ -142,7 +142,6 @@ async def bounded(
 
 
 def _ends(whole: str, limits: ResultLimits) -> tuple[str, str]:
-    """The beginning and the end that the model gets."""
     head = tail = whole
     lines = whole.split("\n")
     if limits.lines is not None and len(lines) > limits.lines:

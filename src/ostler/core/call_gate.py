@@ -19,8 +19,6 @@ from ostler.schema.errors import InvalidArguments, StoreError, describe_error
 from ostler.schema.ids import blake2b
 from ostler.schema.outcomes import Failed, FinalOutcome, failed, ok
 
-REFUSED = "The call was refused."
-
 
 class ApprovedCall(msgspec.Struct, frozen=True):
     """A call that may run, with its arguments as JSON and as the tool takes them."""
@@ -71,14 +69,15 @@ class CallGate:
             return failed(problem, kind="invalid_arguments")
         if self._harness.permission_hook is None and "before_tool" not in self._harness.hooks:
             return self._ready(tool, arguments, validated)
-        planned = PlannedCall(called.call, called.name, tool.spec.kind, arguments, step.number)
-        if remembered := self._remembered():
-            planned = msgspec.structs.replace(planned, remembered=tuple(remembered.items()))
+        position, own_rules = self._session.position, self._journal.state.permissions
+        rules = {**position.permissions(), **own_rules} if position else own_rules
+        kind, remembered = tool.spec.kind, tuple(rules.items())
+        planned = PlannedCall(called.call, called.name, kind, arguments, step.number, remembered)
         planned, obstacle = await self._harness.hooks.before_tool(
             planned, self._scope, last_guard=self._harness.permission_hook
         )
         if isinstance(obstacle, Refuse):
-            return failed(obstacle.reason or REFUSED, kind="call_refused")
+            return failed(obstacle.reason or "The call was refused.", kind="call_refused")
         validated, problem = _validated(tool, planned.arguments)
         if problem:
             return failed(f"a hook rewrote the arguments wrongly: {problem}", kind="call_refused")
@@ -88,11 +87,6 @@ class CallGate:
             return self._question(call, obstacle, planned.arguments)
         allowed_by = obstacle.by if isinstance(obstacle, Allow) else ""
         return self._ready(tool, planned.arguments, validated, allowed_by)
-
-    def _remembered(self) -> dict[str, str]:
-        """The rules that this session and its parents remember; its own override theirs."""
-        position, own = self._session.position, self._journal.state.permissions
-        return {**position.permissions(), **own} if position else own
 
     def _ready(
         self, tool: Tool, arguments: dict[str, Any], validated: Any, allowed_by: str = ""

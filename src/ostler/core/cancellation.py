@@ -1,4 +1,4 @@
-"""Cancellation: a token that stops everything it was given to, and bounded ways to stop a task."""
+"""Cancellation: a token that stops all code that has it, and bounded ways to stop a task."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ class CancelToken:
         self.cancelled = False
         self.reason = ""
         self.request = ""
-        """The request that asked for it, if any."""
         self.is_limit = False
-        """The time limit did it."""
         self._callbacks: list[Callable[[], object]] = []
 
     def cancel(self, reason: str = "cancelled", request: str = "", *, is_limit: bool = False) -> None:
@@ -206,11 +204,9 @@ async def run_with_timeout(
     timeout: float | None,
     stopwatch: Stopwatch | None = None,
 ) -> tuple[Literal["done", "cancelled", "timed_out"], asyncio.Task[Result]]:
-    """Runs `work` until it ends, the token fires or time is up; then it has `GRACE` seconds to end.
-
-    The task is done when this returns, unless it ignored its cancellation for that long. When we are
-    cancelled ourselves, so is the work.
-    """
+    """Runs `work` until it ends, the token fires or time is up; then it has `GRACE` seconds to end. The task
+    is done when this returns, unless it ignored its cancellation for that long. When we are cancelled
+    ourselves, so is the work."""
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(work)
     wakeup = loop.create_future()

@@ -34,10 +34,8 @@ TASK_EXCERPT = 200
 
 
 class HistoryPolicy(msgspec.Struct, frozen=True):
-    """What a child knows of its parent's conversation: the prompts and answers of its last `runs` runs.
-
-    The current run is the last one: with 1 the child gets the parent's prompt.
-    """
+    """What a child knows of its parent's conversation: the prompts and answers of its last `runs` runs. The
+    current run is the last one: with 1 the child gets the parent's prompt."""
 
     runs: int = 0
     keep: Callable[[Message], bool] | None = None
@@ -62,7 +60,6 @@ class ExecutionPolicy(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     """For the child and its own children. Its parents' limits apply as well."""
     context: dict[str, dict[str, Any]] = {}
-    """Context rules that override its parent's."""
     judge: str = ""
     """The tool whose last result is the child's result, instead of its answer."""
 
@@ -89,7 +86,6 @@ class ChildResult(msgspec.Struct, frozen=True):
     text: str = ""
     reason: str = ""
     judged: dict[str, Any] | None = None
-    """The `details` of the judge's result."""
     own: Totals = Totals()
     children: Totals = Totals()
 
@@ -119,15 +115,12 @@ def child_session(session: str, call: str, number: int) -> str:
 
 
 Watch = Callable[[Sequence[Event | Fact]], None]
-"""Gets a child's events live."""
+
+Hold = Callable[[], Awaitable[None]] | None
+"""Makes sure that we hold the session's lease."""
 
 WAITED = "it waited for the user, and nothing could continue it later"
-
 NEVER_BEGAN = "it was ended before it started"
-
-
-async def _nothing() -> None:
-    return None
 
 
 class SpawnedChildren:
@@ -141,11 +134,7 @@ class SpawnedChildren:
     call = ""
 
     def __init__(
-        self,
-        session: OpenSession,
-        children: Children | None,
-        budget: Budget | None = None,
-        hold: Callable[[], Awaitable[None]] = _nothing,
+        self, session: OpenSession, children: Children | None, budget: Budget | None = None, hold: Hold = None
     ) -> None:
         run = session.journal.state.run if budget is not None else None
         self.journal = session.journal
@@ -158,7 +147,6 @@ class SpawnedChildren:
         self.depth = run.started.depth if run else -1  # a child that belongs to no run is a root itself
         self._children = children
         self._hold = hold
-        """Makes sure that we hold the session's lease."""
         self._tasks: dict[asyncio.Task[Any], Callable[[], None]] = {}
         """Each with the function that cancels it."""
         self._watching: dict[str, Watch] = {}
@@ -171,7 +159,8 @@ class SpawnedChildren:
     async def start(self, child: str, request: ChildRequest, extension: str, watch: Watch) -> ChildResult:
         """Runs a child to its end. Raises what third-party code has raised meanwhile."""
         assert self._children is not None
-        await self._hold()
+        if self._hold:
+            await self._hold()
         task = text_of(request.prompt)[:TASK_EXCERPT]
         self.journal.record(ChildStarted("", child, request.agent, task, extension), run=self.run)
         self._watching[child] = watch
@@ -209,7 +198,8 @@ class SpawnedChildren:
     async def _record_end(self, result: ChildResult) -> None:
         if self.journal.failed:
             return
-        await self._hold()
+        if self._hold:
+            await self._hold()
         if self.budget is not None:
             record_child_end(self.journal, self.budget, result)
         elif result.session in self.journal.state.spawned:
@@ -229,7 +219,6 @@ class SpawnedChildren:
         return True
 
     async def cancel(self) -> None:
-        """Cancels all, and waits until they have ended."""
         while self._tasks:
             for cancel_task in tuple(self._tasks.values()):
                 cancel_task()

@@ -110,10 +110,8 @@ async def complete_message(
     trace: Any = None,
     on_text: OnText | None = None,
 ) -> ModelDone | Failure:
-    """Calls the harness's model outside of a step, with retries.
-
-    The `usage` of an answer is recorded, and committed together with what the caller makes of the answer.
-    """
+    """Calls the harness's model outside of a step, with retries. The `usage` of an answer is recorded, and
+    committed together with what the caller makes of the answer."""
 
     async def on_batch(batch: Sequence[ModelEvent]) -> None:
         if on_text and (text := "".join([one.text for one in batch if isinstance(one, TextDelta)])):

@@ -1,6 +1,6 @@
 """The Context and Tokenizer contracts: what a model gets in a step, and how much of its window that takes.
 
-Prompt caches depend on how a request begins, so the trace says why a request begins unlike the previous one.
+Prompt caches depend on the prefix of a request, so the trace says why it differs from the previous prefix.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 
 from ostler.core.hooks import RunPlan
-from ostler.core.model import Model, ModelRequest, ToolOffer
+from ostler.core.model import Model, ModelRequest, ToolOffer, ToolOffers
 from ostler.core.transcript import Transcript
 from ostler.schema.ids import blake2b
 from ostler.schema.messages import Message, as_content
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 CompactionReason = Literal["automatic", "overflow", "user", "checkpoint"]
-"""It is nearly full, the vendor refused it as too long, a person asked, or the model did."""
+"""It is nearly full, the vendor refused it as too long, the user asked, or the model did."""
 
 
 class CompactionRequest(msgspec.Struct, frozen=True):
@@ -41,11 +41,9 @@ class ContextInput(msgspec.Struct, frozen=True):
     sources: Sequence[int]
     """The entry of each message."""
     prompts: Set[int]
-    """The entries that began a run."""
-    tools: tuple[ToolOffer, ...]
+    tools: ToolOffers
     model: Model
     steers: Set[int] = frozenset()
-    """The entries that steered a run."""
     said: tuple[Message, ...] = ()
     """Messages that a hook appends to each request of a run."""
 
@@ -65,32 +63,27 @@ class Context(Protocol):
     """Chooses what the model gets, by rules. Each session has its own; it may cache counts.
 
     - The same session and policy give the same bytes, whatever was counted before.
-    - The content of the previous step stays as it was, unless the trace says why not.
+    - The content of the previous step does not change, unless the trace says why.
     - A call is never separated from its result.
     """
 
-    async def build(self, journal: Journal, told: ContextInput) -> BuiltContext: ...
+    async def build(self, journal: Journal, content: ContextInput) -> BuiltContext: ...
 
     def for_child(self) -> Context:
         """A new one with the same rules, for a child's session."""
 
-    async def needs_compaction(self, journal: Journal, told: ContextInput) -> bool:
+    async def needs_compaction(self, journal: Journal, content: ContextInput) -> bool:
         """Whether a compaction is due before the next call."""
 
     async def compact(
-        self, journal: Journal, harness: Harness, told: ContextInput, order: CompactionRequest
+        self, journal: Journal, harness: Harness, content: ContextInput, order: CompactionRequest
     ) -> str:
         """Records and commits a `compacted`. Returns the problem if it did not."""
 
 
 def context_input(
-    journal: Journal,
-    harness: Harness,
-    model: Model,
-    tools: tuple[ToolOffer, ...],
-    plan: RunPlan | None = None,
+    journal: Journal, harness: Harness, model: Model, tools: ToolOffers, plan: RunPlan | None = None
 ) -> ContextInput:
-    """Everything on the session's path, and what a hook adds."""
     builder, system = journal.state.builder, harness.system
     added: tuple[Message, ...] = ()
     if plan is not None:
@@ -108,20 +101,17 @@ BY_A_HOOK = "by a hook that is asked for each context"
 
 
 class RequestPrefix(msgspec.Struct, frozen=True):
-    """The beginning of a request. A transcript only grows, so its length says what was in it."""
+    """The prefix of a request. A transcript only grows, so its length identifies its content."""
 
     system: str
     transcript: Transcript
     length: int
     is_hooked: bool
-    """A hook has chosen the messages."""
 
 
 def trace_with_prefix(journal: Journal, built: BuiltContext, request: ModelRequest) -> Any:
-    """The trace of a call, with why its prefix changed.
-
-    It has a digest of the system prompt in the first call of a process and whenever the prompt has changed.
-    """
+    """The trace of a call, with why its prefix changed. It has a digest of the system prompt in the first
+    call of a process and whenever the prompt has changed."""
     before, transcript = journal.last_prefix, request.transcript
     is_hooked = transcript is not built.transcript
     now = journal.last_prefix = RequestPrefix(request.system, transcript, len(transcript), is_hooked)
@@ -137,7 +127,8 @@ def trace_with_prefix(journal: Journal, built: BuiltContext, request: ModelReque
 
 
 def _why_it_changed(before: RequestPrefix, now: RequestPrefix, built: BuiltContext) -> str:
-    if (before.is_hooked or now.is_hooked) and not _begins_with(now.transcript, before):
+    prefix = before.transcript.messages[: before.length]
+    if (before.is_hooked or now.is_hooked) and now.transcript.messages[: before.length] != prefix:
         return BY_A_HOOK
     if before.system == now.system:
         return ""
@@ -145,10 +136,6 @@ def _why_it_changed(before: RequestPrefix, now: RequestPrefix, built: BuiltConte
         return BY_A_HOOK
     adds = (built.trace or {}).get("before_run", {})
     return WITH_A_HOOK if adds.get("system") else ANOTHER_SYSTEM
-
-
-def _begins_with(transcript: Transcript, before: RequestPrefix) -> bool:
-    return transcript.messages[: before.length] == before.transcript.messages[: before.length]
 
 
 Source = Literal["estimated", "calibrated", "tokenizer", "reported"]

@@ -12,11 +12,9 @@ from ostler.schema.ids import new_id
 
 
 def write_atomically(path: Path, data: bytes, *, private: bool = False) -> None:
-    """Writes a temporary file in the same folder and renames it.
-
-    The mode and, where we may, the owner are kept; resolve `path` first if a symbolic link is to be followed.
-    With `private`, the file and folders made for it are for their owner only, at every moment.
-    """
+    """Writes a temporary file in the same folder and renames it. Keeps the mode and, if permitted, the owner;
+    resolve `path` first to follow a symbolic link. With `private`, only their owner can ever read the file
+    and the folders made for it."""
     before = path.stat() if path.exists() and not private else None
     if before is not None and not stat.S_ISREG(before.st_mode):
         raise ToolFailed(f"{path} is not a regular file")

@@ -22,13 +22,12 @@ from ostler.schema.outcomes import Failed, Ok, Outcome
 Parameters = TypeVar("Parameters", bound=msgspec.Struct)
 
 Place = tuple[list[Schema], Any, str]
-"""What is allowed somewhere in the arguments, what is there, and how that place is called."""
+"""A place in the arguments: the schemas allowed there, the value, and the name of the place."""
 
 _MISSING, _UNKNOWN = "Object missing required field", "Object contains unknown field"
-
 _FORMAT = r"Invalid ((?:RFC3339|ISO8601|base64|UUID|decimal|epoch)\b.*)"
-
 _STEP = r"\.([^.\[]+)|\[(\d+|\.\.\.)\]"
+_EXCERPT = 60
 
 _NOUNS = {
     "string": "a string",
@@ -55,47 +54,45 @@ _LIMITS = {
     "contentEncoding": "in {}",
 }
 
-_EXCERPT = 60
-
 
 def validate_arguments(arguments: dict[str, Any], parameters: type[Parameters], tool: str) -> Parameters:
     """The arguments as a struct; an error that tells the model which one is wrong and what is expected."""
-    unknown = [name for name in arguments if name not in parameters.__struct_encode_fields__]
-    if unknown:
-        known = ", ".join(parameters.__struct_encode_fields__) or "none"
-        raise InvalidArguments(f"{tool} has no parameter {unknown[0]!r}; its parameters are: {known}")
+    fields = parameters.__struct_encode_fields__
+    if unknown := [name for name in arguments if name not in fields]:
+        names = ", ".join(fields) or "none"
+        raise InvalidArguments(f"{tool} has no parameter {unknown[0]!r}; its parameters are: {names}")
     try:
         return msgspec.convert(arguments, parameters)
     except msgspec.ValidationError as error:
-        problem = _in_words(error, arguments, schema_of(parameters))
+        problem = _describe_error(error, arguments, schema_of(parameters))
         raise InvalidArguments(f"invalid arguments for {tool}: {problem}") from None
 
 
-def _in_words(error: msgspec.ValidationError, arguments: dict[str, Any], schema: Schema) -> str:
-    said, _, path = str(error).removesuffix("`").partition(" - at `")
+def _describe_error(error: msgspec.ValidationError, arguments: dict[str, Any], schema: Schema) -> str:
+    message, _, path = str(error).removesuffix("`").partition(" - at `")
     is_key = path.startswith("key` in `")
     allowed, value, place = _at(path.removeprefix("key` in `"), arguments, schema)
-    if error.__cause__ is not None:  # what the type's own code says of its values
-        return f"{place}: {said}" if place else said
-    if said.startswith(_MISSING):
-        name = said.removeprefix(_MISSING).strip(" `")
+    if error.__cause__ is not None:  # raised by the type's own code
+        return f"{place}: {message}" if place else message
+    if message.startswith(_MISSING):
+        name = message.removeprefix(_MISSING).strip(" `")
         inside, _, missing = _step((allowed, value, place), name, schema)
-        return f"{missing} is missing; it must be {_described(inside)}"
-    if said.startswith(_UNKNOWN):
-        name = said.removeprefix(_UNKNOWN).strip(" `")
-        return f"{place} has no {name!r}; it must be {_described(allowed)}"
+        return f"{missing} is missing; it must be {_describe(inside)}"
+    if message.startswith(_UNKNOWN):
+        name = message.removeprefix(_UNKNOWN).strip(" `")
+        return f"{place} has no {name!r}; it must be {_describe(allowed)}"
     if is_key:
         names = [one["propertyNames"] for one in allowed if "propertyNames" in one]
-        return f"a name in {place} must be {_described([{'type': 'string'} | name for name in names])}"
-    form = re.fullmatch(_FORMAT, said)
-    return f"{place} must be {f'a valid {form[1]}' if form else _described(allowed)}; got {_excerpt(value)}"
+        return f"a name in {place} must be {_describe([{'type': 'string'} | name for name in names])}"
+    form = re.fullmatch(_FORMAT, message)
+    return f"{place} must be {f'a valid {form[1]}' if form else _describe(allowed)}; got {_excerpt(value)}"
 
 
 def _at(path: str, arguments: Any, schema: Schema) -> Place:
     """The place that a path such as `$.items[2].city` leads to."""
     place: Place = list(_alternatives(schema, schema)), arguments, ""
     for name, index in re.findall(_STEP, path.removeprefix("$")):
-        if index == "...":  # some name that is not told: the first whose value does not fit
+        if index == "...":  # msgspec does not say which name: take the first whose value does not fit
             allowed, value, _ = place
             name = next((name for name in value if _misfits(allowed, name, value[name], schema)), "...")
         place = _step(place, int(index) if index.isdigit() else name, schema)
@@ -103,12 +100,12 @@ def _at(path: str, arguments: Any, schema: Schema) -> Place:
 
 
 def _step(place: Place, step: str | int, whole: Schema) -> Place:
-    allowed, value, shown = place
+    allowed, value, path = place
     inside = [one for schema in allowed for one in _alternatives(_inner(schema, step), whole)]
     if isinstance(step, int):
-        return inside, value[step], f"{shown}[{step}]"
-    found = value.get(step) if isinstance(value, dict) else None
-    return inside, found, f"{shown}.{step}" if shown else step
+        return inside, value[step], f"{path}[{step}]"
+    inner = value.get(step) if isinstance(value, dict) else None
+    return inside, inner, f"{path}.{step}" if path else step
 
 
 def _inner(schema: Schema, step: str | int) -> Any:
@@ -134,11 +131,11 @@ def _alternatives(schema: Any, whole: Schema) -> Iterator[Schema]:
         yield schema
 
 
-def _described(allowed: list[Schema]) -> str:
+def _describe(allowed: list[Schema]) -> str:
     values = [value for schema in allowed for value in schema.get("enum", ())]
     kinds = [_kind(schema) for schema in allowed if "enum" not in schema]
-    told = [f"one of {', '.join(map(_excerpt, values))}"] if values else []
-    return " or ".join(dict.fromkeys(told + kinds)) or "something else"
+    choices = [f"one of {', '.join(map(_excerpt, values))}"] if values else []
+    return " or ".join(dict.fromkeys(choices + kinds)) or "something else"
 
 
 def _kind(schema: Schema) -> str:
@@ -157,26 +154,21 @@ def _excerpt(value: Any) -> str:
 
 
 class _Declared(msgspec.StructMeta):
-    """Takes a tool's options out of the class's keywords; msgspec refuses what it does not know."""
+    """Takes a tool's options out of the class's keywords; msgspec refuses unknown ones."""
 
-    def __new__(
-        cls, class_name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **keywords: Any
-    ) -> Any:
-        of_struct = {word: value for word, value in keywords.items() if word not in _OPTIONS}
-        return super().__new__(cls, class_name, bases, namespace, **of_struct)
+    def __new__(cls, name: str, bases: Any, namespace: dict[str, Any], /, **keywords: Any) -> Any:
+        struct_options = {word: value for word, value in keywords.items() if word not in _OPTIONS}
+        return super().__new__(cls, name, bases, namespace, **struct_options)
 
-    def __init__(
-        cls, class_name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **keywords: Any
-    ) -> None:
-        super().__init__(class_name, bases, namespace)
+    def __init__(cls, name: str, bases: Any, namespace: dict[str, Any], /, **keywords: Any) -> None:
+        super().__init__(name, bases, namespace)
         options: Any = {word: value for word, value in keywords.items() if word in _OPTIONS}
         if bases != (msgspec.Struct,):
             _declare(cls, _inherited(bases) | options)
 
 
 _OPTIONS = ToolOptions.__annotations__
-
-_TAKEN = ("spec", "validate", "run", "summarise")
+_RESERVED = ("spec", "validate", "run", "summarise")
 
 
 class ToolClass(msgspec.Struct, metaclass=_Declared):
@@ -191,9 +183,9 @@ class ToolClass(msgspec.Struct, metaclass=_Declared):
         async def run(self, context: ToolContext) -> str:
             return f"sunny in {self.city} for {self.days} days"
 
-    - The class is what an agent is given, `tools=[Weather]`; each call makes an instance.
-    - The docstring is read as that of a function is. `__post_init__` may raise `ValueError`: the arguments
-      do not fit, and the model is told why.
+    - Pass the class to an agent, as in `tools=[Weather]`; each call makes an instance.
+    - The docstring is read like that of a function. `__post_init__` may raise `ValueError` if the arguments
+      do not fit, and the model gets the reason.
     """
 
     spec: ClassVar[ToolSpec]
@@ -206,24 +198,24 @@ class ToolClass(msgspec.Struct, metaclass=_Declared):
         raise NotImplementedError
 
     def summarise(self, outcome: Ok | Failed) -> str:
-        """What people are told of an outcome without a summary; when empty, the runtime says something."""
+        """The summary, for the user, of an outcome without one. If it is empty, the runtime writes one."""
         return ""
 
 
 def _inherited(bases: tuple[type, ...]) -> Any:
-    """The options of the tool that a tool is derived from; not what it is called."""
+    """The options of the base class's tool, without its name and description."""
     specs = [vars(base)["spec"] for base in bases if "spec" in vars(base)]
     words = _OPTIONS.keys() - {"name", "description"}
     return {word: getattr(specs[0], word) for word in words} if specs else {}
 
 
 def _declare(declared: Any, options: ToolOptions) -> None:
-    taken = [name for name in declared.__struct_fields__ if name in _TAKEN]
-    if taken:
-        raise TypeError(
-            f"{declared.__name__}: the tool itself has {taken[0]!r}; call the field something else, "
-            f"with msgspec.field(name={taken[0]!r})"
-        )
+    for name in declared.__struct_fields__:
+        if name in _RESERVED:
+            raise TypeError(
+                f"{declared.__name__}: every tool has an attribute {name!r}; give the field another name, "
+                f"with msgspec.field(name={name!r})"
+            )
     if not inspect.iscoroutinefunction(declared.run):
         raise TypeError(f"{declared.__name__}.run must be async: async def run(self, context)")
     schema = schema_of(declared)
@@ -242,7 +234,7 @@ def _summarised(run: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[O
             return outcome
         try:
             summary = str(self.summarise(outcome))
-        except Exception as error:  # what the call did is done: it must not be told as failed
+        except Exception as error:  # the call has succeeded: only its summary fails
             summary = f"no summary: {type(error).__name__}: {error}"
         return msgspec.structs.replace(outcome, summary=summary)
 
@@ -267,8 +259,8 @@ class FunctionTool:
         return validate_arguments(arguments, self._parameters, self.spec.name)
 
     def prechecker(self, check: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorates a coroutine function that takes the same, with a `BeforeCall` as its context, and raises
-        what the call would fail with."""
+        """Decorates a coroutine function with the same parameters, but a `BeforeCall` as its context, that
+        raises the error with which the call would fail."""
         self._check = check
         return check
 
@@ -299,39 +291,35 @@ def _values(arguments: msgspec.Struct) -> dict[str, Any]:
 
 
 async def in_thread(work: Callable[[], Any]) -> Any:
-    """Runs plain code beside the event loop, in a thread that keeps nobody from leaving when it hangs."""
-    return await _task_done(
-        lambda job: threading.Thread(target=job, daemon=True, name="ostler-tool").start(), work
-    )
+    """Runs plain code in a thread. If it hangs, the process can still exit."""
+
+    def start(job: Callable[[], None]) -> None:
+        threading.Thread(target=job, daemon=True, name="ostler-tool").start()
+
+    return await run_posted(start, work)
 
 
-async def _task_done(post: Callable[[Callable[[], None]], None], work: Callable[[], Any]) -> Any:
-    """What the work returns or raises, once whoever it is posted to has done it in a thread."""
+async def run_posted(post: Callable[[Callable[[], None]], None], work: Callable[[], Any]) -> Any:
+    """What `work` returns or raises. `post` gets a job that does it, and runs that in a thread."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Any] = loop.create_future()
+    future: asyncio.Future[Any] = loop.create_future()
 
-    def settle(result: Any, error: BaseException | None) -> None:
-        if done.cancelled():
-            return
-        if error is None:
-            done.set_result(result)
-        else:
-            done.set_exception(error)
+    def finish(set_outcome: Callable[[Any], None], outcome: Any) -> None:
+        if not future.cancelled():
+            set_outcome(outcome)
 
     def job() -> None:
-        result: Any = None
-        error: BaseException | None = None
         try:
-            result = work()
-        except StopIteration:
-            error = RuntimeError("it raised StopIteration")  # which a future cannot hold
-        except BaseException as raised:
-            error = raised
-        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, result, error)
+            outcome = future.set_result, work()
+        except StopIteration:  # a future cannot hold one
+            outcome = future.set_exception, RuntimeError("it raised StopIteration")
+        except BaseException as error:
+            outcome = future.set_exception, error
+        with suppress(RuntimeError):  # the loop was closed: nothing waits any more
+            loop.call_soon_threadsafe(finish, *outcome)
 
     post(job)
-    return await done
+    return await future
 
 
 @overload
@@ -347,17 +335,17 @@ def tool(
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Makes a tool of a function with type hints. For a class see `ToolClass`.
 
-    The docstring's first paragraph is the description; lines like `city: where to look` under an
-    `Args:` heading describe parameters. A parameter named `context` receives the `ToolContext`.
+    The docstring's first paragraph is the description; lines like `city: where to look` under an `Args:`
+    heading describe parameters. A parameter named `context` gets the `ToolContext`.
     """
 
     def make(function: Callable[..., Any]) -> FunctionTool:
         if isinstance(function, type):
-            raise TypeError(f"a class is made a tool by its base: class {function.__name__}(ToolClass)")
+            raise TypeError(f"to make a class a tool, derive it: class {function.__name__}(ToolClass)")
         name = options.get("name") or function.__name__
         about, described = read_docstring(function.__doc__)
         parameters = parameters_of(function, name)
-        told: ToolOptions = {**options, "name": name, "description": options.get("description") or about}
-        return FunctionTool(function, ToolSpec(schema=schema_of(parameters, described), **told), parameters)
+        fields: ToolOptions = {**options, "name": name, "description": options.get("description") or about}
+        return FunctionTool(function, ToolSpec(schema=schema_of(parameters, described), **fields), parameters)
 
     return make(function) if function is not None else make

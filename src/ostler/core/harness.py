@@ -15,7 +15,7 @@ from ostler.core.children import MAX_TOGETHER, ChildRequest, ChildResult, ChildS
 from ostler.core.context import Context
 from ostler.core.hooks import Hook, Hooks
 from ostler.core.journal import Journal
-from ostler.core.model import AbsentModel, Model, ReasoningLevel, ToolOffer
+from ostler.core.model import AbsentModel, Model, ReasoningLevel, ToolOffer, ToolOffers
 from ostler.core.questions import Asker
 from ostler.core.tool import ResultLimits, Tool
 from ostler.schema.errors import OstlerError, UsageError
@@ -32,15 +32,11 @@ if TYPE_CHECKING:
 Remember = Callable[[QuestionAsked, QuestionAnswered, str], Sequence[Event]]
 """Stores the rule that a granted permission asks for, and returns its facts. May be called twice."""
 
-MakeSystem = Callable[[str], str]
-"""Builds the system prompt again from its files; the argument, if not empty, replaces its beginning."""
-
 Tag = str | int | float | bool
 
 Span = Callable[[str, dict[str, Any]], AbstractContextManager[Any]]
 """Opens a telemetry span: `run`, `model_call` or `tool_call`, with its attributes."""
 
-NO_SPAN: AbstractContextManager[Any] = nullcontext()
 SILENCE_LIMIT = 120.0
 ONE_MODEL_ONLY = "this session works with one model only"
 
@@ -103,7 +99,6 @@ class OpenSession(Protocol):
     position: TreePosition | None
     """Set in a child's session."""
     children: Children | None
-    """Runs the children of the open run's calls."""
 
     loop: Loop | None
     """Drives the open run; None between drives."""
@@ -149,7 +144,7 @@ class SessionListener:
         """The run has ended or waits, and its facts are committed."""
 
     async def drain(self, session: OpenSession) -> None:
-        """The session has nothing more to do: the last chance to finish work, and to ask people."""
+        """The session has nothing more to do: the last chance to finish work, and to ask the user."""
 
     async def on_close(self, session: OpenSession) -> None:
         """The session was closed."""
@@ -178,12 +173,12 @@ class Harness(msgspec.Struct):
     model: Model
     tools: dict[str, Tool] = field(default_factory=dict)
     system: str = ""
-    make_system: MakeSystem | None = None
+    make_system: Callable[[str], str] | None = None
+    """Builds the system prompt again from its files; the argument, if not empty, replaces its beginning."""
     hooks: Hooks = field(default_factory=Hooks)
     permission_hook: Hook | None = None
     """The last guard before a tool runs."""
     permission_profile: str = "full"
-    """The name of the profile, for the log."""
     remember: Remember | None = None
     limits: Limits = field(default_factory=Limits)
     reasoning: ReasoningLevel | None = None
@@ -215,10 +210,9 @@ class Harness(msgspec.Struct):
     span: Span | None = None
     """Wraps each run, model call and tool call, for telemetry."""
     _made: dict[str, Model] = field(default_factory=dict)
-    _offers: tuple[tuple[str, ...], tuple[ToolOffer, ...]] = ((), ())
+    _offers: tuple[tuple[str, ...], ToolOffers] = ((), ())
 
     def on_journal(self, journal: Journal) -> None:
-        """Notifies all listeners of a log that was opened."""
         for listener in self.listeners:
             listener.on_journal(journal)
 
@@ -231,7 +225,7 @@ class Harness(msgspec.Struct):
         self.reasoning = cast(ReasoningLevel, reasoning) if reasoning else self.reasoning
 
     def start_span(self, name: str, **about: Any) -> AbstractContextManager[Any]:
-        return NO_SPAN if self.span is None else self.span(name, about)
+        return nullcontext() if self.span is None else self.span(name, about)
 
     def next_fallback(self, failed: Model, report: Callable[[str], None]) -> Model | None:
         """The next model of the chain that can be made; `report` gets a text for each that cannot."""
@@ -255,12 +249,11 @@ class Harness(msgspec.Struct):
         return self.make_model(name)
 
     def set_tools(self, tools: Iterable[Tool]) -> None:
-        """Replaces the tools."""
         self.tools = {tool.spec.name: tool for tool in tools}
         self._offers = ((), ())
 
-    def tool_offers(self, names: tuple[str, ...]) -> tuple[ToolOffer, ...]:
-        """The named tools as they are offered to the model, in the given (sorted) order."""
+    def tool_offers(self, names: tuple[str, ...]) -> ToolOffers:
+        """The named tools as they are offered to the model, in this (sorted) order."""
         if self._offers[0] != names:
             specs = (self.tools[name].spec for name in names)
             offers = tuple(ToolOffer(spec.name, spec.description, spec.schema) for spec in specs)

@@ -117,7 +117,7 @@ class PlannedCall(msgspec.Struct, frozen=True):
 
 
 class Rewrite(msgspec.Struct, frozen=True):
-    """Run the call with these arguments. The transcript keeps the model's own."""
+    """Run the call with these arguments. The transcript has the model's own."""
 
     arguments: Any
 
@@ -130,7 +130,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Allow(msgspec.Struct, frozen=True):
-    """This handler has no objection; `by` says who allowed it. It overrules no other handler."""
+    """This handler has no objection; `by` names the rule. It overrules no other handler."""
 
     by: str
 
@@ -320,7 +320,7 @@ class Hooks:
     async def before_tool(
         self, planned: PlannedCall, scope: HookScope, *, last_guard: Hook | None = None
     ) -> tuple[PlannedCall, Refuse | Ask | Allow | None]:
-        """The call as it would run, and the refusal, the question or the permission that came of it.
+        """The call as it would run, and the hooks' refusal, question or permission.
 
         `last_guard` is the permission hook: it checks the rewritten call, and nothing rewrites it after that.
         """

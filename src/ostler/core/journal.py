@@ -33,7 +33,6 @@ class World(msgspec.Struct, frozen=True):
     random: Random = cast(Any, Lazy(lambda: load("random:Random")()))
     kill_processes_of: Callable[[str], int] = kill_processes_of
     process: Callable[[], ProcessId] = current_process
-    """The identity of this process."""
 
 
 EventHandler = Callable[[Sequence[Fact | Event]], None]
@@ -75,11 +74,11 @@ class Publisher(Generic[Handler]):
 
 
 class Journal:
-    """Facts are *recorded* (they count for the state at once) and *committed* (they are in the log).
+    """Facts are *recorded* (they change the state at once) and then *committed* (they are in the log).
 
-    - What is known at the same moment is recorded first and committed together, in one append.
-    - Observers see a fact after it is committed; nothing is done before its intent is committed.
-    - After a failed append nothing more can be recorded: the log no longer says what happens.
+    - Facts of the same moment are committed together, in one append.
+    - Subscribers see a fact after it is committed; nothing is done before its intent is committed.
+    - After a failed append nothing more can be recorded: the log would not say what happens.
     """
 
     def __init__(self, store: Store, lease: Lease, state: SessionState, world: World) -> None:
@@ -90,28 +89,26 @@ class Journal:
         self.failed: StoreError | None = None
         self.on_failure: Callable[[StoreError], None] = lambda error: None
         self.on_close: list[Callable[[], None]] = []
-        """Called when the session is closed."""
         self.has_processes = False
-        """A tool has started processes of its own since the session was opened."""
+        """A tool has started processes since the session was opened."""
         self.is_moved = False
-        """The leaf was moved, and the state does not show it yet."""
+        """The leaf was moved, and the state is not reloaded yet."""
         self.side_calls: set[str] = set()
-        """Model calls outside of steps that run in this process: recovery leaves them alone."""
+        """Model calls outside of steps that run in this process: recovery ignores them."""
         self.secret_answers: dict[str, Any] = {}
-        """Secret answers by request: the inbox is a file, and holds the requests without them."""
+        """By request. The inbox is a file, so the requests in it do not contain them."""
         self.last_prefix: RequestPrefix | None = None
-        """The prefix of the last step's request."""
         self._publisher = Publisher[EventHandler](self._warn_of_handler)
         self._staged: list[Fact] = []
         self._appending: list[Fact] = []
         self._settled: dict[str, int] = {}
         self.is_detached = False
-        """Another process has the session: what is recorded meanwhile becomes facts when it is ours again."""
+        """Another process has the session: events recorded meanwhile become facts when it is ours again."""
         self._postponed: list[tuple[Event, str, str]] = []
-        """What waits for that, with its run and the request that it settles."""
-        self._under_way: list[asyncio.Future[None]] | None = None
+        """Those events, each with its run and the request that it settles."""
+        self._waiters: list[asyncio.Future[None]] | None = None
         """The waiters for the running append; None while there is none."""
-        self._behind: list[asyncio.Future[None]] = []
+        self._next_waiters: list[asyncio.Future[None]] = []
         """The waiters for the append after that one."""
 
     @property
@@ -127,24 +124,16 @@ class Journal:
         """The session's facts up to this moment, also those that are not committed yet."""
         committed = await self.store.read(self.session, after)
         last = committed[-1].seq if committed else after
-        return committed + [fact for fact in self._uncommitted() if fact.seq > last]
-
-    def _uncommitted(self) -> list[Fact]:
-        return [*self._appending, *self._staged]
+        return committed + [fact for fact in (*self._appending, *self._staged) if fact.seq > last]
 
     def record(self, event: Event, *, run: str | None = None, settles: str = "") -> Fact:
-        """Adds a fact to the next append. `settles` is the request that it answers."""
+        """Adds a fact to the next append. `settles` is the request that it completes."""
         if self.failed:
             raise self.failed
-        state = self.state
-        fact = Fact.of(
-            event,
-            seq=state.last_seq + 1,
-            session=self.lease.session,
-            run=(state.run.id if state.run else "") if run is None else run,
-            time_ms=self.world.now_ms(),
-            parent=state.leaf if isinstance(event, Entry) else None,
-        )
+        state, time_ms = self.state, self.world.now_ms()
+        run_id = (state.run.id if state.run else "") if run is None else run
+        seq, parent = state.last_seq + 1, state.leaf if isinstance(event, Entry) else None
+        fact = Fact.of(event, seq=seq, session=self.session, run=run_id, time_ms=time_ms, parent=parent)
         if self.is_detached:
             self._postponed.append((event, run or "", settles))
             return fact
@@ -156,60 +145,60 @@ class Journal:
         return fact
 
     async def commit(self) -> None:
-        """Appends what was recorded, all or nothing, and publishes it."""
-        waiting = self._under_way
+        """Appends the recorded facts, all or nothing, and publishes them."""
+        waiting = self._waiters
         if waiting is None:
             if not self._staged or self._append():
                 return
-            waiting = self._under_way = []
+            waiting = self._waiters = []
         elif self._staged:
-            waiting = self._behind
-        # The waiter may be cancelled; a running append must not be, or nobody would know whether it happened.
+            waiting = self._next_waiters
+        # The waiter may be cancelled, but not a running append: its outcome would be unknown.
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting.append(done)
         await done
 
     def _append(self) -> bool:
-        """Starts to append what was recorded; True if that is done already."""
+        """Starts to append the recorded facts; True if that is done already."""
         facts, settled = self._staged, self._settled
         try:
-            taken = self.store.append_now(self.lease, facts, settled)
+            appended = self.store.append_now(self.lease, facts, settled)
         except StoreError as error:
             self.fail(error)
             raise
         self._staged, self._settled = [], {}
         self._appending = facts
-        if taken is True:
+        if appended is True:
             self.publish(facts)
             return True
-        append = taken or asyncio.ensure_future(self.store.append(self.lease, facts, settled))
+        append = appended or asyncio.ensure_future(self.store.append(self.lease, facts, settled))
         append.add_done_callback(partial(self._conclude, facts))
         return False
 
     def _conclude(self, facts: list[Fact], append: asyncio.Future[None]) -> None:
         """Ends the running append, and starts the next one if there are waiters for it."""
-        waiting, self._under_way = self._under_way or [], None
+        waiting, self._waiters = self._waiters or [], None
         error = asyncio.CancelledError() if append.cancelled() else append.exception()
         if error is None:
             self.publish(facts)
         elif isinstance(error, StoreError):
             self.fail(error)
         _wake(waiting, error)
-        if not self._behind:
+        if not self._next_waiters:
             return
-        waiting, self._behind = self._behind, []
+        waiting, self._next_waiters = self._next_waiters, []
         try:
             if self._append():
                 _wake(waiting)
             else:
-                self._under_way = waiting
+                self._waiters = waiting
         except Exception as error:
             _wake(waiting, error)
 
     def close(self) -> None:
-        """Calls `on_close`: nothing more is written here."""
-        for closed in self.on_close:
-            closed()
+        """Calls `on_close`: this process writes nothing more."""
+        for callback in self.on_close:
+            callback()
 
     def fail(self, error: StoreError) -> None:
         """The log cannot be written: publishes that, and stops the run; recovery records its end later."""
@@ -224,11 +213,10 @@ class Journal:
             self._publisher.publish(lambda handler: handler(events))
 
     def subscribe(self, handler: EventHandler) -> Callable[[], None]:
-        """Returns the function that ends the subscription."""
         return self._publisher.subscribe(handler)
 
     def _warn_of_handler(self, error: Exception) -> None:
-        text = f"an observer failed and sees no more: {type(error).__name__}: {error}"
+        text = f"a subscriber failed and was removed: {type(error).__name__}: {error}"
         self.publish([Warned(text, about="hook")])
 
     @property
@@ -237,7 +225,7 @@ class Journal:
         return self._staged[0].seq - 1 if self._staged else self.state.last_seq
 
     async def detach(self) -> None:
-        """Another process has the session now. What is not committed follows its facts later."""
+        """Another process has the session now. Uncommitted facts are recorded again when it is ours."""
         self.is_detached = True
         if not self._staged:
             return
@@ -271,15 +259,13 @@ class Journal:
 
 
 def _wake(waiting: list[asyncio.Future[None]], error: BaseException | None = None) -> None:
-    for done in waiting:
-        if done.done():
-            continue
+    for waiter in [waiter for waiter in waiting if not waiter.done()]:
         if error is None:
-            done.set_result(None)
+            waiter.set_result(None)
         elif isinstance(error, asyncio.CancelledError):
-            done.cancel()
+            waiter.cancel()
         else:
-            done.set_exception(error)
+            waiter.set_exception(error)
 
 
 async def open_journal(store: Store, lease: Lease, world: World) -> Journal:

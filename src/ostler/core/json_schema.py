@@ -25,7 +25,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 def schema_error(value: Any, schema: Any, whole: Schema | None = None, where: str = "it") -> str:
-    """Why the value does not fit, in words; empty when it does. Words that are not known forbid nothing."""
+    """Why the value does not fit; empty if it does. Unknown keywords are ignored."""
     whole = schema if whole is None else whole
     if isinstance(schema, bool):
         return "" if schema else f"{where} is not allowed"
@@ -57,7 +57,7 @@ def schema_error(value: Any, schema: Any, whole: Schema | None = None, where: st
 
 
 def schema_problem(schema: Any) -> str:
-    """What makes it no schema at all: a type that does not exist, or a schema that is no object."""
+    """Why it is not a schema: a type that does not exist, or a schema that is no object."""
     if isinstance(schema, bool):
         return ""
     if not isinstance(schema, dict):
@@ -81,12 +81,12 @@ def _is_of_kind(value: Any, kind: str) -> bool:
 
 
 def resolve_reference(reference: str, whole: Schema) -> Any:
-    """The schema that a reference such as `#/$defs/place` leads to; one that allows everything if to none."""
-    found: Any = whole
-    for name in reference.removeprefix("#").strip("/").split("/"):
-        if name:
-            found = found.get(name.replace("~1", "/").replace("~0", "~"), {}) if type(found) is dict else {}
-    return found
+    """The schema that a reference such as `#/$defs/place` names; if none, a schema that allows anything."""
+    schema: Any = whole
+    for name in filter(None, reference.removeprefix("#").split("/")):
+        key = name.replace("~1", "/").replace("~0", "~")
+        schema = schema.get(key, {}) if type(schema) is dict else {}
+    return schema
 
 
 def _object_mismatch(value: dict[str, Any], schema: Schema, whole: Schema, where: str) -> str:
@@ -134,9 +134,7 @@ def _number_mismatch(value: float, schema: Schema, where: str) -> str:
 
 
 _DEFINITIONS = "#/$defs/"
-
 _HEADINGS = ("Args:", "Attributes:")
-
 _AROUND_A_TYPE = (Union, UnionType, Required, NotRequired)
 
 
@@ -148,10 +146,7 @@ def parameters_of(function: Callable[..., Any], tool: str) -> type[msgspec.Struc
         if parameter.name == "context":
             continue
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise TypeError(
-                f"tool {tool!r}: every parameter must be one that can be passed by name; "
-                f"{parameter.name!r} cannot"
-            )
+            raise TypeError(f"tool {tool!r}: the parameter {parameter.name!r} cannot be passed by name")
         hint = hints.get(parameter.name, Any)
         has_default = parameter.default is not parameter.empty
         fields.append((parameter.name, hint, parameter.default) if has_default else (parameter.name, hint))
@@ -159,16 +154,15 @@ def parameters_of(function: Callable[..., Any], tool: str) -> type[msgspec.Struc
 
 
 def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Of what the model passes. The context's and the result's hints may name what is imported elsewhere."""
+    """The hints without those of the context and the result, which may name types that are not imported."""
     skipped = ("context", "return")
-    written = {name: hint for name, hint in function.__annotations__.items() if name not in skipped}
-    return get_type_hints(
-        SimpleNamespace(__annotations__=written), globalns=function.__globals__, include_extras=True
-    )
+    hints = {name: hint for name, hint in function.__annotations__.items() if name not in skipped}
+    annotated = SimpleNamespace(__annotations__=hints)
+    return get_type_hints(annotated, globalns=function.__globals__, include_extras=True)
 
 
 def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
-    """The first paragraph, and what is said of each name under `Args:` or `Attributes:`."""
+    """The first paragraph, and the description of each name under `Args:` or `Attributes:`."""
     lines = inspect.cleandoc(text).splitlines() if text else []
     heading = next((place for place, line in enumerate(lines) if line.rstrip() in _HEADINGS), len(lines))
     about = " ".join("\n".join(lines[:heading]).strip().split("\n\n")[0].split())
@@ -185,12 +179,12 @@ def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
             entries.append(entry)
         elif entries:
             entries[-1].append(words)
-    return about, {name: " ".join(filter(None, told)) for name, *told in entries}
+    return about, {name: " ".join(filter(None, texts)) for name, *texts in entries}
 
 
 def _entry(words: str) -> list[str] | None:
-    """The name and the text of `name: text` or `name (type): text`. Without a pattern, whose making takes
-    longer than reading all docstrings of a start."""
+    """The name and the text of `name: text` or `name (type): text`. Compiling a regular expression would take
+    longer than reading all docstrings at start-up."""
     name, colon, text = words.partition(":")
     if "(" in name:
         name, colon, text = words.partition("):")
@@ -199,25 +193,23 @@ def _entry(words: str) -> list[str] | None:
 
 
 def schema_of(parameters: type[msgspec.Struct], descriptions: dict[str, str] | None = None) -> Schema:
-    """A JSON Schema of an object, spelled so that every vendor takes it.
-
-    A nested type stands where it is used; only one that contains itself is referred to, in `$defs`.
-    """
+    """A JSON Schema of an object in a form that every vendor accepts. Nested types are inlined; only one that
+    contains itself is a reference to `$defs`."""
     (root,), definitions = msgspec.json.schema_components([parameters], ref_template=_DEFINITIONS + "{name}")
     own = definitions[_name_of(root)]
     own.setdefault("properties", {})
     own.setdefault("required", [])
     own["additionalProperties"] = False
-    _tell_annotations(parameters, definitions, set())
-    _tell(own, descriptions or {})
+    _add_annotations(parameters, definitions, set())
+    _add_descriptions(own, descriptions or {})
     for definition in definitions.values():
-        about, told = read_docstring(definition.pop("description", ""))
+        about, fields = read_docstring(definition.pop("description", ""))
         if about:
             definition["description"] = about
-        _tell(definition, told)
-    referred: dict[str, Schema] = {}
-    schema: Schema = _spelled(root, definitions, (), referred)
-    return schema | {"$defs": referred} if referred else schema
+        _add_descriptions(definition, fields)
+    recursive: dict[str, Schema] = {}
+    schema: Schema = _inlined(root, definitions, (), recursive)
+    return schema | {"$defs": recursive} if recursive else schema
 
 
 def _name_of(reference: Schema) -> str:
@@ -225,29 +217,27 @@ def _name_of(reference: Schema) -> str:
     return name.removeprefix(_DEFINITIONS)
 
 
-def _tell(schema: Schema, descriptions: dict[str, str]) -> None:
+def _add_descriptions(schema: Schema, descriptions: dict[str, str]) -> None:
     for name, text in descriptions.items():
         if name in schema.get("properties", {}):
             schema["properties"][name].setdefault("description", text)
 
 
-def _tell_annotations(hint: Any, definitions: dict[str, Schema], seen: set[Any]) -> None:
-    """Puts plain texts (`Annotated[int, "text"]`) beside the fields they describe, in nested types too."""
+def _add_annotations(hint: Any, definitions: dict[str, Schema], seen: set[Any]) -> None:
+    """Adds texts (`Annotated[int, "text"]`) as descriptions of their fields, in nested types too."""
     for part in get_args(hint):
-        _tell_annotations(part, definitions, seen)
+        _add_annotations(part, definitions, seen)
     kind = get_origin(hint) or hint
     if not isinstance(kind, type) or kind in seen or "properties" not in definitions.get(kind.__name__, {}):
         return
     seen.add(kind)
     hints = get_type_hints(kind, include_extras=True)
-    told = {name: _plain_text(hint) for name, hint in hints.items()}
-    renamed = zip(
-        getattr(kind, "__struct_fields__", ()), getattr(kind, "__struct_encode_fields__", ()), strict=True
-    )
-    spelled = dict(renamed)
-    _tell(definitions[kind.__name__], {spelled.get(name, name): text for name, text in told.items() if text})
+    fields, encoded = getattr(kind, "__struct_fields__", ()), getattr(kind, "__struct_encode_fields__", ())
+    names = dict(zip(fields, encoded, strict=True))
+    texts = {names.get(name, name): text for name, hint in hints.items() if (text := _plain_text(hint))}
+    _add_descriptions(definitions[kind.__name__], texts)
     for inner in hints.values():
-        _tell_annotations(inner, definitions, seen)
+        _add_annotations(inner, definitions, seen)
 
 
 def _plain_text(hint: Any) -> str:
@@ -258,40 +248,40 @@ def _plain_text(hint: Any) -> str:
     return ""
 
 
-def _spelled(
-    schema: Any, definitions: dict[str, Schema], within: tuple[str, ...], referred: dict[str, Schema]
+def _inlined(
+    schema: Any, definitions: dict[str, Schema], within: tuple[str, ...], recursive: dict[str, Schema]
 ) -> Any:
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
         name = _name_of(schema)
-        beside = {word: value for word, value in schema.items() if word != "$ref"}
+        siblings = {word: value for word, value in schema.items() if word != "$ref"}
         if name not in within:
-            return _spelled(definitions[name] | beside, definitions, (*within, name), referred)
-        if name not in referred:
-            referred[name] = {}  # before it is looked into: it leads back here
-            referred[name] = _spelled(definitions[name], definitions, (name,), referred)
+            return _inlined(definitions[name] | siblings, definitions, (*within, name), recursive)
+        if name not in recursive:
+            recursive[name] = {}  # first, because the definition refers to itself
+            recursive[name] = _inlined(definitions[name], definitions, (name,), recursive)
         return schema
 
     def inner(part: Any) -> Any:
-        return _spelled(part, definitions, within, referred)
+        return _inlined(part, definitions, within, recursive)
 
-    # A discriminator maps to definitions, which are not there any more.
-    spelled = {word: value for word, value in schema.items() if word not in ("title", "discriminator")}
+    # A discriminator refers to definitions, which are inlined.
+    result = {word: value for word, value in schema.items() if word not in ("title", "discriminator")}
     for word in ("anyOf", "prefixItems"):
-        if word in spelled:
-            spelled[word] = list(map(inner, spelled[word]))
+        if word in result:
+            result[word] = list(map(inner, result[word]))
     for word in ("items", "additionalProperties"):
-        if word in spelled:
-            spelled[word] = inner(spelled[word])
-    if "properties" in spelled:
-        spelled["properties"] = {name: inner(part) for name, part in spelled["properties"].items()}
-    if spelled.get("type") == "array" and not isinstance(spelled.get("items"), dict):
-        spelled["items"] = _any_item(spelled.get("prefixItems", []))  # OpenAI refuses an array without
-    if "enum" in spelled and "type" not in spelled:
-        kinds = {type(value) for value in spelled["enum"]}
-        spelled |= {"type": "string"} if kinds == {str} else {"type": "integer"} if kinds == {int} else {}
-    return spelled
+        if word in result:
+            result[word] = inner(result[word])
+    if "properties" in result:
+        result["properties"] = {name: inner(part) for name, part in result["properties"].items()}
+    if result.get("type") == "array" and not isinstance(result.get("items"), dict):
+        result["items"] = _any_item(result.get("prefixItems", []))  # OpenAI refuses an array without it
+    if "enum" in result and "type" not in result:
+        kinds = {type(value) for value in result["enum"]}
+        result |= {"type": "string"} if kinds == {str} else {"type": "integer"} if kinds == {int} else {}
+    return result
 
 
 def _any_item(items: list[Schema]) -> Schema:
@@ -310,18 +300,18 @@ _TYPES: dict[str, tuple[type, ...]] = {
 _BOOLEANS = {"true": True, "false": False}
 
 _EXACT = 2**53
-"""Below it an integral float stands for one integer and no other."""
+"""Below it, an integral float represents exactly one integer."""
 
 _MAX_HOPS = 20
-"""References may lead in a circle."""
+"""References may be circular."""
 
 
 def coerce(arguments: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """The arguments with `"5"`, `"TRUE"`, `1`, `3.0` or `"[1, 2]"` as the value that the schema asks for.
+    """The arguments with `"5"`, `"TRUE"`, `1`, `3.0` or `"[1, 2]"` as the value that the schema requires.
 
-    - Only where the schema leaves one reading. What does not fit stays as it is, for validation to refuse.
-    - A string that may be a string is never touched, nor is a name that the schema does not have.
-    - The same object when nothing had to change; otherwise a copy. Nothing is raised, whatever the schema.
+    - Only if the schema allows one type. A value that cannot be converted stays, and fails validation.
+    - A string stays where the schema allows strings, and so does a name that the schema does not have.
+    - Returns the same object if nothing changes, otherwise a copy. Never raises, whatever the schema.
     """
     try:
         fitted = _fitted(arguments, schema, schema)
@@ -335,23 +325,23 @@ def _fitted(value: Any, schema: Any, whole: Schema) -> Any:
         return value
     kind = schema.get("type")
     if type(kind) is not str:
-        kind, schema = _only_reading(schema, whole)
-    given = type(value)
-    if given is str:
+        kind, schema = _only_type(schema, whole)
+    actual = type(value)
+    if actual is str:
         return value if kind == "string" or kind not in _TYPES else _read(value, kind, schema, whole)
-    if kind == "object" and given is dict:
+    if kind == "object" and actual is dict:
         return _fitted_object(value, schema, whole)
-    if kind == "array" and given is list:
+    if kind == "array" and actual is list:
         return _fitted_array(value, schema, whole)
-    if kind == "boolean" and given is int and value in (0, 1):
+    if kind == "boolean" and actual is int and value in (0, 1):
         return value == 1
-    if kind == "integer" and given is float and value.is_integer() and abs(value) < _EXACT:
+    if kind == "integer" and actual is float and value.is_integer() and abs(value) < _EXACT:
         return int(value)
     return value
 
 
-def _only_reading(schema: Any, whole: Schema) -> tuple[str, Schema]:
-    """The one kind of value that is allowed beside null, and its schema; no kind when there are several."""
+def _only_type(schema: Any, whole: Schema) -> tuple[str, Schema]:
+    """The one type that is allowed beside null, and its schema; an empty type if there are several."""
     for _ in range(_MAX_HOPS):
         if type(schema) is not dict:
             break
@@ -359,11 +349,11 @@ def _only_reading(schema: Any, whole: Schema) -> tuple[str, Schema]:
         if type(schema.get("$ref")) is str:
             schema = resolve_reference(schema["$ref"], whole)
         elif type(options) is list:
-            left = [one for one in options if type(one) is not dict or one.get("type") != "null"]
-            schema = left[0] if len(left) == 1 else None
+            others = [one for one in options if type(one) is not dict or one.get("type") != "null"]
+            schema = others[0] if len(others) == 1 else None
         elif type(kinds) is list:
-            named = [kind for kind in kinds if kind != "null"]
-            return (named[0] if len(named) == 1 and type(named[0]) is str else ""), schema
+            names = [kind for kind in kinds if kind != "null"]
+            return (names[0] if len(names) == 1 and type(names[0]) is str else ""), schema
         elif kinds is None and "properties" in schema:
             return "object", schema
         else:
@@ -372,7 +362,7 @@ def _only_reading(schema: Any, whole: Schema) -> tuple[str, Schema]:
 
 
 def _read(text: str, kind: str, schema: Schema, whole: Schema) -> Any:
-    """What the text spells, if that is of the kind."""
+    """The value that the text encodes, if it has the type."""
     if kind == "boolean":
         return _BOOLEANS.get(text.lower(), text)
     try:

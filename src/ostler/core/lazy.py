@@ -46,7 +46,7 @@ def lazy_exports(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package: it exports `names`, listed by their modules, and
     imports a module when one of its names is first used. A name may also be a module of a package."""
-    modules = {name: module for module, listed in names.items() for name in listed}
+    modules = {name: module for module, exports in names.items() for name in exports}
 
     def get(name: str) -> Any:
         if name not in modules:

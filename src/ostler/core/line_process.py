@@ -1,7 +1,5 @@
-"""A child process that reads and writes lines, in a process group of its own.
-
-Subclasses say what a line means: extensions in other languages, and agents that speak JSON.
-"""
+"""A child process that reads and writes lines, in a process group of its own. Subclasses define what a line
+means: extensions in other languages, and agents that speak JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +14,6 @@ from pathlib import Path
 from ostler.core.processes import OwnedGroup, on_exit
 
 _WRITE_SIZE = 64 * 1024
-
 _READS_AT_EXIT = 64
 
 _EXIT_WAIT = 2.0
@@ -86,7 +83,6 @@ class LineProcess(ABC):
         self._loop.add_reader(self._errors, self._read_errors)
         on_exit(self.id.pid, self._reap)
 
-    # --- what a subclass defines ----------------------------------------------------------------------
     @abstractmethod
     def take_line(self, line: bytes | None) -> None:
         """Gets each line of standard output; None for a line that is too long."""
@@ -101,7 +97,6 @@ class LineProcess(ABC):
     def input_closed(self) -> None:  # noqa: B027  # a subclass may ignore it
         """Called when it has closed its standard input."""
 
-    # --- use ------------------------------------------------------------------------------------------
     def write(self, data: bytes = b"") -> None:
         """Writes in order, as fast as the process reads."""
         is_idle = not self._unwritten
@@ -140,10 +135,8 @@ class LineProcess(ABC):
             self._loop.call_later(_EXIT_WAIT, self.kill, problem)
 
     async def stop_within(self, exits_alone: float, exits_when_terminated: float) -> None:
-        """Waits for it to exit now that its input ends, then terminates its group, then kills it.
-
-        A cancellation skips the waiting.
-        """
+        """Waits for it to exit now that its input ends, then terminates its group, then kills it. A
+        cancellation skips the waiting."""
         try:
             await asyncio.wait([self.ended], timeout=exits_alone)
             if not self.ended.done():
@@ -153,7 +146,6 @@ class LineProcess(ABC):
             self.kill()
             await asyncio.wait([self.ended], timeout=_EXIT_WAIT)
 
-    # --- pipes ----------------------------------------------------------------------------------------
     def _reap(self) -> None:
         self._group.id.kill_group()  # before it is reaped: until then no other process can get its pid
         status = self._group.process.wait()

@@ -28,7 +28,7 @@ from ostler.core.context import BuiltContext, CompactionRequest, Context, Contex
 from ostler.core.harness import OpenSession
 from ostler.core.hooks import Refuse, RunPlan, StepPlan, hook_scope
 from ostler.core.lazy import lazy_module
-from ostler.core.model import Model, ToolOffer
+from ostler.core.model import Model, ToolOffers
 from ostler.core.model_call import ModelCaller
 from ostler.core.recovery import recover
 from ostler.core.run_state import STOP_AT, RunState, StepState, most_repeated, reminder
@@ -83,7 +83,6 @@ class Loop:
         self.steers: list[Steer] = []
         """Messages for the model that arrived during the run, in order."""
         self.pause_request = ""
-        """The request to pause before the next step."""
         self.compaction: CompactionRequest | None = None
         """A request to compact the context before the next call."""
         self.ended: RunEnded | None = None
@@ -138,7 +137,6 @@ class Loop:
         steers, self.steers = self.steers, []
         return steers
 
-    # --- begin_step -----------------------------------------------------------------------------------
     async def _begin_step(self, run: RunState) -> None:
         """Ends the run, or begins its next step."""
         if await self._is_over(run):
@@ -238,9 +236,8 @@ class Loop:
             self._end("limit", f"the same call had the same result {STOP_AT} times in a row")
         return self._ending is not None
 
-    # --- call_model -----------------------------------------------------------------------------------
     async def _call_model(self, run: RunState) -> None:
-        """Makes one attempt at the step's message, after the delay that the previous failure asked for."""
+        """Makes one attempt at the step's message, after the delay of the previous failure."""
         step = run.step
         assert step is not None
         if step.failure is not None:
@@ -289,13 +286,9 @@ class Loop:
                 self._fallbacks[plan.model.name] = model
             self._plan = msgspec.structs.replace(plan, model=model)
 
-    async def _context(
-        self, step: StepState, model: Model, tools: tuple[ToolOffer, ...]
-    ) -> BuiltContext | None:
-        """The content of the next request, compacted first if it is full or a request asks for it.
-
-        None if the run was cancelled meanwhile.
-        """
+    async def _context(self, step: StepState, model: Model, tools: ToolOffers) -> BuiltContext | None:
+        """The content of the next request, compacted first if it is full or a request asks for it. None if
+        the run was cancelled meanwhile."""
         journal, harness, context = self.journal, self._harness, self._harness.context
         content = context_input(journal, harness, model, tools, self._run_plan)
         if context is None:
@@ -329,7 +322,6 @@ class Loop:
         needs_compaction = await context.needs_compaction(self.journal, content)
         return CompactionRequest("automatic") if needs_compaction else None
 
-    # --- run_tools, wait ------------------------------------------------------------------------------
     async def _run_tools(self, run: RunState) -> None:
         """Moves the open calls of a step as far as possible."""
         step = run.step
@@ -360,7 +352,6 @@ class Loop:
         self.pause_request = ""
         return waiting
 
-    # --- end_run, cancel ------------------------------------------------------------------------------
     async def _end_run(self, run: RunState) -> None:
         """Ends the run as decided. A run that completes waits for its spawned children first."""
         assert self._ending is not None

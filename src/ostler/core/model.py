@@ -34,6 +34,9 @@ class ToolOffer(msgspec.Struct, frozen=True):
     schema: dict[str, Any]
 
 
+ToolOffers = tuple[ToolOffer, ...]
+
+
 class ModelRequest(msgspec.Struct, frozen=True):
     """Everything that decides one answer. The same request yields the same bytes on the wire."""
 
@@ -42,7 +45,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     model: str
     transcript: Transcript
     system: str = ""
-    tools: tuple[ToolOffer, ...] = ()
+    tools: ToolOffers = ()
     """Sorted by name, so that the prefix for prompt caches does not change."""
     tool_choice: str = "auto"
     """`auto`, `none`, `required`, or the name of a tool."""

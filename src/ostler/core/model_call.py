@@ -1,4 +1,4 @@
-"""One attempt at a step's answer: the request, its stream, and the facts that come of it."""
+"""One attempt at a step's answer: the request, its stream, and the resulting facts."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ from ostler.core.cancellation import CancelToken, cancel_scope
 from ostler.core.completion import STREAM_ENDS, can_fall_back, read_stream, record_usage, retry_delay
 from ostler.core.context import BuiltContext
 from ostler.core.harness import OpenSession
-from ostler.core.model import Model, ModelDone, ModelEvent, ModelFailure, ModelRequest, ToolOffer
+from ostler.core.model import Model, ModelDone, ModelEvent, ModelFailure, ModelRequest, ToolOffers
 from ostler.core.run_state import StepState
 from ostler.core.transcript import Transcript
 from ostler.schema import events
 from ostler.schema.errors import Failure
-from ostler.schema.events import Event, ReasoningDelta, SourceCited, TextDelta, Warned
+from ostler.schema.events import Event, ModelCalled, ReasoningDelta, SourceCited, TextDelta, Warned
 from ostler.schema.facts import storage_problem
 from ostler.schema.messages import Block, Reasoning, StopReason, Text, ToolCall, text_of
 from ostler.schema.usage import UNKNOWN_USAGE
+
+Content = tuple[Block, ...]
 
 
 class PartialMessage:
     """The text and reasoning of a message so far, by block. Unfinished tool calls are left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, held: list[Event] | None) -> None:
+        self.held = held
+        """Deltas that are not published before the `before_message` hooks ran; None without hooks."""
         self._blocks: dict[tuple[int, type[Text | Reasoning]], list[str]] = {}
 
     def take(self, batch: Sequence[ModelEvent]) -> None:
@@ -39,7 +43,7 @@ class PartialMessage:
         ordered = sorted(self._blocks.items(), key=lambda item: item[0][0])
         return tuple(kind("".join(parts)) for (_, kind), parts in ordered)
 
-    def text(self) -> tuple[Block, ...]:
+    def text(self) -> Content:
         """The text alone: what a model may get of a message that was cut off."""
         return tuple(block for block in self.content() if isinstance(block, Text) and block.text)
 
@@ -60,22 +64,15 @@ class ModelCaller:
         self._cancel_scope = cancel_scope(cancel, silence=session.harness.silence_limit)
 
     async def attempt(
-        self,
-        step: StepState,
-        built: BuiltContext,
-        model: Model,
-        tools: tuple[ToolOffer, ...],
-        tool_choice: str,
+        self, step: StepState, built: BuiltContext, model: Model, tools: ToolOffers, tool_choice: str
     ) -> Model | hooks.Refuse:
-        """Makes one call. Afterwards the step has a message, or a failure that says whether to retry.
-
-        Returns the model to use next: the same, a fallback, or one that a hook chose. A `Refuse` comes from a
-        guard of the context, before any request.
-        """
+        """Makes one call. Afterwards the step has a message, or a failure that says whether to retry. Returns
+        the model to use next: the same, a fallback, or one that a hook chose. A `Refuse` comes from a guard
+        of the context, before any request."""
         request = await self._request(built, model, tools, tool_choice)
         if isinstance(request, hooks.Refuse):
             return request
-        called = events.ModelCalled(
+        called = ModelCalled(
             id=request.id,
             model=model.name,
             digest=request.digest(),
@@ -85,23 +82,22 @@ class ModelCaller:
         )
         self._journal.record(called)
         await self._journal.commit()
-        draft = PartialMessage()
-        held: list[Event] | None = [] if "before_message" in self._harness.hooks else None
+        draft = PartialMessage([] if "before_message" in self._harness.hooks else None)
         with self._harness.start_span("model_call", model=model.name, call=request.id, step=step.number):
-            end = await self._stream(model, request, draft, held)
+            end = await self._stream(model, request, draft)
         if isinstance(end, ModelDone) and (problem := storage_problem(end)):  # a wire is foreign code
             text = f"the wire gave an answer that cannot be stored: {problem}"
             end = ModelFailure(Failure("stream_broken", text, stream_opened=True))
         if isinstance(end, ModelFailure):
-            return await self._record_failure(called, end, draft, model, step, held)
+            return await self._record_failure(called, end, draft, model, step)
         if end is None:
-            await self._record_cancelled(called, draft, held)
+            await self._record_cancelled(called, draft)
         else:
-            await self._record_message(called, end, held)
+            await self._record_message(called, end, draft)
         return model
 
     async def _request(
-        self, built: BuiltContext, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str
+        self, built: BuiltContext, model: Model, tools: ToolOffers, tool_choice: str
     ) -> ModelRequest | hooks.Refuse:
         harness, transcript, system = self._harness, built.transcript, built.system
         if "context" in harness.hooks:
@@ -127,7 +123,7 @@ class ModelCaller:
         )
 
     async def _stream(
-        self, model: Model, request: ModelRequest, draft: PartialMessage, held: list[Event] | None
+        self, model: Model, request: ModelRequest, draft: PartialMessage
     ) -> ModelDone | ModelFailure | None:
         """The end of the stream; None if the run was cancelled. Deltas are published as they arrive."""
 
@@ -136,10 +132,10 @@ class ModelCaller:
                 return
             draft.take(batch)
             last = batch[-1]
-            if held is None and type(last) is TextDelta is type(batch[0]):  # the common case: only text
+            if draft.held is None and type(last) is TextDelta is type(batch[0]):  # the common case: only text
                 self._journal.publish(batch)  # type: ignore[arg-type]
             else:
-                self._publish(batch, held)
+                self._publish(batch, draft.held)
             if self._journal.has_recorded and not isinstance(last, STREAM_ENDS):
                 await self._journal.commit()  # a warning or a source is visible at once
 
@@ -159,13 +155,11 @@ class ModelCaller:
         if out:
             self._journal.publish(out)
 
-    async def _record_message(
-        self, called: events.ModelCalled, done: ModelDone, held: list[Event] | None
-    ) -> None:
+    async def _record_message(self, called: ModelCalled, done: ModelDone, draft: PartialMessage) -> None:
         content = self._with_unique_calls(done.content)
         if done.stop_reason in ("refusal", "cancelled"):
             content = tuple(block for block in content if not isinstance(block, ToolCall))
-        visible, suppressed = await self._visible_content(called, content, done.stop_reason, held)
+        visible, suppressed = await self._visible_content(called, content, done.stop_reason, draft.held)
         record_usage(self._journal, called, done.usage)
         message = events.AssistantMessage(
             call=called.id,
@@ -180,12 +174,8 @@ class ModelCaller:
         self._record_calls(content, done)
 
     async def _visible_content(
-        self,
-        called: events.ModelCalled,
-        content: tuple[Block, ...],
-        stop_reason: StopReason,
-        held: list[Event] | None,
-    ) -> tuple[tuple[Block, ...] | None, bool]:
+        self, called: ModelCalled, content: Content, stop_reason: StopReason, held: list[Event] | None
+    ) -> tuple[Content | None, bool]:
         """What users see instead of the content, and whether they see nothing. Publishes the held deltas."""
         if held is None:
             return None, False
@@ -200,7 +190,7 @@ class ModelCaller:
         self._journal.publish(held)
         return None, False
 
-    def _record_calls(self, content: tuple[Block, ...], done: ModelDone) -> None:
+    def _record_calls(self, content: Content, done: ModelDone) -> None:
         run = self._journal.state.run
         assert run is not None and run.step is not None
         for call in [block for block in content if isinstance(block, ToolCall)]:
@@ -213,7 +203,7 @@ class ModelCaller:
             called = events.ToolCalled(call.id, call.name, arguments, number, kind, malformed, display)
             self._journal.record(called)
 
-    def _with_unique_calls(self, content: tuple[Block, ...]) -> tuple[Block, ...]:
+    def _with_unique_calls(self, content: Content) -> Content:
         """Gives each call an id of its own: some vendors number calls per answer, or not at all."""
         earlier, ids = self._journal.state.call_ids, set[str]()
         unique: list[Block] = []
@@ -225,30 +215,22 @@ class ModelCaller:
             unique.append(block)
         return tuple(unique)
 
-    async def _record_cancelled(
-        self, called: events.ModelCalled, draft: PartialMessage, held: list[Event] | None
-    ) -> None:
+    async def _record_cancelled(self, called: ModelCalled, draft: PartialMessage) -> None:
         """Records a cancelled call: the text that had arrived stays, unfinished tool calls do not."""
         text = draft.text()
-        visible, suppressed = await self._visible_content(called, text, "cancelled", held)
+        visible, suppressed = await self._visible_content(called, text, "cancelled", draft.held)
         record_usage(self._journal, called, UNKNOWN_USAGE)
         failure = Failure("interrupted", self._cancel.reason or "cancelled")
         message = events.AssistantMessage(called.id, text, "cancelled", shown=visible, suppressed=suppressed)
         self._journal.record(message if text else events.ModelFailed(called.id, failure))
 
     async def _record_failure(
-        self,
-        called: events.ModelCalled,
-        end: ModelFailure,
-        draft: PartialMessage,
-        model: Model,
-        step: StepState,
-        held: list[Event] | None,
+        self, called: ModelCalled, end: ModelFailure, draft: PartialMessage, model: Model, step: StepState
     ) -> Model:
         failure, attempt, failing = end.failure, step.attempts, model
-        partial: tuple[Block, ...] = draft.content()
-        if held is not None:
-            visible, suppressed = await self._visible_content(called, draft.text(), "other", held)
+        partial: Content = draft.content()
+        if draft.held is not None:
+            visible, suppressed = await self._visible_content(called, draft.text(), "other", draft.held)
             partial = () if suppressed else visible or draft.text()
         delay = retry_delay(failure, step.tries, self._journal.world.random)
         if failure.kind == "context_overflow" and self._can_make_room(step):
@@ -297,7 +279,7 @@ def _excerpt(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:100]} … {text[-100:]}"
 
 
-def _with_text(content: tuple[Block, ...], text: str) -> tuple[Block, ...]:
+def _with_text(content: Content, text: str) -> Content:
     """The content with this text in place of its text blocks, where the first one was."""
     out: list[Block] = []
     for block in content:

@@ -1,7 +1,5 @@
-"""Processes: their identity across a crash, their groups, and child processes that never outlive us.
-
-A process is known by its pid *and* start time, on one boot of one host.
-"""
+"""Processes: their identity across a crash, their groups, and child processes that never outlive us. A
+process is identified by its pid *and* start time, on one boot of one host."""
 
 from __future__ import annotations
 
@@ -25,8 +23,8 @@ from ostler.schema.errors import OstlerError, UsageError
 SESSION_VARIABLE = "OSTLER_SESSION"
 
 CALL_VARIABLE = "OSTLER_CALL"
-"""Set in the environment of every process a tool starts, so that recovery also finds a process whose row was
-not written yet when we were killed. A call's id is unique only within its session."""
+"""Set in the environment of every process that a tool starts, so that recovery also finds a process that was
+not recorded yet when we were killed. A call's id is unique only within its session."""
 
 
 def process_environment(session: str, call: str) -> dict[str, str]:
@@ -58,12 +56,12 @@ class ProcessId(msgspec.Struct, frozen=True):
         return self.signal_group(signal.SIGKILL)
 
     def signal_group(self, number: signal.Signals) -> bool:
-        """Signals the group that it leads, even when the leader is gone: members can outlive it. Does nothing
-        when the pid belongs to another process by now."""
+        """Signals the group that it leads, even if the leader is gone: members can outlive it. Does nothing
+        if the pid belongs to another process by now."""
         if not self.is_here() or self.pid <= 1:
             return False
-        present = start_time(self.pid)
-        if present and present != self.started:
+        started = start_time(self.pid)
+        if started and started != self.started:
             return False
         return signal_group(self.pid, number)
 
@@ -96,7 +94,7 @@ def boot_id() -> str:
 
 
 def start_time(pid: int) -> str:
-    """When a process started, in the kernel's units; empty when it does not exist or is a zombie."""
+    """When a process started, in the kernel's units; empty if it does not exist or is a zombie."""
     try:
         # The name of a process may be any bytes.
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -112,7 +110,7 @@ def _has_proc() -> bool:
 
 
 def signal_group(group: int, number: signal.Signals) -> bool:
-    """Sends a signal to a process group; False when there is none left."""
+    """Sends a signal to a process group; False if there is none left."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
@@ -121,16 +119,13 @@ def signal_group(group: int, number: signal.Signals) -> bool:
 
 
 def kill_processes_of(session: str, call: str = "") -> int:
-    """Kills every process whose environment names this session, or only those of one call.
-
-    Linux only; elsewhere the rows beside the lease have to be enough.
-    """
-    wanted = {f"{SESSION_VARIABLE}={session}".encode()}
+    """Kills every process whose environment names this session, or only those of one call. Linux only."""
+    marks = {f"{SESSION_VARIABLE}={session}".encode()}
     if call:
-        wanted.add(f"{CALL_VARIABLE}={call}".encode())
+        marks.add(f"{CALL_VARIABLE}={call}".encode())
     killed = 0
     for pid, variables in _environments():
-        if wanted <= variables:
+        if marks <= variables:
             with suppress(OSError):  # it exited in the meantime
                 os.kill(pid, signal.SIGKILL)
                 killed += 1
@@ -168,7 +163,7 @@ def _ask(*command: str) -> str:
 
 
 def describe_exit(status: int) -> str:
-    """An exit status in words; negative for a signal, as in `subprocess`."""
+    """Describes an exit status; it is negative for a signal, as in `subprocess`."""
     if status >= 0:
         return f"ended with exit status {status}"
     try:
@@ -178,39 +173,31 @@ def describe_exit(status: int) -> str:
 
 
 def on_exit(pid: int, callback: Callable[[], None]) -> Callable[[], None]:
-    """Calls `callback` once, on the running loop, when a child has exited; the result cancels that.
-
-    The child is not reaped yet: until it is, no other process can get its pid.
-    """
+    """Calls `callback` once, on the running loop, when a child has exited; the result cancels that. The child
+    is not reaped yet: until it is, no other process can get its pid."""
     loop = asyncio.get_running_loop()
     if sys.platform == "linux" and hasattr(os, "pidfd_open"):  # portable builds of Python, as uv's, lack it
         with suppress(OSError):  # an old kernel, or a sandbox without pidfds
             return _watch_pidfd(loop, os.pidfd_open(pid), callback)
-    is_cancelled = False
+    callbacks = [callback]
 
     def call() -> None:
-        if not is_cancelled:
-            callback()
-
-    def cancel() -> None:
-        nonlocal is_cancelled
-        is_cancelled = True
+        for waiting in callbacks:
+            waiting()
 
     threading.Thread(target=_wait_in_thread, args=(loop, pid, call), daemon=True).start()
-    return cancel
+    return callbacks.clear
 
 
 def _watch_pidfd(
     loop: asyncio.AbstractEventLoop, pidfd: int, callback: Callable[[], None]
 ) -> Callable[[], None]:
-    is_open = True
+    open_descriptors = [pidfd]
 
     def cancel() -> None:
-        nonlocal is_open
-        if is_open:
-            is_open = False
+        while open_descriptors:
             loop.remove_reader(pidfd)
-            os.close(pidfd)
+            os.close(open_descriptors.pop())
 
     def call() -> None:
         cancel()
@@ -242,10 +229,8 @@ def _on_path(name: str, path: str) -> str | None:
 
 
 class OwnerPipe:
-    """Kills a process group when we die, even from `kill -9`: our end of a pipe closes then.
-
-    The group's leader inherits `child_end`; `attach` makes the kernel signal its group. Linux only.
-    """
+    """Kills a process group when we die, even from `kill -9`: our end of a pipe closes then. The group's
+    leader inherits `child_end`; `attach` makes the kernel signal its group. Linux only."""
 
     def __init__(self) -> None:
         self.child_end, self._owner = os.pipe()

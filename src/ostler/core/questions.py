@@ -61,10 +61,8 @@ class Questions:
         return True
 
     async def ask(self, asked: QuestionAsked, asker: Asker, journal: Journal) -> QuestionAnswered:
-        """Asks an expected question, and waits for the asker's answer or for a delivered one.
-
-        The answer is recorded before any other task runs, so that the next answer finds the question closed.
-        """
+        """Asks an expected question, and waits for the asker's answer or for a delivered one. The answer is
+        recorded before any other task runs, so that the next answer finds the question closed."""
         waiting = self._waiting[asked.id]
         asking = asyncio.ensure_future(_call_asker(asked, asker))
         try:
@@ -97,10 +95,8 @@ async def _call_asker(asked: QuestionAsked, asker: Asker) -> QuestionAnswered:
 
 
 def answer_problem(question: Question, value: Any) -> str:
-    """Why the value does not answer the question; empty if it does.
-
-    A text may be anything, and `grants` decides what an answer to a permission means.
-    """
+    """Why the value does not answer the question; empty if it does. A text may be anything, and `grants`
+    decides what an answer to a permission means."""
     if question.kind == "choice" and question.choices and value not in question.choices:
         return f"the answer must be one of: {', '.join(question.choices)}"
     if question.kind == "form" and question.form is not None:

@@ -31,9 +31,7 @@ else:
     call_context = lazy_module("ostler.core.call_context")
 
 TAIL_SIZE = 4096
-
 PROCESS_ENDED = "the process that ran it ended"
-
 UNKNOWN_EFFECT = "The process ended while this call ran; its effect may have happened, in part or in whole."
 
 

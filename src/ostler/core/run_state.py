@@ -18,9 +18,7 @@ class CallState(msgspec.Struct, eq=False):
     arguments: dict[str, Any]
     started: events.ToolStarted | None = None
     question: events.QuestionAsked | None = None
-    """The newest question about it."""
     answered: events.QuestionAnswered | None = None
-    """The answer to that question."""
     deferred: bool = False
     result: events.ToolResultFact | None = None
 
@@ -46,11 +44,10 @@ class StepState:
         self.tools = started.tools
         """The tools that were offered: no other may be called."""
         self.model_call: events.ModelCalled | None = None
-        """Its last model call."""
         self.tries = 0
         """How often its current model was called."""
         self.usage_known = True
-        """That call's usage has been recorded."""
+        """The usage of `model_call` is recorded."""
         self.failure: events.ModelFailed | None = None
         self.has_overflowed = False
         """The vendor reported that the context is too long."""
@@ -122,13 +119,10 @@ class RunState:
         self.unpriced = False
         """The vendor reported a call whose price is unknown."""
         self.warned: set[str] = set()
-        """The limits that were warned about."""
         self.protocol_errors = 0
         """Malformed calls in a row."""
         self.citations = 0
-        """The number of citations in its results."""
         self.children: dict[str, ChildState] = {}
-        """By their session."""
         self.children_totals = events.Totals()
         self._used_by_children = BudgetUse()
         """The same, as counted against the limits."""
@@ -174,7 +168,6 @@ class RunState:
 
 REMIND_AT = 3
 STOP_AT = 5
-
 _encoder = msgspec.json.Encoder(order="sorted")
 
 

@@ -44,7 +44,7 @@ class SessionState:
         """Results of idempotent tools: the number of the fact, by key."""
         self.todo: dict[str, tuple[events.TodoItem, ...]] = {}
         self.extension_state: dict[str, dict[str, Any]] = {}
-        """What each extension keeps in the session, by its name and its keys."""
+        """The values that each extension stores in the session, by its name and by key."""
         self.child_of = ""
         """The parent's session and call, for a child's."""
         self.child_call = ""
@@ -57,7 +57,6 @@ class SessionState:
 
     @property
     def transcript(self) -> Transcript:
-        """The messages that the model gets."""
         return self.builder.transcript
 
     def apply(self, fact: Fact, event: Event | UnknownEvent | None = None, on_path: bool = True) -> None:
@@ -69,7 +68,7 @@ class SessionState:
             self.leaf = fact.seq
         if event is None:
             if fact.type == "tool_called" and self.run is None:
-                return  # of a run that has ended: its message says the same
+                return  # of a run that has ended: its message contains it
             event = fact.event
         if is_entry:
             self.builder.add(event, fact.seq)
@@ -122,10 +121,8 @@ def fold(facts: Sequence[Fact]) -> SessionState:
 
 
 def _is_one_line(facts: Iterable[Fact]) -> bool:
-    """Whether every entry follows the one before it, so that all are on the path.
-
-    An entry may follow one that is missing: opening does not read the calls of ended runs.
-    """
+    """Whether every entry follows the one before it, so that all are on the path. An entry may follow one
+    that is missing: opening does not read the calls of ended runs."""
     leaf = 0
     for fact in facts:
         if fact.parent is not None:
@@ -149,10 +146,8 @@ def leaf_of(facts: Iterable[Fact]) -> int:
 
 
 def path_of(facts: Iterable[Fact], leaf: int | None = None) -> set[int]:
-    """The numbers of the entries between the leaf and the root.
-
-    A missing one is a call, and its message is right before it.
-    """
+    """The numbers of the entries between the leaf and the root. A missing one is a call, and its message is
+    right before it."""
     facts = list(facts)
     parents = {fact.seq: fact.parent for fact in facts if fact.parent is not None}
     entries = [0, *parents]

@@ -84,18 +84,14 @@ class Log(Protocol):
     def append_now(
         self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
     ) -> bool | asyncio.Future[None]:
-        """`append` without a task of its own: True if it was done at once; False if nothing happened.
-
-        A future if it is written together with others: it is done when the append is.
-        """
+        """`append` without a task of its own: True if it was done at once; False if nothing happened. A
+        future if it is written together with others: it is done when the append is."""
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]: ...
 
     async def read_opening(self, session: str) -> list[Fact]:
-        """The facts that opening needs (`visibility.is_opening`), and all of a run that has not ended.
-
-        A value that an extension replaced later may be left out.
-        """
+        """The facts that opening needs (`visibility.is_opening`), and all of a run that has not ended. A
+        value that an extension replaced later may be left out."""
 
     def follow(self, session: str, after: int = 0) -> AsyncIterator[list[Fact]]: ...
 
@@ -117,10 +113,8 @@ class Log(Protocol):
         """Messages that contain all words of the query, best first."""
 
     async def usages(self, *, since_ms: int = 0, session: str = "") -> list[Fact]:
-        """The `usage` facts of all sessions, or of one (or `NotFound`), in order of time.
-
-        Without copies, because the originals are counted.
-        """
+        """The `usage` facts of all sessions, or of one (or `NotFound`), in order of time. Without copies,
+        because the originals are counted."""
 
     async def import_session(self, facts: Sequence[Fact], blobs: Sequence[BlobPart] = ()) -> None:
         """Adds a whole session, such as a fork or an export; refused if its id exists."""
@@ -175,10 +169,8 @@ class Inbox(Protocol):
 
 
 class Blobs(Protocol):
-    """Bytes too large for a fact, written in pieces; what was written before a crash can be read.
-
-    Names are unique only within a session, because they come from call ids.
-    """
+    """Bytes too large for a fact, written in pieces; what was written before a crash can be read. Names are
+    unique only within a session, because they come from call ids."""
 
     async def append_blob(self, session: str, blob: str, data: bytes, media_type: str = "text/plain") -> None:
         """Appends to a blob; the data is durable when this returns."""

@@ -24,7 +24,6 @@ ToolKind = Literal["read", "search", "edit", "execute", "fetch", "agent", "ask",
 _SUMMARY_LIMIT = 200
 
 ToolSource = Literal["built-in", "mcp", "extension", "host"]
-"""Who provides a tool."""
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
@@ -72,7 +71,6 @@ class ToolContext(Protocol):
     attempt: int
     depth: int
     tags: dict[str, str | int | float | bool]
-    """The host's tags of the run."""
     cwd: Path
     cancel: CancelToken
     memory: dict[str, Any]
@@ -84,10 +82,8 @@ class ToolContext(Protocol):
     state: Any
 
     def output(self, text: str, stream: Literal["out", "err"] = "out") -> None:
-        """Shows output live and stores it. A crash loses at most the last fraction of a second.
-
-        If the result's content is shorter than the output, the result refers to the whole.
-        """
+        """Shows output live and stores it. A crash loses at most the last fraction of a second. If the
+        result's content is shorter than the output, the result refers to the whole."""
 
     async def own_process(self, process: ProcessId) -> None:
         """Records a process group, so that the process that takes over after a crash can end it."""
@@ -117,10 +113,8 @@ class ToolContext(Protocol):
 
     def run_child(self, request: ChildRequest) -> Coroutine[Any, Any, ChildResult]:
         """Runs a child to its end. Raises `CallRefused` if no child can run here, and `ChildWaits` if it
-        waits for the user: do not catch that, and the call stays open.
-
-        The n-th child of a call is the same one if the call is started again after a crash.
-        """
+        waits for the user: do not catch that, and the call stays open. The n-th child of a call is the same
+        one if the call is started again after a crash."""
 
     def results(self) -> AsyncIterator[ToolResultFact]:
         """The results on this session's path so far, oldest first, from the log."""

@@ -22,6 +22,9 @@ from ostler.schema.facts import storage_problem
 from ostler.schema.messages import BlobRef, Text
 from ostler.schema.outcomes import Failed, FinalOutcome, NeedUser, Outcome, Pending, failed
 
+ApprovedCalls = list[tuple[CallState, ApprovedCall]]
+AskingCalls = list[tuple[CallState, events.QuestionAsked]]
+
 
 class ToolRunner:
     """Runs the tool calls of a step."""
@@ -80,9 +83,9 @@ class ToolRunner:
         if "before_tool" in self._harness.hooks:
             await self._journal.commit()  # a hook may be slow: publish the facts so far first
         decisions = [(call, await self._gate.check(call, step)) for call in group]
-        running: list[tuple[CallState, ApprovedCall]] = []
-        repeats: list[tuple[CallState, ApprovedCall]] = []
-        asking: list[tuple[CallState, events.QuestionAsked]] = []
+        running: ApprovedCalls = []
+        repeats: ApprovedCalls = []
+        asking: AskingCalls = []
         for call, decision in decisions:
             if isinstance(decision, ApprovedCall):
                 if any(decision.key and decision.key == other.key for _, other in running):
@@ -95,7 +98,7 @@ class ToolRunner:
                     self._questions.expect(decision)
                 asking.append((call, decision))
             else:
-                await self.record_result(call, decision, None, commit=False)
+                await self.record_result(call, decision, commit=False)
         if not running and not asking:
             return  # only refusals: they are committed with what follows
         await self._journal.commit()
@@ -105,11 +108,7 @@ class ToolRunner:
         await self._run_parallel(step, running, repeats, asking)
 
     async def _run_parallel(
-        self,
-        step: StepState,
-        running: list[tuple[CallState, ApprovedCall]],
-        repeats: list[tuple[CallState, ApprovedCall]],
-        asking: list[tuple[CallState, events.QuestionAsked]],
+        self, step: StepState, running: ApprovedCalls, repeats: ApprovedCalls, asking: AskingCalls
     ) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -161,13 +160,13 @@ class ToolRunner:
         token = self._token(call)
         answer = await self._answer(asked, self._harness.asker, token)
         if answer is None or token.cancelled:
-            await self.record_result(call, _cancelled(token.reason), None)
+            await self.record_result(call, _cancelled(token.reason))
             return
         decision = self._gate.resume(call, self._harness.tools[call.called.name], asked, answer)
         if isinstance(decision, ApprovedCall):
             await self._begin_and_execute(call, decision, step)
         else:
-            await self.record_result(call, decision, None)
+            await self.record_result(call, decision)
 
     async def _execute_in_turn(self, call: CallState, ready: ApprovedCall, step: StepState) -> None:
         async with self._turn_of(ready.key):
@@ -231,7 +230,7 @@ class ToolRunner:
             await spool.close(sent=spool.size)
             deferred = events.ToolDeferred(call.called.call, outcome.handle, outcome.note)
             if problem := storage_problem(deferred):
-                await self.record_result(call, _unstorable(problem), None)
+                await self.record_result(call, _unstorable(problem))
                 return
             self._journal.record(deferred)
             await self._journal.commit()
@@ -273,7 +272,7 @@ class ToolRunner:
         self,
         call: CallState,
         outcome: FinalOutcome,
-        output: BlobRef | None,
+        output: BlobRef | None = None,
         duration: int = 0,
         *,
         commit: bool = True,
@@ -354,7 +353,7 @@ class ToolRunner:
         """Records the result of a call that will never run."""
         if call.is_asking and call.question:
             withdraw_question(self._journal, call.question)
-        await self.record_result(call, failed(reason, kind="tool_cancelled"), None, commit=False)
+        await self.record_result(call, failed(reason, kind="tool_cancelled"), commit=False)
 
 
 async def _outcome_of(tool: Tool, ready: ApprovedCall, context: CallContext) -> Outcome:

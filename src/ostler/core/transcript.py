@@ -15,10 +15,8 @@ from ostler.schema.messages import Message, Text, ToolCall, ToolResult
 from ostler.schema.visibility import is_blank, visibility_of
 
 NEVER_RUN = "This call was not run: the conversation continued from before its result."
-
-SUMMARY = "This conversation began earlier. What came before the messages below, in a summary:"
-
-OTHER_BRANCH = "This was done from here before, and then left. What came of it, in a summary:"
+SUMMARY = "This conversation began earlier. This is a summary of what came before the messages below:"
+OTHER_BRANCH = "Another attempt was made from here and then abandoned. This is a summary of it:"
 
 _encoder = msgspec.json.Encoder()
 
@@ -125,10 +123,8 @@ class TranscriptBuilder:
             self._add(message)
 
     def close_results(self) -> None:
-        """Adds a tool message with one result for each call, in the order of the calls.
-
-        One is missing only if a fork or a navigation cut the path between the results.
-        """
+        """Adds a tool message with one result for each call, in the order of the calls. One is missing only
+        if a fork or a navigation cut the path between the results."""
         if not self._calls:
             return
         results = [
@@ -184,7 +180,6 @@ class Transcript:
         return encodings
 
     def call_ids(self) -> set[str]:
-        """The ids of all calls in it."""
         for message in self.messages[self._searched :]:
             self._call_ids.update([call.id for call in message.calls])
         self._searched = len(self.messages)

@@ -1,4 +1,4 @@
-"""What is wrong with a value in a configuration, in the words of people."""
+"""Describes what is wrong with a value in a configuration."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-_UNSHOWN = frozenset({"api_key", "base_url", "headers", "key_command"})
-"""Settings whose values may hold a key."""
+_SECRET = frozenset({"api_key", "base_url", "headers", "key_command"})
+"""Settings whose values may contain a key."""
 
-_WORDS = {bool: "true or false", int: "a whole number", float: "a number"}
+_NOUNS = {bool: "true or false", int: "a whole number", float: "a number"}
 
 
 def describe_mismatch(value: Any, kind: Any, path: str = "", *, strict: bool = True) -> str:
-    """The first thing in the value that does not fit its kind, and where it is; nothing if all of it fits."""
+    """The first part of the value that does not fit its type, and where it is; empty if all of it fits."""
     try:
         msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError:
@@ -23,7 +23,7 @@ def describe_mismatch(value: Any, kind: Any, path: str = "", *, strict: bool = T
     else:
         return ""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return _misfit_in_table(value, kind, path, strict)
+        return _describe_table_mismatch(value, kind, path, strict)
     parts: list[tuple[str, Any]] = []
     if get_origin(kind) is dict:
         if not isinstance(value, dict):
@@ -32,15 +32,14 @@ def describe_mismatch(value: Any, kind: Any, path: str = "", *, strict: bool = T
     elif get_origin(kind) is tuple and isinstance(value, list) and not _is_plain(get_args(kind)[0]):
         parts = [(f"{path}[{number}]", one) for number, one in enumerate(value)]
     inner = get_args(kind)[-1 if get_origin(kind) is dict else 0] if parts else None
-    if found := next(
-        filter(None, (describe_mismatch(one, inner, place, strict=strict) for place, one in parts)), ""
-    ):
-        return found
-    shown = "" if _UNSHOWN & set(path.split(".")) else f", not {value!r}"
-    return f"{path} must be {_described(kind)}{shown}"
+    for place, part in parts:
+        if problem := describe_mismatch(part, inner, place, strict=strict):
+            return problem
+    actual = "" if _SECRET & set(path.split(".")) else f", not {value!r}"
+    return f"{path} must be {_describe_type(kind)}{actual}"
 
 
-def _misfit_in_table(value: Any, kind: type[msgspec.Struct], path: str, strict: bool) -> str:
+def _describe_table_mismatch(value: Any, kind: type[msgspec.Struct], path: str, strict: bool) -> str:
     if not isinstance(value, dict):
         return f"{path} must be a table"
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
@@ -48,12 +47,12 @@ def _misfit_in_table(value: Any, kind: type[msgspec.Struct], path: str, strict: 
         if name not in fields:
             near = get_close_matches(name, fields, n=1)
             return f"there is no setting {_joined(path, name)}" + (f"; is it {near[0]}?" if near else "")
-        if found := describe_mismatch(one, fields[name].type, _joined(path, name), strict=strict):
-            return found
+        if problem := describe_mismatch(one, fields[name].type, _joined(path, name), strict=strict):
+            return problem
     return f"{path} needs {', '.join(name for name in fields if fields[name].required and name not in value)}"
 
 
-def _described(kind: Any) -> str:
+def _describe_type(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return f"one of {', '.join(sorted(map(str, get_args(kind))))}"
     if get_origin(kind) is tuple:
@@ -63,8 +62,8 @@ def _described(kind: Any) -> str:
         plain, limits = get_args(kind)
         least = f" from {limits.ge} on" if limits.ge is not None else f" above {limits.gt}"
         most = f", at most {limits.le}" if limits.le is not None else ""
-        return f"{_WORDS[plain]}{least}{most}"
-    return _WORDS.get(kind, "a text")
+        return f"{_NOUNS[plain]}{least}{most}"
+    return _NOUNS.get(kind, "a text")
 
 
 def _without_none(kind: Any) -> Any:
@@ -78,6 +77,6 @@ def _is_plain(kind: Any) -> bool:
 
 
 def _joined(path: str, name: str) -> str:
-    """The place of a name in the file, as it is written there."""
+    """The path of a name, as written in the file."""
     word = name if name.replace("_", "").replace("-", "").isalnum() else f'"{name}"'
     return f"{path}.{word}" if path else word

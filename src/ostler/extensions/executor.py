@@ -25,7 +25,7 @@ from ostler.core.cancellation import (
     run_with_timeout,
     running_stopwatch,
 )
-from ostler.core.function_tool import _task_done
+from ostler.core.function_tool import run_posted
 from ostler.schema.errors import describe_error
 
 Returned = TypeVar("Returned")
@@ -74,7 +74,7 @@ class Worker:
     async def run(self, work: Callable[[], Returned]) -> Returned:
         """Runs it in the thread; returns or raises what it does."""
         context = contextvars.copy_context()
-        result: Returned = await _task_done(self.post, lambda: context.run(work))
+        result: Returned = await run_posted(self.post, lambda: context.run(work))
         return result
 
     def abandon(self) -> None:

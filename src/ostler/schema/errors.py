@@ -232,17 +232,11 @@ def kind_of(error: type[OstlerError]) -> str:
 
 
 def failure_of(error: OstlerError) -> Failure:
-    if isinstance(error, ModelError):
-        return Failure(
-            kind=kind_of(type(error)),
-            message=error.message,
-            status=error.status,
-            code=error.code,
-            request_id=error.request_id,
-            retry_after=error.retry_after,
-            stream_opened=error.stream_opened,
-        )
-    return Failure(kind=kind_of(type(error)), message=error.message)
+    kind = kind_of(type(error))
+    if not isinstance(error, ModelError):
+        return Failure(kind, error.message)
+    details = (error.status, error.code, error.request_id, error.retry_after, error.stream_opened)
+    return Failure(kind, error.message, *details)
 
 
 def _tree(root: type[OstlerError]) -> dict[str, type[OstlerError]]:

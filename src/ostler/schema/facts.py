@@ -107,11 +107,9 @@ def type_of(body: bytes) -> str:
 
 
 def decode_together(facts: Sequence[Fact]) -> Iterator[tuple[Fact, Event | UnknownEvent | None]]:
-    """Each fact with its event if it is of one of the most frequent types, else with None.
-
-    Decoding hundreds at once takes a third of the time. The events are not cached, so that reading a long
-    session once does not fill the memory. A fact that cannot be decoded gets None; `Fact.event` raises.
-    """
+    """Each fact with its event if it is of one of the most frequent types, else with None. Decoding hundreds
+    at once takes a third of the time. The events are not cached, so that reading a long session once does not
+    fill the memory. A fact that cannot be decoded gets None; `Fact.event` raises."""
     for first in range(0, len(facts), _CHUNK):
         chunk = facts[first : first + _CHUNK]
         yield from zip(chunk, _events_of(chunk), strict=True)
@@ -158,10 +156,8 @@ def _decode(tag: str, body: bytes) -> Event | UnknownEvent:
 
 
 def storage_problem(value: Any) -> str:
-    """Why an event, or a part of one, cannot be stored and read back; empty if it can.
-
-    For values from user code, whose types are not checked.
-    """
+    """Why an event, or a part of one, cannot be stored and read back; empty if it can. For values from user
+    code, whose types are not checked."""
     try:
         _decoder_of(type(value)).decode(_encoder.encode(value))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -114,7 +114,6 @@ def text_of(content: Sequence[Block]) -> str:
 
 
 def user(*content: str | PlainBlock) -> Message:
-    """A user message from strings and blocks."""
     return Message("user", as_content(content))
 
 

@@ -156,30 +156,10 @@ class Resize(Request, frozen=True):
     rows: int
 
 
-AnyRequest = (
-    Prompt
-    | Continue
-    | Steer
-    | Answer
-    | Cancel
-    | Pause
-    | Resume
-    | Fork
-    | Navigate
-    | SetModel
-    | Compact
-    | UndoCompaction
-    | Rename
-    | Label
-    | CollapseBranch
-    | ReleasePrompts
-    | TakeBack
-    | RevokePermission
-    | FinishCall
-    | RunCommand
-    | Keys
-    | Resize
-)
+_RunRequest = Prompt | Continue | Steer | Answer | Cancel | Pause | Resume
+_TreeRequest = Fork | Navigate | SetModel | Compact | UndoCompaction | Rename | Label | CollapseBranch
+_OtherRequest = ReleasePrompts | TakeBack | RevokePermission | FinishCall | RunCommand | Keys | Resize
+AnyRequest = _RunRequest | _TreeRequest | _OtherRequest
 
 OVERTAKING = (Cancel, Answer, TakeBack)
 """These are handled before requests that arrived earlier."""

@@ -79,7 +79,6 @@ class Totals(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def least_cost(self) -> float:
-        """The cost as far as it is known."""
         return self.known_cost if self.usage.cost is None else self.usage.cost
 
 

@@ -51,17 +51,13 @@ def visibility_of(event: events.Event | UnknownEvent) -> Visibility:
     kind = type(event)
     if kind is events.UserMessage:
         return _SENT_ONLY if event.hidden else _SENT  # type: ignore[union-attr]
-    if kind is events.AssistantMessage:
-        return _visibility_of_answer(event)  # type: ignore[arg-type]
+    if isinstance(event, events.AssistantMessage):
+        if is_blank(event):
+            return _INTERNAL if event.suppressed else _FACT
+        return _SENT_ONLY if event.suppressed else _SENT
     if kind is events.ExtensionEntry:
         return _SENT if event.told else _FACT  # type: ignore[union-attr]
     return _VISIBILITY[kind]
-
-
-def _visibility_of_answer(message: events.AssistantMessage) -> Visibility:
-    if is_blank(message):
-        return _INTERNAL if message.suppressed else _FACT
-    return _SENT_ONLY if message.suppressed else _SENT
 
 
 def is_blank(message: events.AssistantMessage) -> bool:
@@ -70,11 +66,9 @@ def is_blank(message: events.AssistantMessage) -> bool:
 
 
 def opens_with(event_type: type[events.Event] | None) -> bool:
-    """Whether a fact is needed to open a session whose runs have all ended.
-
-    The others matter only inside their own run, so opening a long session does not read them. A tool call is
-    one of those, because its message contains it.
-    """
+    """Whether a fact is needed to open a session whose runs have all ended. The others matter only inside
+    their own run, so opening a long session does not read them. A tool call is one of those, because its
+    message contains it."""
     if event_type is not None and issubclass(event_type, events.Entry):
         return event_type is not events.ToolCalled
     return event_type is None or event_type in _OPENING_RECORDS

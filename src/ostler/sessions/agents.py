@@ -41,10 +41,11 @@ AGENT_FOLDERS = (".ostler/agents", ".agents/agents")
 """In a project's folders; the first one wins."""
 
 LARGEST_FILE = 256 * 1024
-
 INHERIT = "inherit"
-
 _NAME = r"[a-z0-9_-]{1,64}"
+
+_LIMITS = ("steps", "tokens", "cost", "seconds", "depth", "children")
+"""Each is the field `max_…` of the front matter."""
 
 _OTHER_NAMES = {"glob": "find", "list": "ls", "multiedit": "edit"}
 """Other programs' names of our tools, in lower case."""
@@ -53,7 +54,6 @@ _NO_EFFECT = ("disallowedTools", "hooks", "permission", "permissionMode")
 """Restrictions of other programs that have no effect here, which the user should know."""
 
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
-
 _PositiveNumber = Annotated[float, msgspec.Meta(gt=0)]
 
 
@@ -68,16 +68,13 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] | None = None
     """Some of its parent's tools; None for all of them."""
     system: str = ""
-    """The text after the front matter."""
     judge: str = ""
     limits: Limits = Limits()
     history: int = 0
     """How many of its parent's last runs it gets."""
     context: dict[str, dict[str, Any]] = {}
-    """Context rules, which override those of its parent."""
     scope: Literal["project", "user"]
     source: str
-    """The path of its file."""
 
 
 class ModelToTrust(msgspec.Struct, frozen=True):
@@ -113,10 +110,8 @@ class _Fields(msgspec.Struct, frozen=True):
 
 
 def find_agents(cwd: Path, tools: Collection[str] = tuple(BUILTIN_TOOLS)) -> Agents:
-    """The agents for `cwd`: those of the project, the nearest folder first, then the user's.
-
-    `tools` are the names of the tools that agents can have.
-    """
+    """The agents for `cwd`: those of the project, the nearest folder first, then the user's. `tools` are the
+    names of the tools that agents can have."""
     search = _AgentSearch(tools)
     cwd = cwd.resolve()
     search.search(cwd, project_folder(cwd), (configuration_file().parent / "agents",))
@@ -148,11 +143,8 @@ class _AgentSearch(FileSearch):
         if not fields.description.strip():
             raise Unusable("it has no `description`, which says when to use it")
         tools = self._tool_names(values.get("tools"), problems)
-        problems += [
-            f"its `{key}` has no effect here; `tools` lists what an agent may use"
-            for key in _NO_EFFECT
-            if key in values
-        ]
+        for key in [key for key in _NO_EFFECT if key in values]:
+            problems.append(f"its `{key}` has no effect here; `tools` lists what an agent may use")
         self.agents[name] = AgentSpec(
             name=name,
             description=fields.description.strip(),
@@ -160,7 +152,7 @@ class _AgentSearch(FileSearch):
             tools=tools,
             system=document.body.strip(),
             judge=self._judge(fields.judge, tools, problems),
-            limits=_limits(fields),
+            limits=Limits(**{name: getattr(fields, f"max_{name}") for name in _LIMITS}),
             history=fields.history,
             context=self._context(values.get("context"), path, content, project, problems),
             scope="user" if project is None else "project",
@@ -174,8 +166,7 @@ class _AgentSearch(FileSearch):
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise Unusable("`tools` must be a list of names, or names separated by commas")
         names = [name.strip() for name in names if name.strip()]
-        unknown = [repr(name) for name in names if not self._tool(name)]
-        if unknown:
+        if unknown := [repr(name) for name in names if not self._tool(name)]:
             problems.append(f"there is no tool {', '.join(unknown)}; the agent works without it")
         return tuple(dict.fromkeys(filter(None, map(self._tool, names))))
 
@@ -230,20 +221,13 @@ class _AgentSearch(FileSearch):
 
 
 def _content(path: Path, project: Path | None) -> bytes:
-    if not _is_text(str(path)):
-        raise Unusable("its path is not valid UTF-8")
-    content = read_bytes(path, project, LARGEST_FILE)
-    if content is None:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise Unusable("its path is not valid UTF-8") from None
+    if (content := read_bytes(path, project, LARGEST_FILE)) is None:
         raise Unusable("it is not a file")
     return content
-
-
-def _is_text(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _validate(values: dict[str, Any]) -> _Fields:
@@ -255,7 +239,6 @@ def _validate(values: dict[str, Any]) -> _Fields:
 
 
 def _name(named: str, stem: str, problems: list[str]) -> str:
-    """The name in the front matter, or that of the file."""
     if named and re.fullmatch(_NAME, named):
         return named
     if not re.fullmatch(_NAME, stem):
@@ -267,29 +250,16 @@ def _name(named: str, stem: str, problems: list[str]) -> str:
     return stem
 
 
-def _limits(fields: _Fields) -> Limits:
-    return Limits(
-        steps=fields.max_steps,
-        tokens=fields.max_tokens,
-        cost=fields.max_cost,
-        seconds=fields.max_seconds,
-        depth=fields.max_depth,
-        children=fields.max_children,
-    )
-
-
 NAME = "delegate"
 
 ABOUT = (
-    "Hands a task to a subagent that works on it alone, with your tools, and returns its answer. "
-    "It knows nothing of this conversation: say all that it needs to know. "
-    "Several tasks that do not depend on each other can be handed out at once."
+    "Delegates a task to a subagent that works on it alone, with your tools, and returns its answer. "
+    "It does not see this conversation: include everything that it needs to know. "
+    "Several tasks that do not depend on each other can be delegated at once."
 )
 
-TASK = {"type": "string", "description": "what to do, and everything needed to do it"}
-
 CHILD_NOTE = (
-    "You work on a task that another agent handed to you. Nobody can be asked for more: "
+    "You work on a task that another agent delegated to you. You cannot ask for more information: "
     "do it with what you have, and answer with the result, complete and to the point."
 )
 
@@ -306,13 +276,14 @@ class DelegateTool:
         self._agents = agents
         names = "".join(f"\n- {agent.name}: {agent.description}" for agent in agents.values())
         about = f"{ABOUT}\nThe agents are:{names}" if agents else ABOUT
-        properties: dict[str, Any] = {"task": TASK}
+        task = {"type": "string", "description": "what to do, and everything needed to do it"}
+        properties: dict[str, Any] = {"task": task}
         if agents:
             properties["agent"] = {
                 "type": "string",
                 "enum": ["", *agents],
                 "default": "",
-                "description": "the agent for the task; empty for a copy of you",
+                "description": "the agent that does it; empty for one like you",
             }
         self.spec = ToolSpec(
             source="built-in",
@@ -343,7 +314,6 @@ class DelegateTool:
         return children.outcome_of(await context.run_child(self.request(arguments)))
 
     def request(self, delegation: Delegation) -> ChildRequest:
-        """The request for the child of a delegation."""
         agent = self._agents.get(delegation.agent)
         prompt = as_content(delegation.task)
         if agent is None:

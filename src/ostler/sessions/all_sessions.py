@@ -22,15 +22,6 @@ clocks of processes that share a store may differ by less than this."""
 
 PAGE = 100
 
-EncodeFact = Callable[[Fact, str], bytes]
-"""Encodes a fact with the cursor after it."""
-
-EncodeLive = Callable[[str, Sequence[Event]], bytes]
-"""Encodes live events of the session with this id."""
-
-EncodeCaughtUp = Callable[[str], bytes]
-"""Encodes `caught_up` with the cursor after everything that was sent."""
-
 
 class Positions(msgspec.Struct, array_like=True):
     """How far each session's log was read: for the sessions in `seqs` up to that number, for all others up to
@@ -86,15 +77,17 @@ async def facts_after(store: Store, positions: Positions) -> list[Fact]:
 
 
 class AllSessionsStream:
-    """Reads the log once for all subscribers. Deltas come from the sessions driven in this process."""
+    """Reads the log once for all subscribers. Deltas come from the sessions driven in this process. `encode`
+    gets a fact and the cursor after it, `encode_live` a session and its live events, and `encode_caught_up`
+    the cursor after everything that was sent."""
 
     def __init__(
         self,
         store: Store,
-        encode: EncodeFact,
-        encode_live: EncodeLive,
+        encode: Callable[[Fact, str], bytes],
+        encode_live: Callable[[str, Sequence[Event]], bytes],
         now_ms: Callable[[], int],
-        encode_caught_up: EncodeCaughtUp,
+        encode_caught_up: Callable[[str], bytes],
         deadlines: Deadlines | None = None,
     ) -> None:
         self.store = store
@@ -178,7 +171,7 @@ class AllSessionsStream:
                 subscriber.put((None, data))
 
     def publish(self, session: str, event: Event) -> None:
-        """Sends an event that no fact stands for to every subscriber."""
+        """Sends a live event to every subscriber."""
         data = self._encode_live(session, [event])
         for subscriber in tuple(self.subscribers):
             subscriber.put((None, data))

@@ -32,9 +32,10 @@ from ostler.schema.facts import Fact
 from ostler.schema.messages import Block, Message, ToolCall, ToolResult, text_of
 from ostler.schema.outcomes import Failed, Ok, failed, ok
 from ostler.schema.requests import Cancel
+from ostler.schema.text import plural
 from ostler.sessions.lease import close_dead_agent
 from ostler.sessions.run_tree import facts_in, is_stuck, load_state
-from ostler.sessions.session import RunOutcome, Session, create_session, open_session
+from ostler.sessions.session import Session, create_session, open_session
 
 LOOK_AGAIN = 2.0
 """Seconds until it tries again to open a child that another process drives."""
@@ -48,7 +49,7 @@ class ChildRuns:
         self._world = world
         self._turns = asyncio.Semaphore(together)
         self._idle_at: dict[str, int] = {}
-        """How many facts a child and its own had when it last waited here."""
+        """How many facts a child and its children had when it last waited here."""
 
     async def run(self, child: str, request: ChildRequest, parent: ParentCall) -> ChildResult:
         if ended := await self._ended(child, request, parent):
@@ -66,7 +67,7 @@ class ChildRuns:
                 await session.close()
 
     async def _until_idle(self, child: str) -> None:
-        """Waits until a child's run, which another process drives, ends or waits, or that process is gone."""
+        """Waits until a child's run that another process drives ends or waits, or that process is gone."""
         last = await self._store.last_seq(child)
         with suppress(TimeoutError):
             async with asyncio.timeout(LOOK_AGAIN), aclosing(self._store.follow(child, last)) as followed:  # type: ignore[type-var]
@@ -80,11 +81,9 @@ class ChildRuns:
         judge = request.execution.judge
         try:
             while (result := await self._result(session.state, judge)) is None:
-                if session.state.run is None:
-                    outcome: RunOutcome = await session.prompt(request.prompt, at_once=True)
-                else:
-                    outcome = await session.advance()
-                if isinstance(outcome, RunWaiting):
+                is_new = session.state.run is None
+                starting = session.prompt(request.prompt, at_once=True) if is_new else session.advance()
+                if isinstance(await starting, RunWaiting):
                     self._idle_at[session.id] = await facts_in(self._store, session.state)
                     raise ChildWaits(session.id)
         except asyncio.CancelledError:
@@ -112,27 +111,19 @@ class ChildRuns:
 
     async def _open(self, child: str, request: ChildRequest, parent: ParentCall) -> Session:
         harness, position = child_harness(request, parent), child_position(parent)
+        store, world = self._store, self._world
         try:
-            session = await open_session(self._store, child, harness, world=self._world, position=position)
+            session = await open_session(store, child, harness, world=world, position=position)
         except NotFound:
-            session = await create_session(
-                self._store,
-                harness,
-                world=self._world,
-                session=child,
-                child_of=parent.session,
-                call=parent.call,
-                position=position,
-            )
-        seed = await self._seed(request, parent)
-        if seed and session.state.run is None and not session.state.leaf:  # also if a process died in between
-            await session.replace_history(seed)
-        return session
-
-    async def _seed(self, request: ChildRequest, parent: ParentCall) -> tuple[Message, ...]:
+            origin: dict[str, Any] = {"session": child, "child_of": parent.session, "call": parent.call}
+            session = await create_session(store, harness, world=world, position=position, **origin)
         if request.resumes:
-            return tuple((await load_state(self._store, request.resumes)).transcript)
-        return inherited_history(parent.journal.state.transcript, request.history)
+            history = tuple((await load_state(store, request.resumes)).transcript)
+        else:
+            history = inherited_history(parent.journal.state.transcript, request.history)
+        if history and session.state.run is None and not session.state.leaf:  # also after a crash in between
+            await session.replace_history(history)
+        return session
 
     async def status(self, child: str) -> ChildStatus:
         try:
@@ -141,14 +132,11 @@ class ChildRuns:
             return ChildStatus(False, BudgetUse())
         if result := await self._result(state):
             return ChildStatus(False, BudgetUse.of(result.own, result.children))
-        # One that was just driven without progress is not driven again and again.
-        waits = await is_stuck(self._store, state) or (
-            self._idle_at.get(child) == await facts_in(self._store, state)
-        )
-        return ChildStatus(waits, await self._used_by(state))
+        # One that has made no progress since it was last driven is not driven again.
+        is_idle = self._idle_at.get(child) == await facts_in(self._store, state)
+        return ChildStatus(is_idle or await is_stuck(self._store, state), await self._used_by(state))
 
     async def _used_by(self, state: SessionState) -> BudgetUse:
-        """What an open run and all below it have used."""
         used = state.run.used() if state.run else BudgetUse()
         for child in state.run.open_children() if state.run else ():
             used.add((await self.status(child)).used)
@@ -168,26 +156,21 @@ class ChildRuns:
             if state.driver != "agent" and (ended := await close_dead_agent(self._store, child, self._world)):
                 return ended
             await self._store.submit(child, Cancel(id=f"end-{state.run.id}", by="its parent"))
-            await self._take_up_cancel(child, harness)
+            await self._handle_cancel(child, harness)
 
     async def cut(self, child: str, harness: Harness) -> ChildResult | None:
-        try:
-            session = await self._open_to_end(child, harness)
-        except (NotFound, SessionHeld):
-            return await self.end(child, "its process ended", harness)
-        try:
-            if session.state.run is None or session.state.run.waiting is None:
-                await session.close_interrupted_run()
-        finally:
-            await session.close()
+        with suppress(NotFound, SessionHeld):
+            session = await open_session(self._store, child, harness, world=self._world)
+            try:
+                if session.state.run is None or session.state.run.waiting is None:
+                    await session.close_interrupted_run()
+            finally:
+                await session.close()
         return await self.end(child, "its process ended", harness)
 
-    async def _open_to_end(self, child: str, harness: Harness) -> Session:
-        return await open_session(self._store, child, harness, world=self._world)
-
-    async def _take_up_cancel(self, child: str, harness: Harness) -> None:
+    async def _handle_cancel(self, child: str, harness: Harness) -> None:
         try:
-            session = await self._open_to_end(child, harness)
+            session = await open_session(self._store, child, harness, world=self._world)
         except SessionHeld:
             await self._until_idle(child)  # the process that holds it handles the cancel
             return
@@ -255,46 +238,37 @@ def inherited_history(transcript: Transcript, policy: HistoryPolicy) -> tuple[Me
     if policy.runs <= 0:
         return ()
     messages = list(transcript)
-    prompts = [index for index, message in enumerate(messages) if _is_prompt(message)]
+    prompts = [index for index, message in enumerate(messages) if message.role == "user"]
     if not prompts:
         return ()
-    keep = policy.keep or (lambda message: _is_prompt(message) or _is_answer(message))
+    keep = policy.keep or _is_prompt_or_answer
     selected = [message for message in messages[prompts[-policy.runs :][0] :] if keep(message)]
     return tuple(message for message in _paired(selected) if message.content)
 
 
-def _is_prompt(message: Message) -> bool:
-    return message.role == "user"
-
-
-def _is_answer(message: Message) -> bool:
-    return message.role == "assistant" and not message.calls
+def _is_prompt_or_answer(message: Message) -> bool:
+    return message.role == "user" or (message.role == "assistant" and not message.calls)
 
 
 def _paired(messages: list[Message]) -> list[Message]:
     """Drops calls without a result and results without a call: no model accepts those."""
-    called = {call.id for message in messages for call in message.calls}
-    done = {block.call for message in messages for block in message.content if isinstance(block, ToolResult)}
-    both = called & done
-    return [
-        Message(message.role, tuple(block for block in message.content if _id_of(block) in (None, *both)))
-        for message in messages
-    ]
+    blocks = [block for message in messages for block in message.content]
+    calls = {block.id for block in blocks if isinstance(block, ToolCall)}
+    paired = calls & {block.call for block in blocks if isinstance(block, ToolResult)}
 
+    def is_paired(block: Block) -> bool:
+        match block:
+            case ToolCall(id=call) | ToolResult(call=call):
+                return call in paired
+        return True
 
-def _id_of(block: Block) -> str | None:
-    match block:
-        case ToolCall(id=call) | ToolResult(call=call):
-            return call
-    return None
+    return [Message(message.role, tuple(filter(is_paired, message.content))) for message in messages]
 
 
 def result_of(facts: Sequence[Fact], judge: str = "") -> ChildResult | None:
-    """The result of a child's run: its answer, or the judge's, or what there was when it was stopped.
-
-    None while it has not ended. Other runs in its session, which people started, are not the child's. A child
-    that was spawned between runs has no parent.
-    """
+    """The result of a child's run: its answer, or the judge's, or what there was when it was stopped. None
+    while it has not ended. Other runs in its session, which users started, are ignored. A child that was
+    spawned between runs has no parent."""
     session, run, first = facts[0].session, "", facts[0].event
     is_spawned = isinstance(first, events.SessionStarted) and not first.call
     text, judged, ended = "", None, None
@@ -318,14 +292,12 @@ def result_of(facts: Sequence[Fact], judge: str = "") -> ChildResult | None:
 
 
 def outcome_of(result: ChildResult) -> Ok | Failed:
-    """The outcome of the parent's call."""
     details: dict[str, Any] = {"child": result.session, "status": result.status}
     if result.judged:
         details["judged"] = result.judged
     cost = (result.own + result.children).usage.cost
     price = "cost unknown" if cost is None else f"${cost:.4f}"
-    steps = "1 step" if result.own.steps == 1 else f"{result.own.steps} steps"
-    summary = f"{result.status} after {steps}, {price}"
+    summary = f"{result.status} after {plural(result.own.steps, 'step')}, {price}"
     if result.is_whole:
         return ok(result.text or "(the child gave no answer)", details=details, summary=summary)
     so_far = f"\nIts answer so far:\n{result.text}" if result.text else ""

@@ -17,7 +17,7 @@ from ostler.schema.errors import LeaseLost, NotFound, SessionHeld, StoreBusy, St
 from ostler.store import rules
 
 OWNED_AGENT = "agent:"
-"""Prefix of a terminal agent's session in the list of owned processes, where else the call stands."""
+"""Prefix of a terminal agent's session in the list of owned processes; others have their call there."""
 
 
 async def kill_orphans(journal: Journal) -> None:

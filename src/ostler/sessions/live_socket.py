@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -116,13 +116,10 @@ class LiveSocket:
         path = socket_of(store.socket_folder, owner)
         if path is None:
             return
-        try:
+        with suppress(OSError):
             _make_private(path.parent)
-            server_socket = _ListeningSocket(path)
-            self._server = await asyncio.start_unix_server(self._accept, sock=server_socket)
-        except OSError:
-            return
-        self._path = path
+            self._server = await asyncio.start_unix_server(self._accept, sock=_ListeningSocket(path))
+            self._path = path
 
     def _publish(self, batch: Sequence[Fact | Event]) -> None:
         self._tail.see(batch)
@@ -227,9 +224,8 @@ async def listen(session: str, folder: Path | None, owner: ProcessId) -> LiveCon
         async with asyncio.timeout(PATIENCE):
             reader, writer = await asyncio.open_unix_connection(path)
             try:
-                return LiveConnection(
-                    session, _decoder(Greeting).decode(await _message(reader)), reader, writer
-                )
+                greeting = _decoder(Greeting).decode(await _message(reader))
+                return LiveConnection(session, greeting, reader, writer)
             except BaseException:
                 writer.close()
                 raise
@@ -239,8 +235,7 @@ async def listen(session: str, folder: Path | None, owner: ProcessId) -> LiveCon
 
 def remove_stale_sockets(folder: Path | None) -> None:
     """Removes sockets of processes that no longer exist."""
-    nobody = ProcessId(0, "", "", "", opening="own")
-    example = socket_of(folder, nobody)
+    example = socket_of(folder, ProcessId(0, "", "", "", opening="own"))
     if example is None or not example.parent.is_dir():
         return
     for path in example.parent.glob("*.sock"):
@@ -275,9 +270,8 @@ class Relay:
         self.last_seq = after
         self._check_interval = look_again
         self.owner: ProcessId | None = None
-        """The owner at the last check."""
         self.problem = ""
-        """Why there are no live events although a run is under way."""
+        """Why there are no live events although a run is open."""
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
         """An empty batch means that the owner was checked again or its stream has ended: the open live events
@@ -333,11 +327,10 @@ class Relay:
                 await asyncio.wait({next_batch})
 
     def _is_fresh(self, one: Fact | Event) -> bool:
-        if not isinstance(one, Fact):
-            return True
-        if one.seq <= self.last_seq:
-            return False
-        self.last_seq = one.seq
+        if isinstance(one, Fact):
+            is_fresh = one.seq > self.last_seq
+            self.last_seq = max(self.last_seq, one.seq)
+            return is_fresh
         return True
 
     async def _is_taken_over(self) -> bool:
@@ -360,11 +353,9 @@ class Relay:
     async def _wait(self) -> None:
         """Until something is written, or it is time to check again."""
         async with aclosing(self._store.follow(self._session, self.last_seq)) as batches:  # type: ignore[type-var]
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(self._check_interval):
                     await anext(batches)
-            except TimeoutError:
-                return
 
 
 async def _next(batches: Any) -> Batch | None:
@@ -396,8 +387,8 @@ class DeltaFilter:
             return None
         if event.offset >= seen:
             return self._at(key, end, event)
-        rest = event.text[seen - event.offset :]
-        return self._at(key, end, msgspec.structs.replace(event, offset=seen, text=rest))
+        text = event.text[seen - event.offset :]
+        return self._at(key, end, msgspec.structs.replace(event, offset=seen, text=text))
 
     def _at(self, key: Key, reached: int, event: Event) -> Event:
         self._offsets[key] = reached

@@ -30,7 +30,6 @@ class LiveTail:
         self._values: dict[str, events.LiveValue] = {}
         self._children: dict[str, tuple[str, LiveTail]] = {}
         self.last_seq = 0
-        """The last fact that was published."""
         self._last: _OpenText | None = None
         """The text of the last delta, almost always that of the next one as well."""
 
@@ -69,26 +68,18 @@ class LiveTail:
     def _close(self, event: Event | UnknownEvent) -> None:
         match event:
             case events.AssistantMessage(call=message) | events.ModelFailed(call=message):
-                self._drop([key for key in self._open if key[0] != "output" and key[1] == message])
+                for key in [key for key in self._open if key[0] != "output" and key[1] == message]:
+                    del self._open[key]
             case events.ToolResultFact(call=call):
-                self._drop([("output", call)])
-                self._drop_children([child for child, (of, _) in self._children.items() if of == call])
+                self._open.pop(("output", call), None)
+                self._children = {id: child for id, child in self._children.items() if child[0] != call}
             case events.ChildEnded(child=child):
-                self._drop_children([child])
+                self._children.pop(child, None)
             case events.RunEnded():
                 self._open.clear()
-                self._drop_children([child for child, (call, _) in self._children.items() if call])
-
-    def _drop(self, keys: list[Key]) -> None:
-        for key in keys:
-            self._open.pop(key, None)
-
-    def _drop_children(self, children: list[str]) -> None:
-        for child in children:
-            self._children.pop(child, None)
+                self._children = {id: child for id, child in self._children.items() if not child[0]}
 
     def events(self) -> list[Event]:
-        """The whole tail, as live events."""
         return [
             *self._values.values(),
             *(event for text in self._open.values() for event in text.events(0)),
@@ -112,8 +103,8 @@ class LiveTail:
         return self._open[key].events(offset) if key in self._open else []
 
     def clear(self) -> list[Event]:
-        """Forgets everything, because nothing drives the session any more; returns the events that remove
-        the live values."""
+        """Removes everything, because nothing drives the session any more. Returns the events that remove the
+        live values."""
         removals: list[Event] = [events.LiveValue(name) for name in self._values]
         self._open, self._values, self._children, self._last = {}, {}, {}, None
         return removals
@@ -160,7 +151,9 @@ class _OpenText:
         """The text from that offset on, with `tool_input_started` before arguments."""
         if isinstance(self._first, events.ToolOutput):
             return self._output(offset)
-        self._join()
+        if len(self._pieces) > 1:
+            text = "".join([piece.text for piece in self._pieces])
+            self._pieces = [msgspec.structs.replace(self._pieces[0], text=text)]
         parts: list[Event] = []
         if isinstance(self._first, events.ToolInputStarted) and offset == 0:
             parts.append(self._first)
@@ -169,11 +162,6 @@ class _OpenText:
             if text := whole.text[offset - whole.offset :] if offset > whole.offset else whole.text:
                 parts.append(msgspec.structs.replace(whole, offset=max(offset, whole.offset), text=text))
         return parts
-
-    def _join(self) -> None:
-        if len(self._pieces) > 1:
-            text = "".join([piece.text for piece in self._pieces])
-            self._pieces = [msgspec.structs.replace(self._pieces[0], text=text)]
 
     def _output(self, offset: int) -> list[Event]:
         """Adjacent pieces of one stream joined; standard error stays separate."""

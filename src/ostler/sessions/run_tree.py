@@ -14,9 +14,8 @@ from ostler.core.run_state import RunState
 from ostler.core.state import SessionState, fold
 from ostler.core.store import SessionSummary, Store
 from ostler.schema.errors import NotFound, SessionBusy
-from ostler.schema.events import RunEnded, ToolDeferred, Totals, WaitReason
+from ostler.schema.events import QuestionAsked, RunEnded, ToolDeferred, Totals, WaitReason
 from ostler.schema.facts import Fact
-from ostler.schema.outcomes import Question
 from ostler.schema.requests import Answer, Cancel, FinishCall, Resume
 
 _UNBLOCKING = (Answer, Cancel, FinishCall, Resume)
@@ -27,10 +26,8 @@ async def load_state(store: Store, session: str) -> SessionState:
 
 
 async def open_questions(store: Store, state: SessionState, agent: str = "") -> list[OpenQuestion]:
-    """The questions of the session's run and of its open children.
-
-    A question that is not durable cannot be answered after its process has ended.
-    """
+    """The questions of the session's run and of its open children. A question that is not durable cannot be
+    answered after its process has ended."""
     own = list(state.questions.values())
     if not all(asked.durable for asked in own) and await store.holder(state.id) is None:
         own = [asked for asked in own if asked.durable]
@@ -60,9 +57,9 @@ async def family_of(store: Store, state: SessionState) -> list[str]:
 
 async def next_arrival(store: Store, state: SessionState, seen: dict[str, int]) -> None:
     """Returns when the session or its family has a request since `seen`, and updates `seen`."""
-    family = await family_of(store, state)
     waits = {
-        session: asyncio.ensure_future(store.arrivals(session, seen.get(session, -1))) for session in family
+        session: asyncio.ensure_future(store.arrivals(session, seen.get(session, -1)))
+        for session in await family_of(store, state)
     }
     try:
         await asyncio.wait(waits.values(), return_when=asyncio.FIRST_COMPLETED)
@@ -105,7 +102,6 @@ async def root_of(store: Store, state: SessionState) -> SessionState:
 
 
 OPEN = ("running", "waiting")
-"""The status of sessions whose run is open."""
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -123,7 +119,6 @@ class QuestionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: str
     choices: tuple[str, ...] = ()
     form: dict[str, Any] | None = None
-    """A JSON Schema of the answer."""
     questionnaire: str = ""
     reason: str = ""
     secret: bool = False
@@ -151,7 +146,6 @@ class RunRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     title: str = ""
     """The session's title, or the start of its first prompt."""
     child_of: str = ""
-    """The parent's session."""
     depth: int = 0
     """How far it is below the first row of its tree."""
     agent: str = ""
@@ -224,28 +218,16 @@ async def _open_run(store: Store, summary: SessionSummary) -> RunRow | None:
         model=run.started.model,
         holder=Holder(holder.pid, holder.host) if holder else None,
         waits=waiting.reason if waiting else None,
-        questions=_questions(state) if waiting else (),
+        questions=tuple(map(_question_row, state.questions.values())) if waiting else (),
         calls=_calls(run, await store.read(summary.id, run.first_seq - 1)) if waiting else (),
         steps=run.steps,
         cost=usage.usage.cost,
     )
 
 
-def _questions(state: SessionState) -> tuple[QuestionRow, ...]:
-    return tuple(_question_row(asked.id, asked.question) for asked in state.questions.values())
-
-
-def _question_row(id: str, question: Question) -> QuestionRow:
-    return QuestionRow(
-        id,
-        question.text,
-        question.kind,
-        question.choices,
-        question.form,
-        question.questionnaire,
-        question.reason,
-        question.secret,
-    )
+def _question_row(asked: QuestionAsked) -> QuestionRow:
+    q = asked.question
+    return QuestionRow(asked.id, q.text, q.kind, q.choices, q.form, q.questionnaire, q.reason, q.secret)
 
 
 def _calls(run: RunState, facts: Sequence[Fact]) -> tuple[AwaitedCall, ...]:
@@ -263,27 +245,24 @@ def _calls(run: RunState, facts: Sequence[Fact]) -> tuple[AwaitedCall, ...]:
 
 
 def _ended_runs(summary: SessionSummary, facts: Sequence[Fact]) -> list[RunRow]:
+    ends = [(fact, fact.event) for fact in facts if isinstance(fact.event, RunEnded)]
     return [
-        _ended_run(summary, fact, fact.event)
-        for fact in facts
-        if isinstance(fact.event, RunEnded) and not fact.origin  # copies count in the original session
+        RunRow(
+            session=summary.id,
+            run=fact.run,
+            status=end.status,
+            cwd=summary.cwd,
+            started_ms=fact.time_ms - end.own.duration_ms,
+            title=summary.title or summary.preview,
+            child_of=summary.child_of,
+            reason=end.reason,
+            steps=end.own.steps,
+            cost=(end.own + end.children).usage.cost,
+            ended_ms=fact.time_ms,
+        )
+        for fact, end in ends
+        if not fact.origin  # copies count in the original session
     ]
-
-
-def _ended_run(summary: SessionSummary, fact: Fact, end: RunEnded) -> RunRow:
-    return RunRow(
-        session=summary.id,
-        run=fact.run,
-        status=end.status,
-        cwd=summary.cwd,
-        started_ms=fact.time_ms - end.own.duration_ms,
-        title=summary.title or summary.preview,
-        child_of=summary.child_of,
-        reason=end.reason,
-        steps=end.own.steps,
-        cost=(end.own + end.children).usage.cost,
-        ended_ms=fact.time_ms,
-    )
 
 
 def _as_tree(rows: Sequence[RunRow]) -> Iterator[RunRow]:
@@ -314,6 +293,7 @@ def _as_tree(rows: Sequence[RunRow]) -> Iterator[RunRow]:
 
 
 async def require_no_parent_at_work(store: Store, session: str) -> None:
+    """Raises `SessionBusy` for a child of an open run."""
     if not (await store.summary(session)).child_of:
         return
     root = await root_of(store, await load_state(store, session))
@@ -325,7 +305,7 @@ async def require_no_parent_at_work(store: Store, session: str) -> None:
 
 
 async def current_status(store: Store, summary: SessionSummary) -> SessionSummary:
-    """A run that no process drives any more is `cut`, whatever its last fact says."""
+    """The summary, with the status `cut` if the run is open and no process drives it."""
     if summary.status != "running" or await store.holder(summary.id) is not None:
         return summary
     return msgspec.structs.replace(summary, status="cut")

@@ -1,7 +1,5 @@
-"""A session: the process that holds its lease handles its requests and drives its runs.
-
-`open_or_follow` also opens one that another process drives, and takes the lease once it is free.
-"""
+"""A session: the process that holds its lease handles its requests and drives its runs. `open_or_follow` also
+opens one that another process drives, and takes the lease once it is free."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from ostler.core.harness import Children, Harness, TreePosition
 from ostler.core.hooks import Handled, InputDraft, Refuse, hook_scope
 from ostler.core.journal import EventHandler, Journal, World, open_journal
 from ostler.core.lazy import Lazy, lazy_module, load
-from ostler.core.processes import ProcessId, current_process
+from ostler.core.processes import current_process
 from ostler.core.questions import Questions, record_answer
 from ostler.core.recovery import PROCESS_ENDED, close_run
 from ostler.core.state import SessionState, fold
@@ -100,26 +98,21 @@ class Session:
         return self.journal.subscribe(observer)
 
     async def read_inbox(self) -> None:
-        """Handles the requests in the inbox, except prompts."""
         await self._inbox.read()
 
     async def handle(self, request: AnyRequest) -> None:
-        """Handles one request of the inbox."""
         await self._inbox.handle(request)
 
     def withdraw(self, steer: str) -> bool:
-        """Keeps a steer from the open run; False if the model has it. The caller records what comes of it."""
+        """Withdraws a steer from the open run; False if the model has it. The caller records the outcome."""
         return self.loop is not None and self._inbox.withdraw(steer)
 
-    # --- runs -----------------------------------------------------------------------------------------
     async def prompt(
         self, content: tuple[PlainBlock, ...], *, request: str = "", at_once: bool = False
     ) -> RunEnded | RunWaiting:
-        """Starts a run with this message, and drives it. Closes an interrupted run first.
-
-        Prompts in the inbox came before it and run first, unless they are held, or `at_once` is set. Raises
-        `UsageError` while a run waits: `answer` or `resume` continues that one.
-        """
+        """Starts a run with this message, and drives it. Closes an interrupted run first. Prompts in the
+        inbox came before it and run first, unless they are held, or `at_once` is set. Raises `UsageError`
+        while a run waits: `answer` or `resume` continues that one."""
         if problem := storage_problem(events.UserMessage(content, request=request)):
             raise UsageError(f"the prompt cannot be stored: {problem}")
         if request and (outcome := await self._run_of(request)):
@@ -132,13 +125,13 @@ class Session:
 
     async def _run_of(self, request: str) -> RunOutcome:
         """The outcome of the run that a request has started: the same id twice gives the same answer."""
-        seq = await self.journal.store.settlement(self.id, request)
-        if seq is None:
+        if (seq := await self.journal.store.settlement(self.id, request)) is None:
             return None
-        facts = await self.journal.store.read(self.id, seq - 1)
-        run = facts[0].run
-        ends = [fact.event for fact in facts if fact.run == run and isinstance(fact.event, RunEnded)]
-        return ends[0] if ends else await self.advance()
+        started, *facts = await self.journal.store.read(self.id, seq - 1)
+        for fact in (started, *facts):
+            if fact.run == started.run and isinstance(fact.event, RunEnded):
+                return fact.event
+        return await self.advance()
 
     async def continue_(self, *, request: str = "") -> RunEnded | RunWaiting:
         """Starts a run on the transcript as it is, without a new message."""
@@ -198,12 +191,12 @@ class Session:
         await self._require_lease()
         if self.state.run is None:
             return
-        if (waiting := self.state.run.waiting) is not None:
-            raise UsageError(
-                f"session {self.id} {_waiting_for(self.state, waiting)}: "
-                + ("resume it" if waiting.reason == "paused" else "answer that")
-                + " first, or cancel the run"
-            )
+        if self.state.run.waiting is not None:
+            texts = [asked.question.text for asked in self.state.questions.values()]
+            reason = f"waits for {'; '.join(texts) or 'a call that finishes later'}: answer that"
+            if self.state.run.is_paused:
+                reason = "is paused: resume it"
+            raise UsageError(f"session {self.id} {reason} first, or cancel the run")
         async with self._open_loop() as loop:
             await self.read_inbox()
             await close_run(loop, "interrupted", PROCESS_ENDED)
@@ -218,7 +211,7 @@ class Session:
             self._cancelled_before_start = reason
 
     async def replace_history(self, messages: tuple[Message, ...], usage: Usage | None = None) -> None:
-        """Replaces what the model gets with these messages; the log keeps the old ones."""
+        """Replaces what the model gets with these messages; the old ones stay in the log."""
         if self.state.run is not None:
             raise UsageError("the messages cannot be replaced while a run is open")
         replaced = events.HistoryReplaced(messages, usage)
@@ -254,13 +247,10 @@ class Session:
             await self.journal.store.release(self.journal.lease)
         self.journal.close()
 
-    # --- how a run starts -----------------------------------------------------------------------------
     async def _acquire(self) -> None:
         """Before a run starts: the lease is ours, no run is open, and requests for a run are refused."""
         if self.loop is not None:
-            raise UsageError(
-                f"session {self.id} is being driven already; submit a request to its inbox instead"
-            )
+            raise UsageError(f"session {self.id} is driven already; submit a request to its inbox instead")
         await self.close_interrupted_run()
         await self.read_inbox()
 
@@ -271,7 +261,7 @@ class Session:
         if self.state.undecipherable:
             raise UsageError(
                 f"session {self.id} has a {self.state.undecipherable!r} entry of a newer version; "
-                "it can be read and copied, but only that version can go on with it"
+                "it can be read and copied, but only that version can continue it"
             )
 
     async def _next_prompt(self) -> requests.Prompt | requests.Continue | None:
@@ -292,10 +282,8 @@ class Session:
         if isinstance(request, requests.Continue):
             self._record_start(request.id, continues=True)
             return None
-        draft: InputDraft | Handled | Refuse = InputDraft(request.content, request.by)
-        if "input" in self.harness.hooks:
-            scope = hook_scope(self.journal, CancelToken())
-            draft = await self.harness.hooks.input(InputDraft(request.content, request.by), scope)
+        scope = hook_scope(self.journal, CancelToken())
+        draft = await self.harness.hooks.input(InputDraft(request.content, request.by), scope)
         self._record_start(request.id)
         if not isinstance(draft, InputDraft):
             return await self._end_without_model(draft)
@@ -307,26 +295,23 @@ class Session:
 
     def _record_start(self, request: str, *, continues: bool = False) -> None:
         harness, position = self.harness, self.position
-        self.journal.record(
-            events.RunStarted(
-                version=__version__,
-                cwd=str(harness.cwd),
-                model=harness.model.name,
-                request=request,
-                permissions=harness.permission_profile,
-                limits=harness.limits,
-                extensions=harness.extensions,
-                continues=continues,
-                root=position.root if position else "",
-                parent_run=position.parent if position else "",
-                depth=position.depth if position else 0,
-                trace=harness.trace,
-                tags=dict(harness.tags),
-                agent=harness.agent,
-            ),
-            run=self.journal.world.new_id("run"),
-            settles=request,
+        started = events.RunStarted(
+            version=__version__,
+            cwd=str(harness.cwd),
+            model=harness.model.name,
+            request=request,
+            permissions=harness.permission_profile,
+            limits=harness.limits,
+            extensions=harness.extensions,
+            continues=continues,
+            root=position.root if position else "",
+            parent_run=position.parent if position else "",
+            depth=position.depth if position else 0,
+            trace=harness.trace,
+            tags=dict(harness.tags),
+            agent=harness.agent,
         )
+        self.journal.record(started, run=self.journal.world.new_id("run"), settles=request)
 
     async def _end_without_model(self, decision: Handled | Refuse) -> RunEnded:
         """Ends the run of a prompt that an input hook has handled or refused."""
@@ -336,12 +321,11 @@ class Session:
             else:
                 if decision.text:
                     self.journal.publish([events.Printed(decision.text)])
-                ended = await close_run(loop, "completed", "a hook dealt with the prompt")
+                ended = await close_run(loop, "completed", "a hook handled the prompt")
         assert ended is not None
         await self._notify("on_idle")
         return ended
 
-    # --- how a run is driven --------------------------------------------------------------------------
     async def _drive(self, *, is_cut: bool = False) -> RunEnded | RunWaiting:
         """Drives the run until it ends or waits. Whatever happens here, the run gets its end, unless the log
         cannot be written: recovery records it then."""
@@ -360,7 +344,7 @@ class Session:
                 await child_process.stop_background(self.memory)
                 raise
             except asyncio.CancelledError:
-                await run_shielded(close_run(loop, "cancelled", "whoever waited for it was cancelled"))
+                await run_shielded(close_run(loop, "cancelled", "the code that waited for it was cancelled"))
                 raise
             except BaseException as error:
                 await close_run(loop, "failed", f"{type(error).__name__}: {error}")
@@ -401,26 +385,16 @@ class Session:
         await socket.open()
 
 
-def _waiting_for(state: SessionState, waiting: RunWaiting) -> str:
-    """`is paused`, or `waits for` its questions or its calls."""
-    if waiting.reason == "paused":
-        return "is paused"
-    texts = [asked.question.text for asked in state.questions.values()]
-    return f"waits for {'; '.join(texts) or 'a call that finishes later'}"
-
-
 async def create_session(
     store: Store,
     harness: Harness,
     *,
     world: World | None = None,
-    owner: ProcessId | None = None,
     session: str = "",
     child_of: str = "",
     call: str = "",
     position: TreePosition | None = None,
 ) -> Session:
-    """A new session in the harness's directory."""
     world = world or World()
     first = Fact.of(
         events.SessionStarted(str(harness.cwd), __version__, child_of=child_of, call=call),
@@ -429,7 +403,7 @@ async def create_session(
         run="",
         time_ms=world.now_ms(),
     )
-    lease = await store.create(first, owner or new_owner(world))
+    lease = await store.create(first, new_owner(world))
     return Session(Journal(store, lease, fold([first]), world), harness, position)
 
 
@@ -439,13 +413,12 @@ async def open_session(
     harness: Harness,
     *,
     world: World | None = None,
-    owner: ProcessId | None = None,
     position: TreePosition | None = None,
 ) -> Session:
     """Takes a session's lease and folds its log. Ends what a dead owner left: processes of tools, and
     children that extensions had spawned between runs."""
     world = world or World()
-    lease = await store.acquire(session, owner or new_owner(world))
+    lease = await store.acquire(session, new_owner(world))
     journal = await open_journal(store, lease, world)
     await kill_orphans(journal)
     opened = Session(journal, harness, position)
@@ -464,19 +437,14 @@ async def delete_session(store: Store, session: str, world: World | None = None)
         await delete_session(store, child, world)
 
 
-async def open_or_follow(
-    store: Store, session: str, harness: Harness, *, world: World | None = None
-) -> Session:
+async def open_or_follow(store: Store, session: str, harness: Harness) -> Session:
     """Opens a session; while another process holds it, without the lease, which is taken once it is free.
-
-    Raises `UsageError` for a session of another vendor's agent.
-    """
-    world = world or World()
+    Raises `UsageError` for a session of another vendor's agent."""
     require_own_agent(session, (await store.summary(session)).driver)
     try:
-        return await open_session(store, session, harness, world=world)
+        return await open_session(store, session, harness)
     except SessionHeld:
-        return await follow_session(store, session, harness, world=world)
+        return await follow_session(store, session, harness)
 
 
 async def follow_session(

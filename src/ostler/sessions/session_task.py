@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ostler.schema.errors import NotFound, SessionHeld, StoreError
@@ -31,7 +30,7 @@ class SessionTask:
         """`first` is the call that starts the run: `session.prompt` or `session.advance`."""
         self.session = session
         self.idle: asyncio.Future[RunOutcome] = asyncio.get_running_loop().create_future()
-        """The outcome of `first`; the task then goes on with queued prompts."""
+        """The outcome of `first`; after that the task runs queued prompts."""
         self._supervisor = supervisor
         self._stay: asyncio.Timeout | None = None
         """The time limit of an idle session that is kept open."""
@@ -53,7 +52,7 @@ class SessionTask:
         try:
             await asyncio.wait({self.task, self.idle, started}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            session.cancel("whoever started it was cancelled")
+            session.cancel("the code that started it was cancelled")
             raise
         finally:
             stop()
@@ -97,8 +96,8 @@ class SessionTask:
         return outcome
 
     async def _stay_open(self) -> RunOutcome:
-        """Handles what arrives until nothing does for `keep_open` seconds and the session is not wanted, or
-        another process goes on with it."""
+        """Handles requests until none arrives for `keep_open` seconds and the session is not wanted, or
+        another process continues it."""
         supervisor, session = self._supervisor, self.session
         outcome: RunOutcome = None
         seen: dict[str, int] = {}
@@ -132,7 +131,7 @@ class SessionTask:
         return outcome
 
     async def _wait_for_foreign_write(self) -> None:
-        """Returns when another process has gone on with the session: subscribers here must see its facts."""
+        """Returns when another process has continued the session: subscribers here must see its facts."""
         session, store = self.session, self._supervisor.store
         async with aclosing(store.follow(session.id, session.state.last_seq)) as batches:  # type: ignore[type-var]
             with suppress(NotFound, StoreError):  # `advance` raises them
@@ -157,15 +156,13 @@ class RunHandle:
         return self._idle.result() if self._idle.done() else self._task.result()
 
     def detach(self) -> None:
-        """Lets the run go on when the block is left, until it is idle or the supervisor is closed."""
+        """Lets the run continue after the block, until it is idle or the supervisor is closed."""
         self._is_detached = True
 
     async def __aenter__(self) -> RunHandle:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         if not self._is_detached and not self._idle.done() and not self._task.done():
             await self._cancel(self.session)
             await asyncio.wait({self._idle, self._task}, return_when=asyncio.FIRST_COMPLETED)

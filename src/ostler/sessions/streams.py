@@ -137,7 +137,7 @@ class Subscriber(ABC, Generic[Item]):
 
 
 class Deadlines:
-    """Timeouts that all expire together at `end`, when nothing more will come."""
+    """Timeouts that all expire together at `end`, when no more events will come."""
 
     def __init__(self) -> None:
         self._timeouts: set[asyncio.Timeout] = set()
@@ -165,7 +165,6 @@ class Deadlines:
 
 
 Batch = list[Fact | Event]
-
 Encode = Callable[[Sequence[Fact | Event]], bytes]
 
 MAX_UNREAD_FRAMES = 32
@@ -188,17 +187,17 @@ class Frame(msgspec.Struct, eq=False):
     _split: tuple[Batch, dict[Key, int]] | None = None
 
     def without_deltas(self) -> tuple[Batch, dict[Key, int]]:
-        """The rest of the batch, and the lowest offset of the deltas left out, by key."""
+        """The batch without its deltas, and the lowest offset of those, by key."""
         if self._split is None:
-            rest: Batch = []
+            others: Batch = []
             offsets: dict[Key, int] = {}
             for item in self.batch:
                 if key := () if isinstance(item, Fact) else key_of(item):
                     offset = getattr(item, "offset", 0)
                     offsets[key] = min(offsets.get(key, offset), offset)
                 else:
-                    rest.append(item)
-            self._split = rest, offsets
+                    others.append(item)
+            self._split = others, offsets
         return self._split
 
 
@@ -219,7 +218,6 @@ class SessionStream:
         """Sent to every new subscriber, for instance that no deltas are available."""
         self.subscribers: set[SessionSubscriber] = set()
         self.on_idle: Callable[[], None] = lambda: None
-        """Called when the last subscriber has left."""
 
     def publish(self, batch: Sequence[Fact | Event]) -> None:
         fresh: Batch = []
@@ -231,16 +229,14 @@ class SessionStream:
                 self.last_seq = item.seq
                 first = first or item.seq
             fresh.append(item)
-        if not fresh:
-            return
         self.tail.see(fresh)
-        if self.subscribers:
+        if fresh and self.subscribers:
             frame = Frame(fresh, self.encode(fresh), first, self.last_seq if first else 0)
             for subscriber in tuple(self.subscribers):
                 subscriber.put(frame)
 
     def lose_source(self) -> None:
-        """Nothing drives the session any more: its open live values are gone."""
+        """Nothing drives the session any more: removes its open live values."""
         if removed := self.tail.clear():
             self.publish(removed)
 
@@ -256,7 +252,6 @@ class SessionStream:
             self.on_idle()
 
     def close(self) -> None:
-        """Ends all streams."""
         for subscriber in tuple(self.subscribers):
             subscriber.close()
 
@@ -288,13 +283,13 @@ class SessionSubscriber(Subscriber[Frame]):
             self._put_without_deltas(frame)
 
     def _put_without_deltas(self, frame: Frame) -> None:
-        rest, offsets = frame.without_deltas()
+        others, offsets = frame.without_deltas()
         for key, offset in offsets.items():
             self._skipped[key] = min(self._skipped.get(key, offset), offset)
         if not offsets:
             super().put(frame)
-        elif rest:
-            super().put(Frame(rest, self._stream.encode(rest), frame.first_seq, frame.last_seq))
+        elif others:
+            super().put(Frame(others, self._stream.encode(others), frame.first_seq, frame.last_seq))
         else:
             self._wake()
 
@@ -313,8 +308,8 @@ class SessionSubscriber(Subscriber[Frame]):
             elif frame.first_seq > self._seq:  # the facts in this gap are in the log
                 self._fall_behind()
                 return b"".join(parts)
-            elif rest := [item for item in frame.batch if not isinstance(item, Fact) or item.seq > self._seq]:
-                parts.append(self._stream.encode(rest))
+            elif new := [item for item in frame.batch if not isinstance(item, Fact) or item.seq > self._seq]:
+                parts.append(self._stream.encode(new))
             self._seq = max(self._seq, frame.last_seq)
         if self._skipped:
             skipped, self._skipped = self._skipped, {}
@@ -339,7 +334,7 @@ class SessionStreams:
 
     - A session that is driven here publishes to its stream itself; call `attach` when it is opened.
     - Any other is relayed while it has subscribers: from its owner's socket, or from the log if there is no
-      owner or its socket cannot be reached (subscribers are told that they see facts only).
+      owner or its socket cannot be reached (subscribers get a notice that they see facts only).
     """
 
     def __init__(self, store: Store, encode: Encode) -> None:
@@ -351,10 +346,6 @@ class SessionStreams:
         self._is_closed = False
         self.on_live: Callable[[str, Sequence[Event]], None] = lambda session, events: None
         """Receives the live events of sessions that are driven here."""
-
-    @property
-    def subscriber_count(self) -> int:
-        return sum(len(stream.subscribers) for stream in self._streams.values())
 
     def streams(self) -> list[SessionStream]:
         return list(self._streams.values())
@@ -463,7 +454,7 @@ class SessionStreams:
                 owner = relay.owner
 
     def _publish_problem(self, stream: SessionStream, reason: str) -> None:
-        """Once to the present subscribers, and to each new one."""
+        """Publishes it once to the current subscribers, and to each new one."""
         if not reason:
             stream.notices.clear()
         elif not stream.notices:

@@ -20,6 +20,7 @@ from ostler.sessions.lease import close_dead_agent, kill_orphans, new_owner
 from ostler.sessions.session import RunOutcome, Session
 
 MakeHarness = Callable[[], Awaitable[Harness]]
+OnJournal = Callable[[Journal], None] | None
 
 PATIENCE = 2.0
 """Seconds that the holder of a session has to handle a request while we wait."""
@@ -31,14 +32,11 @@ async def submit_now(
     request: AnyRequest,
     world: World,
     make_harness: MakeHarness | None = None,
-    on_journal: Callable[[Journal], None] | None = None,
+    on_journal: OnJournal = None,
 ) -> bool:
-    """Submits a request and, when no process holds the session, handles it at once.
-
-    It drives no run, so only a summary needs a model: `make_harness` is called when the session is free.
-    Without it, `on_journal` gets the journal. False when the holder has not handled the request yet. Raises
-    `UsageError` when it was refused.
-    """
+    """Submits a request and, if no process holds the session, handles it at once. It drives no run, so only a
+    summary needs a model: `make_harness` is called if the session is free. Without it, `on_journal` gets the
+    journal. False if the holder has not handled the request yet. Raises `UsageError` if it was refused."""
     is_free = await store.holder(session) is None
     harness = await make_harness() if make_harness and is_free else None  # may raise: before it submits
     last = await store.last_seq(session)
@@ -65,10 +63,7 @@ async def submit_now(
 
 
 async def _handle(
-    journal: Journal,
-    request: AnyRequest,
-    harness: Harness | None,
-    on_journal: Callable[[Journal], None] | None,
+    journal: Journal, request: AnyRequest, harness: Harness | None, on_journal: OnJournal
 ) -> None:
     if harness is None:
         harness = harness_without_model(journal.state.cwd)
@@ -85,13 +80,11 @@ async def _handle(
 
 
 async def _is_settled_soon(store: Store, session: str, request: str, after: int) -> bool:
-    try:
-        async with asyncio.timeout(PATIENCE), aclosing(store.follow(session, after)) as followed:  # type: ignore[type-var]
-            async for _ in followed:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE), aclosing(store.follow(session, after)) as batches:  # type: ignore[type-var]
+            async for _ in batches:
                 if await _is_settled(store, session, request):
                     return True
-    except TimeoutError:
-        pass
     return False
 
 
@@ -122,11 +115,7 @@ async def answer_question(
 
 
 async def submit_to_agent(
-    store: Store,
-    state: SessionState,
-    request: AnyRequest,
-    world: World,
-    on_journal: Callable[[Journal], None] | None = None,
+    store: Store, state: SessionState, request: AnyRequest, world: World, on_journal: OnJournal = None
 ) -> bool:
     """Submits a request for the process that drives the agent. If there is none, closes its run, and handles
     only requests that need no agent; others raise `SessionBusy`."""

@@ -37,9 +37,9 @@ class Supervisor:
     """Starts runs and sends them requests, wherever they run.
 
     - The log decides the outcome of a run: a late completion never overwrites a cancel.
-    - A session is driven until nothing more can move, then its lease is released so that any process can go
-      on. With `keep_open` that is so many seconds later, and later still while `is_wanted` says so: until
-      then extensions stay loaded. It is at once when another process goes on with the session.
+    - A session is driven until nothing more can move, then its lease is released so that any process can
+      continue. With `keep_open`, that is so many seconds later, and not while `is_wanted` is true: until then
+      extensions stay loaded. It is at once if another process continues the session.
     - Requests to a session that another process holds go through its inbox.
     """
 
@@ -48,7 +48,6 @@ class Supervisor:
         store: Store,
         equip: Equip,
         *,
-        world: World | None = None,
         keep_open: float = 0,
         is_wanted: Callable[[str], bool] = lambda session: False,
         on_bare_journal: Callable[[Journal], None] | None = None,
@@ -60,12 +59,12 @@ class Supervisor:
         self.is_closing = False
         self._on_bare_journal = on_bare_journal
         self._equip = equip
-        self._world = world or World()
+        self._world = World()
         self._tasks: dict[str, SessionTask] = {}
         self._unfinished: set[asyncio.Task[RunOutcome]] = set()
         """Includes the tasks whose session is being closed."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """Held while a session is opened: two at once would load everything twice, one for nothing."""
+        """Held while a session is opened, so that nothing is loaded twice."""
         self._observers: list[Callable[[str], EventHandler]] = []
         self._secrets: dict[str, Any] = {}
         """Secret answers, by the requests that wait for them here."""
@@ -74,25 +73,21 @@ class Supervisor:
         """`make` gets the id of each session driven here, children included, and returns its handler."""
         self._observers.append(make)
 
-    # --- starting -----------------------------------------------------------------------------------
     async def start(
         self, prompt: Prompt, *, session: str = "", cwd: Path | None = None, request: str = ""
     ) -> RunHandle:
         """Starts a run in a new session, or in `session` if nothing drives it; use `queue` for a busy one.
-
-        The same `request` id twice is one run.
-        """
+        The same `request` id twice is one run."""
         self._refuse_when_closing()
         content = as_content(prompt)
         if not session:
-            new = await self._create(cwd or Path.cwd())
+            harness = await self._equipped(cwd or Path.cwd())
+            new = await create_session(self.store, harness, world=self._world)
             task = self._begin(new, new.prompt(content, request=request))
         else:
             async with self._opening(session):
                 if session in self._tasks:
-                    raise UsageError(
-                        f"session {session} is being driven already; queue the prompt, or steer its run"
-                    )
+                    raise UsageError(f"session {session} is driven already: queue the prompt, or steer it")
                 opened = await self._open(session)
                 task = self._begin(opened, opened.prompt(content, request=request))
         await task.wait_until_started()
@@ -126,9 +121,6 @@ class Supervisor:
     def remove(self, task: SessionTask) -> None:
         self._tasks.pop(task.session.id, None)
 
-    async def _create(self, cwd: Path) -> Session:
-        return await create_session(self.store, await self._equipped(cwd), world=self._world)
-
     async def _open(self, session: str) -> Session:
         (first,) = await self.store.read(session, 0, 1)
         require_own_agent(session, getattr(first.event, "driver", ""))
@@ -160,9 +152,7 @@ class Supervisor:
             await self._move(session.id)
         else:
             for request in await self.store.pending(session.id):
-                if isinstance(request, NEEDS_LOG) or (
-                    isinstance(request, NEEDS_RUN) and not session.state.run
-                ):
+                if _needs_only_log(request, session.state):
                     await self._handle_alone(session.id, request)
                 elif not isinstance(request, (*NEEDS_DRIVER, *NEEDS_RUN)):
                     await self._move(session.id)
@@ -176,14 +166,13 @@ class Supervisor:
         with suppress(SessionHeld):  # its holder reads its inbox
             await self.advance(session)
 
-    # --- requests -------------------------------------------------------------------------------------
     async def submit(self, session: str, request: AnyRequest) -> bool:
         """Puts a request into a session's inbox. If nothing drives the session, it is handled here, with as
-        little as the request needs.
-
-        False if a request with this id exists. Raises `NoModel` for a prompt that no model can answer.
-        """
-        if self.is_closing or await self._knows(session, request.id):
+        little as the request needs. False if a request with this id exists. Raises `NoModel` for a prompt
+        that no model can answer."""
+        pending_ids = [pending.id for pending in await self.store.pending(session)]
+        is_known = request.id in pending_ids or await self.store.settlement(session, request.id) is not None
+        if self.is_closing or is_known:
             return await self.store.submit(session, request)
         state = await load_state(self.store, session)
         if state.driver != "agent":
@@ -191,9 +180,7 @@ class Supervisor:
         root = (await root_of(self.store, state)).id
         async with self._opening(root):
             is_free = root not in self._tasks and await self.store.holder(root) is None
-            if is_free and (
-                isinstance(request, NEEDS_LOG) or (isinstance(request, NEEDS_RUN) and state.run is None)
-            ):
+            if is_free and _needs_only_log(request, state):
                 await self._handle_alone(session, request)
                 return True
             opened = task = None
@@ -223,16 +210,9 @@ class Supervisor:
         with suppress(UsageError):  # the refusal is a fact
             await submit_now(self.store, session, request, self._world, on_journal=self._on_bare_journal)
 
-    async def _knows(self, session: str, request: str) -> bool:
-        if await self.store.settlement(session, request) is not None:
-            return True
-        return any(pending.id == request for pending in await self.store.pending(session))
-
     async def answer_secret(self, session: str, request: requests.Answer, secret: Any, wait: float) -> None:
-        """Passes a secret to the call that asked for it; the inbox, which is a file, never contains it.
-
-        Raises `SessionHeld` if another process drives the session: the secret must be entered there.
-        """
+        """Passes a secret to the call that needs it; the inbox, which is a file, never contains it.
+        Raises `SessionHeld` if another process drives the session: the secret must be entered there."""
         root = await self._root_id(session)
         if root not in self._tasks and await self.store.holder(root) is not None:
             raise SessionHeld(f"{SECRET_NEEDS_ITS_CALL}; another process drives session {root}")
@@ -274,7 +254,6 @@ class Supervisor:
         return await self._ask(session, requests.Pause(id=self._id()))
 
     async def resume(self, session: str) -> str:
-        """Resumes a paused run."""
         return await self._ask(session, requests.Resume(id=self._id()))
 
     async def release(self, session: str, *, drop: bool = False) -> str:
@@ -288,9 +267,7 @@ class Supervisor:
     def _id(self) -> str:
         return self._world.new_id("req")
 
-    # --- state --------------------------------------------------------------------------------------
     def uses_model(self, model: Model) -> bool:
-        """Whether a session that is open here uses the model."""
         return any(task.session.harness.model is model for task in self._tasks.values())
 
     def get(self, session: str) -> Session | None:
@@ -303,10 +280,8 @@ class Supervisor:
         return self.store.follow(session, after)
 
     async def list(self, *, ended: bool = False, limit: int | None = None) -> list[RunRow]:
-        """The open runs of the store, newest first, each with its children below it, in any process.
-
-        With `ended`, ended runs as well: at least the newest `limit` of them.
-        """
+        """The open runs of the store, newest first, each with its children below it, in any process. With
+        `ended`, ended runs as well: at least the newest `limit` of them."""
         return await list_runs(self.store, ended=ended, limit=limit)
 
     async def peek(self, session: str) -> RunRow | None:
@@ -314,10 +289,8 @@ class Supervisor:
         return await latest_run(self.store, session)
 
     async def wait(self, session: str, *, timeout: float | None = None) -> RunEnded | RunWaiting | None:
-        """Waits until the session's run ends or waits, in any process; None if it never had one.
-
-        Raises `TimeoutError`.
-        """
+        """Waits until the session's run ends or waits, in any process; None if it never had one. Raises
+        `TimeoutError`."""
         async with asyncio.timeout(timeout):
             if (task := self._tasks.get(session)) is not None and not self.keep_open:
                 return await asyncio.shield(task.task)
@@ -334,7 +307,7 @@ class Supervisor:
         return None
 
     async def _can_move(self, session: str, state: SessionState) -> bool:
-        """A run is under way, or a pending request moves the session."""
+        """Whether a run can continue, or a pending request moves the session."""
         if state.run is not None and not await is_stuck(self.store, state):
             return True
         for request in await self.store.pending(session):
@@ -343,7 +316,6 @@ class Supervisor:
                 return True
         return False
 
-    # --- shutdown -----------------------------------------------------------------------------------
     async def drain(self, timeout: float | None = None) -> bool:
         """Starts no more runs and waits for the current ones. False if some did not end in time."""
         self._begin_closing()
@@ -355,10 +327,10 @@ class Supervisor:
         """Closes a session that is only kept open here. Raises `SessionBusy` if it works."""
         task = self._tasks.get(session)
         if task is not None and not await task.release():
-            raise SessionBusy(f"session {session} is at work: cancel its run first")
+            raise SessionBusy(f"session {session} has an open run: cancel it first")
 
     async def close(self, reason: str = "the process ends") -> None:
-        """Cancels the runs that are under way, and closes all sessions."""
+        """Cancels the open runs, and closes all sessions."""
         self._begin_closing()
         for task in self._tasks.values():
             task.session.cancel(reason)
@@ -372,18 +344,20 @@ class Supervisor:
 
     def _refuse_when_closing(self) -> None:
         if self.is_closing:
-            raise UsageError("no run can be started any more: the process is about to end")
+            raise UsageError("no run can be started any more: the process is about to exit")
+
+
+def _needs_only_log(request: AnyRequest, state: SessionState) -> bool:
+    return isinstance(request, NEEDS_LOG) or (isinstance(request, NEEDS_RUN) and state.run is None)
 
 
 POLL_INTERVAL = 1.0
-"""Seconds: the release of a lease notifies nobody."""
+"""Seconds. There is no event for the release of a lease."""
 
 
 class AbandonedRequests:
-    """Handles requests that were submitted here and that another process left in the inbox.
-
-    An interrupted run is not resumed, because its process may have been stopped on purpose.
-    """
+    """Handles requests that were submitted here and that another process left in the inbox. An interrupted
+    run is not resumed, because its process may have been stopped on purpose."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor

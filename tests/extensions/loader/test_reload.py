@@ -157,7 +157,7 @@ async def test_the_first_extension_may_appear_while_a_session_is_open(room: Room
     assert set(host.sessions) == {session.id, child.id}
     await child.close()
     ended = await session.prompt(as_content("ping"))
-    assert getattr(ended, "reason", "") == "a hook dealt with the prompt"
+    assert getattr(ended, "reason", "") == "a hook handled the prompt"
     room.write("helpers.py", "WHAT = 'changed'")
     await room.wait_for_output(session, "changed")
     await session.close()

@@ -172,5 +172,5 @@ async def test_a_session_of_a_model_has_no_terminal_and_no_agent(tmp_path: Path)
             answer = await served.http.request(method, f"sessions/ses_none/{path}")
             assert answer.status_code == 404
         refused = await served.ask(session, "resize", columns=80, rows=24)
-        assert refused["fact"]["reason"] == "no terminal agent is at work in this session"
+        assert refused["fact"]["reason"] == "no terminal agent runs in this session"
         assert "agent" not in (await served.get("sessions"))["sessions"][0]
