@@ -238,10 +238,10 @@ class Tracker:
             times.append(self._unchanged_since + self._ready_after)
         if self._delivery:
             times.append(self._delivery.wants)
-        elif self._queued and self._queued.ticket != INITIAL_PROMPT:
-            times.append(self._last_look if self._is_still else self._queued.since + self.timing.longest_queued)
         elif self._queued and self._is_still:
             times.append(self._last_look)
+        elif self._queued and self._queued.ticket != INITIAL_PROMPT:
+            times.append(self._queued.since + self.timing.longest_queued)
         return min(times, default=None)
 
     def look(self, now: float, screen: str, bracketed_paste: bool = True) -> list[Event]:
@@ -264,7 +264,7 @@ class Tracker:
         if self._delivery:
             events += self._deliver(now, self._delivery)
         elif self._queued:
-            events += self._take_up(now, bracketed_paste)
+            events += self._send_queued(now, self._queued, bracketed_paste)
         return events
 
     def stop(self) -> list[Event]:
@@ -310,10 +310,7 @@ class Tracker:
         self._initial_prompt_attempts += 1
         self._queued = _Queued(INITIAL_PROMPT, self._initial_prompt, now)
 
-    def _take_up(self, now: float, bracketed_paste: bool) -> list[Event]:
-        message = self._queued
-        if not message:
-            return []
+    def _send_queued(self, now: float, message: _Queued, bracketed_paste: bool) -> list[Event]:
         if self._is_still:
             self._queued, self._sending = None, message
             self._delivery = Delivery(now, self._screen, self.timing)
