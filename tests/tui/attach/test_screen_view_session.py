@@ -63,6 +63,6 @@ def test_without_the_right_token_one_line_says_how_to_get_in(
 ) -> None:
     terminal = attach(served.url, "--session", served.session, OSTLER_TOKEN=given)
     assert terminal.wait_for_end() == 4
-    assert "does not know who asks" in flat(terminal)
+    assert "requires a login" in flat(terminal)
     assert "ostler token new" in flat(terminal)
     assert not given or given not in terminal.everything()

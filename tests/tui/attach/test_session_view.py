@@ -145,7 +145,7 @@ def test_the_link_that_the_server_prints_lets_one_in_once(
         terminal.wait_for("hello from there")
         again = attach(link)
         assert again.wait_for_end() == 4
-        assert "does not know who asks" in again.screen()
+        assert "requires a login" in again.screen()
     finally:
         process.kill()
         process.communicate()

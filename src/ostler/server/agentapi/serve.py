@@ -196,9 +196,9 @@ async def _serve(plan: AgentPlan, options: ServeOptions) -> int:
         uploads = stack.enter_context(TemporaryDirectory(prefix="agentapi-uploads-"))
         stack.enter_context(signals.handled())
 
-        saved, on_open = stored.saved, server.driven.on_open
+        saved, on_open = stored.saved, server.agents.on_open
         agent = await start_agent_session(server.store, plan, saved=saved, on_open=on_open)
-        server.driven.add(agent)
+        server.agents.add(agent)
         emitter = Emitter(agent.agent_type)
         if stored.problem:
             emitter.warn(f"Failed to restore previous session: {stored.problem}")
@@ -214,7 +214,7 @@ async def _serve(plan: AgentPlan, options: ServeOptions) -> int:
             extra_routes=_routes(agent, server),
         )
         if needs_token:
-            app = TokenMiddleware(app, server.doorkeeper, PREFIX)
+            app = TokenMiddleware(app, server.auth, PREFIX)
         http = AgentServer(http_config(app, options), server, agent, emitter, state)
         signals.end, signals.save = http.end, http.save
         _welcome(plan, agent, address, listening.getsockname()[1], tokens.code() if needs_token else "")
