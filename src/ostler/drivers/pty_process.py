@@ -41,7 +41,6 @@ _NOT_INHERITED = {
 }
 
 _DEFAULT_SIGNALS = [getattr(signal, f"SIG{name}") for name in ("PIPE", "XFSZ", "HUP", "INT", "QUIT", "TERM")]
-
 _OWNER_PIPE = 3
 
 # `posix_spawn` opens the terminal after it has made the new session, so that it becomes the controlling one,

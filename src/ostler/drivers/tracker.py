@@ -26,7 +26,6 @@ _PASTE_BEGINS, _PASTE_ENDS, _ENTER = "\x1b[200~", "\x1b[201~", b"\r"
 
 # Some agents show a paste as text only when something was typed before it.
 _TYPED_AND_ERASED = b"x\x08"
-
 TIMED_OUT = "failed to wait for processing to start: timeout waiting for condition"
 
 

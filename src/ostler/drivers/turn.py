@@ -88,7 +88,7 @@ class Turn:
         self._blocks: list[_Block] = []
         self._calls: dict[str, Call] = {}
         self._refused = 0
-        self._used = UsageUpdate()
+        self.used = UsageUpdate()
         self.is_cancelled = False
         """The agent was interrupted: calls that fail now fail for that reason."""
 
@@ -103,7 +103,7 @@ class Turn:
             case PlanUpdate(items=items):
                 self._journal.record(events.TodoUpdated(items))
             case UsageUpdate():
-                self._used = update
+                self.used = update
 
     async def end(self, stop: StopReason) -> events.Totals:
         """Closes the message and all open calls; returns the totals that the agent reported."""
@@ -113,22 +113,14 @@ class Turn:
                 call.text = call.text or _UNKNOWN_END
                 has_reason = call.refused or self.is_cancelled
                 await self._end(call, self._failure_of(call) if has_reason else "tool_interrupted")
-        usage = self._used.usage
+        usage = self.used.usage
         if usage is not None:
-            cumulative = self._journal.state.usage + usage
-            model = self._used.model or self._model()
-            self._journal.record(events.UsageReported(self._message, model, usage, cumulative))
+            state = self._journal.state
+            model = self.used.model or (state.run.started.model if state.run else "")
+            self._journal.record(events.UsageReported(self._message, model, usage, state.usage + usage))
         return events.Totals(
             tool_calls=len(self._calls), refused_calls=self._refused, usage=usage or Usage(cost=0.0)
         )
-
-    @property
-    def context(self) -> int:
-        return self._used.context
-
-    def _model(self) -> str:
-        run = self._journal.state.run
-        return run.started.model if run else ""
 
     # --- text -----------------------------------------------------------------------------------------
 
@@ -349,7 +341,7 @@ class SentMessage(msgspec.Struct):
             own=msgspec.structs.replace(own, duration_ms=duration),
             cumulative=journal.state.usage,
             request=self.cancelled_by,
-            context=turn.context if turn is not None else 0,
+            context=turn.used.context if turn is not None else 0,
         )
         journal.record(ended, settles=self.cancelled_by)
         return failure

@@ -59,10 +59,8 @@ class ScreenOfSession:
         self._remote = remote
         self._path = f"{API}/sessions/{session}"
 
-    async def follow(self) -> AsyncGenerator[ScreenEvent, None]:
-        async with aclosing(_bytes(self._remote, f"{self._path}/terminal")) as screen:
-            async for event in screen:
-                yield event
+    def follow(self) -> AsyncGenerator[ScreenEvent, None]:
+        return _bytes(self._remote, f"{self._path}/terminal")
 
     async def press(self, keys: str) -> None:
         request = {"type": "keys", "keys": keys, "by": "attach"}

@@ -41,8 +41,8 @@ class AgentRegistry:
         """Of the agents started here, unless None."""
         self._store = store
         self._agents: dict[str, AgentSession] = {}
-        self._started_as: dict[str, AgentSpec] = {}
-        """By session, the last spec: never stored, since it may contain secrets."""
+        self.started_as: dict[str, AgentSpec] = {}
+        """By session, the spec of its last agent: never stored, since it may contain secrets."""
         self._is_closing = False
 
     def __iter__(self) -> Iterator[AgentSession]:
@@ -53,14 +53,6 @@ class AgentRegistry:
 
     def get(self, session: str) -> AgentSession | None:
         return self._agents.get(session)
-
-    def started_as(self, session: str) -> AgentSpec | None:
-        """The last agent started in that session, if it was started here."""
-        return self._started_as.get(session)
-
-    def forget(self, session: str) -> None:
-        """Called when the session is deleted."""
-        self._started_as.pop(session, None)
 
     def add(self, agent: AgentSession) -> None:
         """Adds an agent that was started elsewhere in this process, with `on_open`."""
@@ -106,7 +98,7 @@ class AgentRegistry:
         if self._is_closing:
             await agent.close()
             raise UsageError(_CLOSING)
-        self._started_as[agent.id] = spec
+        self.started_as[agent.id] = spec
         self.add(agent)
         return agent
 

@@ -45,10 +45,6 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True):
     headers: list[tuple[bytes, bytes]]
     body: bytes
 
-    @classmethod
-    def of(cls, response: Response) -> StoredResponse:
-        return cls(response.status_code, response.raw_headers, bytes(response.body))
-
     def response(self) -> Response:
         response = Response(self.body, self.status)
         response.raw_headers = [*self.headers, (REPLAYED.encode(), b"true")]
@@ -117,8 +113,9 @@ class IdempotencyStore:
         done = self._under_way[keyed.name] = asyncio.get_running_loop().create_future()
         try:
             response = await work()
-            if response.status_code < 300:
-                self._store(keyed.name, await keyed.digest(), StoredResponse.of(response))
+            if (status := response.status_code) < 300:
+                answer = StoredResponse(status, response.raw_headers, bytes(response.body))
+                self._store(keyed.name, await keyed.digest(), answer)
             return response
         finally:
             del self._under_way[keyed.name]

@@ -69,7 +69,6 @@ def structs_in(types: Iterable[Any]) -> list[type[msgspec.Struct]]:
 REF = "#/components/schemas/{name}"
 _NOTHING = (None, type(None), bytes)
 _PARAMETERS = {"session": "The full id of a session.", "request_id": "The id of a request."}
-
 _KEY_PATTERN = "^[!-~]([ -~]*[!-~])?$"
 _KEY = {
     "name": "Idempotency-Key",

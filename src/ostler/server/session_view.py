@@ -52,7 +52,7 @@ async def agent_of(store: Store, agents: AgentRegistry, summary: SessionSummary)
     if summary.driver == "agent":
         return None
     session = summary.id
-    is_remembered = agents.started_as(session) is not None
+    is_remembered = session in agents.started_as
     if (agent := agents.get(session)) is not None:
         return AgentView(agent.agent_type, agent.status, agent.transport, is_remembered)
     is_held = await store.holder(session) is not None

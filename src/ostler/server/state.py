@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -166,10 +165,6 @@ KEEP_ALIVE = 15.0
 Equip = Callable[[Path], Awaitable[Harness]]
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class ServerState:
     """The state of one application. Open it with `async with server`."""
 
@@ -191,7 +186,7 @@ class ServerState:
         self.streams = SessionStreams(store, as_frames)
         self.deadlines = Deadlines()
         self.all_events = AllSessionsStream(
-            store, as_frame_of_all, as_live_frames_of_all, now_ms, as_caught_up_of_all, self.deadlines
+            store, as_frame_of_all, as_live_frames_of_all, World().now_ms, as_caught_up_of_all, self.deadlines
         )
         self.streams.on_live = self.all_events.publish_live
         self._equip = equip

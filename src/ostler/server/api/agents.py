@@ -49,7 +49,7 @@ async def restart_agent(server: ServerState, session: str, body: AgentAgain) -> 
         as_before = "pty" if summary.driver == "terminal" else summary.driver
         new = msgspec.structs.replace(body.agent, transport=as_before)
         agent = agent_to_start(new, folder_of(summary.cwd, server.cwd))
-    elif (before := server.agents.started_as(session)) is not None:
+    elif (before := server.agents.started_as.get(session)) is not None:
         agent = msgspec.structs.replace(before, initial_prompt="")  # it was sent before
     else:
         raise UsageError("this server does not know how the agent was started: pass `agent`")

@@ -181,7 +181,7 @@ async def remove_session(server: ServerState, session: str) -> None:
     await require_no_parent_at_work(server.store, session)
     await server.supervisor.unload(session)
     await delete_session(server.store, session)
-    server.agents.forget(session)
+    server.agents.started_as.pop(session, None)
     server.all_events.publish(session, events.SessionListed("deleted"))
 
 
