@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from ostler.core.journal import World
 from ostler.drivers.agent_messages import stored_messages
 from ostler.drivers.agent_spec import AgentSpec
 from ostler.drivers.driver import AgentMessage, SavedState
