@@ -258,7 +258,7 @@ async def test_what_the_agent_wants_to_know_is_returned_and_answered_only_with_k
         asked, refused, pressed, said = ran.results()
         assert asked.startswith(f"[asking, session {child_of(ran)}: it asks something]")
         assert asked.endswith("n. No") and "Do you want to write the file?" in asked
-        assert "it was not told this, because it asks something first" in refused
+        assert "the prompt was not sent, because it asks something first" in refused
         assert pressed.endswith("not written")
         assert said.endswith("you said: thanks")
         states = [result.details["state"] for result in ran.all(events.ToolResultFact)]
@@ -286,7 +286,7 @@ async def test_an_agent_that_begins_with_a_question_is_not_told_its_task(tmp_pat
     ran = await started([ask(agent="asking", prompt="hello"), "done"], tools=[tool], cwd=tmp_path)
     await go(ran)
     assert ran.results()[0].endswith("Trust this folder? [y/n]")
-    assert "it was not told this" in ran.results()[0]
+    assert "the prompt was not sent" in ran.results()[0]
     await ran.session.close()
 
 
@@ -508,13 +508,13 @@ async def test_an_agents_use_is_that_of_the_run_and_call_it_worked_for(tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({"agent": "echo"}, "say in `prompt` what is to be done"),
-        ({"prompt": "hello"}, "name the `agent` that shall do it; the agents are: echo, asking"),
+        ({"agent": "echo"}, "say in `prompt` what to do"),
+        ({"prompt": "hello"}, "name the `agent` for the task; the agents are: echo, asking"),
         ({"prompt": "hello", "command": "it's"}, "the command cannot be read: No closing quotation"),
         ({"keys": ["enter"]}, "keys needs the `session` of an agent that was started before"),
         ({"session": "ses_1", "prompt": "a", "stop": True}, "prompt and stop exclude each other"),
         ({"session": "ses_1", "keys": ["\x1b"]}, "is no key: name one of enter, escape"),
-        ({"agent": "echo", "prompt": "stop\x03"}, "would press a key: that is what `keys` is for"),
+        ({"agent": "echo", "prompt": "stop\x03"}, "would press a key: use `keys` for that"),
         ({"agent": "echo", "prompt": "1\r"}, "would press a key"),
         ({"session": "ses_1", "prompt": "a"}, "no agent is open as 'ses_1': it has ended"),
     ],

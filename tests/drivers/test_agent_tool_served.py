@@ -19,7 +19,7 @@ async def test_a_follower_of_the_parent_sees_the_agent_live_and_its_terminal_can
 ) -> None:
     def equip(harness: Harness) -> None:
         harness.set_tools(
-            [AgentTool({"echo": ECHO}, timing=QUICK, on_start=lambda agent: served.server.driven.add(agent))]
+            [AgentTool({"echo": ECHO}, timing=QUICK, on_start=lambda agent: served.server.agents.add(agent))]
         )
 
     call = Call("agent", {"agent": "echo", "prompt": "/spin"})
@@ -33,7 +33,7 @@ async def test_a_follower_of_the_parent_sees_the_agent_live_and_its_terminal_can
         assert "turn" in screen["text"]
         await served.ask(parent, "cancel")
         await served.rest(parent)
-        assert served.server.driven.get(child) is None
+        assert served.server.agents.get(child) is None
         assert (await served.get(f"sessions/{child}"))["holder"] is None
 
 

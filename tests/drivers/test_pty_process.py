@@ -178,7 +178,7 @@ async def test_what_a_program_leaves_in_its_group_ends_with_it(tmp_path: Path) -
     [
         (["no-such-agent"], "cannot start no-such-agent: there is no such program on PATH"),
         (["./agent"], "cannot start ./agent: there is no such program"),
-        (["./notes"], "cannot start ./notes: it may not be executed"),
+        (["./notes"], "cannot start ./notes: it is not executable"),
         ([], "no command was given"),
         (["sh", "-c", "\0"], "NUL"),
     ],
@@ -245,6 +245,6 @@ async def test_where_no_session_can_be_made_it_says_what_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "agent").touch(mode=0o700)
     before = open_descriptors()
-    with pytest.raises(UsageError, match="needs the program setsid: install util-linux"):
+    with pytest.raises(UsageError, match="needs the program setsid to start agents: install util-linux"):
         PtyProcess(["agent"], session="ses_x", cwd=tmp_path, columns=80, rows=24, on_output=bytes)
     assert open_descriptors() == before

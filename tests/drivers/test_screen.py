@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ostler.drivers import format_message, new_text
-from ostler.drivers.screen import Screen, cell_width, open_screen, pad, read_out, unwrap
+from ostler.drivers.screen import Screen, cell_width, open_screen, read_out
 from ostler.schema.errors import UsageError
 from tests.drivers.emulators import ALL, EMULATORS
 from tests.drivers.test_screen_escape_sequences import CASES, QUERIES
@@ -69,17 +69,18 @@ def test_the_alternate_screen_leaves_the_other_alone(screen: Screen) -> None:
     assert (screen.lines(), screen.scrolled_off()) == (before, behind)
 
 
-def test_a_line_that_was_too_long_is_known_as_one(screen: Screen) -> None:
+def test_a_long_line_wraps_and_is_one_line_again_on_a_wider_screen(screen: Screen) -> None:
     screen.feed(b"short\r\n" + b"x" * 45 + b"\r\nend")
-    assert screen.wrapped()[:5] == (False, True, True, False, False)
-    assert unwrap(screen.lines(), screen.wrapped())[:3] == ["short", "x" * 45, "end"]
+    assert screen.lines()[:5] == ("short", "x" * 20, "x" * 20, "x" * 5, "end")
+    screen.resize(50, 10)
+    assert "x" * 45 in screen.lines()
 
 
 def test_a_resize_keeps_the_text(screen: Screen) -> None:
     screen.feed(b"one\r\n" + b"y" * 30 + b"\r\ntwo")
     screen.resize(40, 12)
     assert (screen.columns, screen.rows) == (40, 12)
-    assert len(screen.lines()) == len(screen.wrapped()) == 12
+    assert len(screen.lines()) == 12
     shown = [line for line in screen.lines() if line]
     assert "".join(shown) == "one" + "y" * 30 + "two"
     screen.resize(12, 10)
@@ -167,7 +168,7 @@ def fed_with_anything(screen: Screen, rng: random.Random, inputs: int) -> None:
 
 def check_readable(screen: Screen) -> None:
     lines = screen.lines()
-    assert len(lines) == len(screen.wrapped()) == screen.rows
+    assert len(lines) == screen.rows
     assert not any("\n" in line or "\x1b" in line or line != line.rstrip(" ") for line in lines)
     assert len(screen.scrolled_off()) <= 50
     cursor = screen.cursor()
@@ -196,7 +197,6 @@ def test_a_size_that_makes_no_sense_is_refused(columns: int, rows: int) -> None:
         open_screen(columns, rows)
 
 
-def test_lines_are_padded_by_what_they_take_on_the_screen() -> None:
-    assert pad("ab\n木\n", 4) == "ab  \n木  \n    "
+def test_wide_characters_take_two_columns() -> None:
     assert cell_width("木は") == 4
-    assert pad("longer", 4) == "longer"
+    assert cell_width("ab") == 2

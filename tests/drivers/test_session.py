@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from ostler.core.journal import World
 from ostler.drivers.agent_messages import stored_messages
 from ostler.drivers.agent_spec import AgentSpec
 from ostler.drivers.driver import AgentMessage, SavedState
@@ -316,9 +317,8 @@ async def test_screen_status_and_the_message_being_drawn_are_live_values(tmp_pat
 
 async def test_what_is_asked_while_an_agent_ends_does_not_wait_for_its_next_life(tmp_path: Path) -> None:
     store = MemoryStore()
-    journal = await new_journal(
-        store, tmp_path, "terminal", child_of="", call="", session="ses_1", world=None
-    )
+    started = events.SessionStarted(str(tmp_path), "1.0", driver="terminal")
+    journal = await new_journal(store, started, "ses_1", World())
     cancel = requests.Cancel(id="req_1")
     answer = requests.Answer(id="req_2", question="que_1")
     for request in (cancel, answer, prompt("req_3", "for later"), requests.Rename(id="req_4", title="Echo")):

@@ -402,14 +402,14 @@ def test_a_prompt_is_not_sent_again_after_a_restart(
     assert played.tracker.to_save().initial_prompt == (given_prompt or saved_prompt)
 
 
-def test_the_revision_grows_with_what_there_is_to_save() -> None:
+def test_the_state_to_save_changes_only_with_the_screen() -> None:
     played = ready_echo()
-    revision = played.tracker.revision
+    saved = played.tracker.to_save()
     played.run(100)
-    assert played.tracker.revision == revision
+    assert played.tracker.to_save() == saved
     played.draw("something else\n>")
     played.run(1)
-    assert played.tracker.revision == revision + 1
+    assert played.tracker.to_save() != saved
 
 
 def test_messages_have_the_time_of_day() -> None:
@@ -477,8 +477,8 @@ def test_a_mark_that_blinks_while_the_agent_asks_keeps_it_neither_busy_nor_talki
     played.run(7)
     assert played.tracker.status == "stable"
     assert played.texts == [f"agent: {question.format('⏺')}"]
-    revision = played.tracker.revision
+    saved = played.tracker.to_save()
     played.draw(question.format("⏺"))
     played.draw(question.format(" "), after=1)
     played.run(2)
-    assert played.tracker.revision == revision
+    assert played.tracker.to_save() == saved

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Iterator
 import pytest
 
 from ostler.remote.client import ServerUnreachable, Unauthorized
-from ostler.remote.live_screen import AgentStatus, Shown, Size
+from ostler.remote.live_screen import AgentStatus, ScreenEvent, Size
 from ostler.tui.attach import screen_view
 from ostler.tui.attach.screen_view import OwnTerminal, ScreenView
 
@@ -24,7 +24,7 @@ class Source:
         self._problems = list(problems)
         self.asked = 0
 
-    async def follow(self) -> AsyncGenerator[Shown, None]:
+    async def follow(self) -> AsyncGenerator[ScreenEvent, None]:
         self.asked += 1
         if self.asked == 1:
             yield Size(20, 10)

@@ -122,7 +122,7 @@ async def test_only_watching_asks_for_nothing_and_a_wrong_token_is_told(tmp_path
             await store.submit(session, Prompt(id="p", content=as_content("go")))
         assert await store.pending(session) == []
         async with from_afar(served, "wrong") as unknown:
-            with pytest.raises(Unauthorized, match="does not know who asks"):
+            with pytest.raises(Unauthorized, match="requires a login"):
                 await unknown.summary(session)
 
 

@@ -23,7 +23,7 @@ ECHO: dict[str, Any] = {"command": [*ECHO_AGENT], "rows": 40}
 @asynccontextmanager
 async def serving_agents(folder: Path) -> AsyncIterator[Served]:
     async with serving(folder) as served, asyncio.timeout(PATIENCE * 2):
-        served.server.driven.timing = QUICK
+        served.server.agents.timing = QUICK
         yield served
 
 
@@ -56,7 +56,7 @@ async def said_in(served: Served, session: str) -> list[str]:
 
 
 def agent_of(served: Served, session: str) -> AgentSession:
-    agent = served.server.driven.get(session)
+    agent = served.server.agents.get(session)
     assert isinstance(agent, AgentSession)
     return agent
 

@@ -108,7 +108,7 @@ async def test_a_stream_says_what_proxies_must_know_and_is_never_compressed(tmp_
 
 
 async def test_silence_is_broken_by_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "SIGN_OF_LIFE", 0.02)
+    monkeypatch.setattr(server_module, "KEEP_ALIVE", 0.02)
     async with serving(tmp_path) as served:
         session = await served.new_session()
         for path in (f"sessions/{session}/events", "events"):
@@ -153,7 +153,7 @@ async def test_whoever_leaves_is_forgotten(tmp_path: Path) -> None:
         for _ in range(3):
             await client.read(until=lambda: client.reader.caught_up)
         async with asyncio.timeout(30):
-            while served.server.watch.streams():  # noqa: ASYNC110
+            while served.server.streams.streams():  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
 
@@ -178,7 +178,7 @@ async def test_one_who_does_not_read_slows_nobody_and_gets_everything_later(tmp_
         reader, writer = await raw_request(served, "GET PATH HTTP/1.1", f"/api/v1/sessions/{session}/events")
         data = await reader.readuntil(b'"caught_up"')
         last = await beside_one_that_reads_nothing(served, session, writer)
-        (stream,) = served.server.watch.streams()
+        (stream,) = served.server.streams.streams()
         assert max(one._size for one in stream.subscribers) <= 1_100_000
         writer.transport.resume_reading()
         async with asyncio.timeout(60):
@@ -193,7 +193,7 @@ async def test_one_who_does_not_read_slows_nobody_and_gets_everything_later(tmp_
 async def test_one_who_does_not_read_keeps_no_server_from_ending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "ANSWERS_HAVE", 90.0)
+    monkeypatch.setattr(http_server, "RESPONSE_GRACE", 90.0)
     async with serving(tmp_path, *LONG) as served:
         session = await served.new_session()
         reader, writer = await raw_request(served, "GET PATH HTTP/1.1", f"/api/v1/sessions/{session}/events")
@@ -239,7 +239,7 @@ async def test_polling_waits_on_the_same_cursor_and_ends_with_the_server(tmp_pat
             asyncio.ensure_future(served.get(f"sessions/{session}/events", after=after, wait=60)),
             asyncio.ensure_future(served.get("events", after=everywhere, wait=60)),
         ]
-        while len(served.server.patience) < 2:  # noqa: ASYNC110
+        while len(served.server.deadlines) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         served.server.close_streams()
         async with asyncio.timeout(30):

@@ -103,5 +103,5 @@ async def test_whoever_leaves_the_proxy_leaves_the_server(tmp_path: Path) -> Non
             client = CutStream(address, f"/api/v1/sessions/{session}/events", served.token)
             await client.read(until=lambda: client.reader.caught_up)
             async with asyncio.timeout(60):
-                while any(stream.subscribers for stream in served.server.watch.streams()):  # noqa: ASYNC110
+                while served.server.streams.subscriber_count:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)

@@ -149,7 +149,7 @@ async def test_a_strange_login_is_refused_and_nothing_breaks(tmp_path: Path) -> 
 async def test_a_revoked_token_ends_its_streams_its_waiting_and_its_cookies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auth, "LOOKING", 0.05)
+    monkeypatch.setattr(auth, "CHECK_INTERVAL", 0.05)
     async with serving(tmp_path) as served, browser(served) as page, asyncio.timeout(60):
         token = served.tokens.new("gone", "all")
         await page.post("login", json={"token": token})

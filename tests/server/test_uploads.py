@@ -308,10 +308,10 @@ async def test_two_at_a_time_count_together(tmp_path: Path, monkeypatch: pytest.
     async def quickly() -> Any:
         yield b"y" * 60
 
-    first = asyncio.ensure_future(kept.take("a", "", slowly()))
+    first = asyncio.ensure_future(kept.receive("a", "", slowly()))
     await asyncio.sleep(0)
     with pytest.raises(uploads.TooLarge):
-        await kept.take("b", "", quickly())
+        await kept.receive("b", "", quickly())
     go_on.set()
     assert (await first).size == 60
     assert len(kept.all()) == 1
@@ -335,7 +335,7 @@ async def test_old_ones_are_removed_and_used_ones_are_not(tmp_path: Path) -> Non
     async def content() -> Any:
         yield b"x"
 
-    old, used = await kept.take("old", "", content()), await kept.take("used", "", content())
+    old, used = await kept.receive("old", "", content()), await kept.receive("used", "", content())
     broken = tmp_path / ("upl_" + "b" * 32)
     broken.mkdir()
     foreign = tmp_path / "mine"

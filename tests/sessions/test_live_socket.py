@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -14,9 +16,12 @@ import pytest
 
 from ostler.core.function_tool import tool
 from ostler.core.harness import Harness, JournalListener
+from ostler.core.processes import ProcessId
+from ostler.core.recovery import close_interrupted_run
 from ostler.models.scripted import Answer, Call, ScriptedModel
 from ostler.schema.errors import UsageError
-from ostler.sessions.live_socket import LiveSocket, remove_stale_sockets, socket_of
+from ostler.schema.events import RunStarted
+from ostler.sessions.live_socket import LiveSocket, Relay, remove_stale_sockets, socket_of
 from ostler.sessions.session import Session, create_session, open_session
 from ostler.sessions.streams import SessionStreams
 from ostler.store.sqlite import SqliteStore
@@ -132,6 +137,37 @@ async def test_an_unreachable_owner_gives_facts_and_a_notice(machine: Machine) -
     await running
     assert "stream_incomplete" in reader.notices
     assert reader.facts[-1]["type"] == "run_ended"
+
+
+class ExitingOwner(SqliteStore):
+    """Says for a moment after `gone_at` is set that the owner is still there."""
+
+    gone_at = math.inf
+
+    async def holder(self, session: str) -> ProcessId | None:
+        return await super().holder(session) if time.monotonic() < self.gone_at else None
+
+
+async def test_an_owner_that_closes_its_socket_and_exits_is_not_reported(tmp_path: Path) -> None:
+    here, there = SqliteStore(tmp_path / "ostler.db"), ExitingOwner(tmp_path / "ostler.db")
+    session = await create_session(here, Harness(ScriptedModel([])))
+    session.journal.record(RunStarted(version="1.0", cwd="/", model="none"), run="run_1")
+    await session.journal.commit()
+    live_socket = LiveSocket(session.journal)
+    await live_socket.open()
+    relay, problems = Relay(there, session.id, 0), list[str]()
+    async with asyncio.timeout(60), aclosing(relay.batches()) as batches:
+        async for _ in batches:
+            live_socket.close()
+            there.gone_at = min(there.gone_at, time.monotonic() + 0.25)
+            problems.append(relay.problem)
+            if relay.owner is None:
+                break
+    assert set(problems) == {""}
+    await close_interrupted_run(session.journal)
+    await session.close()
+    await there.close()
+    await here.close()
 
 
 async def test_a_local_session_publishes_to_its_stream(machine: Machine) -> None:

@@ -67,13 +67,12 @@ class AcpDriver(ProtocolDriver):
         from acp.schema import ClientCapabilities, Implementation
 
         about = Implementation(name="ostler", title="Ostler", version=__version__)
-        answer = await self._ask(
-            self._connection.initialize(PROTOCOL_VERSION, ClientCapabilities(), about), "initialize"
-        )
+        request = self._connection.initialize(PROTOCOL_VERSION, ClientCapabilities(), about)
+        answer = await self._ask(request, "initialize")
         if answer.protocol_version != PROTOCOL_VERSION:
             raise OstlerError(
-                f"the agent speaks version {answer.protocol_version} of the Agent Client Protocol, "
-                f"and only {PROTOCOL_VERSION} is known here"
+                f"the agent speaks version {answer.protocol_version} of the Agent Client Protocol; "
+                f"only version {PROTOCOL_VERSION} is supported"
             )
         self._client.session = await self._open(answer.agent_capabilities)
         self._listener.update(ConversationUpdate(self._client.session))
@@ -100,9 +99,8 @@ class AcpDriver(ProtocolDriver):
             return TurnEnd("cancelled")
         self._client.begin_turn()
         try:
-            ended = await self._ask(
-                self._connection.prompt(self._client.session, [text_block(text)]), "session/prompt"
-            )
+            request = self._connection.prompt(self._client.session, [text_block(text)])
+            ended = await self._ask(request, "session/prompt")
         finally:
             self._client.is_in_turn = False
         return _STOPS.get(ended.stop_reason, TurnEnd())
@@ -126,7 +124,7 @@ class AcpDriver(ProtocolDriver):
         try:
             return await answer
         except RequestError as error:
-            raise OstlerError(_in_words(error, method)) from None
+            raise OstlerError(_error_text(error, method)) from None
         except ValidationError:
             raise self.process.error(
                 f"the agent's answer to {method} does not fit the Agent Client Protocol"
@@ -135,7 +133,7 @@ class AcpDriver(ProtocolDriver):
             raise self.process.error(f"the agent ended before it answered {method}") from None
 
 
-def _in_words(error: Any, method: str) -> str:
+def _error_text(error: Any, method: str) -> str:
     if error.code == _AUTH_REQUIRED and method == "session/new":
         return f"the agent wants a login: start it once by itself and log in ({error})"
     details = error.data.get("details") if isinstance(error.data, dict) else error.data
@@ -156,7 +154,7 @@ class _Pipes:
         it. Notifications are handled here, in order, as the package would."""
         while True:
             message = await self._driver._messages.get()
-            if message is None or ("id" in message and _is_sound(message)):
+            if message is None or ("id" in message and _is_valid(message)):
                 return message
             if message.get("method") == "session/update":
                 asyncio.get_running_loop().call_soon(self._driver._client.take, message.get("params"))
@@ -165,7 +163,7 @@ class _Pipes:
         pass
 
 
-def _is_sound(message: dict[str, Any]) -> bool:
+def _is_valid(message: dict[str, Any]) -> bool:
     return (
         isinstance(message["id"], int | str | None)
         and isinstance(message.get("method"), str | None)
@@ -218,42 +216,40 @@ class _Client:
         """The agent reports its whole cost so far, and only the tokens of its context."""
         if not update.cost or update.cost.currency != "USD":
             return UsageUpdate(context=update.used)
-        return UsageUpdate(
-            Usage(cost=max(0.0, self._paid - self._paid_before), source="unknown"), update.used
-        )
+        cost = max(0.0, self._paid - self._paid_before)
+        return UsageUpdate(Usage(cost=cost, source="unknown"), update.used)
 
     async def request_permission(
         self,
         session_id: str,
         tool_call: schema.ToolCallUpdate,
         options: list[schema.PermissionOption],
-        **rest: Any,
+        **more: Any,
     ) -> schema.RequestPermissionResponse:
         from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
 
-        offered = tuple(Option(one.option_id, one.name, one.kind) for one in options)
-        chosen = await self._listener.permit(PermissionRequest(_tool(tool_call), offered))
-        if chosen is None:
+        choices = tuple(Option(one.option_id, one.name, one.kind) for one in options)
+        option = await self._listener.permit(PermissionRequest(_tool(tool_call), choices))
+        if option is None:
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
-        return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=chosen))
+        return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=option))
 
 
 def _tool(update: Any, *, begins: bool = False) -> ToolUpdate:
     content = update.content
-    changes = [one for one in content or () if one.type == "diff"]
+    diffs = [one for one in content or () if one.type == "diff"]
+    changes = tuple(FileChange(one.path, one.old_text, one.new_text) for one in diffs)
     texts = [_text_of(one.content) for one in content or () if one.type == "content"]
-    given = update.raw_input
+    arguments = update.raw_input
     return ToolUpdate(
         id=update.tool_call_id,
         begins=begins,
         title=update.title or "",
         kind=update.kind or "",
         status=update.status or "",
-        input=None if given is None else given if isinstance(given, dict) else {"input": given},
+        input=arguments if isinstance(arguments, dict | None) else {"input": arguments},
         text=None if content is None else "\n".join(text for text in texts if text),
-        changes=None
-        if content is None
-        else tuple(FileChange(c.path, c.old_text, c.new_text) for c in changes),
+        changes=None if content is None else changes,
     )
 
 

@@ -19,7 +19,6 @@ class Conversation:
 
     def __init__(self, agent_type: str, time: float) -> None:
         self.messages: list[AgentMessage] = [AgentMessage(0, "agent", "", time)]
-        self.revision = 0
         self._agent_type = agent_type
         self._before = ""
         self._user_text = ""
@@ -36,24 +35,19 @@ class Conversation:
         if answered and (self._restored or screen == self._read):
             return
         self._read = screen
-        shown = new_text(self._before, screen, self._agent_type)
-        text, _calls = split_tool_calls(
-            self._agent_type, format_message(self._agent_type, shown, self._user_text)
-        )
+        new = new_text(self._before, screen, self._agent_type)
+        message = format_message(self._agent_type, new, self._user_text)
+        text, _calls = split_tool_calls(self._agent_type, message)
         if not answered:
             # Also when the text is that of an earlier answer: the same reply twice is two messages.
             self.messages.append(AgentMessage(len(self.messages), "agent", text, time))
         elif text != self.messages[-1].text:
             self.messages[-1] = AgentMessage(self.messages[-1].id, "agent", text, time)
-        else:
-            return
-        self.revision += 1
 
     def add_user_message(self, text: str, before: str, time: float) -> None:
         """`before`: the screen before the message was typed."""
         self.messages.append(AgentMessage(len(self.messages), "user", text, time))
         self._before, self._user_text, self._restored, self._read = before, text, False, None
-        self.revision += 1
 
     def restore(self, messages: Sequence[AgentMessage]) -> None:
         """Continues an earlier conversation: its last answer stays until the next user message."""
@@ -64,7 +58,6 @@ class Conversation:
         self._restored = bool(messages) and messages[-1].role == "agent"
         self._read = None
         self._user_text = next((m.text for m in reversed(messages) if m.role == "user"), "")
-        self.revision += 1
 
 
 class StoredMessage(msgspec.Struct, frozen=True):
@@ -149,8 +142,8 @@ class ProtocolConversation:
 
     def ask(self, question: Question, session: str) -> None:
         """Clients of screens have no questions: they see the question and the command that answers it."""
-        offered = f" ({' / '.join(question.choices)})" if question.choices else ""
-        self._pieces.append(f"[Question] {question.text}{offered} [ostler answer {session} …]\n")
+        choices = f" ({' / '.join(question.choices)})" if question.choices else ""
+        self._pieces.append(f"[Question] {question.text}{choices} [ostler answer {session} …]\n")
 
     def remove_answer(self) -> None:
         self._messages.pop()

@@ -36,7 +36,6 @@ _COMMANDS = {**{name: name for name in AGENT_TYPES}, "cursor-agent": "cursor", "
 
 # Programs that run a package, and the agents in these packages.
 _RUNNERS = {"npx", "bunx", "uvx"}
-
 _PACKAGES = {
     "@anthropic-ai/claude-code": "claude",
     "@openai/codex": "codex",
@@ -170,6 +169,6 @@ def _configured(name: str, settings: ConfiguredAgent) -> AgentCommand:
     try:
         agent_type = detect(command, settings.type)
     except UsageError as error:
-        known = ", ".join(AGENT_TYPES)
-        raise ConfigurationError(f"terminal_agents.{name}: {error.message}; the types are: {known}") from None
+        types = ", ".join(AGENT_TYPES)
+        raise ConfigurationError(f"terminal_agents.{name}: {error.message}; the types are: {types}") from None
     return AgentCommand(command, agent_type, settings.transport, settings.description.strip())

@@ -58,13 +58,13 @@ NAME = "agent"
 DEFAULT_TIMEOUT = 600.0
 MAX_TIMEOUT = 3600.0
 _MEMORY_KEY = "ostler.drivers.agents"
-_PRESSED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_KEY = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 _ABOUT = (
-    "Hands a task to another coding agent, which runs in a terminal of its own in the working directory, "
-    "and returns its answer. It knows nothing of this conversation: say all that it needs to know. "
-    "It stays open: go on with `session`. When it asks something before it acts, its screen is returned: "
-    "answer with `keys`, or ask the person. The agents are:"
+    "Gives a task to another coding agent, which runs in its own terminal in the working directory, and "
+    "returns its answer. It does not see this conversation: include everything that it needs to know. "
+    "It stays open: continue with `session`. If it asks something before it acts, its screen is returned: "
+    "answer with `keys`, or ask the user. The agents are:"
 )
 
 
@@ -107,41 +107,39 @@ class AgentTool:
         )
 
     def validate(self, arguments: dict[str, Any]) -> AgentArguments:
-        asked = validate_arguments(arguments, AgentArguments, NAME)
-        for key in asked.keys:
+        call = validate_arguments(arguments, AgentArguments, NAME)
+        for key in call.keys:
             key_bytes(key)
-        asked = msgspec.structs.replace(asked, prompt=asked.prompt.replace("\r\n", "\n"))
-        if pressed := _PRESSED.search(asked.prompt):
-            raise InvalidArguments(
-                f"{pressed[0]!r} in `prompt` would press a key: that is what `keys` is for"
-            )
-        ways = [name for name in ("prompt", "keys", "stop") if getattr(asked, name)]
-        if asked.session and len(ways) > 1:
-            raise InvalidArguments(f"one thing at a time: {' and '.join(ways)} exclude each other")
-        if asked.session:
-            return asked
-        if asked.keys or asked.stop:
-            raise InvalidArguments(f"{ways[-1]} needs the `session` of an agent that was started before")
-        if not asked.prompt.strip():
-            raise InvalidArguments("say in `prompt` what is to be done")
-        known = ", ".join(self._agents)
-        if asked.agent and asked.agent not in self._agents:
-            raise InvalidArguments(f"there is no agent {asked.agent!r}; the agents are: {known}")
-        if not asked.agent and not _words(asked.command):
-            raise InvalidArguments(f"name the `agent` that shall do it; the agents are: {known}")
-        return asked
+        call = msgspec.structs.replace(call, prompt=call.prompt.replace("\r\n", "\n"))
+        if key_match := _KEY.search(call.prompt):
+            raise InvalidArguments(f"{key_match[0]!r} in `prompt` would press a key: use `keys` for that")
+        actions = [name for name in ("prompt", "keys", "stop") if getattr(call, name)]
+        if call.session and len(actions) > 1:
+            raise InvalidArguments(f"one thing at a time: {' and '.join(actions)} exclude each other")
+        if call.session:
+            return call
+        if call.keys or call.stop:
+            raise InvalidArguments(f"{actions[-1]} needs the `session` of an agent that was started before")
+        if not call.prompt.strip():
+            raise InvalidArguments("say in `prompt` what to do")
+        names = ", ".join(self._agents)
+        if call.agent and call.agent not in self._agents:
+            raise InvalidArguments(f"there is no agent {call.agent!r}; the agents are: {names}")
+        if not call.agent and not _words(call.command):
+            raise InvalidArguments(f"name the `agent` for the task; the agents are: {names}")
+        return call
 
     def expand_arguments(self, arguments: dict[str, Any], before: BeforeCall) -> dict[str, Any]:
         """Adds the command of a named agent: that is what a person permits."""
-        asked = validate_arguments(arguments, AgentArguments, NAME)
-        command = shlex.join(_words(asked.command))
-        if asked.session:
-            known = _open_agents(before.memory).get(asked.session)
-            command = known.command if known else ""
-            if known and asked.keys:
-                command = shlex.join(("press", known.name, *asked.keys))
-        elif asked.agent:
-            command = shlex.join(self._agents[asked.agent].command)
+        call = validate_arguments(arguments, AgentArguments, NAME)
+        command = shlex.join(_words(call.command))
+        if call.session:
+            agent = _open_agents(before.memory).get(call.session)
+            command = agent.command if agent else ""
+            if agent and call.keys:
+                command = shlex.join(("press", agent.name, *call.keys))
+        elif call.agent:
+            command = shlex.join(self._agents[call.agent].command)
         return {**arguments, "command": command}
 
     async def precheck(self, arguments: AgentArguments, before: BeforeCall) -> str:
@@ -168,24 +166,23 @@ class AgentTool:
         child = child_session(context.session, context.call, 1)
         agent = self._command(arguments)
         name = arguments.agent or agent.type
-        started = ChildStarted(context.call, child, name, arguments.prompt[:TASK_EXCERPT])
-        context.journal.record(started)
+        context.journal.record(ChildStarted(context.call, child, name, arguments.prompt[:TASK_EXCERPT]))
         await context.journal.commit()
         end = ChildResult(child, "", "failed")
         try:
             if refusal := context.budget.admit_child(child):
                 end = ChildResult(child, "", "limit", reason=refusal)
                 return failed(f"No agent was started: {refusal}.")
-            begun = await child_agent.start_agent(
+            started = await child_agent.start_agent(
                 context, child, name, agent, timing=self._timing, on_start=self._on_start
             )
-            keep_running(context.memory, begun)
-            context.memory.setdefault(_MEMORY_KEY, {})[child] = begun
-            outcome = await _run_with_limit(begun, arguments, context)
-            is_ok = isinstance(outcome, Ok)
-            end = ChildResult(
-                child, "", "completed" if is_ok else "failed", reason="" if is_ok else outcome.summary
-            )
+            keep_running(context.memory, started)
+            context.memory.setdefault(_MEMORY_KEY, {})[child] = started
+            outcome = await _run_with_limit(started, arguments, context)
+            if isinstance(outcome, Ok):
+                end = ChildResult(child, "", "completed")
+            else:
+                end = ChildResult(child, "", "failed", reason=outcome.summary)
             return outcome
         except OstlerError as error:
             end = ChildResult(child, "", "failed", reason=error.message)
@@ -197,7 +194,7 @@ class AgentTool:
             record_child_end(context.journal, context.budget, end)
 
     def _command(self, arguments: AgentArguments) -> AgentCommand:
-        """The command as it was permitted: the name may stand for another one by now."""
+        """The command as it was permitted: the settings of the named agent may have changed since."""
         words = tuple(_words(arguments.command))
         if not arguments.agent:
             return AgentCommand(words, detect(words))
@@ -215,7 +212,7 @@ async def _run_with_limit(agent: ChildAgent, arguments: AgentArguments, context:
                 return asking.result()
             await agent.interrupt()
         except asyncio.CancelledError:
-            await agent.cut()
+            await agent.abort()
             raise
     note = f"it was interrupted after {limit:g} s"
     return failed(_result_text(agent, note), kind="tool_timed_out", details=_about(agent), summary=note)
@@ -231,7 +228,7 @@ async def _ask(agent: ChildAgent, arguments: AgentArguments) -> Ok | Failed:
         await agent.wait_until_idle()
         if (prompt := arguments.prompt.strip()) and not agent.has_ended:
             if agent.asks:
-                note = "it was not told this, because it asks something first"
+                note = "the prompt was not sent, because it asks something first"
                 return failed(_result_text(agent, note), details=_about(agent), summary=note)
             if problem := await agent.send(prompt):
                 return failed(_result_text(agent, problem), details=_about(agent), summary=problem)
@@ -249,7 +246,7 @@ def _result_text(agent: ChildAgent, note: str) -> str:
     last_line = screen.rpartition("\n")[2]
     if note and last_line not in text:
         text = f"{text}\n\n[its screen]\n{screen}" if text else screen
-    return f"{about}\n{text or '(it said nothing)'}"
+    return f"{about}\n{text or '(no answer)'}"
 
 
 def _about(agent: ChildAgent) -> dict[str, Any]:
@@ -258,13 +255,13 @@ def _about(agent: ChildAgent) -> dict[str, Any]:
 
 
 def _open_agents(memory: dict[str, Any]) -> dict[str, ChildAgent]:
-    known: dict[str, ChildAgent] = memory.get(_MEMORY_KEY, {})
-    return {session: agent for session, agent in known.items() if not agent.has_ended}
+    agents: dict[str, ChildAgent] = memory.get(_MEMORY_KEY, {})
+    return {session: agent for session, agent in agents.items() if not agent.has_ended}
 
 
 def _not_open(session: str, memory: dict[str, Any]) -> str:
-    there_are = ", ".join(_open_agents(memory)) or "none"
-    return f"no agent is open as {session!r}: it has ended. Open are: {there_are}; or start another"
+    sessions = ", ".join(_open_agents(memory)) or "none"
+    return f"no agent is open as {session!r}: it has ended. Open agents: {sessions}; or start another"
 
 
 def _words(command: str) -> list[str]:
@@ -276,12 +273,12 @@ def _words(command: str) -> list[str]:
 
 def _schema(agents: Mapping[str, AgentCommand]) -> dict[str, Any]:
     text = {"type": "string", "default": ""}
-    keys = f"pressed one after the other: {', '.join(NAMED_KEYS)}, or text to type"
+    keys = f"keys to press in order: {', '.join(NAMED_KEYS)}, or text to type"
     timeout = f"seconds; {DEFAULT_TIMEOUT:g} unless given, at most {MAX_TIMEOUT:g}"
     properties: dict[str, Any] = {
         "prompt": {**text, "description": "what to do, and everything needed to do it"},
         "agent": {**text, "enum": ["", *agents], "description": "the agent for the task"},
-        "command": {**text, "description": "in place of `agent`: the command line of another one"},
+        "command": {**text, "description": "instead of `agent`: the command line of another one"},
         "session": {**text, "description": "the session of an agent that you started before, to continue it"},
         "keys": {"type": "array", "items": {"type": "string"}, "default": [], "description": keys},
         "stop": {"type": "boolean", "default": False, "description": "end the agent of `session`"},

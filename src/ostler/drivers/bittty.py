@@ -28,7 +28,7 @@ class BitttyScreen:
     keeps_scrollback = True
 
     def present(self, event: Any) -> None:
-        """What the emulator tells its display."""
+        """Called by the emulator, of which this is the display."""
         if isinstance(event, self._rows_scrolled_off):
             for line in event.lines:
                 cells = (character for _style, character in line.cells if character != self._continuation)
@@ -56,10 +56,6 @@ class BitttyScreen:
             page = self._board.blitter.main_page
             self._lines = tuple(page.get_line_text(row).rstrip() for row in range(self.rows))
         return self._lines
-
-    def wrapped(self) -> tuple[bool, ...]:
-        page = self._board.blitter.main_page
-        return tuple(bool(page.is_line_wrapped(row)) for row in range(self.rows))
 
     def scrolled_off(self) -> tuple[str, ...]:
         return () if self.modes().alternate else tuple(self._history)

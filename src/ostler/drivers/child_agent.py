@@ -28,7 +28,7 @@ OnStart = Callable[[AgentSession], None]
 INTERRUPTED_WITHIN = 10.0
 """Seconds that an agent has to stop after its time limit."""
 
-_CUT_WITHIN = 0.5
+_ABORTED_WITHIN = 0.5
 
 _ENDS_WITHIN = 1.0
 """Seconds to find out that a message was not delivered because the agent has ended."""
@@ -75,9 +75,9 @@ class ChildAgent:
 
     @property
     def screen(self) -> str:
-        """The end of what it shows."""
-        shown = self._session.last_screen if self.has_ended else self._session.screen_text
-        lines = [line.rstrip() for line in shown.strip().split("\n")]
+        """The last lines of its screen."""
+        screen = self._session.last_screen if self.has_ended else self._session.screen_text
+        lines = [line.rstrip() for line in screen.strip().split("\n")]
         return "\n".join(lines[-_SCREEN_LINES:])
 
     @property
@@ -137,9 +137,9 @@ class ChildAgent:
         if not self.has_ended and self._session.status != "stable":
             await self.end()
 
-    async def cut(self) -> None:
-        """Ends it: nobody waits for it any more."""
-        await self._stop_working(_CUT_WITHIN)
+    async def abort(self) -> None:
+        """Ends it soon, because its call was cancelled."""
+        await self._stop_working(_ABORTED_WITHIN)
         await self.end()
 
     async def _stop_working(self, patience: float) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from ostler.core.processes import ProcessId
 from ostler.drivers.agent_spec import AgentSpec, Transport
 from ostler.schema.errors import OstlerError, UsageError
 from ostler.schema.events import TodoItem
@@ -20,6 +19,7 @@ from ostler.schema.usage import Usage
 
 if TYPE_CHECKING:
     from ostler.drivers.json_lines import JsonProcess
+    from ostler.drivers.pty_process import PtyProcess
     from ostler.drivers.screen import Screen
     from ostler.drivers.screen_stream import ScreenSubscription
 
@@ -210,20 +210,6 @@ class ConversationGone(OstlerError):
     """The agent cannot continue its earlier conversation. It can be started with a new one."""
 
 
-class AgentProcess(Protocol):
-    @property
-    def id(self) -> ProcessId: ...
-
-    @property
-    def ended(self) -> asyncio.Future[int]: ...
-
-    def kill(self) -> None: ...
-
-    async def stop(self) -> None:
-        """Afterwards nothing of it is running."""
-        ...
-
-
 class Driver:
     """Drives one agent, one turn at a time.
 
@@ -234,7 +220,7 @@ class Driver:
     - Nothing is permitted that `permit` did not choose.
     """
 
-    process: AgentProcess
+    process: PtyProcess | JsonProcess
     screen: Screen | None = None
     confirms: Literal["delivery", "turn"] = "turn"
     """When a message counts as sent: a screen's on delivery, else at the end of the turn."""

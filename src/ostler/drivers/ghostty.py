@@ -11,8 +11,7 @@ from pyghostty.core import init_sized  # type: ignore[import-untyped]
 
 from ostler.drivers.screen import Cursor, Modes, check_size
 
-# The emulator forgets whole pages of rows: some more than wanted are held, so that those wanted are there.
-_PAGE_ROWS = 4_096
+_PAGE_ROWS = 4_096  # stored in addition, because the emulator drops whole pages of rows
 _SCROLLED_OFF_BYTES = 64 * 1024 * 1024
 _LONGEST_STRING = 64 * 1024
 _CELL = (8, 16)
@@ -23,29 +22,26 @@ class GhosttyScreen:
     def __init__(self, columns: int, rows: int, scrolled_off: int) -> None:
         self.columns = columns
         self.rows = rows
-        self._kept = scrolled_off
+        self._most_scrolled_off = scrolled_off
         self._answers = bytearray()
-        # Colours are given so that programs that ask for them (OSC 10, 11) get an answer.
+        # Programs that query the colours (OSC 10, 11) get an answer.
         self._terminal: Any = Terminal(
             columns, rows, scrolled_off + _PAGE_ROWS, fg=(0xD0, 0xD0, 0xD0), bg=(0, 0, 0)
         )
         self._set("SCROLLBACK_MAX_BYTES", ffi.new("size_t*", _SCROLLED_OFF_BYTES))
         self._set("KITTY_IMAGE_STORAGE_LIMIT", ffi.new("uint64_t*", 0))
         self._set("APC_MAX_BYTES", ffi.new("size_t*", _LONGEST_STRING))
-        self._size_answer = ffi.callback("GhosttyTerminalSizeFn", self._tell_size)
+        self._size_answer = ffi.callback("GhosttyTerminalSizeFn", self._report_size)
         self._set("SIZE", self._size_answer)
         self._terminal.on_reply(self._answers.extend)
         self._lines: tuple[str, ...] | None = None
-        self._wrapped: tuple[bool, ...] | None = None
         self._scrolled_off: tuple[str, ...] | None = None
 
     def feed(self, data: bytes) -> bytes:
         self._forget()
         self._terminal.feed(data)
-        if self._terminal.size != (
-            self.columns,
-            self.rows,
-        ):  # a program may ask for 132 columns, and is refused
+        # A program may ask for 132 columns, and does not get them.
+        if self._terminal.size != (self.columns, self.rows):
             self._terminal.resize(self.columns, self.rows, *_CELL)
         answers = bytes(self._answers)
         self._answers.clear()
@@ -59,45 +55,38 @@ class GhosttyScreen:
 
     def lines(self) -> tuple[str, ...]:
         if self._lines is None:
-            # Without a selection all is formatted, which is quicker as long as nothing has scrolled off.
-            selected = self._selection("ACTIVE", self.rows) if self._held() else None
-            shown = self._formatted(lib.GHOSTTY_FORMATTER_FORMAT_PLAIN, selected).split("\n")
-            self._lines = (*shown, *[""] * (self.rows - len(shown)))
+            # Without a selection everything is formatted, which is faster while nothing has scrolled off.
+            selected = self._selection("ACTIVE", self.rows) if self._history_rows() else None
+            rows = self._formatted(lib.GHOSTTY_FORMATTER_FORMAT_PLAIN, selected).split("\n")
+            self._lines = (*rows, *[""] * (self.rows - len(rows)))
         return self._lines
-
-    def wrapped(self) -> tuple[bool, ...]:
-        if self._wrapped is None:
-            row, wraps = ffi.new("GhosttyRow*"), ffi.new("bool*")
-            self._wrapped = tuple(self._wraps(number, row, wraps) for number in range(self.rows))
-        return self._wrapped
 
     def scrolled_off(self) -> tuple[str, ...]:
         if self._scrolled_off is None:
-            held = self._held()
-            kept = min(held, self._kept)
+            stored = self._history_rows()
+            count = min(stored, self._most_scrolled_off)
             rows: list[str] = []
-            if kept:
-                selected = self._selection("HISTORY", held, first=held - kept)
+            if count:
+                selected = self._selection("HISTORY", stored, first=stored - count)
                 rows = self._formatted(lib.GHOSTTY_FORMATTER_FORMAT_PLAIN, selected).split("\n")
-                rows += [""] * (kept - len(rows))
+                rows += [""] * (count - len(rows))
             self._scrolled_off = tuple(rows)
         return self._scrolled_off
 
     def drawn(self, first: int, count: int) -> list[str]:
-        held = self._held()
-        return [self._drawn_row(held, row) for row in range(first, first + count)]
+        stored = self._history_rows()
+        return [self._drawn_row(stored, row) for row in range(first, first + count)]
 
-    def _drawn_row(self, held: int, row: int) -> str:
-        if not -held <= row < self.rows:
+    def _drawn_row(self, stored: int, row: int) -> str:
+        if not -stored <= row < self.rows:
             return ""
-        place, number = ("ACTIVE", row) if row >= 0 else ("HISTORY", held + row)
+        place, number = ("ACTIVE", row) if row >= 0 else ("HISTORY", stored + row)
         selected = self._selection(place, number + 1, first=number)
         return self._formatted(lib.GHOSTTY_FORMATTER_FORMAT_VT, selected)
 
     def ansi(self) -> str:
-        drawn = self._formatted(
-            lib.GHOSTTY_FORMATTER_FORMAT_VT, self._selection("ACTIVE", self.rows), with_state=True
-        )
+        selected = self._selection("ACTIVE", self.rows)
+        drawn = self._formatted(lib.GHOSTTY_FORMATTER_FORMAT_VT, selected, with_state=True)
         if not self._terminal.mode(_ORIGIN):
             return drawn
         cursor = self.cursor()  # the formatter counts from the screen's corner, whatever the origin is
@@ -120,22 +109,18 @@ class GhosttyScreen:
         self._terminal.close()
 
     def _forget(self) -> None:
-        self._lines = self._wrapped = self._scrolled_off = None
+        self._lines = self._scrolled_off = None
 
     def _set(self, option: str, value: Any) -> None:
-        check(
-            lib.ghostty_terminal_set(
-                self._terminal._t[0], getattr(lib, f"GHOSTTY_TERMINAL_OPT_{option}"), value
-            ),
-            option,
-        )
+        number = getattr(lib, f"GHOSTTY_TERMINAL_OPT_{option}")
+        check(lib.ghostty_terminal_set(self._terminal._t[0], number, value), option)
 
-    def _tell_size(self, terminal: Any, user_data: Any, size: Any) -> bool:
+    def _report_size(self, terminal: Any, user_data: Any, size: Any) -> bool:
         size.rows, size.columns = self.rows, self.columns
         size.cell_width, size.cell_height = _CELL
         return True
 
-    def _held(self) -> int:
+    def _history_rows(self) -> int:
         return int(self._terminal.get("scrollback_rows", "size_t"))
 
     def _reference(self, place: str, column: int, row: int) -> Any:
@@ -145,14 +130,9 @@ class GhosttyScreen:
         point = ffi.new("GhosttyPointS*")
         point.tag = getattr(lib, f"GHOSTTY_POINT_TAG_{place}")
         point.value.x, point.value.y = column, row
-        found = init_sized("GhosttyGridRef")
-        check(find(self._terminal._t[0], point[0], found), f"{place} {column},{row}")
-        return found
-
-    def _wraps(self, number: int, row: Any, wraps: Any) -> bool:
-        check(lib.ghostty_grid_ref_row(self._reference("ACTIVE", 0, number), row), "row")
-        check(lib.ghostty_row_get(row[0], lib.GHOSTTY_ROW_DATA_WRAP, wraps), "wrap")
-        return bool(wraps[0])
+        reference = init_sized("GhosttyGridRef")
+        check(find(self._terminal._t[0], point[0], reference), f"{place} {column},{row}")
+        return reference
 
     def _selection(self, place: str, rows: int, first: int = 0) -> Any:
         selected = init_sized("GhosttySelection")
@@ -171,10 +151,8 @@ class GhosttyScreen:
             extra.screen.cursor = extra.screen.style = extra.screen.kitty_keyboard = True
             extra.screen.charsets = True
         formatter = ffi.new("GhosttyFormatter*")
-        check(
-            lib.ghostty_formatter_terminal_new(ffi.NULL, formatter, self._terminal._t[0], options[0]),
-            "format",
-        )
+        made = lib.ghostty_formatter_terminal_new(ffi.NULL, formatter, self._terminal._t[0], options[0])
+        check(made, "format")
         try:
             size = ffi.new("size_t*")
             lib.ghostty_formatter_format_buf(formatter[0], ffi.NULL, 0, size)

@@ -1,7 +1,7 @@
-"""The input box at the bottom of each agent's screen: where it begins.
+"""Finds the input box at the bottom of each agent's screen.
 
-A box is recognised by where it is and what frames it, never by a character alone: a reply may end in HTML, in
-a quotation or in a drawn table, and those stay.
+A box is recognised by its place and its frame, never by a character alone: a reply may end in HTML, in a
+quotation or in a table.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _is_border(line: str) -> bool:
 
 
 def _may_be_head(line: str) -> bool:
-    """The border above a prompt; the foot of what was drawn before it is not."""
+    """Whether it is the border above a prompt, and not the foot of something drawn before it."""
     return _FRAME.search(line) is not None and not line.lstrip().startswith(_FEET)
 
 
@@ -128,7 +128,7 @@ def _claude_head(lines: Sequence[str], start: int) -> int:
 
 
 def _aider_head(lines: Sequence[str], start: int) -> int:
-    """Between the rule and the prompt stand the files that it works on."""
+    """Between the rule and the prompt are the files that it works on."""
     for at in range(start, -1, -1):
         if _RULE.fullmatch(lines[at].strip()):
             return at
@@ -141,12 +141,12 @@ def _generic(lines: Sequence[str], agent_type: str) -> int:
     count = len(lines)
     prompt = _LINE_PROMPTS.get(agent_type)
     for at in range(count - 1, max(count - _PROMPT_LINES, 0) - 1, -1):
-        found = _framed_prompt(lines, at) or (prompt is not None and _line_prompt(lines, at, prompt))
-        if not found and agent_type in ("goose", "custom"):
-            found = _GOOSE_PROMPT.match(lines[at].lstrip()) is not None
-        if not found and agent_type == "gemini":
-            found = _gemini_prompt(lines, at)
-        if found:
+        is_prompt = _framed_prompt(lines, at) or (prompt is not None and _line_prompt(lines, at, prompt))
+        if not is_prompt and agent_type in ("goose", "custom"):
+            is_prompt = _GOOSE_PROMPT.match(lines[at].lstrip()) is not None
+        if not is_prompt and agent_type == "gemini":
+            is_prompt = _gemini_prompt(lines, at)
+        if is_prompt:
             start = at - 1 if at > 0 and _may_be_head(lines[at - 1]) else at
             return _HEADS[agent_type](lines, start) if agent_type in _HEADS else start
     for at in range(count - 3, max(count - _BOX_LINES, 0) - 1, -1):
@@ -160,7 +160,7 @@ _HEADS: dict[str, Callable[[Sequence[str], int], int]] = {
     "claude": _claude_head,
     "gemini": _gemini_head,
 }
-"""What belongs to the box and stands above it."""
+"""Finds the first line of what belongs to the box above it."""
 
 
 def _opencode(lines: Sequence[str]) -> int:
@@ -187,45 +187,28 @@ def _pi(lines: Sequence[str]) -> int:
     return rules[-2] if len(rules) > 1 and _RULE.fullmatch(lines[rules[-1]].strip()) else len(lines)
 
 
-def _without_generic_box(text: str, agent_type: str) -> str:
-    lines = text.split("\n")
-    return "\n".join(lines[: _generic(lines, agent_type)])
-
-
-def _without_codex_box(text: str) -> str:
-    """A single line below the box stays: it names the model and the room that is left."""
-    lines = text.split("\n")
+def _without_codex_box(lines: list[str]) -> str:
+    """Keeps a single line below the box, which names the model and the remaining context."""
     if len(lines) >= 3 and lines[-3].lstrip().startswith("›"):
         return "\n".join([*lines[:-3], lines[-1]])
     for at in range(len(lines) - 4, max(len(lines) - 3 - _CODEX_FOOT_LINES, -1), -1):
         foot = lines[at + 2 :]
         if lines[at].startswith("›") and not lines[at + 1].strip() and all(_is_hint(line) for line in foot):
             return "\n".join(lines[:at])
-    return text
+    return "\n".join(lines)
 
 
-def _without_opencode_box(text: str) -> str:
-    lines = text.split("\n")
-    return "\n".join(lines[: _opencode(lines)])
-
-
-def _without_pi_box(text: str) -> str:
-    lines = text.split("\n")
-    return "\n".join(lines[: _pi(lines)])
-
-
-def _without_amp_box(text: str) -> str:
-    lines = text.split("\n")
+def _without_amp_box(lines: list[str]) -> str:
     start = _amp(lines)
-    kept = "\n".join(lines[:start])
-    return kept if start == len(lines) or kept.strip() else "Welcome to Amp"
+    above = "\n".join(lines[:start])
+    return above if start == len(lines) or above.strip() else "Welcome to Amp"
 
 
-_OWN_BOXES: dict[str, Callable[[str], str]] = {
+_OWN_BOXES: dict[str, Callable[[list[str]], str]] = {
     "codex": _without_codex_box,
-    "opencode": _without_opencode_box,
+    "opencode": lambda lines: "\n".join(lines[: _opencode(lines)]),
     "amp": _without_amp_box,
-    "pi": _without_pi_box,
+    "pi": lambda lines: "\n".join(lines[: _pi(lines)]),
 }
 
 _GENERIC_BOXES = {"claude", "goose", "aider", "auggie", "amazonq", "gemini", "copilot", "cursor", "custom"}
@@ -237,6 +220,7 @@ def has_known_box(agent_type: str) -> bool:
 
 def remove_box(agent_type: str, text: str) -> str:
     """The text above the agent's input box; unchanged where there is none."""
+    lines = text.split("\n")
     if own := _OWN_BOXES.get(agent_type):
-        return own(text)
-    return _without_generic_box(text, agent_type) if agent_type in _GENERIC_BOXES else text
+        return own(lines)
+    return "\n".join(lines[: _generic(lines, agent_type)]) if agent_type in _GENERIC_BOXES else text

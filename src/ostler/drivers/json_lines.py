@@ -13,7 +13,7 @@ import msgspec
 from ostler.core.line_process import LineProcess, LineSplitter
 from ostler.core.processes import describe_exit, process_environment
 from ostler.drivers.agent_spec import AgentSpec
-from ostler.drivers.pty_process import OWNED_AS, kill_strays
+from ostler.drivers.pty_process import NO_COMMAND, OWNED_AS, kill_strays
 from ostler.schema.errors import OstlerError, UsageError
 
 _STDERR_LINES, _MAX_STDERR_LINE = 20, 500
@@ -23,15 +23,14 @@ _EXITS_ALONE, _EXITS_WHEN_TERMINATED = 1.0, 2.0
 class JsonProcess(LineProcess):
     """Starts an agent; `on_message` gets each line of its standard output that is a JSON object.
 
-    Other lines count as standard error. Processes that left the group carry the session's name in their
-    environment.
+    Other lines count as standard error.
     """
 
     def __init__(
         self, spec: AgentSpec, command: list[str], session: str, on_message: Callable[[dict[str, Any]], None]
     ) -> None:
         if not spec.command or not spec.command[0]:
-            raise UsageError("no command was given: name the agent's program")
+            raise UsageError(NO_COMMAND)
         self._name = spec.command[0]
         self._session = session
         self._on_message = on_message
@@ -44,11 +43,12 @@ class JsonProcess(LineProcess):
     def last_stderr(self) -> str:
         return "\n".join(self._error_lines)
 
-    def error(self, what: str) -> OstlerError:
+    def error(self, problem: str) -> OstlerError:
         """An error with the exit status and the last line of standard error."""
         if self.ended.done():
-            what = f"{what}: {self._name} {describe_exit(self.ended.result())}"
-        return OstlerError(f"{what}; it last said: {self._error_lines[-1]}" if self._error_lines else what)
+            problem = f"{problem}: {self._name} {describe_exit(self.ended.result())}"
+        last_line = f"; it last said: {self._error_lines[-1]}" if self._error_lines else ""
+        return OstlerError(problem + last_line)
 
     def send(self, message: dict[str, Any]) -> None:
         self.write(msgspec.json.encode(message) + b"\n")
@@ -63,18 +63,18 @@ class JsonProcess(LineProcess):
 
     def take_line(self, line: bytes | None) -> None:
         if line is None:
-            self._keep(f"a line of more than {self.max_line} bytes".encode())
+            self._add_error_line(f"a line of more than {self.max_line} bytes".encode())
             self.kill()
         elif (message := _object_in(line)) is not None:
             self._on_message(message)
         else:
-            self._keep(line)
+            self._add_error_line(line)
 
     def take_stderr(self, piece: bytes) -> None:
         for line in self._error_splitter.feed(piece):
-            self._keep(line or b"")
+            self._add_error_line(line or b"")
 
-    def _keep(self, line: bytes) -> None:
+    def _add_error_line(self, line: bytes) -> None:
         text = line[: 4 * _MAX_STDERR_LINE].decode("utf-8", "replace").strip()[:_MAX_STDERR_LINE]
         if text:
             self._error_lines.append(text)

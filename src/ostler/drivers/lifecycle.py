@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -14,7 +13,7 @@ from ostler.core.lazy import load
 from ostler.core.recovery import close_interrupted_run
 from ostler.core.state import fold
 from ostler.core.store import Store
-from ostler.drivers.agent_spec import AgentSpec, StoredDriver
+from ostler.drivers.agent_spec import AgentSpec
 from ostler.drivers.driver import DRIVERS, ConversationGone, SavedState
 from ostler.drivers.screen import load_emulator
 from ostler.drivers.session import CONVERSATION, CONVERSATION_DECISION, AgentSession
@@ -41,9 +40,9 @@ async def start_agent_session(
 ) -> AgentSession:
     """Starts the agent in a new session. When it cannot be started, the session is deleted."""
     await _load_emulator(spec)
-    journal = await new_journal(
-        store, spec.cwd, spec.stored_driver, child_of=child_of, call=call, session=session, world=world
-    )
+    cwd, driver = str(spec.cwd), spec.stored_driver
+    started = events.SessionStarted(cwd, __version__, driver=driver, child_of=child_of, call=call)
+    journal = await new_journal(store, started, session, world or World())
     try:
         await _publish(journal, on_open)
         return await _begin(journal, spec, saved=saved)
@@ -78,20 +77,9 @@ async def restart_agent_session(
         raise
 
 
-async def new_journal(
-    store: Store,
-    cwd: Path,
-    driver: StoredDriver,
-    *,
-    child_of: str,
-    call: str,
-    session: str,
-    world: World | None,
-) -> Journal:
-    world = world or World()
-    started = events.SessionStarted(str(cwd), __version__, driver=driver, child_of=child_of, call=call)
-    name = session or world.new_id("ses")
-    first = Fact.of(started, seq=1, session=name, run="", time_ms=world.now_ms())
+async def new_journal(store: Store, started: events.SessionStarted, session: str, world: World) -> Journal:
+    session = session or world.new_id("ses")
+    first = Fact.of(started, seq=1, session=session, run="", time_ms=world.now_ms())
     return Journal(store, await store.create(first, new_owner(world)), fold([first]), world)
 
 

@@ -20,10 +20,12 @@ from ostler.schema.errors import SessionBusy, UsageError
 OWNED_AS = "terminal"
 """The call that an agent's processes name in their environment."""
 
+NO_COMMAND = "no command was given: name the agent's program"
+
 MOST_UNWRITTEN = 1024 * 1024
 """Bytes that a program may leave unread before it gets no more."""
 
-_READS_IN_A_TURN = 4  # of 4 KB each, as the kernel returns them: everything else waits half a millisecond
+_READS_IN_A_TURN = 4  # of 4 KB each, as the kernel returns them: the loop waits half a millisecond
 _READ_SIZE = 64 * 1024
 _READS_AT_THE_END = 1024
 _KILL_WAIT = 2.0
@@ -38,15 +40,7 @@ _NOT_INHERITED = {
     *("ALACRITTY_WINDOW_ID", "KONSOLE_VERSION", "GHOSTTY_RESOURCES_DIR", "WT_SESSION"),
 }
 
-_DEFAULT_SIGNALS = (
-    signal.SIGPIPE,
-    signal.SIGXFSZ,
-    signal.SIGHUP,
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGTERM,
-)
-
+_DEFAULT_SIGNALS = [getattr(signal, f"SIG{name}") for name in ("PIPE", "XFSZ", "HUP", "INT", "QUIT", "TERM")]
 _OWNER_PIPE = 3
 
 # `posix_spawn` opens the terminal after it has made the new session, so that it becomes the controlling one,
@@ -218,9 +212,9 @@ def _spawn(
     try:
         try:
             pid = spawn("/bin/sh", ["sh", "-c", _IN_DIRECTORY, str(cwd), *words], setsid=True)
-        except NotImplementedError:  # a Python that was built for every Linux, as uv's are
+        except NotImplementedError:  # a portable build of Python, such as uv's
             in_shell = ["setsid", "/bin/sh", "-c", _ON_TERMINAL, str(cwd), terminal, *words]
-            pid = spawn(_setsid(), in_shell, setsid=False)
+            pid = spawn(_find_setsid(), in_shell, setsid=False)
             _wait_for_session(pid)
     except BaseException as error:
         owner.close()
@@ -232,10 +226,10 @@ def _spawn(
     return pid, owner
 
 
-def _setsid() -> str:
+def _find_setsid() -> str:
     path = shutil.which("setsid")
     if path is None:
-        raise UsageError("to start agents this Python needs the program setsid: install util-linux")
+        raise UsageError("this Python needs the program setsid to start agents: install util-linux")
     return path
 
 
@@ -260,14 +254,14 @@ def _find(command: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> st
     if not cwd.is_dir():
         raise UsageError(f"the working directory {cwd} does not exist")
     if not command or not command[0]:
-        raise UsageError("no command was given: name the agent's program")
+        raise UsageError(NO_COMMAND)
     name = command[0]
     if "/" in name:
         path = cwd / name
         if not path.is_file():
             raise UsageError(f"cannot start {name}: there is no such program")
         if not os.access(path, os.X_OK):
-            raise UsageError(f"cannot start {name}: it may not be executed; `chmod +x` allows it")
+            raise UsageError(f"cannot start {name}: it is not executable; run `chmod +x` on it")
         return str(path)
     program = shutil.which(name, path=variables.get("PATH"))
     if program is None:

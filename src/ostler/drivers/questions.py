@@ -1,4 +1,4 @@
-"""The agent's questions, with the agent's own options; and their forwarding to the parent call's people."""
+"""The agent's questions, with the agent's own options; a child's are forwarded to the parent's front end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ostler.core.questions import answer_problem
 from ostler.drivers.driver import ChoiceRequest, Option, PermissionRequest
 from ostler.drivers.turn import Call, Turn, change_details
 from ostler.schema import events, requests
-from ostler.schema.errors import StoreError
+from ostler.schema.errors import StoreError, UsageError
 from ostler.schema.events import Event, QuestionAnswered, QuestionAsked
 from ostler.schema.facts import Fact
 from ostler.schema.outcomes import Question
@@ -58,15 +58,13 @@ class AgentQuestions:
         return question
 
     async def answer(self, request: requests.Answer) -> None:
-        """Records an answer, or why it is refused. The agent gets it once it is a fact."""
+        """Records an answer; the agent gets it once it is a fact. Raises `UsageError` if it does not fit."""
         question = self._open.get(request.question)
         problem = "" if question else f"the question {request.question} is not open"
         if question and not request.declined:
             problem = answer_problem(question.question, request.answer)
         if question is None or problem:
-            refused = events.RequestRefused(request.id, problem)
-            self._journal.record(refused, settles=request.id)
-            return
+            raise UsageError(problem)
         self._journal.record(outcome_of(request), settles=request.id)
         self._close(request.question)
         choice = _choice_of(question, request)
@@ -158,7 +156,7 @@ _QUESTION_EVENTS = ("question_asked", "question_answered")
 class ForwardedQuestions:
     """Forwards a child's questions to the front end of the parent run; any other can answer in the child.
 
-    - The first answer wins. Without anybody to ask or wait for, the question is declined.
+    - The first answer wins. If nobody can answer, the question is declined.
     - While a question is open, the agent's time limit is paused.
     """
 

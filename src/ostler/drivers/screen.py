@@ -1,7 +1,4 @@
-"""A terminal without a window: what a program draws, as text; and the lines of such a text.
-
-Lines are split at line feeds only. A line of white space is blank.
-"""
+"""A headless terminal: what a program draws, as text. A line of white space counts as blank."""
 
 from __future__ import annotations
 
@@ -16,8 +13,7 @@ import msgspec
 from ostler.schema.errors import UsageError
 
 SCROLLED_OFF_LINES = 2_000
-SMALLEST = 10
-LARGEST = 5_000
+SMALLEST, LARGEST = 10, 5_000
 
 
 class Cursor(msgspec.Struct, frozen=True):
@@ -33,16 +29,15 @@ class Modes(msgspec.Struct, frozen=True):
 
     alternate: bool = False
     bracketed_paste: bool = False
-    cursor_keys: bool = False  # arrows are sent as an application wants them
-    drawing: bool = False  # between the ends of a synchronised update: the screen is half drawn
+    cursor_keys: bool = False  # arrow keys in application mode
+    drawing: bool = False  # in a synchronised update: the screen is half drawn
 
 
 class Screen(Protocol):
     """The interface of an emulator.
 
-    `feed` takes any bytes, whole sequences or not, and never raises. It returns a terminal's answers to the
-    queries among them: write them back, or the program may wait forever. Reading changes nothing, and costs
-    nothing as long as nothing was fed.
+    `feed` takes any bytes, whole sequences or not, and never raises. It returns the terminal's answers to
+    queries: write them back, or the program may wait forever. Reading is cached until the next `feed`.
     """
 
     columns: int
@@ -53,23 +48,19 @@ class Screen(Protocol):
     def resize(self, columns: int, rows: int) -> None: ...
 
     def lines(self) -> tuple[str, ...]:
-        """All visible rows, with trailing blanks cut."""
-        ...
-
-    def wrapped(self) -> tuple[bool, ...]:
-        """For each visible row: whether its line goes on in the next one because it was too long."""
+        """All visible rows, without trailing blanks."""
         ...
 
     def scrolled_off(self) -> tuple[str, ...]:
-        """What left the primary screen at the top, the newest last; a bounded number of rows."""
+        """The rows that left the primary screen at the top, the newest last; a bounded number."""
         ...
 
     def drawn(self, first: int, count: int) -> list[str]:
-        """Visible rows with their colours, each by itself; those above the first are what scrolled off."""
+        """Visible rows with their colours; negative numbers are rows that scrolled off."""
         ...
 
     def ansi(self) -> str:
-        """What draws the visible screen on a fresh terminal of its size: colours, modes, cursor and all."""
+        """Bytes that draw the visible screen on a fresh terminal of its size, with colours and modes."""
         ...
 
     def cursor(self) -> Cursor: ...
@@ -102,7 +93,7 @@ def open_screen(
 
 @cache
 def load_emulator(emulator: str = "") -> None:
-    """What takes a third of a second before the first screen can be opened: to be done in a thread."""
+    """Loads and warms up the emulator, which takes a third of a second: call it in a thread."""
     screen = open_screen(SMALLEST, SMALLEST, emulator=emulator)
     screen.feed(b"\r\n" * (2 * SMALLEST))
     read_out(screen)
@@ -116,21 +107,8 @@ def check_size(columns: int, rows: int) -> None:
 
 
 def read_out(screen: Screen) -> str:
-    """All that a tracker should see: an answer longer than the screen has begun above it."""
+    """The screen and what scrolled off it, because a long answer begins above the screen."""
     return "\n".join((*screen.scrolled_off(), *screen.lines()))
-
-
-def unwrap(lines: Sequence[str], wrapped: Sequence[bool]) -> list[str]:
-    """Rows put together again to the lines that the program wrote."""
-    joined: list[str] = []
-    goes_on = False
-    for line, wraps in zip(lines, wrapped, strict=True):
-        if goes_on:
-            joined[-1] += line
-        else:
-            joined.append(line)
-        goes_on = wraps
-    return joined
 
 
 _GAP = re.compile(r"\n(?:[ \t]*\n){20,}")
@@ -138,7 +116,7 @@ ASCII_WHITESPACE = " \t\n\r\f\v"
 
 
 def without_blank_ends(lines: Sequence[str]) -> Sequence[str]:
-    """The lines from the first to the last that is not blank; padding within them is kept."""
+    """The lines without blank ones at the start and the end."""
     start, end = 0, len(lines)
     while start < end and not lines[start].strip():
         start += 1
@@ -148,7 +126,7 @@ def without_blank_ends(lines: Sequence[str]) -> Sequence[str]:
 
 
 def without_gaps(text: str) -> str:
-    """Where a program leaves most of a tall screen empty, one blank line."""
+    """Shortens each long run of blank lines to one: programs leave most of a tall screen empty."""
     return _GAP.sub("\n\n", text)
 
 
@@ -165,8 +143,3 @@ def cell_width(text: str) -> int:
 
     width: int = wcswidth(text)
     return width if width >= 0 else len(text)
-
-
-def pad(text: str, columns: int) -> str:
-    """Each line filled up with blanks to the width of the screen, as the agentapi wire shows them."""
-    return "\n".join(line + " " * (columns - cell_width(line)) for line in text.split("\n"))

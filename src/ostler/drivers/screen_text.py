@@ -1,7 +1,7 @@
 """From a screen to an agent's message: the new text without echo, input box and progress reports of tools.
 
-An agent echoes the input in its own way: behind a `>`, in a box, wrapped, without code fences. So the echo is
-found by its first characters and then followed character by character, with small gaps on either side.
+Each agent echoes the input in its own way: behind a `>`, in a box, wrapped, without code fences. So the echo
+is found by its first characters and then followed character by character, with small gaps on either side.
 """
 
 from __future__ import annotations
@@ -25,10 +25,8 @@ _OPENCODE_LINES_AFTER_ECHO = 2
 
 def remove_user_input(text: str, user_input: str, agent_type: str) -> str:
     """The message without the lines that echo `user_input`."""
-    wanted = "".join(character for character in user_input if character not in ASCII_WHITESPACE)
-    needle = "".join(
-        character for character in user_input.split("\n", 1)[0] if character not in ASCII_WHITESPACE
-    )[:_NEEDLE]
+    wanted = _without_whitespace(user_input)
+    needle = _without_whitespace(user_input.split("\n", 1)[0])[:_NEEDLE]
     if not needle:
         return text
     lines = text.split("\n")
@@ -36,9 +34,13 @@ def remove_user_input(text: str, user_input: str, agent_type: str) -> str:
     if start < 0:
         return text
     # No step along the echo is longer than the gap, so no more of the message can matter.
-    shown, shown_lines = _characters(lines, start + _GAP * (len(wanted) + 1) + 1)
-    last = shown_lines[_follow(shown, wanted, start)]
+    visible, line_numbers = _characters(lines, start + _GAP * (len(wanted) + 1) + 1)
+    last = line_numbers[_follow(visible, wanted, start)]
     return "\n".join(lines[last + 1 + _lines_after_echo(lines[last + 1 :], agent_type) :])
+
+
+def _without_whitespace(text: str) -> str:
+    return "".join(character for character in text if character not in ASCII_WHITESPACE)
 
 
 def _find(lines: list[str], needle: str) -> int:
@@ -54,37 +56,37 @@ def _characters(lines: list[str], wanted: int, whole_lines: int = 0) -> tuple[st
     for number, line in enumerate(lines):
         if number >= whole_lines and len(numbers) >= wanted:
             break
-        visible = "".join(character for character in line if character not in ASCII_WHITESPACE)
+        visible = _without_whitespace(line)
         parts.append(visible)
         numbers += [number] * len(visible)
     return "".join(parts), numbers
 
 
-def _follow(shown: str, wanted: str, start: int) -> int:
+def _follow(visible: str, wanted: str, start: int) -> int:
     """Where in the message the echo ends."""
     at, matched = start, 0
-    while (step := _next_match(shown, wanted, at, matched)) is not None:
+    while (step := _next_match(visible, wanted, at, matched)) is not None:
         at, matched = step
     return at
 
 
-def _next_match(shown: str, wanted: str, at: int, matched: int) -> tuple[int, int] | None:
+def _next_match(visible: str, wanted: str, at: int, matched: int) -> tuple[int, int] | None:
     for in_wanted in range(matched + 1, matched + _GAP + 1):
-        for in_shown in range(at + 1, at + _GAP + 1):
-            if in_wanted >= len(wanted) or in_shown >= len(shown):
+        for in_visible in range(at + 1, at + _GAP + 1):
+            if in_wanted >= len(wanted) or in_visible >= len(visible):
                 return None
-            if wanted[in_wanted] == shown[in_shown]:
-                return in_shown, in_wanted
+            if wanted[in_wanted] == visible[in_visible]:
+                return in_visible, in_wanted
     return None
 
 
-def _lines_after_echo(rest: list[str], agent_type: str) -> int:
+def _lines_after_echo(below: list[str], agent_type: str) -> int:
     if agent_type == "opencode":
-        return _OPENCODE_LINES_AFTER_ECHO if len(rest) >= _OPENCODE_LINES_AFTER_ECHO else 0
+        return _OPENCODE_LINES_AFTER_ECHO if len(below) >= _OPENCODE_LINES_AFTER_ECHO else 0
     ends = _FRAME_ENDS.get(agent_type)
-    if not ends or not rest:
+    if not ends or not below:
         return 0
-    return int(all(corner in rest[0] for corner in ends) or rest[0].startswith(_HALF_BLOCKS))
+    return int(all(corner in below[0] for corner in ends) or below[0].startswith(_HALF_BLOCKS))
 
 
 # Title, share address and token count, which change at any time. Newer ones begin with a blank line instead.
@@ -95,33 +97,33 @@ _BLINKING = {"claude": re.compile(r"^[●⏺ ](?= \S)", re.MULTILINE)}
 
 
 def new_text(before: str, after: str, agent_type: str) -> str:
-    """From the first line of `after` that is not on `before`, or not as often, to the end.
+    """From the first line of `after` that is not in `before`, or not as often, to the end.
 
-    Where a line stands does not matter, so a screen that scrolled gives the same.
+    The position of a line does not matter, so a screen that scrolled gives the same.
     """
-    known = Counter(before.split("\n"))
+    counts = Counter(before.split("\n"))
     lines = after.split("\n")
     start = _OPENCODE_HEADER if agent_type == "opencode" and lines[0].strip() else 0
     for number in range(start, len(lines)):
         line = lines[number]
-        if line not in known:
+        if line not in counts:
             return "\n".join(without_blank_ends(lines[number:]))
-        known[line] -= 1
-        if known[line] < 0 and any(character.isalnum() for character in line):  # frames come and go
+        counts[line] -= 1
+        if counts[line] < 0 and any(character.isalnum() for character in line):  # frames come and go
             return "\n".join(without_blank_ends(lines[number:]))
     return ""
 
 
 def format_message(agent_type: str, text: str, user_input: str) -> str:
-    """The agent's own words in `text`, which is what `new_text` found after `user_input` was sent."""
+    """The agent's own text in `text`, the `new_text` since `user_input` was sent."""
     if not has_known_box(agent_type):
         return text
-    said = remove_box(agent_type, remove_user_input(text, user_input, agent_type))
-    return without_gaps(trim_blank_lines(said))
+    answer = remove_box(agent_type, remove_user_input(text, user_input, agent_type))
+    return without_gaps(trim_blank_lines(answer))
 
 
 def only_blinks(agent_type: str, before: str, after: str) -> bool:
-    """Whether two screens differ in nothing but a mark that comes and goes."""
+    """Whether two screens differ only in a blinking mark."""
     blinking = _BLINKING.get(agent_type)
     return blinking is not None and blinking.sub(" ", before) == blinking.sub(" ", after)
 
@@ -130,8 +132,8 @@ def is_ready(agent_type: str, screen: str) -> bool:
     """Whether the agent shows its input box. Agents without a known one count as ready."""
     if not has_known_box(agent_type):
         return True
-    shown = trim_blank_lines(screen)
-    return remove_box(agent_type, shown) != shown
+    text = trim_blank_lines(screen)
+    return remove_box(agent_type, text) != text
 
 
 _CLAUDE_OPENS = "coder - coder_report_task (MCP)"
@@ -142,7 +144,7 @@ _CODEX_CLOSES = '{"message": "Thanks for reporting!"}'
 
 
 def split_tool_calls(agent_type: str, text: str) -> tuple[str, list[str]]:
-    """The text without such calls, and the calls that are complete, the last one first."""
+    """The text without calls of Coder's reporting tool, and the complete calls, the last one first."""
     if agent_type == "claude":
         return _split_claude(text)
     if agent_type == "codex":
@@ -167,8 +169,8 @@ def _split_claude(text: str) -> tuple[str, list[str]]:
             opened = after_blank = -1
     if opened >= 0:
         ranges.append((opened, after_blank if after_blank >= 0 else len(lines), False))
-    kept, calls = _cut(lines, ranges)
-    return kept.lstrip("\n"), calls
+    text, calls = _cut(lines, ranges)
+    return text.lstrip("\n"), calls
 
 
 def _split_codex(text: str) -> tuple[str, list[str]]:
@@ -184,8 +186,8 @@ def _split_codex(text: str) -> tuple[str, list[str]]:
                 end += 1
             ranges.append((opened, end, True))
             opened = -1
-    kept, calls = _cut(lines, ranges)
-    return kept.rstrip("\n"), calls
+    text, calls = _cut(lines, ranges)
+    return text.rstrip("\n"), calls
 
 
 def _cut(lines: list[str], ranges: list[tuple[int, int, bool]]) -> tuple[str, list[str]]:

@@ -51,19 +51,19 @@ _TURN_END_WAIT = 2.0
 CONVERSATION_DECISION, CONVERSATION = "agent.conversation", "conversation"
 """The decision of the fact that holds the agent's own id of the conversation, and its key in the details."""
 
-_STARTS_OVER = "the agent begins anew: it does not remember what was said here before"
+_STARTS_OVER = "the agent starts over: it does not remember the conversation so far"
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _Question(msgspec.Struct, frozen=True):
     request: PermissionRequest | ChoiceRequest
     answer: asyncio.Future[Any]
 
 
-class _Withdrawn(msgspec.Struct, frozen=True):
+class _Withdrawal(msgspec.Struct, frozen=True):
     answer: asyncio.Future[Any]
 
 
-_Pending = Update | _Asked | _Withdrawn | TurnEnd | OstlerError
+_Pending = Update | _Question | _Withdrawal | TurnEnd | OstlerError
 
 
 class AgentSession:
@@ -269,30 +269,30 @@ class AgentSession:
         self._put(update)
 
     def screen_changed(self) -> None:
-        unsettled = self._unsettled
-        if self.driver.status == "stable" and (self._sent or unsettled or self._inbox.next_prompt):
+        message = self._unrecorded
+        if self.driver.status == "stable" and (self._sent or message or self._inbox.next_prompt):
             self._wake.set()  # first the facts, then the status
         else:
             self._live_values.show_status(self.status)
-        self._live_values.show_message(unsettled)
+        self._live_values.show_message(message)
         self._live_values.show_screen()
         self._notify()
 
     async def permit(self, request: PermissionRequest) -> str | None:
-        chosen: str | None = await self._ask(request)
-        return chosen
+        option: str | None = await self._ask(request)
+        return option
 
     async def choose(self, request: ChoiceRequest) -> tuple[str, ...] | None:
-        chosen: tuple[str, ...] | None = await self._ask(request)
-        return chosen
+        choices: tuple[str, ...] | None = await self._ask(request)
+        return choices
 
     async def _ask(self, request: PermissionRequest | ChoiceRequest) -> Any:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._put(_Asked(request, answer))
+        self._put(_Question(request, answer))
         try:
             return await answer
         except asyncio.CancelledError:
-            self._put(_Withdrawn(answer))
+            self._put(_Withdrawal(answer))
             raise
 
     def _put(self, item: _Pending) -> None:
@@ -302,9 +302,9 @@ class AgentSession:
         self._wake.set()
 
     @property
-    def _unsettled(self) -> tuple[int, str] | None:
-        """The agent's message that is not a fact yet as it is on the screen."""
-        return self._screen_facts.unsettled(self.messages) if self._screen_facts is not None else None
+    def _unrecorded(self) -> tuple[int, str] | None:
+        """The agent's message on the screen, if it differs from its fact."""
+        return self._screen_facts.unrecorded(self.messages) if self._screen_facts is not None else None
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -333,7 +333,7 @@ class AgentSession:
         self.journal.record(events.Audited(f"{subject}.{change}", reason, details), run="")
 
     async def _live(self) -> None:
-        """Facts are recorded here, one after the other; only the beginning of a run is not."""
+        """Records all facts, one after the other, except the beginning of a run."""
         journal, ended = self.journal, self.driver.process.ended
         try:
             async with renew_lease(journal):
@@ -341,14 +341,14 @@ class AgentSession:
                     while not ended.done():
                         await self._wake.wait()
                         self._wake.clear()
-                        await self._go_on()
+                        await self._proceed()
                 await self._end(ended.result())
         except StoreError as error:
             journal.fail(error)
         finally:
             await self._leave()
 
-    async def _go_on(self) -> None:
+    async def _proceed(self) -> None:
         await self._take_pending()
         await self._inbox.read()
         if self._screen_facts is not None and self.driver.status == "stable":
@@ -360,7 +360,7 @@ class AgentSession:
         if prompt is not None and self._sent is None and self.driver.status == "stable":
             self._send(SentMessage.of(*prompt))
         self._live_values.show_status(self.status)
-        self._live_values.show_message(self._unsettled)
+        self._live_values.show_message(self._unrecorded)
         self._notify()
 
     async def _end(self, exit_status: int) -> None:
@@ -377,8 +377,7 @@ class AgentSession:
             if (sent := self._sent) is not None and sent.message:
                 sent.confirm(OstlerError(STOPPED))
                 await self._end_run(OstlerError(reason))
-        details = {"exit_status": exit_status}
-        self._audit("ended", reason, details)
+        self._audit("ended", reason, {"exit_status": exit_status})
         await self.journal.commit()
 
     async def _leave(self) -> None:
@@ -416,12 +415,12 @@ class AgentSession:
                 await self._end_run(item)
             case ConversationUpdate(conversation=conversation):
                 self._note_conversation(conversation)
-            case _Withdrawn(answer=answer):
+            case _Withdrawal(answer=answer):
                 self.questions.withdraw(answer)
-            case _Asked(answer=answer) if turn is None or turn.is_cancelled:
+            case _Question(answer=answer) if turn is None or turn.is_cancelled:
                 if not answer.done():
                     answer.set_result(None)
-            case _Asked(request=request, answer=answer):
+            case _Question(request=request, answer=answer):
                 assert turn is not None
                 if not answer.done():
                     self._note_delivery()
@@ -437,9 +436,8 @@ class AgentSession:
         """Recorded at once: a restart after a crash needs it."""
         if conversation != self._conversation_id:
             self._conversation_id = conversation
-            details = {CONVERSATION: conversation}
-            decision = events.Audited(CONVERSATION_DECISION, "its agent can go on with it", details)
-            self.journal.record(decision, run="")
+            reason, details = "its agent can continue it", {CONVERSATION: conversation}
+            self.journal.record(events.Audited(CONVERSATION_DECISION, reason, details), run="")
 
     def _note_delivery(self) -> None:
         """Any reaction to a message shows that the agent has it."""
@@ -458,8 +456,8 @@ class AgentSession:
         if sent is None:
             return
         if sent.is_initial:
-            then = "it is tried again" if outcome.again else "it is given up"
-            self.on_warning(f"the initial prompt was not taken, {then}: {outcome.reason}")
+            then = "it is sent again" if outcome.again else "it is given up"
+            self.on_warning(f"the agent did not react to the initial prompt, {then}: {outcome.reason}")
         failure = OstlerError(outcome.reason)
         sent.confirm(failure)
         if sent.message and not sent.delivered:

@@ -87,12 +87,12 @@ def _without_conversation(command: Sequence[str]) -> Iterator[str]:
 
 def call_of(name: str, tool: str, given: Any, *, begins: bool = False) -> ToolUpdate:
     arguments = given if isinstance(given, dict) else {}
-    telling = [str(arguments[key]) for key in _TITLE_KEYS if arguments.get(key)]
+    titles = [str(arguments[key]) for key in _TITLE_KEYS if arguments.get(key)]
     return ToolUpdate(
         id=name,
         begins=begins,
         name=tool,
-        title=" ".join(f"{tool} {telling[0] if telling else ''}".split())[:_LONGEST_TITLE],
+        title=" ".join(f"{tool} {titles[0] if titles else ''}".split())[:_LONGEST_TITLE],
         kind=_KINDS.get(tool, "other"),
         input=arguments,
         changes=_changes(arguments),
@@ -128,13 +128,9 @@ def _describe(suggestion: Json) -> str:
     where = suggestion.get("destination") or "session"
     match suggestion:
         case {"type": "addRules", "rules": list(rules), "behavior": behavior}:
-            named = [
-                f"{rule.get('toolName')}({rule['ruleContent']})"
-                if rule.get("ruleContent")
-                else rule.get("toolName")
-                for rule in _dicts_in(rules)
-            ]
-            return f"always {behavior} {', '.join(map(str, named))} ({where})"
+            contents = [(rule.get("toolName"), rule.get("ruleContent")) for rule in _dicts_in(rules)]
+            names = [f"{tool}({content})" if content else str(tool) for tool, content in contents]
+            return f"always {behavior} {', '.join(names)} ({where})"
         case {"type": "addDirectories", "directories": list(directories)}:
             return f"always allow {', '.join(map(str, directories))} ({where})"
         case {"type": "setMode", "mode": mode}:
@@ -147,32 +143,32 @@ def verdict_of(chosen: str | None, options: list[tuple[Option, Json | None]], ca
         return INTERRUPTED
     option, suggestion = next(one for one in options if one[0].id == chosen)
     if not option.allows:
-        return {"behavior": "deny", "message": "The user does not want this to be done."}
+        return {"behavior": "deny", "message": "The user refused this."}
     lasting = {"updatedPermissions": [suggestion]} if suggestion else {}
     return {"behavior": "allow", "updatedInput": call.input, **lasting}
 
 
 INTERRUPTED: Json = {"behavior": "deny", "message": "The user interrupted this.", "interrupt": True}
-UNANSWERED: Json = {"behavior": "deny", "message": "The user does not want to answer this."}
+UNANSWERED: Json = {"behavior": "deny", "message": "The user declined to answer this."}
 
 
 def questions_of(call: ToolUpdate) -> list[ChoiceRequest]:
     """The questions of its question tool, in order; none if one of them cannot be understood."""
     if call.name != _QUESTION_TOOL:
         return []
-    asked = [_question(one, call) for one in _dicts_in((call.input or {}).get("questions"))]
-    return asked if all(one.text and one.choices for one in asked) else []
+    questions = [_question(one, call) for one in _dicts_in((call.input or {}).get("questions"))]
+    return questions if all(one.text and one.choices for one in questions) else []
 
 
-def _question(asked: Json, call: ToolUpdate) -> ChoiceRequest:
+def _question(question: Json, call: ToolUpdate) -> ChoiceRequest:
     options = {
         str(one["label"]): str(one.get("description") or "")
-        for one in _dicts_in(asked.get("options"))
+        for one in _dicts_in(question.get("options"))
         if one.get("label")
     }
-    about = [f"{label}: {description}" for label, description in options.items() if description]
-    text = str(asked.get("question") or "")
-    return ChoiceRequest(call, text, tuple(options), asked.get("multiSelect") is True, "; ".join(about))
+    reasons = [f"{label}: {description}" for label, description in options.items() if description]
+    text, several = str(question.get("question") or ""), question.get("multiSelect") is True
+    return ChoiceRequest(call, text, tuple(options), several, "; ".join(reasons))
 
 
 def answers_of(call: ToolUpdate, answers: dict[str, tuple[str, ...]]) -> Json:
@@ -239,9 +235,9 @@ class StreamJsonDriver(ProtocolDriver):
     ) -> None:
         super().__init__(spec, listener)
         self._numbers = count(1)
-        self._asked: dict[str, asyncio.Future[None]] = {}
+        self._requests: dict[str, asyncio.Future[None]] = {}
         """Our open control requests."""
-        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._questions: dict[str, asyncio.Task[None]] = {}
         """The agent's open control requests."""
         self._turn: asyncio.Future[Json] | None = None
         self._is_cancelled = False
@@ -276,23 +272,23 @@ class StreamJsonDriver(ProtocolDriver):
             return TurnEnd("cancelled")
         if result.get("is_error"):
             raise OstlerError(f"the agent failed: {error_of(result)}")
-        return (
-            TurnEnd("refusal", "the model declined") if result.get("stop_reason") == "refusal" else TurnEnd()
-        )
+        if result.get("stop_reason") == "refusal":
+            return TurnEnd("refusal", "the model declined")
+        return TurnEnd()
 
     def cancel(self) -> None:
         self._is_cancelled = True
         self._control({"subtype": "interrupt"})
 
     async def close(self) -> None:
-        asking = list(self._asking.values())
+        asking = list(self._questions.values())
         for task in asking:
             task.cancel()
         if asking:
             await asyncio.wait(asking)
 
     def _give_up(self, problem: OstlerError | None = None) -> None:
-        for waiting in (*self._asked.values(), self._turn):
+        for waiting in (*self._requests.values(), self._turn):
             if waiting is not None and not waiting.done():
                 waiting.set_exception(problem or self.process.error("the agent ended before it answered"))
                 waiting.exception()  # retrieved: nobody waits for an interrupt's
@@ -301,14 +297,14 @@ class StreamJsonDriver(ProtocolDriver):
 
     def _control(self, request: Json) -> asyncio.Future[None]:
         name = f"req_{next(self._numbers)}"
-        answered = self._asked[name] = asyncio.get_running_loop().create_future()
+        answered = self._requests[name] = asyncio.get_running_loop().create_future()
         self.process.send({"type": "control_request", "request_id": name, "request": request})
         if self.process.ended.done():
             self._give_up()
         return answered
 
     def _take_answer(self, response: Json) -> None:
-        answered = self._asked.pop(str(response.get("request_id")), None)
+        answered = self._requests.pop(str(response.get("request_id")), None)
         if answered is None or answered.done():
             return
         if response.get("subtype") == "error":
@@ -320,14 +316,14 @@ class StreamJsonDriver(ProtocolDriver):
     def _take_request(self, name: str, request: Json) -> None:
         match request:
             case {"subtype": "can_use_tool", "tool_name": str(tool)}:
-                if name in self._asking:
+                if name in self._questions:
                     return  # it repeats an open request
                 call = call_of(str(request.get("tool_use_id") or name), tool, request.get("input"))
                 self._calls.add(call.id)
-                asking = self._asking[name] = asyncio.ensure_future(self._ask(name, call, request))
-                asking.add_done_callback(lambda done: self._asking.pop(name, None))
+                asking = self._questions[name] = asyncio.ensure_future(self._ask(name, call, request))
+                asking.add_done_callback(lambda done: self._questions.pop(name, None))
             case _:
-                problem = f"ostler does not know {request.get('subtype')}"
+                problem = f"ostler does not support {request.get('subtype')}"
                 self._respond({"subtype": "error", "request_id": name, "error": problem})
 
     async def _ask(self, name: str, call: ToolUpdate, request: Json) -> None:
@@ -338,10 +334,8 @@ class StreamJsonDriver(ProtocolDriver):
     async def _permit(self, call: ToolUpdate, request: Json) -> Json:
         options = options_of(request.get("permission_suggestions"))
         reason = str(request.get("decision_reason") or request.get("description") or "")
-        offered = tuple(option for option, _ in options)
-        return verdict_of(
-            await self._listener.permit(PermissionRequest(call, offered, reason)), options, call
-        )
+        question = PermissionRequest(call, tuple(option for option, _ in options), reason)
+        return verdict_of(await self._listener.permit(question), options, call)
 
     async def _choose(self, call: ToolUpdate, questions: list[ChoiceRequest]) -> Json:
         answers: dict[str, tuple[str, ...]] = {}
@@ -364,8 +358,8 @@ class StreamJsonDriver(ProtocolDriver):
             case {"type": "control_request", "request_id": str(name), "request": dict(request)}:
                 self._take_request(name, request)
             case {"type": "control_cancel_request", "request_id": str(name)}:
-                if name in self._asking:
-                    self._asking[name].cancel()
+                if name in self._questions:
+                    self._questions[name].cancel()
             case {"type": "system", "subtype": "init", "session_id": str(conversation)}:
                 self._listener.update(ConversationUpdate(conversation))
             case {"type": "result"} if self._spec.conversation and not self.is_started:

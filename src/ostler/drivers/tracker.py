@@ -22,18 +22,17 @@ from ostler.drivers.screen import ASCII_WHITESPACE
 from ostler.drivers.screen_text import is_ready, only_blinks
 from ostler.schema.errors import SessionBusy, UsageError
 
-_PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
+_PASTE_BEGINS, _PASTE_ENDS, _ENTER = "\x1b[200~", "\x1b[201~", b"\r"
 
-# A character typed and taken back: some agents show a paste as text only when something was typed before it.
+# Some agents show a paste as text only when something was typed before it.
 _TYPED_AND_ERASED = b"x\x08"
-_ENTER = b"\r"
 TIMED_OUT = "failed to wait for processing to start: timeout waiting for condition"
 
 
 class Phase(Enum):
-    ECHO = "echo"  # written; the screen is watched for it
-    SETTLE = "settle"  # something appeared; it has to stand still
-    ENTER = "enter"  # Enter was pressed; the screen is watched for a reaction
+    ECHO = "echo"  # written; wait for its echo
+    SETTLE = "settle"  # something appeared; wait until it no longer changes
+    ENTER = "enter"  # Enter was pressed; wait for a reaction
     DELIVERED = "delivered"
     FAILED = "failed"
 
@@ -48,9 +47,9 @@ def keystrokes(text: str, bracketed_paste: bool) -> list[bytes]:
 
 
 class Delivery:
-    """The states of one delivery. `look` shows it the screen; `wants` is the time of the next look.
+    """The states of one delivery. `look` gives it the screen; `wants` is the time of the next look.
 
-    A missing echo is no error: some programs hold a paste back until Enter. No reaction to Enter is.
+    A missing echo is no error: some programs hold a paste back until Enter. A missing reaction to Enter is.
     """
 
     def __init__(self, now: float, screen: str, timing: Timing) -> None:
@@ -138,10 +137,9 @@ class _Queued(msgspec.Struct, frozen=True):
 class Tracker:
     """A state machine that never waits, reads no clock and touches no terminal.
 
-    Its driver reports output (`output`), shows it the screen when it wants that (`wants_look_at`), and
+    Its driver reports output (`output`), gives it the screen at the time it wants (`wants_look_at`), and
     carries out the events that `look` and `stop` return, in order. `status` and `messages` can be read at any
-    time, also while a message is being delivered. `now` never goes back; `now + epoch` is the time of
-    messages. While nothing happens it wants no look at all.
+    time. `now` never goes back; `now + epoch` is the time of messages.
     """
 
     def __init__(
@@ -157,7 +155,7 @@ class Tracker:
         ready_after: float | None = None,
     ) -> None:
         """`ready_regex` replaces the detection of the agent's input box. After `ready_after` seconds without
-        a change any agent counts as ready; without it, only a custom agent does."""
+        a change any agent counts as ready; if it is None, only a custom agent does."""
         self.timing = timing or Timing()
         self.agent_type = agent_type
         self.ready = False
@@ -188,17 +186,12 @@ class Tracker:
         return tuple(self._conversation.messages)
 
     @property
-    def revision(self) -> int:
-        """Increases with every change to save."""
-        return self._conversation.revision
-
-    @property
     def status(self) -> Status:
         if self._conversation.unanswered:
             return "changing"
         if self._first_look is None or self._last_look < self._first_look + self.timing.stability:
             return "initializing"
-        if not self._still or not self.ready or self._queued or self._sending:
+        if not self._is_still or not self.ready or self._queued or self._sending:
             return "changing"
         return "stable"
 
@@ -232,26 +225,26 @@ class Tracker:
         self._drawing = drawing
 
     def wants_look_at(self) -> float | None:
-        """When to call `look` next: in the past for now, None for not before something happens."""
+        """When to call `look` next: a time in the past for now, None for not before the next output."""
         if self._first_look is None:
             return self._last_look
         if self._output_since is not None:
             return self._frame_complete(self._output_since)  # never read half a frame
         times = []
-        if not self._still:
+        if not self._is_still:
             times.append(self._unchanged_since + self.timing.stability)
         if not self.ready and self._ready_after is not None:
             times.append(self._unchanged_since + self._ready_after)
         if self._delivery:
             times.append(self._delivery.wants)
-        elif self._queued and self._queued.ticket != INITIAL_PROMPT:
-            times.append(self._last_look if self._still else self._queued.since + self.timing.longest_queued)
-        elif self._queued and self._still:
+        elif self._queued and self._is_still:
             times.append(self._last_look)
+        elif self._queued and self._queued.ticket != INITIAL_PROMPT:
+            times.append(self._queued.since + self.timing.longest_queued)
         return min(times, default=None)
 
     def look(self, now: float, screen: str, bracketed_paste: bool = True) -> list[Event]:
-        """Reads the screen. Looking more often than wanted does no harm."""
+        """Reads the screen. It may be called more often than `wants_look_at` says."""
         if self._first_look is None:
             self._first_look = self._unchanged_since = now
         elif screen != self._screen:
@@ -270,7 +263,7 @@ class Tracker:
         if self._delivery:
             events += self._deliver(now, self._delivery)
         elif self._queued:
-            events += self._take_up(now, bracketed_paste)
+            events += self._send_queued(now, self._queued, bracketed_paste)
         return events
 
     def stop(self) -> list[Event]:
@@ -280,7 +273,7 @@ class Tracker:
         return [Undelivered(message.ticket, STOPPED) for message in open_messages]
 
     @property
-    def _still(self) -> bool:
+    def _is_still(self) -> bool:
         # Compared as the sum that `wants_look_at` asks for: a difference may round the other way.
         return self._last_look >= self._unchanged_since + self.timing.stability
 
@@ -316,11 +309,8 @@ class Tracker:
         self._initial_prompt_attempts += 1
         self._queued = _Queued(INITIAL_PROMPT, self._initial_prompt, now)
 
-    def _take_up(self, now: float, bracketed_paste: bool) -> list[Event]:
-        message = self._queued
-        if not message:
-            return []
-        if self._still:
+    def _send_queued(self, now: float, message: _Queued, bracketed_paste: bool) -> list[Event]:
+        if self._is_still:
             self._queued, self._sending = None, message
             self._delivery = Delivery(now, self._screen, self.timing)
             return [Write(part) for part in keystrokes(message.text, bracketed_paste)]

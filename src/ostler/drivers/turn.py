@@ -4,7 +4,7 @@ An agent that speaks a protocol reports its text and tool calls, but not its mod
 those of our own runs without steps and model calls:
 
 - Its text between two calls is one `assistant_message`. The `call` of that is an id of ours that only its
-  deltas share, and no `model_called` has it.
+  deltas share; there is no `model_called` for it.
 - A tool call is a `tool_called`, `tool_started` and `tool_result` of step 0, under an id of ours: the agent
   may use its own again in another turn. Details that come after the announcement are in `tool_started`, which
   follows the answer when the agent asks for permission.
@@ -51,7 +51,7 @@ from ostler.tools.diff import diff_of_texts
 
 _KINDS = {"delete": "edit", "move": "edit", "think": "other", "switch_mode": "other"}
 _FILLED = re.compile(r"\{\w+\}")
-_UNKNOWN_END = "The agent did not say what came of it."
+_UNKNOWN_END = "The agent reported no result."
 
 
 class Call(msgspec.Struct):
@@ -88,7 +88,7 @@ class Turn:
         self._blocks: list[_Block] = []
         self._calls: dict[str, Call] = {}
         self._refused = 0
-        self._used = UsageUpdate()
+        self.used = UsageUpdate()
         self.is_cancelled = False
         """The agent was interrupted: calls that fail now fail for that reason."""
 
@@ -103,7 +103,7 @@ class Turn:
             case PlanUpdate(items=items):
                 self._journal.record(events.TodoUpdated(items))
             case UsageUpdate():
-                self._used = update
+                self.used = update
 
     async def end(self, stop: StopReason) -> events.Totals:
         """Closes the message and all open calls; returns the totals that the agent reported."""
@@ -111,24 +111,16 @@ class Turn:
         for call in self._calls.values():
             if not call.ended:
                 call.text = call.text or _UNKNOWN_END
-                is_known = call.refused or self.is_cancelled
-                await self._end(call, self._failure_of(call) if is_known else "tool_interrupted")
-        usage = self._used.usage
+                has_reason = call.refused or self.is_cancelled
+                await self._end(call, self._failure_of(call) if has_reason else "tool_interrupted")
+        usage = self.used.usage
         if usage is not None:
-            cumulative = self._journal.state.usage + usage
-            model = self._used.model or self._model()
-            self._journal.record(events.UsageReported(self._message, model, usage, cumulative))
+            state = self._journal.state
+            model = self.used.model or (state.run.started.model if state.run else "")
+            self._journal.record(events.UsageReported(self._message, model, usage, state.usage + usage))
         return events.Totals(
             tool_calls=len(self._calls), refused_calls=self._refused, usage=usage or Usage(cost=0.0)
         )
-
-    @property
-    def context(self) -> int:
-        return self._used.context
-
-    def _model(self) -> str:
-        run = self._journal.state.run
-        return run.started.model if run else ""
 
     # --- text -----------------------------------------------------------------------------------------
 
@@ -175,7 +167,7 @@ class Turn:
         return "tool_cancelled" if self.is_cancelled else "tool_failed"
 
     def call(self, update: ToolUpdate) -> Call:
-        """The call of an update, brought up to date. A new one becomes a fact."""
+        """The call of an update, with its changes. A new call becomes a fact."""
         call = self._calls.get(update.id)
         if call is None or (call.ended and update.begins):
             call = self._begin(update)
@@ -197,8 +189,8 @@ class Turn:
         if update.id in self._calls:  # the earlier call of that id has ended
             self._calls[call.id] = self._calls.pop(update.id)
         self._calls[update.id] = call
-        written = msgspec.json.encode(call.arguments).decode()
-        self._close_message("tool_calls", ToolCall(call.id, call.name, written))
+        arguments = msgspec.json.encode(call.arguments).decode()
+        self._close_message("tool_calls", ToolCall(call.id, call.name, arguments))
         title = "" if _FILLED.search(call.title) else call.title  # a part would look like a placeholder
         journal.record(
             events.ToolCalled(
@@ -251,11 +243,11 @@ class Turn:
             )
         )
 
-    def _storable(self, given: dict[str, Any] | None) -> dict[str, Any]:
-        if not given:
+    def _storable(self, arguments: dict[str, Any] | None) -> dict[str, Any]:
+        if not arguments:
             return {}
-        problem = storage_problem(events.ToolStarted("", "", arguments=given))
-        return {"unreadable": problem} if problem else given
+        problem = storage_problem(events.ToolStarted("", "", arguments=arguments))
+        return {"unreadable": problem} if problem else arguments
 
 
 def change_details(changes: tuple[FileChange, ...]) -> dict[str, Any]:
@@ -349,7 +341,7 @@ class SentMessage(msgspec.Struct):
             own=msgspec.structs.replace(own, duration_ms=duration),
             cumulative=journal.state.usage,
             request=self.cancelled_by,
-            context=turn.context if turn is not None else 0,
+            context=turn.used.context if turn is not None else 0,
         )
         journal.record(ended, settles=self.cancelled_by)
         return failure
@@ -384,8 +376,8 @@ class ScreenFacts:
         place = max(message.id for message in messages if message.role == "user")
         self._facts[place] = (seq, messages[place].text)
 
-    def unsettled(self, messages: tuple[AgentMessage, ...]) -> tuple[int, str] | None:
-        """The agent's last message, if the screen shows it other than its fact."""
+    def unrecorded(self, messages: tuple[AgentMessage, ...]) -> tuple[int, str] | None:
+        """The agent's last message, if it differs from its fact."""
         if not messages or messages[-1].role == "user":
             return None
         last = messages[-1]

@@ -28,26 +28,25 @@ _SESSION = re.compile(r"(?P<base>.*?)/(?:api/v1/sessions|s)/(?P<session>[^/]+)(?
 _BELOW_BASE = re.compile(r"/(?:chat(?:/embed)?|api/v1)\Z")
 
 _TOKEN, _CODE = re.compile(r"(?:^|&)token=([^&]+)"), re.compile(r"(?:^|&)code=([^&]+)")
-"""In the link to the page, and in that to an agent's."""
+"""In the link to the page, and in the link to an agent."""
 
 
 class Address(msgspec.Struct, frozen=True):
     base: str
-    """Of the server, without a slash at the end."""
+    """The server's URL, without a slash at the end."""
     session: str = ""
     code: str = ""
-    """What the link logs in with, once."""
+    """The one-time code of a link."""
 
     @property
     def host(self) -> str:
-        """As it may be shown."""
         return urlsplit(self.base).netloc
 
 
-def address_of(given: str) -> Address:
+def address_of(text: str) -> Address:
     """Raises `UsageError`."""
-    typed = given.strip()
-    url = typed if typed.startswith(("http://", "https://")) else f"http://{typed}"
+    text = text.strip()
+    url = text if text.startswith(("http://", "https://")) else f"http://{text}"
     try:
         parts = urlsplit(url)
         is_address = bool(parts.hostname) and parts.port != 0 and "://" not in parts.netloc + parts.path
@@ -56,18 +55,18 @@ def address_of(given: str) -> Address:
     if not is_address or "@" in parts.netloc or any(one.isspace() for one in parts.netloc + parts.path):
         raise UsageError("that is not the address of a server, such as localhost:3284")
     path, session = parts.path.rstrip("/"), ""
-    if found := _SESSION.fullmatch(path):
-        path, session = found["base"], unquote(found["session"])
+    if match := _SESSION.fullmatch(path):
+        path, session = match["base"], unquote(match["session"])
     path = _BELOW_BASE.sub("", path)
     code = _TOKEN.search(parts.fragment) or _CODE.search(parts.query)
     return Address(f"{parts.scheme}://{parts.netloc}{path}", session, unquote(code[1]) if code else "")
 
 
 ANSWER_SECONDS = 75.0
-"""For an answer that is no stream: the longest wait of a poll is 60."""
+"""For a response that is not a stream: the longest poll takes 60."""
 
 SILENCE = 45.0
-"""Seconds without a sign of life, which comes each 15, after which a stream is given up."""
+"""Seconds without data after which a stream counts as broken: keep-alives come every 15."""
 
 API = "/api/v1"
 
@@ -92,7 +91,7 @@ class Remote:
         self.address = address
         self.host = address.host
         is_plain = address.base.startswith("http://")
-        headers = {"X-Ostler": "1"}  # without it a cookie is not believed
+        headers = {"X-Ostler": "1"}  # required with a cookie
         if token:
             headers["Authorization"] = f"Bearer {token}"
         try:
@@ -101,7 +100,7 @@ class Remote:
                 headers=headers,
                 verify=False if is_plain else ssl_context(),
                 timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
-                trust_env=not _is_loopback(address.base),  # no proxy leads back to this machine
+                trust_env=not _is_loopback(address.base),  # no proxy for this machine
             )
         except (httpx2.InvalidURL, ValueError, ImportError) as error:
             raise UsageError(f"{self.host} cannot be reached: {error}") from None
@@ -110,14 +109,14 @@ class Remote:
         await self._client.aclose()
 
     async def log_in(self) -> None:
-        """With the code of a link, which counts once: a cookie stays."""
+        """Exchanges the code of a link for a cookie."""
         await self.ask("POST", f"{API}/login", {"token": self.address.code})
 
     async def get(self, path: str, **query: Any) -> Any:
         return await self.ask("GET", path, **query)
 
     async def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        """What it answers, decoded; bytes where that is no JSON."""
+        """The decoded response; bytes if it is not JSON."""
         answer = await self.answer(method, path, body, {}, query)
         is_json = "json" in answer.headers.get("content-type", "")
         return msgspec.json.decode(answer.content) if is_json and answer.content else answer.content
@@ -125,16 +124,15 @@ class Remote:
     async def answer(
         self, method: str, path: str, body: Any, headers: dict[str, str], query: dict[str, Any]
     ) -> httpx2.Response:
-        """Raises `OstlerError` for what is refused, and for a server that cannot be reached."""
-        said = None if body is None else msgspec.json.encode(body)
-        kind = {"Content-Type": "application/json"} if said else {}
-        given = {name: value for name, value in query.items() if value is not None}
-        async with self._failing():
-            answer = await self._client.request(
-                method, path, params=given or None, headers={**kind, **headers}, content=said
-            )
+        """Raises `OstlerError` for an error response, and for a server that cannot be reached."""
+        content = None if body is None else msgspec.json.encode(body)
+        if content:
+            headers = {"Content-Type": "application/json", **headers}
+        params = {name: value for name, value in query.items() if value is not None} or None
+        async with self._translated_errors():
+            answer = await self._client.request(method, path, params=params, headers=headers, content=content)
         if answer.status_code >= 300:
-            raise self._refusal(answer.status_code, answer.content)
+            raise self._error(answer.status_code, answer.content)
         return answer
 
     async def frames(
@@ -142,14 +140,14 @@ class Remote:
     ) -> AsyncGenerator[list[Frame], None]:
         """A stream of server-sent events, to its end. Raises `ServerUnreachable` when it breaks."""
         timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS, read=silence)
-        asked = {"Accept": "text/event-stream", **(headers or {})}
+        headers = {"Accept": "text/event-stream", **(headers or {})}
         splitter = SseSplitter()
         async with (
-            self._failing(),
-            self._client.stream("GET", path, headers=asked, timeout=timeout) as answer,
+            self._translated_errors(),
+            self._client.stream("GET", path, headers=headers, timeout=timeout) as answer,
         ):
             if answer.status_code != 200:
-                raise self._refusal(answer.status_code, await answer.aread())
+                raise self._error(answer.status_code, await answer.aread())
             if "event-stream" not in answer.headers.get("content-type", ""):
                 raise NotFound(f"there is no such stream at {self.host}")
             yield []
@@ -158,7 +156,7 @@ class Remote:
                     yield frames
 
     @asynccontextmanager
-    async def _failing(self) -> AsyncIterator[None]:
+    async def _translated_errors(self) -> AsyncIterator[None]:
         try:
             yield
         except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
@@ -172,12 +170,12 @@ class Remote:
         except (ConnectionFailed, StreamBroken) as error:
             raise ServerUnreachable(error.message) from error
 
-    def _refusal(self, status: int, content: bytes) -> OstlerError:
+    def _error(self, status: int, content: bytes) -> OstlerError:
         kind, detail = _problem(content)
         if status == 401:
             return Unauthorized(
-                f"{self.host} does not know who asks: give a token of that server with OSTLER_TOKEN or "
-                "--token (`ostler token new NAME` makes one there), or the link that it has printed"
+                f"{self.host} requires a login: pass a token of that server with OSTLER_TOKEN or --token "
+                "(`ostler token new NAME` creates one there), or the link that it has printed"
             )
         if status in (502, 503, 504, 429):
             return ServerUnreachable(f"{self.host} cannot answer now: {detail or HTTPStatus(status).phrase}")
@@ -185,8 +183,8 @@ class Remote:
             return Unauthorized(f"{self.host} refuses: {detail or 'this is not allowed'}")
         if status == 404:
             return NotFound(detail or f"{self.host} has nothing there")
-        known = ERRORS.get(kind, UsageError if status < 500 else OstlerError)
-        return known(detail or f"{self.host} answers with {status}: is it an Ostler server?")
+        error = ERRORS.get(kind, UsageError if status < 500 else OstlerError)
+        return error(detail or f"{self.host} answers with {status}: is it an Ostler server?")
 
 
 class _Item(msgspec.Struct):
@@ -200,12 +198,12 @@ class _Problem(msgspec.Struct):
 
 
 def _problem(content: bytes) -> tuple[str, str]:
-    """Of our own server, or as agentapi tells it."""
+    """The kind and the message of an error response, of our own server or of agentapi."""
     try:
-        said = msgspec.json.decode(content, type=_Problem)
+        problem = msgspec.json.decode(content, type=_Problem)
     except (msgspec.MsgspecError, UnicodeError):
         return "", ""
-    return said.kind, ": ".join(filter(None, [said.detail, *(one.message for one in said.errors)]))
+    return problem.kind, ": ".join(filter(None, [problem.detail, *(one.message for one in problem.errors)]))
 
 
 def _is_loopback(base: str) -> bool:

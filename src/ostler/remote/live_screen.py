@@ -16,7 +16,7 @@ from ostler.schema.errors import NotFound
 from ostler.schema.text import cells
 
 LONGEST_MESSAGE = 100_000
-"""Characters that are typed with one request: a body may have a megabyte."""
+"""Characters of keys in one request: a body may have a megabyte."""
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ class Size(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """The agent has: nothing will come any more."""
+    """The agent has ended."""
 
 
 class AgentStatus(msgspec.Struct, frozen=True):
@@ -34,20 +34,20 @@ class AgentStatus(msgspec.Struct, frozen=True):
     transport: str = "pty"
 
 
-Shown = Size | bytes | Ended
-"""A screen of that size, and then what draws on it."""
+ScreenEvent = Size | bytes | Ended
+"""A screen of that size, and then the bytes that draw on it."""
 
 
 class LiveScreen(Protocol):
-    def follow(self) -> AsyncGenerator[Shown, None]:
-        """From the beginning: a size, what draws the screen as it is, and what is drawn from then on.
+    def follow(self) -> AsyncGenerator[ScreenEvent, None]:
+        """The size, the bytes that draw the current screen, and then those of each change.
 
-        Raises `ServerUnreachable` when it breaks, and returns when it ends without the agent's end.
+        Raises `ServerUnreachable` when the stream breaks. If it ends without `Ended`, it can be opened again.
         """
         ...
 
     async def press(self, keys: str) -> None:
-        """As a keyboard sends them."""
+        """Sends keys as a keyboard does."""
 
     async def status(self) -> AgentStatus: ...
 
@@ -59,41 +59,38 @@ class ScreenOfSession:
         self._remote = remote
         self._path = f"{API}/sessions/{session}"
 
-    async def follow(self) -> AsyncGenerator[Shown, None]:
-        async with aclosing(_bytes(self._remote, f"{self._path}/terminal")) as shown:
-            async for one in shown:
-                yield one
+    def follow(self) -> AsyncGenerator[ScreenEvent, None]:
+        return _bytes(self._remote, f"{self._path}/terminal")
 
     async def press(self, keys: str) -> None:
-        await self._remote.ask(
-            "POST", f"{self._path}/requests", {"type": "keys", "keys": keys, "by": "attach"}
-        )
+        request = {"type": "keys", "keys": keys, "by": "attach"}
+        await self._remote.ask("POST", f"{self._path}/requests", request)
 
     async def status(self) -> AgentStatus:
         live = await self._remote.get(f"{self._path}/live")
-        said = live["values"].get(STATUS) or {}
-        return AgentStatus(said.get("agent_type", "agent"), _word(said.get("status", "")))
+        value = live["values"].get(STATUS) or {}
+        return AgentStatus(value.get("agent_type", "agent"), _word(value.get("status", "")))
 
 
 class ScreenOfAgent:
-    """The root of `ostler serve -- AGENT`, or of an agentapi server, which has its screen as text only."""
+    """`ostler serve -- AGENT`, or an agentapi server, which has its screen as text only."""
 
     def __init__(self, remote: Remote) -> None:
         self._remote = remote
         self._is_text_only = False
 
-    async def follow(self) -> AsyncGenerator[Shown, None]:
+    async def follow(self) -> AsyncGenerator[ScreenEvent, None]:
         if not self._is_text_only:
             try:
-                async with aclosing(_bytes(self._remote, "/internal/terminal")) as shown:
-                    async for one in shown:
-                        yield one
+                async with aclosing(_bytes(self._remote, "/internal/terminal")) as screen:
+                    async for event in screen:
+                        yield event
                 return
             except NotFound:
                 self._is_text_only = True
-        async with aclosing(_texts(self._remote)) as shown:
-            async for one in shown:
-                yield one
+        async with aclosing(_texts(self._remote)) as screen:
+            async for event in screen:
+                yield event
 
     async def press(self, keys: str) -> None:
         await self._remote.ask("POST", "/message", {"content": keys, "type": "raw"})
@@ -102,9 +99,9 @@ class ScreenOfAgent:
         return status_of(await self._remote.get("/status"))
 
 
-def status_of(said: object) -> AgentStatus:
-    """Raises `ValidationError` for what is none."""
-    status = msgspec.convert(said, AgentStatus)
+def status_of(response: object) -> AgentStatus:
+    """Raises `ValidationError` if it is not a status."""
+    status = msgspec.convert(response, AgentStatus)
     return msgspec.structs.replace(status, status=_word(status.status))
 
 
@@ -114,7 +111,7 @@ def _word(status: str) -> Literal["waits for you", "is at work", "starts", ""]:
     return "starts" if status == "initializing" else "is at work"
 
 
-async def _bytes(remote: Remote, path: str) -> AsyncGenerator[Shown, None]:
+async def _bytes(remote: Remote, path: str) -> AsyncGenerator[ScreenEvent, None]:
     async with aclosing(remote.frames(path)) as batches:
         async for frames in batches:
             for name, data in frames:
@@ -131,13 +128,12 @@ class _Screen(msgspec.Struct):
     screen: str
 
 
-async def _texts(remote: Remote) -> AsyncGenerator[Shown, None]:
-    """Each is a whole screen. Nothing is known of its cursor, and there may be no sign of life for long."""
+async def _texts(remote: Remote) -> AsyncGenerator[ScreenEvent, None]:
+    """Whole screens, without a cursor. agentapi sends no keep-alives, so silence is no error."""
     size = Size(0, 0)
     async with aclosing(remote.frames("/internal/screen", silence=None)) as batches:
         async for frames in batches:
-            newest = [data for name, data in frames if name == b"screen"][-1:]
-            for data in newest:
+            for data in [data for name, data in frames if name == b"screen"][-1:]:
                 rows = [row.rstrip() for row in msgspec.json.decode(data, type=_Screen).screen.split("\n")]
                 needed = Size(_within(max(map(cells, rows)), 80), _within(len(rows), size.rows))
                 if needed.columns > size.columns or needed.rows > size.rows:

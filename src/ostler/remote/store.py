@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -31,7 +32,7 @@ Learn = Callable[[str, Sequence[Fact]], None]
 
 
 class RemoteRelay:
-    """See `Relay`. The server is not given up while somebody looks."""
+    """See `Relay`. Reconnects to the server until it is closed."""
 
     def __init__(self, remote: Remote, session: str, after: int, owner: ProcessId, learn: Learn) -> None:
         self._remote = remote
@@ -39,15 +40,15 @@ class RemoteRelay:
         self._learn = learn
         self.last_seq = after
         self.owner: ProcessId | None = owner
-        """The server, for all that is known from here."""
+        """The server: which process drives the session is not known here."""
         self.problem = ""
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
         attempt, is_away = 0, False
         while True:
             try:
-                async with aclosing(self._heard()) as heard:
-                    async for batch in heard:
+                async with aclosing(self._stream()) as batches:
+                    async for batch in batches:
                         attempt = 0
                         if is_away:
                             is_away = False
@@ -55,15 +56,15 @@ class RemoteRelay:
                         if batch:
                             yield batch
             except ServerUnreachable as error:
-                if not is_away and attempt >= 2:  # a server that was only started anew is not worth a word
+                if not is_away and attempt >= 2:  # not for a restart of the server
                     is_away = True
-                    away = f"{self._remote.host} is away, and tried again until you leave: {error.message}"
-                    yield [Warned(away, about="store")]
+                    warning = f"{self._remote.host} is away; reconnecting until you leave: {error.message}"
+                    yield [Warned(warning, about="store")]
             yield []
             await asyncio.sleep(RECONNECT_DELAY[min(attempt, len(RECONNECT_DELAY) - 1)])
             attempt += 1
 
-    async def _heard(self) -> AsyncGenerator[Batch, None]:
+    async def _stream(self) -> AsyncGenerator[Batch, None]:
         path = f"{API}/sessions/{quote(self._session, safe='')}/events?after={self.last_seq}"
         async with aclosing(self._remote.frames(path)) as batches:
             async for frames in batches:
@@ -95,9 +96,9 @@ PAGE = 5000
 LISTED = 1000
 
 WAIT = 20
-"""Seconds that the server is asked to wait for something new."""
+"""Seconds that the server waits for something new before it answers."""
 
-TRY_AGAIN = (0.1, 0.3, 1.0, 2.0)
+RETRY_DELAYS = (0.1, 0.3, 1.0, 2.0)
 SEND_ATTEMPTS = 4
 Made = TypeVar("Made")
 
@@ -126,9 +127,9 @@ class _SearchResults(msgspec.Struct):
 
 
 class RemoteStore:
-    """See `Store`. Nobody here can hold a session: whoever opens one watches it.
+    """See `Store`. Sessions can be read and followed, but not held.
 
-    What is read is waited for while the server is away; what is asked of a session is not, or not for long.
+    Reading waits while the server is away; requests are retried only for a short time.
     """
 
     socket_folder: Path | None = None
@@ -139,7 +140,7 @@ class RemoteStore:
         self._read_only = read_only
         self._owner = ProcessId(0, "", "", remote.host, opening="server")
         self._known: dict[str, list[Fact]] = {}
-        """The facts of a session from the first one on: they never change."""
+        """The facts of each session from the first one on; they never change."""
         self._drivers: dict[str, str] = {}
 
     # --- the log --------------------------------------------------------------------------------------
@@ -156,7 +157,7 @@ class RemoteStore:
             path = f"{_path(session)}/events"
             try:
                 page: _Page = await self._read(path, _Page, after=after, limit=PAGE, wait=wait or None)
-            except UsageError:  # it was brought back with fewer facts
+            except UsageError:  # the server has fewer facts now, for instance from a backup
                 known.clear()
                 raise
             self.learn(session, [read_line(bytes(line), session) for line in page.facts])
@@ -182,27 +183,25 @@ class RemoteStore:
         return (await self.summary(session)).last_seq
 
     async def summary(self, session: str) -> SessionSummary:
-        found = await self._read(_path(session), SessionSummary)
-        self._drivers[session] = found.driver
-        return found
+        summary = await self._read(_path(session), SessionSummary)
+        self._drivers[session] = summary.driver
+        return summary
 
     async def sessions(
         self, *, cwd: str | None = None, limit: int | None = None, prefix: str = "", since_ms: int = 0
     ) -> list[SessionSummary]:
-        found: list[SessionSummary] = []
-        before = ""
-        while limit is None or len(found) < limit:
-            page = await self._read(
-                f"{API}/sessions", _Sessions, cwd=cwd, limit=LISTED, children="true", before=before or None
-            )
-            found += [
-                one for one in page.sessions if one.id.startswith(prefix) and one.updated_ms >= since_ms
-            ]
-            self._drivers.update((one.id, one.driver) for one in page.sessions)
-            before = page.next
-            if not before:
+        matches: list[SessionSummary] = []
+        before: str | None = None
+        while limit is None or len(matches) < limit:
+            query = {"cwd": cwd, "limit": LISTED, "children": "true", "before": before}
+            page = await self._read(f"{API}/sessions", _Sessions, **query)
+            for one in page.sessions:
+                self._drivers[one.id] = one.driver
+                if one.id.startswith(prefix) and one.updated_ms >= since_ms:
+                    matches.append(one)
+            if not (before := page.next):
                 break
-        return found[:limit]
+        return matches[:limit]
 
     async def search(self, query: str, *, limit: int = 50) -> list[Hit]:
         return (await self._read(f"{API}/sessions/search", _SearchResults, q=query, limit=limit)).hits
@@ -220,31 +219,23 @@ class RemoteStore:
         await self._remote.ask("DELETE", _path(session))
         self._known.pop(session, None)
 
-    # --- what is asked --------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------------
 
     async def submit(self, session: str, request: AnyRequest) -> bool:
-        """Its id makes it one request, however often it has to be sent."""
+        """Sends it until it arrives; because of its id it is one request."""
         if self._read_only:
             raise UsageError("this is read-only: attach without --read-only to take part")
         is_typed = isinstance(request, Prompt | Steer) and self._drivers.get(session, "agent") == "agent"
-        for attempt in range(SEND_ATTEMPTS):
-            try:
-                await self._remote.ask(
-                    "POST", f"{_path(session)}/requests", request, typed=str(is_typed).lower()
-                )
-                return True
-            except ServerUnreachable:
-                if attempt == SEND_ATTEMPTS - 1:
-                    raise
-                await asyncio.sleep(TRY_AGAIN[attempt])
+        path, typed = f"{_path(session)}/requests", str(is_typed).lower()
+        await self._retry(lambda: self._remote.ask("POST", path, request, typed=typed), SEND_ATTEMPTS)
         return True
 
     async def pending(self, session: str) -> list[AnyRequest]:
-        found = await self._read(f"{_path(session)}/requests", _Requests)
-        return [one for one in map(decode_request, map(bytes, found.requests)) if one is not None]
+        page = await self._read(f"{_path(session)}/requests", _Requests)
+        return [one for one in map(decode_request, map(bytes, page.requests)) if one is not None]
 
     async def settlement(self, session: str, request: str) -> int | None:
-        """Waits a while for it: whoever asks wants to know what came of it."""
+        """Waits for it for a while."""
         path = f"{_path(session)}/requests/{quote(request, safe='')}"
         try:
             state = await self._read(path, _RequestState, wait=WAIT)
@@ -259,7 +250,7 @@ class RemoteStore:
 
     async def blob(self, session: str, blob: str) -> BlobRef | None:
         try:
-            answer = await self._patiently(lambda: self._blob(session, blob, {}))
+            answer = await self._retry(lambda: self._blob(session, blob, {}))
         except NotFound:
             return None
         return BlobRef(blob, len(answer.content), answer.headers.get("content-type", "text/plain"))
@@ -267,34 +258,32 @@ class RemoteStore:
     async def read_blob(self, session: str, blob: str, start: int = 0, size: int | None = None) -> bytes:
         if size == 0:
             return b""
-        wanted = f"bytes={start}-{'' if size is None else start + size - 1}"
-        headers = {"Range": wanted} if start or size is not None else {}
-        content: bytes = (await self._patiently(lambda: self._blob(session, blob, headers))).content
+        byte_range = f"bytes={start}-{'' if size is None else start + size - 1}"
+        headers = {"Range": byte_range} if start or size is not None else {}
+        content: bytes = (await self._retry(lambda: self._blob(session, blob, headers))).content
         return content
 
     async def _blob(self, session: str, blob: str, headers: dict[str, str]) -> Any:
-        return await self._remote.answer(
-            "GET", f"{_path(session)}/blobs/{quote(blob, safe='')}", None, headers, {}
-        )
+        path = f"{_path(session)}/blobs/{quote(blob, safe='')}"
+        return await self._remote.answer("GET", path, None, headers, {})
 
     async def append_blob(self, session: str, blob: str, data: bytes, media_type: str = "text/plain") -> None:
         raise self._not_from_here()
 
-    # --- what is elsewhere ----------------------------------------------------------------------------
+    # --- the server -----------------------------------------------------------------------------------
 
     def relay(self, session: str, after: int) -> RemoteRelay:
         return RemoteRelay(self._remote, session, after, self._owner, self.learn)
 
     async def begin(self, cwd: Path, model: str = "", reasoning: str = "") -> str:
-        wanted = {"cwd": str(cwd), "model": model, "reasoning": reasoning if model else ""}
-        made = await self._remote.ask("POST", f"{API}/sessions", wanted)
-        return str(made["id"])
+        body = {"cwd": str(cwd), "model": model, "reasoning": reasoning if model else ""}
+        return str((await self._remote.ask("POST", f"{API}/sessions", body))["id"])
 
     async def candidates(self) -> list[Candidate]:
-        known = (await self._remote.get(f"{API}/models"))["models"]
+        models = (await self._remote.get(f"{API}/models"))["models"]
         return [
             Candidate(one["name"], one["provider"], aliases=tuple(one.get("aliases", ())))
-            for one in known
+            for one in models
             if one["ready"]
         ]
 
@@ -338,10 +327,10 @@ class RemoteStore:
         raise self._not_from_here()
 
     async def checkpoint(self) -> None:
-        """The server does."""
+        """The server does that."""
 
     async def close(self) -> None:
-        """Whoever made the connection closes it."""
+        """The owner of `Remote` closes the connection."""
 
     def _held(self) -> SessionHeld:
         return SessionHeld(f"the session runs at {self.host}: this can only be done there")
@@ -351,21 +340,22 @@ class RemoteStore:
 
     async def _read(self, path: str, kind: type[Made], **query: Any) -> Made:
         async def read() -> Made:
-            return msgspec.json.decode(
-                (await self._remote.answer("GET", path, None, {}, query)).content, type=kind
-            )
+            answer = await self._remote.answer("GET", path, None, {}, query)
+            return msgspec.json.decode(answer.content, type=kind)
 
-        return await self._patiently(read)
+        return await self._retry(read)
 
-    async def _patiently(self, read: Callable[[], Awaitable[Made]]) -> Made:
-        """Until the server is back: whoever follows it says that it is away."""
+    async def _retry(self, call: Callable[[], Awaitable[Made]], attempts: float = math.inf) -> Made:
+        """Repeats a call while the server is away."""
         attempt = 0
         while True:
             try:
-                return await read()
+                return await call()
             except ServerUnreachable:
-                await asyncio.sleep(TRY_AGAIN[min(attempt, len(TRY_AGAIN) - 1)])
                 attempt += 1
+                if attempt >= attempts:
+                    raise
+                await asyncio.sleep(RETRY_DELAYS[min(attempt, len(RETRY_DELAYS)) - 1])
 
 
 def _path(session: str) -> str:
@@ -373,7 +363,7 @@ def _path(session: str) -> str:
 
 
 def _in_line(facts: Sequence[Fact], known: int) -> int:
-    """How many of them follow what is known, without a gap."""
+    """How many of them follow fact `known` without a gap."""
     count = 0
     for fact in facts:
         if fact.seq <= known:

@@ -25,6 +25,8 @@ else:
 CLOSED_WITHIN = 8.0
 """Seconds that all agents together have to end before they are killed."""
 
+_CLOSING = "no agent can be started: the server is shutting down"
+
 
 class AgentRegistry:
     """The running agents: one that has ended is removed.
@@ -39,8 +41,8 @@ class AgentRegistry:
         """Of the agents started here, unless None."""
         self._store = store
         self._agents: dict[str, AgentSession] = {}
-        self._started_as: dict[str, AgentSpec] = {}
-        """By session, the last spec: never stored, since it may contain secrets."""
+        self.started_as: dict[str, AgentSpec] = {}
+        """By session, the spec of its last agent: never stored, since it may contain secrets."""
         self._is_closing = False
 
     def __iter__(self) -> Iterator[AgentSession]:
@@ -52,14 +54,6 @@ class AgentRegistry:
     def get(self, session: str) -> AgentSession | None:
         return self._agents.get(session)
 
-    def started_as(self, session: str) -> AgentSpec | None:
-        """The last agent started in that session, if it was started here."""
-        return self._started_as.get(session)
-
-    def forget(self, session: str) -> None:
-        """Called when the session is deleted."""
-        self._started_as.pop(session, None)
-
     def add(self, agent: AgentSession) -> None:
         """Adds an agent that was started elsewhere in this process, with `on_open`."""
         self._agents[agent.id] = agent
@@ -70,96 +64,79 @@ class AgentRegistry:
             del self._agents[agent.id]
 
     async def start(self, spec: AgentSpec, *, session: str = "") -> AgentSession:
-        """Starts it in a new session, of that id if one is given; without a session when that fails."""
-        self._refuse_when_closing()
+        """Starts it in a new session. When it cannot be started, the session is deleted."""
         spec = self._timed(spec)
         agent = await lifecycle.start_agent_session(self._store, spec, session=session, on_open=self.on_open)
-        return await self._keep(agent, spec)
+        return await self._register(agent, spec)
 
     async def restart(self, session: str, spec: AgentSpec) -> AgentSession:
         """Starts it again in its session. Raises `SessionHeld` while an agent runs in it, and `UsageError` if
         the agent was driven in another way."""
-        self._refuse_when_closing()
         spec = self._timed(spec)
         agent = await lifecycle.restart_agent_session(self._store, session, spec, on_open=self.on_open)
-        return await self._keep(agent, spec)
+        return await self._register(agent, spec)
 
     async def end(self, session: str) -> None:
-        """Ends the agent, and waits until nothing of it is left. Raises `NotFound` if none is driven here."""
+        """Ends the agent and all its processes. Raises `NotFound` if none is driven here."""
         if (agent := self._agents.get(session)) is None:
-            raise NotFound(f"no agent is at work in session {session} here")
+            raise NotFound(f"no agent is running in session {session} here")
         await agent.close()
 
     async def close(self) -> None:
-        """Ends all of them, at the same time. No other can be started."""
+        """Ends all agents at the same time. No other can be started."""
         self._is_closing = True
         closing = {asyncio.ensure_future(agent.close()) for agent in self}
         if not closing:
             return
         _, late = await asyncio.wait(closing, timeout=CLOSED_WITHIN)
         for one in late:
-            one.cancel()  # which hurries it
+            one.cancel()  # then it is killed
         if late:
             await asyncio.wait(late, timeout=CLOSED_WITHIN)
 
-    async def _keep(self, agent: AgentSession, spec: AgentSpec) -> AgentSession:
+    async def _register(self, agent: AgentSession, spec: AgentSpec) -> AgentSession:
         if self._is_closing:
             await agent.close()
-            self._refuse_when_closing()
-        self._started_as[agent.id] = spec
+            raise UsageError(_CLOSING)
+        self.started_as[agent.id] = spec
         self.add(agent)
         return agent
 
     def _timed(self, spec: AgentSpec) -> AgentSpec:
-        return msgspec.structs.replace(spec, timing=self.timing) if self.timing else spec
-
-    def _refuse_when_closing(self) -> None:
+        """Raises `UsageError` while the server ends."""
         if self._is_closing:
-            raise UsageError("no agent can be started any more: the server is about to end")
+            raise UsageError(_CLOSING)
+        return msgspec.structs.replace(spec, timing=self.timing) if self.timing else spec
 
 
 Size = Annotated[int, msgspec.Meta(ge=10, le=5000)]
 
 
 class NewAgent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Another vendor's agent: what to start, and how it is to be driven."""
+    """Another vendor's agent: what to start, and how to drive it."""
 
     command: Annotated[list[str], msgspec.Meta(min_length=1)]
-    """The program and its arguments; no shell reads them."""
+    """The program and its arguments, without a shell."""
     type: str = ""
-    """`claude`, `codex` and so on: how its screen is read. The command says it, if it is left out."""
+    """How its screen is read: `claude`, `codex` and so on; by default detected from the command."""
     transport: Literal["pty", "acp", "stream-json"] = "pty"
     """`pty`: a terminal. The others are for agents that speak a protocol, and have no screen."""
     columns: Size = 80
     rows: Size = 1000
     environment: dict[str, str] = {}
-    """Variables beside those of the server."""
+    """Variables in addition to those of the server."""
     initial_prompt: str = ""
-    """What it is told as soon as it is ready."""
+    """Sent as soon as it is ready."""
     ready_regex: str = ""
-    """It is ready when its screen matches this; what is known of its type decides, if it is left out."""
+    """It is ready when its screen matches this; by default, when it shows the input box of its type."""
     ready_after: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
     """Or when its screen has not changed for so many seconds."""
 
 
 def agent_to_start(agent: NewAgent, cwd: Path) -> AgentSpec:
     """Raises `UsageError`."""
-    return agent_spec.AgentSpec(
-        command=agent.command,
-        cwd=cwd,
-        transport=agent.transport,
-        agent_type=agent.type,
-        columns=agent.columns,
-        rows=agent.rows,
-        environment=_checked(agent.environment),
-        initial_prompt=agent.initial_prompt,
-        ready_regex=agent.ready_regex,
-        ready_after=agent.ready_after,
-    )
-
-
-def _checked(environment: dict[str, str]) -> dict[str, str]:
-    for name, value in environment.items():
+    for name, value in agent.environment.items():
         if not name or "=" in name or "\0" in name + value:
-            raise UsageError(f"{name[:100]!r} is no name of a variable, or its value has a NUL in it")
-    return environment
+            raise UsageError(f"{name[:100]!r} is not the name of a variable, or its value contains a NUL")
+    fields = msgspec.structs.asdict(agent)
+    return agent_spec.AgentSpec(cwd=cwd, agent_type=fields.pop("type"), **fields)

@@ -14,7 +14,7 @@ from ostler.server.api import about, agents, events, extensions, history, reques
 from ostler.server.middleware import Capacity, OriginMiddleware
 from ostler.server.operations import Endpoint, Operation
 from ostler.server.pages import Pages
-from ostler.server.problems import MethodNotAllowed, problem_of, problem_response
+from ostler.server.problems import MethodNotAllowed, error_response
 from ostler.server.state import ServerState
 
 
@@ -40,13 +40,13 @@ class Methods:
         if method == "OPTIONS":
             return Response(status_code=204, headers={"allow": self._allowed})
         error = MethodNotAllowed(f"{method[:20]} is not allowed here; allowed: {self._allowed}")
-        answer = problem_response(problem_of(error))
+        answer = error_response(error)
         answer.headers["allow"] = self._allowed
         return answer
 
 
 def routes_of(server: ServerState, operations: Iterable[Operation], prefix: str) -> list[Route]:
-    """Paths without parameters come first: `sessions/search` is no session."""
+    """Paths without parameters come first: `sessions/search` is not a session id."""
     paths: dict[str, dict[str, Endpoint]] = {}
     for one in operations:
         paths.setdefault(prefix + one.path, {})[one.method] = Endpoint(server, one)
@@ -82,8 +82,8 @@ def create_app(server: ServerState, *, hosts: Iterable[str] = (), origins: Itera
     """The ASGI application that serves one `ServerState`. The server starts and stops with the application;
     mounted in another one, it starts with the first request, and the outer application closes it.
 
-    `hosts` are names by which it may be asked for beside those of this machine, `origins` pages elsewhere
-    that may ask.
+    `hosts` are accepted host names besides those of this machine, `origins` other pages whose requests are
+    accepted.
     """
 
     @asynccontextmanager

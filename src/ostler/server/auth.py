@@ -8,24 +8,24 @@ from contextlib import asynccontextmanager, contextmanager
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ostler.schema.errors import ConfigurationError, OstlerError
 from ostler.server.middleware import Buckets, address_of
-from ostler.server.problems import Forbidden, NotAllowed, ServerBusy, TooMany, problem_of, problem_response
+from ostler.server.problems import Forbidden, NotAllowed, ServerBusy, TooMany, error_response
 from ostler.server.tokens import COOKIE_SECONDS, Access, Principal, TokenStore
 
-READING = frozenset({"GET", "HEAD", "OPTIONS"})
+READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 CSRF_HEADER = "x-ostler"
-"""A page of somebody else cannot set it without being asked first whether it may."""
+"""A page of another origin cannot set it without a preflight request."""
 
 WRONG_A_MINUTE = 20.0
-"""Attempts with a wrong token, from one address."""
+"""Attempts with a wrong token from one address."""
 
-LOOKING = 1.0
-"""Seconds after which it is seen that a token was revoked."""
+CHECK_INTERVAL = 1.0
+"""Seconds between two checks for revoked tokens."""
 
 
 class Authenticator:
@@ -54,20 +54,28 @@ class Authenticator:
                 return self.checked(request, self.book.of_token(token.strip()))
             cookie = request.cookies.get(self.book.cookie_name)
             return self.book.of_cookie(cookie) if cookie else None
-        except ConfigurationError:  # its words are for whoever can see the file
-            raise ServerBusy(
-                "the server's tokens cannot be read: run `ostler token` there to see why"
-            ) from None
+        except ConfigurationError:  # its message names a file of the server
+            raise ServerBusy("the server cannot read its tokens: `ostler token` there says why") from None
 
-    def checked(self, request: Request, found: Principal | None) -> Principal | None:
-        """Whoever guesses is slowed down."""
-        if found is None and not self._wrong.take(address_of(request.scope)):
+    def checked(self, request: Request, principal: Principal | None) -> Principal | None:
+        """The principal. Raises `TooMany` after too many wrong tokens from one address."""
+        if principal is None and not self._wrong.take(address_of(request.scope)):
             raise TooMany("too many wrong tokens: wait a minute")
-        return found
+        return principal
+
+    def set_cookie(self, request: Request, response: Response, principal: Principal) -> None:
+        response.set_cookie(
+            self.book.cookie_name,
+            self.book.cookie(principal),
+            max_age=COOKIE_SECONDS,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
 
     @contextmanager
     def visit(self) -> Iterator[Visit]:
-        """A request that is under way; when the token of its principal is revoked, it ends."""
+        """A request that is under way; it ends when its token is revoked."""
         visit = Visit()
         self._visits.add(visit)
         try:
@@ -75,10 +83,10 @@ class Authenticator:
         finally:
             self._visits.discard(visit)
 
-    async def watch(self) -> None:
-        """Ends the visits of those who are not known any more."""
+    async def end_revoked(self) -> None:
+        """Ends the requests of revoked tokens, until it is cancelled."""
         while True:
-            await asyncio.sleep(LOOKING)
+            await asyncio.sleep(CHECK_INTERVAL)
             for visit in [one for one in self._visits if one.principal and not self._knows(one.principal)]:
                 visit.end()
 
@@ -90,7 +98,7 @@ class Authenticator:
 
 
 class Visit:
-    """`principal` is there as soon as it is known who asks."""
+    """One request; `principal` is set once it is authenticated."""
 
     def __init__(self) -> None:
         self.principal: Principal | None = None
@@ -102,7 +110,7 @@ class Visit:
 
     @asynccontextmanager
     async def lasting(self) -> AsyncIterator[None]:
-        """What is done as long as the token counts. Raises `NotAllowed`."""
+        """The work of the request. Raises `NotAllowed` when the token is revoked."""
         try:
             async with asyncio.timeout(None) as ending:
                 self._under_way.add(ending)
@@ -116,7 +124,7 @@ class Visit:
             raise NotAllowed("the token was revoked") from None
 
     def receiving(self, receive: Receive) -> Receive:
-        """To whoever streams, a revoked token is a connection that has ended."""
+        """For streams, a revoked token looks like a disconnect."""
 
         async def received() -> Message:
             try:
@@ -129,8 +137,8 @@ class Visit:
 
 
 def _require_own_page(request: Request) -> None:
-    """Cookies go along with whatever a browser is made to ask: only our own page may use them."""
-    if request.method not in READING and not request.headers.get(CSRF_HEADER):
+    """Browsers send cookies with requests of any page: only our own page may use them."""
+    if request.method not in READ_METHODS and not request.headers.get(CSRF_HEADER):
         raise Forbidden("a request with a cookie must have the header `X-Ostler: 1`")
     if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
         raise Forbidden("pages of another origin must not use the cookie")
@@ -140,64 +148,56 @@ CODE = "code"
 
 
 class TokenMiddleware:
-    """Whoever has a token passes, and whoever logged in with a link: `/?code=…` becomes a cookie.
+    """Requires a token or a cookie; the link `/?code=…` sets the cookie.
 
-    What is under `keeps_itself` has a door of its own. Who looks needs a token that may observe; who sends
-    something, one that may do all.
+    Paths below `excluded` have their own access control. Reading needs a token with the scope `observe`,
+    everything else one with the scope `all`.
     """
 
-    def __init__(self, app: ASGIApp, doorkeeper: Authenticator, keeps_itself: str) -> None:
+    def __init__(self, app: ASGIApp, auth: Authenticator, excluded: str) -> None:
         self._app = app
-        self._doorkeeper = doorkeeper
-        self._keeps_itself = keeps_itself
+        self._auth = auth
+        self._excluded = excluded
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or f"{scope['path']}/".startswith(f"{self._keeps_itself}/"):
+        if scope["type"] != "http" or f"{scope['path']}/".startswith(f"{self._excluded}/"):
             await self._app(scope, receive, send)
             return
-        with self._doorkeeper.visit() as visit:
+        with self._auth.visit() as visit:
             try:
                 answer = self._logged_in(request := Request(scope))
-                if answer is None and scope["method"] != "OPTIONS":  # a browser asks first, without a token
+                if answer is None and scope["method"] != "OPTIONS":  # a preflight request has no token
                     visit.principal = self._allowed(request)
             except OstlerError as error:
-                answer = problem_response(problem_of(error))
+                answer = error_response(error)
             await (answer or self._app)(scope, visit.receiving(receive), send)
 
     def _logged_in(self, request: Request) -> ASGIApp | None:
         code = request.query_params.get(CODE, "")
         if request.url.path != "/" or request.method != "GET" or not code:
             return None
-        book = self._doorkeeper.book
-        principal = self._doorkeeper.checked(request, book.of_code(code))
+        principal = self._auth.checked(request, self._auth.book.of_code(code))
         if principal is None:
-            raise NotAllowed("this link was used or has expired: the server prints a new one when it starts")
-        response = RedirectResponse("./", 303)  # a proxy may have us below a path
-        response.set_cookie(
-            book.cookie_name,
-            book.cookie(principal),
-            max_age=COOKIE_SECONDS,
-            httponly=True,
-            samesite="strict",
-            secure=request.url.scheme == "https",
-        )
+            raise NotAllowed("the link was used or has expired: the server prints a new one when it starts")
+        response = RedirectResponse("./", 303)  # relative, because a proxy may serve this below a path
+        self._auth.set_cookie(request, response, principal)
         return response
 
     def _allowed(self, request: Request) -> Principal:
-        principal = self._doorkeeper.principal(request)
+        principal = self._auth.principal(request)
         if principal is None:
             raise NotAllowed("authenticate with the header `Authorization: Bearer TOKEN`")
         if principal.by_cookie and not _is_own_page(request):
             raise Forbidden("pages of another origin must not use the cookie")
-        if request.method not in READING and principal.scope != "all":
+        if request.method not in READ_METHODS and principal.scope != "all":
             raise Forbidden("this token may only observe")
         return principal
 
 
 def _is_own_page(request: Request) -> bool:
-    """Cookies go along with whatever a browser is made to ask. It says from where it sends something."""
+    """Browsers send cookies with requests of any page, but say where a request comes from."""
     if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
         return False
-    if request.method in READING or request.headers.get(CSRF_HEADER):
+    if request.method in READ_METHODS or request.headers.get(CSRF_HEADER):
         return True
     return urlsplit(request.headers.get("origin", "")).netloc == request.headers.get("host")

@@ -77,7 +77,7 @@ def serve_command(arguments: list[str], *, agent_needs_dashes: bool = True) -> i
 
 
 def _serve_agent(parser: Parser, options: ServeOptions, command: list[str], typed: list[str]) -> int:
-    if name := _given_of_own(options):
+    if name := _first_own_option(options):
         flag = next((word.partition("=")[0] for word in typed if name.replace("_", "-") in word), f"--{name}")
         parser.error(f"{flag} is not for agents; options of the agent itself go after --")
     plan = agent_plan(options, command, os.environ)
@@ -91,13 +91,11 @@ def _serve_sessions(parser: Parser, options: ServeOptions) -> int:
             f"{flags[0]} is for an agent: give its command after --, as in `ostler serve … -- claude`"
         )
     if options.openapi:
-        sys.stdout.buffer.write(
-            operations.encode(openapi_document.openapi(server_app.OPERATIONS, server_app.PREFIX)) + b"\n"
-        )
+        document = openapi_document.openapi(server_app.OPERATIONS, server_app.PREFIX)
+        sys.stdout.buffer.write(operations.encode(document) + b"\n")
         return 0
-    code: int = load("ostler.server.main:serve")(
-        options, DEFAULT_PORT if options.port is None else options.port
-    )
+    number = DEFAULT_PORT if options.port is None else options.port
+    code: int = load("ostler.server.main:serve")(options, number)
     return code
 
 
@@ -142,43 +140,33 @@ def _serve_parser() -> Parser:
 
 def _add_own_options(parser: Parser) -> None:
     own = parser.add_argument_group("only without an agent: these and all that follow, except --cwd")
-    own.add_argument(
-        "--allow-host",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="accept requests for this host name; repeatable",
-    )
-    own.add_argument(
-        "--allow-origin",
-        metavar="URL",
-        action="append",
-        default=[],
-        help="allow requests from pages of this origin; repeatable",
-    )
+    for flag, metavar, about in (
+        ("--allow-host", "NAME", "accept requests for this host name; repeatable"),
+        ("--allow-origin", "URL", "allow requests from pages of this origin; repeatable"),
+    ):
+        own.add_argument(flag, metavar=metavar, action="append", default=[], help=about)
     own.add_argument("--openapi", action="store_true", help="print the OpenAPI document and exit")
     add_model_options(parser)
     add_work_options(parser)
 
 
-def _given_of_own(options: ServeOptions) -> str:
+def _first_own_option(options: ServeOptions) -> str:
     """The first option that does not apply with an agent."""
     own = Parser(add_help=False)
     _add_own_options(own)
     defaults = vars(own.parse_args([]))
-    given = (name for name in defaults if name != "cwd" and getattr(options, name) != defaults[name])
-    return next(given, "")
+    changed = (name for name in defaults if name != "cwd" and getattr(options, name) != defaults[name])
+    return next(changed, "")
 
 
-def _network(given: str) -> str:
+def _network(text: str) -> str:
     from ipaddress import ip_network
 
     try:
-        return str(ip_network(given, strict=False))
+        return str(ip_network(text, strict=False))
     except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{given!r} is not an address like 127.0.0.1 or 10.0.0.0/8"
-        ) from None
+        problem = f"{text!r} is not an address like 127.0.0.1 or 10.0.0.0/8"
+        raise argparse.ArgumentTypeError(problem) from None
 
 
 def server_command(arguments: list[str]) -> int:
@@ -227,16 +215,16 @@ def _token_parser() -> Parser:
 def _make(book: TokenStore, options: argparse.Namespace) -> None:
     token = book.new(options.name, options.scope)
     if options.json:
-        made = next(one for one in book.all() if one.name == options.name)
-        _print_json(made, {"token": token})
+        new = next(one for one in book.all() if one.name == options.name)
+        _print_json(new, token=token)
     else:
         print(token)
     print_stderr(f"this token is shown only once; `ostler token revoke {options.name}` revokes it")
 
 
-def _print_json(token: Token, beside: dict[str, str] | None = None) -> None:
-    shown = {name: value for name, value in msgspec.structs.asdict(token).items() if name != "sha256"}
-    print(msgspec.json.encode(shown | (beside or {})).decode())
+def _print_json(record: Token, **more: str) -> None:
+    fields = {name: value for name, value in msgspec.structs.asdict(record).items() if name != "sha256"}
+    print(msgspec.json.encode(fields | more).decode())
 
 
 def _list(book: TokenStore, *, as_json: bool) -> None:

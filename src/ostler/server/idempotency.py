@@ -1,7 +1,7 @@
-"""`Idempotency-Key`: a POST that is sent again, because nobody knows whether it arrived, happens once.
+"""`Idempotency-Key`: a POST that a client repeats, because it does not know whether it arrived, happens once.
 
-Two things make it so. An answer is kept for a day and given again. And the ids of what a request makes follow
-from its key, so that also a server which died before it had answered finds what it had done.
+Responses are stored for a day and sent again. The ids of what a request creates are derived from its key, so
+that a server that died before its response finds what it had created.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LONGEST_KEY = 255
 KEPT_SECONDS = 24 * 3600
 
 REPLAYED = "idempotency-replayed"
-"""The header of an answer that is given again."""
+"""The header of a repeated response."""
 
 _SCHEMA = """
 create table if not exists answers (
@@ -45,10 +45,6 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True):
     headers: list[tuple[bytes, bytes]]
     body: bytes
 
-    @classmethod
-    def of(cls, response: Response) -> StoredResponse:
-        return cls(response.status_code, response.raw_headers, bytes(response.body))
-
     def response(self) -> Response:
         response = Response(self.body, self.status)
         response.raw_headers = [*self.headers, (REPLAYED.encode(), b"true")]
@@ -56,22 +52,17 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeyedRequest:
-    """A request with a key. Its body is summed up on its way to whoever reads it.
-
-    The file has neither the key nor the body: only what follows from both, from which nothing is guessed.
-    """
+    """A request with a key. Its body is hashed while it is read; neither key nor body is stored."""
 
     def __init__(self, key: str, principal: Principal, request: Request, receive: Receive) -> None:
-        named = "\n".join([principal.token, key])
-        self.name = hashlib.sha256(named.encode()).digest()
-        self._digest = hmac.new(key.encode(), digestmod="sha256")
-        said = f"{request.method} {request.url.path}?{request.url.query}\n"
-        self._digest.update(said.encode())
+        self.name = hashlib.sha256(f"{principal.token}\n{key}".encode()).digest()
+        line = f"{request.method} {request.url.path}?{request.url.query}\n"
+        self._digest = hmac.new(key.encode(), line.encode(), "sha256")
         self._receive = receive
         self._is_whole = False
 
     def new_id(self, prefix: str) -> str:
-        """Of what the request makes: the same for the same key."""
+        """The id of something that the request creates: the same for the same key."""
         number = int.from_bytes(hashlib.sha256(self.name + prefix.encode()).digest()[:17])
         return f"{prefix}_{base32(number, 26)}"
 
@@ -82,14 +73,14 @@ class KeyedRequest:
         return message
 
     async def digest(self) -> bytes:
-        """Of the whole of it: what nobody has read is read now."""
+        """The digest of the whole request; reads the rest of the body."""
         while not self._is_whole:
             await self.receive()
         return self._digest.digest()
 
 
 def keyed(request: Request, principal: Principal | None, receive: Receive) -> KeyedRequest | None:
-    """None for a request that asks for nothing of this. Raises `UsageError` for a key that is none."""
+    """None for a request without a key. Raises `UsageError` for an invalid one."""
     key = request.headers.get(HEADER)
     if key is None or principal is None or request.method != "POST":
         return None
@@ -99,7 +90,7 @@ def keyed(request: Request, principal: Principal | None, receive: Receive) -> Ke
 
 
 class IdempotencyStore:
-    """The answers of the last day, in a file of their own: a server that is started again knows them."""
+    """The responses of the last day, in a file of their own."""
 
     def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
         self._path = path
@@ -108,22 +99,23 @@ class IdempotencyStore:
         self._under_way: dict[bytes, asyncio.Future[None]] = {}
 
     async def once(self, keyed: KeyedRequest, work: Callable[[], Awaitable[Response]]) -> Response:
-        """What `work` answers, or has answered. Only what was done is kept: what failed may be tried again.
+        """The response of `work`, or the stored one. Errors are not stored: the request can be repeated.
 
-        A second one with the same key waits for the first. Raises `KeyReused` for another request.
+        A second request with the same key waits for the first. Raises `KeyReused` for a different request.
         """
         while (first := self._under_way.get(keyed.name)) is not None:
             await asyncio.wait({first})
-        if (kept := self._find(keyed.name)) is not None:
-            digest, answer = kept
+        if (stored := self._find(keyed.name)) is not None:
+            digest, answer = stored
             if not hmac.compare_digest(digest, await keyed.digest()):
                 raise KeyReused("this Idempotency-Key was used for another request: use a new one")
             return answer.response()
         done = self._under_way[keyed.name] = asyncio.get_running_loop().create_future()
         try:
             response = await work()
-            if response.status_code < 300:
-                self._keep(keyed.name, await keyed.digest(), StoredResponse.of(response))
+            if (status := response.status_code) < 300:
+                answer = StoredResponse(status, response.raw_headers, bytes(response.body))
+                self._store(keyed.name, await keyed.digest(), answer)
             return response
         finally:
             del self._under_way[keyed.name]
@@ -136,14 +128,14 @@ class IdempotencyStore:
             row = self._connection().execute(query, (name, since)).fetchone()
         return (row[0], msgspec.msgpack.decode(row[1], type=StoredResponse)) if row else None
 
-    def _keep(self, name: bytes, digest: bytes, answer: StoredResponse) -> None:
+    def _store(self, name: bytes, digest: bytes, answer: StoredResponse) -> None:
         now, packed = int(self._now()), msgspec.msgpack.encode(answer)
         with translate_errors(self._path), self._connection() as db:
             db.execute("delete from answers where time < ?", (now - KEPT_SECONDS,))
             db.execute("insert or replace into answers values (?, ?, ?, ?)", (name, digest, now, packed))
 
     def _connection(self) -> sqlite3.Connection:
-        """Opened when the first key comes."""
+        """Opened at the first use."""
         if self._db is None:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._path.touch(mode=0o600)

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from ostler.drivers.child_agent import OnStart
     from ostler.server.command import ServeOptions
 
-WHERE_PAGES_ASK = {"permissions": "ask", "on_question": "wait"}
-"""Default settings of the server: a person can answer sooner or later."""
+SERVER_DEFAULTS = {"permissions": "ask", "on_question": "wait"}
+"""Settings that differ from the command line's: somebody can answer on the page, sooner or later."""
 
 
 class HarnessFactory:
@@ -50,68 +50,68 @@ class HarnessFactory:
         self._options = options
         self._switch = switch
         self._on_agent = on_agent
-        self._said: set[str] = set()
-        self._telling: set[asyncio.Future[None]] = set()
+        self._printed: set[str] = set()
+        self._recording: set[asyncio.Future[None]] = set()
 
     def settings(self, cwd: Path) -> Settings:
-        return settings_for(self._options, cwd, WHERE_PAGES_ASK)
+        return settings_for(self._options, cwd, SERVER_DEFAULTS)
 
     async def harness_for(self, cwd: Path) -> Harness:
         """The harness of a folder. Without a model, only calls of the model fail, with the reason."""
-        settings, model = await asyncio.to_thread(self._answering, self.settings(cwd))
+        settings, model = await asyncio.to_thread(self._resolve_model, self.settings(cwd))
         rules, agents = context_rules(self._options), terminal_agents(settings, self._on_agent)
-        harness = build_harness(settings, cwd, say=self._say, context=rules, model=model, agent_tool=agents)
-        face = WebFrontEnd(harness, self._switch)
+        harness = build_harness(settings, cwd, say=self._print, context=rules, model=model, agent_tool=agents)
+        front_end = WebFrontEnd(harness, self._switch)
 
-        def tell(text: str) -> None:
-            face.notices.append(text)
-            self._say(text)
+        def notify(text: str) -> None:
+            front_end.notices.append(text)
+            self._print(text)
 
-        await load_extensions(self._options, settings, harness, lambda: face, say=tell, asks=False)
-        if face.notices:
-            self._tell_in_log(harness, tuple(face.notices))
+        await load_extensions(self._options, settings, harness, lambda: front_end, say=notify, asks=False)
+        if front_end.notices:
+            self._record_notices(harness, tuple(front_end.notices))
         return harness
 
-    async def look_around(self, cwd: Path) -> None:
+    async def print_default_model(self, cwd: Path) -> None:
         """Prints which model answers by default, or why none can."""
-        _, model = await asyncio.to_thread(self._answering, self.settings(cwd))
+        _, model = await asyncio.to_thread(self._resolve_model, self.settings(cwd))
         if isinstance(model, AbsentModel):
-            self._say(model.why)
+            self._print(model.why)
         await model.aclose()
 
-    def _answering(self, settings: Settings) -> tuple[Settings, Model]:
-        """Resolves the model. May probe servers and run a key command: not for the event loop."""
+    def _resolve_model(self, settings: Settings) -> tuple[Settings, Model]:
+        """May probe servers and run a key command: not for the event loop."""
         try:
-            settings = resolve_model(settings, say=self._say)
+            settings = resolve_model(settings, say=self._print)
             return settings, ModelFactory(settings)(settings.model)
         except OstlerError as error:
             return settings, AbsentModel(error.message)
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         """Prints a notice to standard error, each only once."""
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._printed:
+            self._printed.add(text)
             print_stderr(text)
 
-    def _tell_in_log(self, harness: Harness, notices: tuple[str, ...]) -> None:
-        """Records notices in the session, since its readers do not see the server's standard error."""
+    def _record_notices(self, harness: Harness, notices: tuple[str, ...]) -> None:
+        """Records notices in each session, since its readers do not see the server's standard error."""
 
         def on_open(journal: Journal) -> None:
             if not journal.state.child_of:
-                telling = asyncio.ensure_future(_record_news(journal, notices))
-                self._telling.add(telling)
-                telling.add_done_callback(self._telling.discard)
+                recording = asyncio.ensure_future(_record_new(journal, notices))
+                self._recording.add(recording)
+                recording.add_done_callback(self._recording.discard)
 
         harness.listeners = [*harness.listeners, JournalListener(on_open)]
 
 
-async def _record_news(journal: Journal, notices: tuple[str, ...]) -> None:
+async def _record_new(journal: Journal, notices: tuple[str, ...]) -> None:
     """Records the notices that the log does not have yet."""
-    with suppress(StoreError):  # the session was given back meanwhile, or whoever drives it is told
+    with suppress(StoreError):  # the session was released meanwhile, or its run reports the error
         facts = await journal.store.read(journal.session)
-        known = {fact.event.text for fact in facts if isinstance(fact.event, Warned)}
+        recorded = {fact.event.text for fact in facts if isinstance(fact.event, Warned)}
         for notice in notices:
-            if notice not in known:
+            if notice not in recorded:
                 journal.record(Warned(notice, about="extension"))
         await journal.commit()
 
@@ -132,11 +132,11 @@ async def _serve(options: ServeOptions, port: int) -> int:
         address = address_of(listening)
         if not address.is_loopback and not tokens.all():
             raise UsageError(NO_TOKEN.format(address))
-        server, equipping = make_server(options, settings, cwd, tokens)
+        server, harnesses = make_server(options, settings, cwd, tokens)
         app = create_app(server, hosts=names(options, address), origins=options.allow_origin)
         http = HttpServer(http_config(app, options), server)
         _welcome(tokens, address, listening.getsockname()[1])
-        await equipping.look_around(cwd)
+        await harnesses.print_default_model(cwd)
         await http.serve(sockets=[listening])
     return 0
 
@@ -145,13 +145,12 @@ def make_server(
     options: ServeOptions, settings: Settings, cwd: Path, tokens: TokenStore
 ) -> tuple[ServerState, HarnessFactory]:
     """The state of the server, and the factory of its harnesses."""
-    equipping = HarnessFactory(
-        options, lambda *wanted: server.switch(*wanted), lambda agent: server.driven.add(agent)
+    harnesses = HarnessFactory(
+        options, lambda *target: server.switch(*target), lambda agent: server.agents.add(agent)
     )
-    server = ServerState(
-        open_store(settings), equipping.harness_for, cwd, tokens, settings=equipping.settings
-    )
-    return server, equipping
+    store = open_store(settings)
+    server = ServerState(store, harnesses.harness_for, cwd, tokens, settings=harnesses.settings)
+    return server, harnesses
 
 
 def http_config(app: ASGIApp, options: ServeOptions) -> uvicorn.Config:
@@ -170,23 +169,23 @@ def http_config(app: ASGIApp, options: ServeOptions) -> uvicorn.Config:
 
 
 def names(options: ServeOptions, address: Address) -> list[str]:
-    """The host names to accept. An address that stands for all interfaces is none."""
+    """The host names to accept. An address for all interfaces is not one."""
     own = [] if address.is_unspecified else [options.host]
     return [*own, *options.allow_host]
 
 
 def _welcome(tokens: TokenStore, address: Address, port: int) -> None:
     if first := tokens.first():
-        # What is printed elsewhere is kept there, and who knows who reads it.
-        shown = first if sys.stderr.isatty() else "not shown, because this is not a terminal"
-        print_stderr(f"created a first token ({shown}); `ostler token new NAME` creates another")
+        # Not into a log file, which others may read.
+        text = first if sys.stderr.isatty() else "not shown, because this is not a terminal"
+        print_stderr(f"created a first token ({text}); `ostler token new NAME` creates another")
     print_addresses(address, port)
     link = f"{url(address, port)}#token={tokens.code()}"
     print_stderr(f"open {link} in a browser; the link works once, for ten minutes")
 
 
 def print_addresses(address: Address, port: int) -> None:
-    print_stderr(f"listening at http://{_named(str(address))}:{port}/")
+    print_stderr(f"listening at http://{_in_brackets(str(address))}:{port}/")
     if not address.is_loopback:
         print_stderr(
             "other machines can connect over plain HTTP: anyone on the network can read everything, even "
@@ -198,21 +197,21 @@ def url(address: Address, port: int) -> str:
     """The URL for a browser on this machine."""
     if address.is_unspecified:
         address = ip_address("127.0.0.1" if address.version == 4 else "::1")
-    return f"http://{_named(str(address))}:{port}/"
+    return f"http://{_in_brackets(str(address))}:{port}/"
 
 
 def address_of(listening: socket.socket) -> Address:
     return ip_address(listening.getsockname()[0].partition("%")[0])
 
 
-def _named(host: str) -> str:
+def _in_brackets(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
 def listen(host: str, port: int) -> socket.socket:
     """Binds the socket first, so that an address in use is a one-line error."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With its protocol named, asyncio sends what is small at once: else a frame may wait for 40 ms.
+    # With an explicit protocol, asyncio sets TCP_NODELAY: else a frame may wait for 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -220,7 +219,7 @@ def listen(host: str, port: int) -> socket.socket:
         listening.listen(2048)  # clients can connect from here on, and are served a little later
     except (OSError, UnicodeError) as error:
         listening.close()
-        raise UsageError(f"cannot listen at {_named(host)}:{port}: {_reason(error)}") from None
+        raise UsageError(f"cannot listen at {_in_brackets(host)}:{port}: {_reason(error)}") from None
     listening.setblocking(False)
     return listening
 

@@ -16,14 +16,14 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ostler.schema.errors import OstlerError, UsageError
-from ostler.server.problems import Forbidden, ServerBusy, TooMany, problem_of, problem_response
+from ostler.server.problems import Forbidden, ServerBusy, TooMany, error_response
 from ostler.server.streams import asks_for_stream
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 REQUESTS_A_SECOND = 200.0
 
 BURST = 2000.0
-"""Of one address, before that is what counts: a thousand followers may come back at once."""
+"""Requests of one address before the rate counts: a thousand streams may reconnect at once."""
 
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+?)\.?)(?::[0-9]{1,5})?")
 
@@ -39,12 +39,10 @@ _FOR_ALLOWED_ORIGINS = (
 
 
 class OriginMiddleware:
-    """Wraps the application. Each check has one reason to refuse, and says it.
+    """Checks the host (against DNS rebinding), the origin, and the rate of requests from one address.
 
-    - Host: a name that leads here by somebody else's doing (DNS rebinding) is refused.
-    - Origin: a page of another origin is refused, unless it was allowed. It needs a token of its own: cookies
-      are for the page that is served here.
-    - Rate: of one address. Whether `X-Forwarded-For` says which is the business of whoever serves this.
+    A page of an allowed origin needs a token: cookies are for the page that is served here. Whether
+    `X-Forwarded-For` counts is decided by the HTTP server.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> None:
@@ -65,9 +63,9 @@ class OriginMiddleware:
             if origin in self._origins and scope["method"] == "OPTIONS":
                 answer = _no_content
         except OstlerError as error:
-            answer = problem_response(problem_of(error))
+            answer = error_response(error)
         if origin in self._origins:
-            send = _telling(send, origin)
+            send = _with_cors_headers(send, origin)
         await answer(scope, receive, send)
 
     def _check(self, scope: Scope, headers: Headers, origin: str) -> None:
@@ -83,22 +81,22 @@ class OriginMiddleware:
             raise TooMany("too many requests: wait a second")
 
     def _is_served(self, host: str, scope: Scope) -> bool:
-        found = _HOST.fullmatch(host)
-        if found is None:
+        match = _HOST.fullmatch(host)
+        if match is None:
             return False
-        # An address is no name that somebody could lead elsewhere: the one that was reached is always right.
-        return (name := found[1] or found[2]) in self._hosts or name == _own_address(scope)
+        # The address of the connection itself is always right: DNS cannot redirect it.
+        return (name := match[1] or match[2]) in self._hosts or name == _own_address(scope)
 
 
 def host_name(host: str) -> str:
-    """A host as it is compared. Raises `UsageError`."""
+    """The name of a host in lower case, without its port. Raises `UsageError`."""
     plain = host.lower().strip()
     if plain.count(":") > 1 and not plain.startswith("["):
         plain = f"[{plain}]"
-    found = _HOST.fullmatch(plain)
-    if found is None:
+    match = _HOST.fullmatch(plain)
+    if match is None:
         raise UsageError(f"{host!r} is not a host name such as ostler.example.com")
-    return found[1] or found[2]
+    return match[1] or match[2]
 
 
 def allowed_origin(origin: str) -> str:
@@ -110,7 +108,7 @@ def allowed_origin(origin: str) -> str:
 
 
 def _netloc(origin: str) -> str:
-    """The host and port of an origin; empty for `null` and what is none."""
+    """The host and port of an origin; empty for `null` and invalid ones."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -118,31 +116,31 @@ def _netloc(origin: str) -> str:
 
 
 def address_of(scope: Scope) -> str:
-    """Whose requests are counted together: of IPv6, whoever has one address has many more."""
-    address: str = scope["client"][0] if scope.get("client") else ""
-    found = _parsed(address) if ":" in address else None
-    return found.exploded[:19] if isinstance(found, IPv6Address) else str(found or address)
+    """The client's address; of an IPv6 address only the network, because clients have many addresses."""
+    text: str = scope["client"][0] if scope.get("client") else ""
+    address = _parsed(text) if ":" in text else None
+    return address.exploded[:19] if isinstance(address, IPv6Address) else str(address or text)
 
 
 def _own_address(scope: Scope) -> str | None:
-    """The address of this machine by which the connection came."""
-    found = _parsed(scope["server"][0]) if scope.get("server") else None
-    return str(found) if found else None
+    """The address of this machine that the client has connected to."""
+    address = _parsed(scope["server"][0]) if scope.get("server") else None
+    return str(address) if address else None
 
 
-def _parsed(address: str) -> IPv4Address | IPv6Address | None:
+def _parsed(text: str) -> IPv4Address | IPv6Address | None:
     try:
-        found = ip_address(address.partition("%")[0])
+        address = ip_address(text.partition("%")[0])
     except ValueError:
         return None
-    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 
 
 class Buckets:
-    """So many a second for each of those who come, and a burst before that."""
+    """A rate limit per client: so many requests a second, after a burst."""
 
     MOST = 10_000
-    """Of them are remembered."""
+    """Clients that are remembered."""
 
     def __init__(self, rate: float, burst: float, now: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -150,28 +148,28 @@ class Buckets:
         self._now = now
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take(self, who: str) -> bool:
+    def take(self, client: str) -> bool:
         now = self._now()
-        left, then = self._left.pop(who, (self._burst, now))
+        left, then = self._left.pop(client, (self._burst, now))
         left = min(self._burst, left + (now - then) * self._rate)
         is_allowed = left >= 1
-        self._left[who] = (left - 1 if is_allowed else left, now)
+        self._left[client] = (left - 1 if is_allowed else left, now)
         if len(self._left) > self.MOST:
             self._left.popitem(last=False)
         return is_allowed
 
 
-def _telling(send: Send, origin: str) -> Send:
-    """Tells the browser that a page of that origin may read the answer."""
+def _with_cors_headers(send: Send, origin: str) -> Send:
+    """Allows pages of that origin to read the response."""
 
-    async def tell(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             allowed = (b"access-control-allow-origin", origin.encode())
             added = (allowed, (b"vary", b"Origin"), *_FOR_ALLOWED_ORIGINS)
             message["headers"] = [*message.get("headers", ()), *added]
         await send(message)
 
-    return tell
+    return send_with_headers
 
 
 async def _no_content(scope: Scope, receive: Receive, send: Send) -> None:
@@ -180,13 +178,13 @@ async def _no_content(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 ENOUGH = 65_536
-"""Descriptors. The programs that tools start inherit the limit, and some look through all that it allows."""
+"""Descriptors. Programs that tools start inherit the limit, and some loop over all possible numbers."""
 
 MOST_RESERVED = 1024
 
 
 def raise_descriptor_limit() -> None:
-    """To what we may have without asking anybody."""
+    """Raises the soft limit as far as the hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -195,10 +193,9 @@ def raise_descriptor_limit() -> None:
 
 
 class Capacity:
-    """Refuses with 503 what would take the descriptors that the work itself needs.
+    """Refuses requests with 503 while descriptors are scarce.
 
-    A stream is refused earlier than other requests, which come and go: while nothing new can be followed, a
-    run can still be stopped.
+    Streams are refused earlier than other requests, so that a run can still be stopped.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -207,7 +204,7 @@ class Capacity:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not has_room(for_stream=asks_for_stream(scope)):
             busy = ServerBusy("the server has too many connections: try again in a moment")
-            await problem_response(problem_of(busy))(scope, receive, send)
+            await error_response(busy)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
@@ -225,12 +222,12 @@ def has_room(*, for_stream: bool) -> bool:
 def _taken() -> int:
     try:
         return len(os.listdir("/dev/fd"))  # noqa: PTH208
-    except OSError:  # to look takes one, too
+    except OSError:  # listing takes a descriptor, too
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def _lowest_free() -> int:
-    """The number that the next descriptor gets: at least as many are taken. Less exact, and costs nothing."""
+    """The number of the next descriptor: at least as many are taken. Cheaper than `_taken`."""
     try:
         descriptor = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -21,7 +21,7 @@ from ostler.server.problems import MEDIA_TYPE, Problem
 
 
 def docs_of_fields(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """By the names that the fields have on the wire."""
+    """The docstrings of fields, by their encoded names."""
     docs: dict[str, str] = {}
     for base in reversed(struct.__mro__):
         docs |= _docs_in(base.__module__).get(base.__name__, {})
@@ -49,12 +49,12 @@ def _docs_of(node: ast.ClassDef) -> dict[str, str]:
 
 def structs_in(types: Iterable[Any]) -> list[type[msgspec.Struct]]:
     """All structs that these types are made of."""
-    found: dict[type[msgspec.Struct], None] = {}
+    structs: dict[type[msgspec.Struct], None] = {}
 
     def visit(hint: Any) -> None:
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-            if hint not in found:
-                found[hint] = None
+            if hint not in structs:
+                structs[hint] = None
                 for inner in typing.get_type_hints(hint, include_extras=True).values():
                     visit(inner)
             return
@@ -63,25 +63,20 @@ def structs_in(types: Iterable[Any]) -> list[type[msgspec.Struct]]:
 
     for one in types:
         visit(one)
-    return list(found)
+    return list(structs)
 
 
 REF = "#/components/schemas/{name}"
 _NOTHING = (None, type(None), bytes)
 _PARAMETERS = {"session": "The full id of a session.", "request_id": "The id of a request."}
-
+_KEY_PATTERN = "^[!-~]([ -~]*[!-~])?$"
 _KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
     "description": "The same key again, within a day, is the same request: it happens once, and its answer "
     "is given again. With another request it is refused with 422.",
-    "schema": {
-        "type": "string",
-        "minLength": 1,
-        "maxLength": LONGEST_KEY,
-        "pattern": "^[!-~]([ -~]*[!-~])?$",
-    },
+    "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": _KEY_PATTERN},
 }
 
 _ABOUT = (
@@ -168,7 +163,7 @@ def _fact(schema_of: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _dedent_descriptions(components: dict[str, Any]) -> None:
-    """They are docstrings as the compiler keeps them: indented before Python 3.13."""
+    """Docstrings are indented before Python 3.13."""
     for component in components.values():
         if "description" in component:
             component["description"] = inspect.cleandoc(component["description"])
@@ -179,16 +174,15 @@ def _describe_fields(components: dict[str, Any], types: Iterable[Any]) -> None:
     for struct in structs_in(types):
         named.setdefault(struct.__name__, set()).add(struct)
     for name, component in components.items():
-        if len(found := named.get(name, set())) != 1:
+        if len(structs := named.get(name, set())) != 1:
             continue
-        for field, text in docs_of_fields(*found).items():
+        for field, text in docs_of_fields(*structs).items():
             if (schema := component.get("properties", {}).get(field)) is not None:
                 schema.setdefault("description", text)
 
 
 def _leave_out_false(schema: Any) -> None:
-    """Of a tuple: that nothing follows its items. `maxItems` says it as well, and programs that make clients
-    know no schema that is not an object."""
+    """Removes `items: false` of tuples: `maxItems` says the same, and client generators cannot read it."""
     if isinstance(schema, dict):
         if schema.get("items") is False:
             del schema["items"]
@@ -246,10 +240,8 @@ def _responses(operation: Operation, schema_of: dict[Any, Any]) -> dict[str, Any
     problem = {"content": {MEDIA_TYPE: {"schema": schema_of[Problem]}}}
     if operation.access != "none":
         responses["401"] = {"description": "Authentication is missing or invalid.", **problem}
-        responses["403"] = {
-            "description": "The token does not allow it, or the origin is not allowed.",
-            **problem,
-        }
+        forbidden = "The token does not allow it, or the origin is not allowed."
+        responses["403"] = {"description": forbidden, **problem}
     if "{" in operation.path:
         responses["404"] = {"description": "Not found.", **problem}
     responses["default"] = {"description": "The error.", **problem}

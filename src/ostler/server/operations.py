@@ -20,22 +20,29 @@ from ostler.schema.errors import OstlerError, UsageError
 from ostler.schema.ids import NewId, new_id
 from ostler.server.auth import Visit
 from ostler.server.idempotency import keyed
-from ostler.server.problems import TooLarge, TooSlow, WrongMediaType, problem_of, problem_response, unforeseen
+from ostler.server.problems import (
+    TooLarge,
+    TooSlow,
+    WrongMediaType,
+    error_response,
+    internal_error,
+    problem_response,
+)
 from ostler.server.state import ServerState
 from ostler.server.tokens import Access
 
 MOST_BODY = 10 * 1024 * 1024
-"""Bytes of a request that is not an upload: an uploaded file is named in it, or stands in it as base64."""
+"""Bytes of a request that is not an upload."""
 
 PATIENCE = 30.0
-"""Seconds that the first bytes of a body may take."""
+"""Seconds within which the first bytes of a body must arrive."""
 
 SLOWEST = 4096
-"""Bytes a second that it must bring from then on."""
+"""Bytes a second that must arrive from then on."""
 
 
 def limited(receive: Receive, headers: Headers, most: int) -> Receive:
-    """Raises `TooLarge` before, or as soon as, more than `most` bytes come, and `TooSlow`."""
+    """A `receive` that raises `TooLarge` for more than `most` bytes, and `TooSlow`."""
     announced = headers.get("content-length", "")
     if announced.isdecimal() and (len(announced) > 15 or int(announced) > most):
         raise TooLarge(f"the body may have at most {_size(most)}")
@@ -45,7 +52,7 @@ def limited(receive: Receive, headers: Headers, most: int) -> Receive:
 
     async def counted() -> Message:
         nonlocal seen, is_whole, began
-        if is_whole:  # only the end of the connection can come
+        if is_whole:  # only a disconnect can follow
             return await receive()
         began = began or asyncio.get_running_loop().time()
         try:
@@ -85,10 +92,9 @@ encode = msgspec.json.Encoder().encode
 class Operation(msgspec.Struct, frozen=True):
     """A route.
 
-    The parameters of its function say what it takes: `server`; those of the path by their names; `query`, a
-    struct of what stands behind the `?`; `body`, what the body must decode to; `ids`, which makes the ids of
-    what it makes; `request`, for the rest. It returns data, a `Response`, or an ASGI application that answers
-    by itself.
+    Its function can have these parameters: `server`; the parameters of the path; `query`, a struct for the
+    query string; `body`, a struct for the body; `ids`, which generates ids of what it creates; `request`. It
+    returns data, a `Response` or another ASGI application.
     """
 
     method: str
@@ -99,15 +105,15 @@ class Operation(msgspec.Struct, frozen=True):
     status: int
     media_type: str
     answers: Any
-    """The type of what it answers with."""
+    """The type of its response."""
     most_body: int
     """Bytes."""
     consumes: str = ""
-    """The media type of a body that it reads by itself."""
+    """The media type of a body that it reads itself."""
     also: tuple[int, ...] = ()
-    """Other statuses that it answers with, in the same way."""
+    """Other statuses of its response."""
     also_as: tuple[str, ...] = ()
-    """Other media types that it can answer in."""
+    """Other media types of its response."""
 
     @property
     def name(self) -> str:
@@ -139,14 +145,14 @@ class Operations(list[Operation]):
         also: tuple[int, ...] = (),
         also_as: tuple[str, ...] = (),
     ) -> Callable[[Handler], Handler]:
-        """Reading needs a token that observes, anything else one that may do all. `answers` is for a function
-        that returns a response, and not the data in it."""
+        """GET needs a token with the scope `observe`, anything else `all`. `answers` is the type of the data,
+        for a function that returns a response."""
 
         def declare(handler: Handler) -> Handler:
-            needed: Access = access or ("observe" if method == "GET" else "all")
+            needs: Access = access or ("observe" if method == "GET" else "all")
             kind = answers or get_type_hints(handler, include_extras=True)["return"]
-            made = Operation(method, path, handler, needed, self._tag, status, media_type, kind, most_body)
-            self.append(msgspec.structs.replace(made, consumes=consumes, also=also, also_as=also_as))
+            base = Operation(method, path, handler, needs, self._tag, status, media_type, kind, most_body)
+            self.append(msgspec.structs.replace(base, consumes=consumes, also=also, also_as=also_as))
             return handler
 
         return declare
@@ -162,43 +168,43 @@ class Endpoint:
         self._path_parameters = frozenset(self._types) - _BOUND
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._server.doorkeeper.visit() as visit:
+        with self._server.auth.visit() as visit:
             answer: ASGIApp
             try:
                 async with visit.lasting():
                     answer = await self._answer(scope, receive, visit)
             except OstlerError as error:
-                answer = problem_response(problem_of(error))
+                answer = error_response(error)
             except ClientDisconnect:
                 return
             except Exception as error:
                 _report(error)
-                answer = problem_response(unforeseen())
+                answer = problem_response(internal_error())
             try:
                 await safe(answer)(scope, visit.receiving(receive), send)
             except ClientDisconnect:
                 return
-            except Exception as error:  # too late for an answer: whoever asked sees that it breaks off
+            except Exception as error:  # too late for an error response: the connection breaks
                 _report(error)
 
     async def _answer(self, scope: Scope, receive: Receive, visit: Visit) -> ASGIApp:
-        asked = Request(scope)
-        principal = visit.principal = self._server.doorkeeper.require(asked, self._operation.access)
-        counted = limited(receive, asked.headers, self._operation.most_body)
-        if (key := keyed(asked, principal, counted)) is None:
-            answer = await self._carry_out(Request(scope, counted), new_id)
-            return with_etag(asked, answer) if isinstance(answer, Response) else answer
+        request = Request(scope)
+        principal = visit.principal = self._server.auth.require(request, self._operation.access)
+        counted = limited(receive, request.headers, self._operation.most_body)
+        if (key := keyed(request, principal, counted)) is None:
+            answer = await self._call(Request(scope, counted), new_id)
+            return with_etag(request, answer) if isinstance(answer, Response) else answer
 
         async def work() -> Response:
-            answer = await self._carry_out(Request(scope, key.receive), key.new_id)
+            answer = await self._call(Request(scope, key.receive), key.new_id)
             assert isinstance(answer, Response)
             return answer
 
         return await self._server.answers.once(key, work)
 
-    async def _carry_out(self, request: Request, ids: NewId) -> ASGIApp:
-        made = await self._operation.handler(**await self._bound(request, ids))
-        return made if callable(made) else json_response(made, self._operation.status)
+    async def _call(self, request: Request, ids: NewId) -> ASGIApp:
+        result = await self._operation.handler(**await self._bound(request, ids))
+        return result if callable(result) else json_response(result, self._operation.status)
 
     async def _bound(self, request: Request, ids: NewId) -> dict[str, Any]:
         bound: dict[str, Any] = {name: request.path_params[name] for name in self._path_parameters}
@@ -209,8 +215,8 @@ class Endpoint:
             bound["body"] = _decoded(await request.body(), kind)
         elif self._operation.consumes:
             _require_media_type(request, self._operation.consumes)
-        given = {"server": self._server, "request": request, "ids": ids}
-        return bound | {name: value for name, value in given.items() if name in self._types}
+        values = {"server": self._server, "request": request, "ids": ids}
+        return bound | {name: value for name, value in values.items() if name in self._types}
 
 
 _BOUND = frozenset({"server", "query", "body", "request", "ids", "return"})
@@ -221,7 +227,7 @@ def _report(error: Exception) -> None:
 
 
 def safe(answer: ASGIApp) -> ASGIApp:
-    """Tells a browser that what is answered is data: neither guessed at, nor run, nor kept by others."""
+    """Adds headers that tell a browser to treat the response as data."""
     if isinstance(answer, Response):
         for name, value in SAFE_HEADERS.items():
             answer.headers.setdefault(name, value)
@@ -229,12 +235,12 @@ def safe(answer: ASGIApp) -> ASGIApp:
 
 
 def with_etag(request: Request, answer: Response) -> Response:
-    """What was read is marked with a digest, and not sent again to whoever has it."""
+    """Adds an `ETag`, and answers 304 to a client that has it."""
     if request.method != "GET" or answer.status_code != 200 or isinstance(answer, StreamingResponse):
         return answer
     etag = f'"{hashlib.blake2b(bytes(answer.body), digest_size=12).hexdigest()}"'
-    known = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
-    if etag in known:
+    tags = request.headers.get("if-none-match", "").split(",")
+    if etag in [tag.strip().removeprefix("W/") for tag in tags]:
         return Response(status_code=304, headers={"etag": etag})
     answer.headers.setdefault("etag", etag)
     answer.headers.setdefault("cache-control", "no-cache")
@@ -242,17 +248,13 @@ def with_etag(request: Request, answer: Response) -> Response:
 
 
 def _require_media_type(request: Request, wanted: str) -> None:
-    """A body must say what it is; one that is not there need not."""
-    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if wanted in ("*/*", said) or (wanted == "application/json" and said.endswith("+json")):
+    """A body needs a `Content-Type`; an empty one does not."""
+    headers = request.headers
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if wanted in ("*/*", media_type) or (wanted == "application/json" and media_type.endswith("+json")):
         return
-    if not said and request.headers.get("content-length", "0") == "0" and not _is_chunked(request):
-        return
-    raise WrongMediaType(f"the body must have the `Content-Type` {wanted}, not {said[:100]!r}")
-
-
-def _is_chunked(request: Request) -> bool:
-    return "transfer-encoding" in request.headers
+    if media_type or headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+        raise WrongMediaType(f"the body must have the `Content-Type` {wanted}, not {media_type[:100]!r}")
 
 
 def _converted(values: dict[str, str], kind: Any) -> Any:
@@ -273,7 +275,7 @@ def _decoded(body: bytes, kind: Any) -> Any:
 
 
 def _with_whole_numbers(value: Any) -> Any:
-    """JSON Schema, and some who write JSON, make no difference between 3.0 and 3."""
+    """JSON Schema, and some clients, make no difference between 3.0 and 3."""
     match value:
         case float() if value.is_integer():
             return int(value)

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ostler.schema.errors import NotFound
 from ostler.server.agentapi.bodies import plain
-from ostler.server.problems import problem_of, problem_response
+from ostler.server.problems import error_response
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -31,24 +31,22 @@ HEADERS = {
 }
 
 FOR_EVER = "public, max-age=31536000, immutable"
-"""For files whose names have a hash of what is in them."""
+"""For files with a hash of their content in the name."""
 
 Wire = Literal["native", "agentapi"]
 _WIRE = b'<meta name="ostler-wire" content="%b"'
 
 
 class Pages:
-    """Serves the page's files; any other path is the page itself, which knows what to show for it.
+    """Serves the page's files, and the page itself for any other path.
 
-    It names its files by the way there from the address asked for: so it works below any prefix, also one
-    that a proxy takes away.
+    The page refers to its files by relative paths, so it works below any prefix of a proxy.
     """
 
     def __init__(self, wire: Wire = "native", framed_by: Sequence[str] = ()) -> None:
-        """`wire` is the one that the page speaks: with `agentapi` it shows the one agent that is served
-        beside it, one folder above. `framed_by` are origins whose pages may show it in a frame.
-        """
-        # In memory: a package that is installed anew meanwhile would take away what the page asks for next.
+        """`wire` is the API that the page uses: with `agentapi` it shows the one agent that is served one
+        folder above. `framed_by` are origins whose pages may show it in a frame."""
+        # In memory, because an update of the package would remove files that an open page asks for.
         self._files = dict(_files(resources.files("ostler.server") / "page"))
         self._wire = wire
         policy = _POLICY + (" ".join(["'self'", *framed_by]) if framed_by else "'none'")
@@ -61,17 +59,17 @@ class Pages:
 
     def _answer(self, method: str, path: str, address: str) -> Response:
         if path.startswith("api/") or method not in ("GET", "HEAD") or "index.html" not in self._files:
-            return problem_response(problem_of(NotFound(f"there is nothing at /{path[:200]}")))
+            return error_response(NotFound(f"there is nothing at /{path[:200]}"))
         name = path if path in self._files else "index.html"
-        if name == "index.html" and path.startswith("assets/"):  # of a page that is older than the server
-            return problem_response(problem_of(NotFound(f"there is nothing at /{path[:200]}")))
+        if name == "index.html" and path.startswith("assets/"):  # of an older page
+            return error_response(NotFound(f"there is nothing at /{path[:200]}"))
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        kept = FOR_EVER if name.startswith("assets/") else "no-cache"
+        caching = FOR_EVER if name.startswith("assets/") else "no-cache"
         content = self._files[name]
         if name == "index.html":
             content = content.replace(b'"./assets/', b'"%bassets/' % _way(path, address).encode())
             content = content.replace(_WIRE % b"native", _WIRE % self._wire.encode())
-        return Response(content, headers={**self._headers, "cache-control": kept}, media_type=kind)
+        return Response(content, headers={**self._headers, "cache-control": caching}, media_type=kind)
 
 
 def _way(path: str, address: str) -> str:
@@ -84,11 +82,11 @@ def _way(path: str, address: str) -> str:
 def _files(folder: Traversable, prefix: str = "") -> list[tuple[str, bytes]]:
     if not folder.is_dir():
         return []
-    found: list[tuple[str, bytes]] = []
+    files: list[tuple[str, bytes]] = []
     for one in folder.iterdir():
         name = prefix + one.name
-        found += _files(one, f"{name}/") if one.is_dir() else [(name, one.read_bytes())]
-    return found
+        files += _files(one, f"{name}/") if one.is_dir() else [(name, one.read_bytes())]
+    return files
 
 
 MOUNT = "/chat"
@@ -115,6 +113,6 @@ class Chat:
         app: ASGIApp = plain("404 page not found", 404)
         if path in _PAGES or path.startswith("assets/"):
             app = self._pages
-            seen = {"path": self.base + below, "root_path": "", "path_params": {"path": path}}
-            scope = {**scope, **seen}
+            address = {"path": self.base + below, "root_path": "", "path_params": {"path": path}}
+            scope = {**scope, **address}
         await app(scope, receive, send)

@@ -1,4 +1,4 @@
-"""Errors on the wire: problem details (RFC 9457), made from the error tree."""
+"""Error responses: problem details (RFC 9457), made from `OstlerError`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NotAllowed(OstlerError):
-    """Whoever asks did not say who they are."""
+    """The request has no valid credentials."""
 
     http_status = 401
 
@@ -77,8 +77,12 @@ def problem_of(error: OstlerError) -> Problem:
     return Problem(f"urn:ostler:{kind}", HTTPStatus(status).phrase, status, redact_keys(error.message), kind)
 
 
-def unforeseen() -> Problem:
-    """A mistake of ours: what it is stands in the server's own log, not on the wire."""
+def error_response(error: OstlerError) -> Response:
+    return problem_response(problem_of(error))
+
+
+def internal_error() -> Problem:
+    """A bug: the details are in the server's log, not in the response."""
     detail = "this is a bug in ostler; see the server's log"
     return Problem("urn:ostler:internal", "Internal Server Error", 500, detail, "internal")
 
@@ -90,7 +94,7 @@ def problem_response(problem: Problem) -> Response:
 
 _HEADERS = {
     401: {"www-authenticate": "Bearer"},
-    # What is left of a body that is not wanted shall not be read as the next request.
+    # The rest of the body must not be read as the next request.
     408: {"connection": "close"},
     413: {"connection": "close"},
     429: {"retry-after": "1"},

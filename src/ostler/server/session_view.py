@@ -8,7 +8,6 @@ import msgspec
 
 from ostler.context.session_context import SessionContext
 from ostler.core.model import AbsentModel
-from ostler.core.processes import ProcessId
 from ostler.core.questions import OpenQuestion
 from ostler.core.state import SessionState, fold
 from ostler.core.store import SessionSummary, Store
@@ -53,7 +52,7 @@ async def agent_of(store: Store, agents: AgentRegistry, summary: SessionSummary)
     if summary.driver == "agent":
         return None
     session = summary.id
-    is_remembered = agents.started_as(session) is not None
+    is_remembered = session in agents.started_as
     if (agent := agents.get(session)) is not None:
         return AgentView(agent.agent_type, agent.status, agent.transport, is_remembered)
     is_held = await store.holder(session) is not None
@@ -139,6 +138,7 @@ async def view_session(
     own, children = (groups[0].own, groups[0].children) if groups else (CostTotals(), CostTotals())
     totals = own + children
     model = _model(facts, state, driven)
+    holder = await store.holder(session)
     return SessionView(
         **msgspec.structs.asdict(summary),
         agent=await agent_of(store, agents, summary),
@@ -147,7 +147,7 @@ async def view_session(
         leaf=state.leaf,
         run=_run(state, summary),
         held=state.held,
-        holder=_holder(await store.holder(session), here=bool(driven or agents.get(session))),
+        holder=HeldBy(holder.pid, holder.host, bool(driven or agents.get(session))) if holder else None,
         questions=await open_questions(store, state),
         waiting=[one for one in pending if isinstance(one, Prompt | Steer | Continue)],
         todo=dict(state.todo),
@@ -162,16 +162,12 @@ def _run(state: SessionState, summary: SessionSummary) -> OpenRun | None:
     run = state.run
     if run is None:
         return None
-    status: Literal["running", "waiting", "cut"] = "waiting" if run.waiting else "running"
+    reason = run.waiting.reason if run.waiting else None
+    status: Literal["running", "waiting", "cut"] = "waiting" if reason else "running"
     if summary.status == "cut":
         status = "cut"
-    waiting = run.waiting.reason if run.waiting else None
-    model = run.started.model
-    return OpenRun(run.id, status, run.time_ms, model, run.steps, waiting, run.open_children())
-
-
-def _holder(holder: ProcessId | None, *, here: bool) -> HeldBy | None:
-    return HeldBy(holder.pid, holder.host, here) if holder else None
+    model, children = run.started.model, run.open_children()
+    return OpenRun(run.id, status, run.time_ms, model, run.steps, reason, children)
 
 
 def _model(facts: list[Fact], state: SessionState, driven: Session | None) -> str:
@@ -187,6 +183,4 @@ def _window(model: str, driven: Session | None) -> int:
     context = driven.harness.context if driven else None
     if isinstance(context, SessionContext):
         return context.window(model)
-    if not model:
-        return 0
-    return Catalogue().lookup(model).context_limit
+    return Catalogue().lookup(model).context_limit if model else 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -55,13 +54,13 @@ PATIENCE = 1.0
 """Seconds that a search waits for the listing of files."""
 
 
-class Listed(msgspec.Struct, frozen=True):
-    found: list[FileMatch]
+class FileSearch(msgspec.Struct, frozen=True):
+    matches: list[FileMatch]
     is_complete: bool
 
 
 class FolderHarnesses:
-    """The folders that the API may look into: those of the sessions, and the server's own."""
+    """The folders that the API may read: those of the sessions, and the server's own."""
 
     def __init__(
         self, store: Store, supervisor: Supervisor, equip: Callable[[Path], Awaitable[Harness]], own: Path
@@ -70,12 +69,12 @@ class FolderHarnesses:
         self._supervisor = supervisor
         self._equip = equip
         self._own = own
-        self._looked_at: dict[Path, asyncio.Future[Harness]] = {}
+        self._harnesses: dict[Path, asyncio.Future[Harness]] = {}
         self._files: OrderedDict[Path, tuple[ProjectFiles, threading.Event]] = OrderedDict()
-        self._leaving: set[asyncio.Future[None]] = set()
+        self._closing: set[asyncio.Future[None]] = set()
 
     async def folder(self, cwd: str) -> Path:
-        """The folder of that name; the server's own, if none is named. Raises `Forbidden` and `NotFound`."""
+        """The folder of that name; by default the server's own. Raises `Forbidden` and `NotFound`."""
         if not cwd:
             return self._own
         if cwd != str(self._own) and not await self._store.sessions(cwd=cwd, limit=1):
@@ -84,34 +83,34 @@ class FolderHarnesses:
             raise NotFound(f"the folder {cwd} does not exist any more")
         return Path(cwd)
 
-    # --- what an agent would work with ----------------------------------------------------------------
+    # --- harnesses ------------------------------------------------------------------------------------
 
     async def of_session(self, session: str) -> Harness:
-        """That of a session which is open here; else what it would have if it were opened now."""
+        """The harness of a session that is open here; else the one that it would get now."""
         if (opened := self._supervisor.get(session)) is not None:
             return opened.harness
         return await self.harness(await self.folder((await self._store.summary(session)).cwd))
 
     async def harness(self, cwd: Path) -> Harness:
-        """For looking only: no session ever has it."""
-        if cwd not in self._looked_at:
-            self._looked_at[cwd] = asyncio.ensure_future(self._equip(cwd))
+        """A harness to look at; no session uses it."""
+        if cwd not in self._harnesses:
+            self._harnesses[cwd] = asyncio.ensure_future(self._equip(cwd))
             asyncio.get_running_loop().call_later(FRESH, self._forget, cwd)
-        looked_at = self._looked_at[cwd]
+        harness = self._harnesses[cwd]
         try:
-            return await asyncio.shield(looked_at)
+            return await asyncio.shield(harness)
         except OstlerError:
-            if self._looked_at.get(cwd) is looked_at:
-                del self._looked_at[cwd]
+            if self._harnesses.get(cwd) is harness:
+                del self._harnesses[cwd]
             raise
 
     def _forget(self, cwd: Path) -> None:
-        if (made := self._looked_at.pop(cwd, None)) is not None:
-            leaving = asyncio.ensure_future(self._dismiss(made))
-            self._leaving.add(leaving)
-            leaving.add_done_callback(self._leaving.discard)
+        if (made := self._harnesses.pop(cwd, None)) is not None:
+            closing = asyncio.ensure_future(self._close_harness(made))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
-    async def _dismiss(self, making: asyncio.Future[Harness]) -> None:
+    async def _close_harness(self, making: asyncio.Future[Harness]) -> None:
         await asyncio.wait({making})
         if making.cancelled() or making.exception():
             return
@@ -124,18 +123,18 @@ class FolderHarnesses:
 
     # --- files ----------------------------------------------------------------------------------------
 
-    async def search(self, cwd: Path, query: str, limit: int) -> Listed:
-        """The files that may be meant. Those of a large project are found over some time."""
+    async def search(self, cwd: Path, query: str, limit: int) -> FileSearch:
+        """The matching files. A large project is listed over some time, so the result may be incomplete."""
         files, more = self._files_of(cwd)
         files.refresh()
         deadline = asyncio.get_running_loop().time() + PATIENCE
         while True:
             more.clear()
             is_complete = files.is_complete
-            found = await asyncio.to_thread(files.search, query, limit)
+            matches = await asyncio.to_thread(files.search, query, limit)
             left = deadline - asyncio.get_running_loop().time()
-            if is_complete or len(found) >= limit or left <= 0:
-                return Listed(found, is_complete)
+            if is_complete or len(matches) >= limit or left <= 0:
+                return FileSearch(matches, is_complete)
             await asyncio.to_thread(more.wait, left)
 
     def _files_of(self, cwd: Path) -> tuple[ProjectFiles, threading.Event]:
@@ -149,10 +148,10 @@ class FolderHarnesses:
         return self._files[cwd]
 
     async def close(self) -> None:
-        for cwd in tuple(self._looked_at):
+        for cwd in tuple(self._harnesses):
             self._forget(cwd)
-        if self._leaving:
-            await asyncio.wait(set(self._leaving))
+        if self._closing:
+            await asyncio.wait(set(self._closing))
         for files, _ in self._files.values():
             await asyncio.to_thread(files.close)
 
@@ -160,14 +159,10 @@ class FolderHarnesses:
 KEPT_OPEN = 600.0
 """Seconds that a session stays open after its last run."""
 
-SIGN_OF_LIFE = 15.0
+KEEP_ALIVE = 15.0
 """Seconds between keep-alive lines of an idle stream."""
 
 Equip = Callable[[Path], Awaitable[Harness]]
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class ServerState:
@@ -182,76 +177,70 @@ class ServerState:
         *,
         settings: Callable[[Path], Settings] = lambda cwd: load_settings(cwd, {}).settings,
     ) -> None:
-        """`settings` are those that hold in a folder."""
+        """`settings` returns the settings of a folder."""
         self.store = store
         self.settings = settings
-        self.doorkeeper = Authenticator(tokens)
+        self.auth = Authenticator(tokens)
         self.uploads = Uploads(tokens.path.parent / "uploads")
         self.cwd = cwd
-        self.watch = SessionStreams(store, as_frames)
-        self.patience = Deadlines()
-        self.everything = AllSessionsStream(
-            store, as_frame_of_all, as_live_frames_of_all, now_ms, as_caught_up_of_all, self.patience
+        self.streams = SessionStreams(store, as_frames)
+        self.deadlines = Deadlines()
+        self.all_events = AllSessionsStream(
+            store, as_frame_of_all, as_live_frames_of_all, World().now_ms, as_caught_up_of_all, self.deadlines
         )
-        self.watch.on_live = self.everything.publish_live
+        self.streams.on_live = self.all_events.publish_live
         self._equip = equip
         self.supervisor = Supervisor(
-            store,
-            self._equipped,
-            keep_open=KEPT_OPEN,
-            is_wanted=self._is_followed,
-            on_bare_journal=self._audit,
+            store, self._open, keep_open=KEPT_OPEN, is_wanted=self._is_followed, on_bare_journal=self._audit
         )
-        self.left_behind = AbandonedRequests(self.supervisor)
-        self.driven = AgentRegistry(store, self._open_agent)
+        self.abandoned_requests = AbandonedRequests(self.supervisor)
+        self.agents = AgentRegistry(store, self._open_agent)
         self.terminal_streams = TerminalStreams()
         self.folders = FolderHarnesses(store, self.supervisor, equip, cwd)
         self.answers = IdempotencyStore(tokens.path.with_name("answers.db"))
         self.is_draining = False
-        self._beating: asyncio.Task[None] | None = None
-        self._watching: asyncio.Task[None] | None = None
-        self._tidying: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Future[None]] = []
 
-    async def _equipped(self, cwd: Path) -> Harness:
+    async def _open(self, cwd: Path) -> Harness:
         harness = await self._equip(cwd)
-        harness.listeners = [*harness.listeners, JournalListener(self.watch.attach)]
+        harness.listeners = [*harness.listeners, JournalListener(self.streams.attach)]
         return harness
 
     async def switch(self, cwd: Path, session: str, prompt: str) -> str:
-        """Where an extension goes on: in that session, or in a new one in that folder."""
+        """Continues for an extension in that session, or in a new one in that folder; returns its id."""
         if not session:
-            made = await create_session(self.store, harness_without_model(str(cwd)))
-            await made.close()
-            session = made.id
+            new = await create_session(self.store, harness_without_model(str(cwd)))
+            await new.close()
+            session = new.id
         if prompt:
             request = Prompt(id=new_id("req"), by="extension", content=as_content(prompt))
             await self.supervisor.submit(session, request)
         return (await self.store.summary(session)).id
 
     def _is_followed(self, session: str) -> bool:
-        """Then it stays open: what extensions show in it is seen."""
-        return any(stream.session == session and stream.subscribers for stream in self.watch.streams())
+        """A session with subscribers stays open, because they see what its extensions show."""
+        return any(stream.session == session and stream.subscribers for stream in self.streams.streams())
 
     def _audit(self, journal: Journal) -> None:
-        """What is taken up without a harness is told to the sinks as well."""
+        """Sends requests that are handled without a harness to the audit sinks, too."""
         if audit := self.settings(Path(journal.state.cwd)).audit:
             audit_to(journal, configured_sinks(audit), print_stderr)
 
     def _open_agent(self, journal: Journal) -> None:
         self._audit(journal)
-        self.watch.attach(journal)
+        self.streams.attach(journal)
 
     async def next_facts(self, session: str, after: int, wait: float) -> list[Fact]:
-        """Waited for so many seconds, or until the server ends."""
+        """The next facts, if they come within `wait` seconds and before the server ends."""
         async with aclosing(self.store.follow(session, after)) as followed:  # type: ignore[type-var]
             try:
-                async with self.patience.of(wait):
+                async with self.deadlines.of(wait):
                     return await anext(followed)
             except TimeoutError:
                 return []
 
-    async def answering(self) -> ModelChoice:
-        """Which model would answer in a new session."""
+    async def default_model(self) -> ModelChoice:
+        """The model that answers in a new session."""
         return await asyncio.to_thread(choose_model, ModelProbe(self.settings(self.cwd)))
 
     async def __aenter__(self) -> ServerState:
@@ -262,40 +251,38 @@ class ServerState:
         await self.close()
 
     def start(self) -> None:
-        """Only the first time: where it is mounted, with the first request."""
-        if self._beating is not None:
+        """Starts the background tasks. Only the first call has an effect."""
+        if self._tasks:
             return
         remove_stale_sockets(self.store.socket_folder)
         self.uploads.sweep()
-        self._tidying = asyncio.ensure_future(kill_orphan_tools(self.store, World()))
-        self._beating = asyncio.ensure_future(self._beat())
-        self._watching = asyncio.ensure_future(self.doorkeeper.watch())
+        tasks = (kill_orphan_tools(self.store, World()), self._keep_alive(), self.auth.end_revoked())
+        self._tasks = [asyncio.ensure_future(task) for task in tasks]
 
-    async def _beat(self) -> None:
+    async def _keep_alive(self) -> None:
         while True:
-            await asyncio.sleep(SIGN_OF_LIFE)
-            for stream in self.watch.streams():
+            await asyncio.sleep(KEEP_ALIVE)
+            for stream in self.streams.streams():
                 for subscriber in stream.subscribers:
                     subscriber.keep_alive()
-            for reader in self.everything.subscribers:
+            for reader in self.all_events.subscribers:
                 reader.keep_alive()
             self.terminal_streams.keep_alive()
 
     def close_streams(self) -> None:
-        """In the path of the signal: no server ends open streams by itself."""
+        """Ends all streams. Called at the signal, because no HTTP server ends open streams by itself."""
         self.is_draining = True
-        self.patience.end()
-        self.watch.close()
-        self.everything.close()
+        self.deadlines.end()
+        self.streams.close()
+        self.all_events.close()
         self.terminal_streams.close()
 
     async def close(self) -> None:
         self.close_streams()
-        for task in (self._beating, self._watching, self._tidying):
-            if task is not None:
-                task.cancel()
-        self.left_behind.close()
-        await asyncio.gather(self.supervisor.close("the server is shutting down"), self.driven.close())
+        for task in self._tasks:
+            task.cancel()
+        self.abandoned_requests.close()
+        await asyncio.gather(self.supervisor.close("the server is shutting down"), self.agents.close())
         await self.folders.close()
         self.answers.close()
         await self.store.checkpoint()

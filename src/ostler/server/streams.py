@@ -64,13 +64,12 @@ def as_frame_of_all(fact: Fact, cursor: str) -> bytes:
 
 def as_live_frames_of_all(session: str, events: Sequence[Event]) -> bytes:
     """A live event has no envelope, so the session is inserted after its type."""
-    named = b',"session":%b' % encode_json(session)
-    return b"".join([b"data: %b\n\n" % _with(encode_event(event), named) for event in events])
-
-
-def _with(body: bytes, named: bytes) -> bytes:
-    end = body.index(b'"', len(b'{"type":"')) + 1
-    return body[:end] + named + body[end:]
+    field = b',"session":%b' % encode_json(session)
+    frames = []
+    for body in map(encode_event, events):
+        end = body.index(b'"', len(b'{"type":"')) + 1
+        frames.append(b"data: %b%b%b\n\n" % (body[:end], field, body[end:]))
+    return b"".join(frames)
 
 
 def as_caught_up_of_all(cursor: str) -> bytes:
@@ -208,6 +207,5 @@ class TerminalStreams:
 
 
 def terminal_stream(session: AgentSession, streams: TerminalStreams) -> EventStreamResponse:
-    """The response for a client that watches the terminal; `streams` are the server's `terminal_streams`. It
-    is an ASGI application, so a Starlette endpoint can return it."""
+    """The response for a client that watches the terminal; `streams` are the server's `terminal_streams`."""
     return EventStreamResponse(streams.subscribe(session))

@@ -21,7 +21,7 @@ from ostler.schema.events import Printed, RequestRefused
 from ostler.schema.facts import Fact, storage_problem
 from ostler.schema.messages import Text
 from ostler.schema.requests import AnyRequest, Prompt, RunCommand, Steer
-from ostler.server.problems import Conflict
+from ostler.server.problems import Conflict, ServerBusy
 from ostler.server.state import ServerState
 from ostler.server.uploads import with_uploads
 from ostler.sessions.run_tree import load_state
@@ -29,37 +29,39 @@ from ostler.sessions.run_tree import load_state
 _COMMAND = re.compile(r"/(\S+)(?:\s+(.*))?", re.DOTALL)
 
 
-class Meant(msgspec.Struct, frozen=True):
-    """The request as submitted, and its expansion."""
+class ExpandedRequest(msgspec.Struct, frozen=True):
+    """The request to submit, and its expansion."""
 
     request: AnyRequest
     expansion: Expansion | None = None
 
 
-async def expand_sent(server: ServerState, session: str, request: AnyRequest) -> Meant:
+async def expand_request(server: ServerState, session: str, request: AnyRequest) -> ExpandedRequest:
     """Expands the first text of a prompt or a steer, which is what a person typed; other blocks are data.
     Leaves prompts for agents of other vendors unchanged.
 
     Raises `UsageError` for an unknown slash command.
     """
+    unchanged = ExpandedRequest(request)
     if not isinstance(request, Prompt | Steer) or not request.content:
-        return Meant(request)
+        return unchanged
     first, *attached = request.content
     if not isinstance(first, Text):
-        return Meant(request)
+        return unchanged
     typed = first.text.strip()
     if not typed.startswith("/") and "@" not in typed:
-        return Meant(request)
+        return unchanged
     if (await server.store.summary(session)).driver != "agent":
-        return Meant(request)
+        return unchanged
     harness, names = await _harness_for(server, session, typed)
     command = _COMMAND.fullmatch(typed)
     if command and not attached and (host := active_host(harness)) and host.command_named(command[1]):
         arguments = (command[2] or "").strip()
-        return Meant(RunCommand(id=request.id, by=request.by, name=command[1], arguments=arguments))
+        run = RunCommand(id=request.id, by=request.by, name=command[1], arguments=arguments)
+        return ExpandedRequest(run)
     expansion = await asyncio.to_thread(expand_prompt, (typed,), harness, names)
     content = (*expansion.blocks, *attached)
-    return Meant(msgspec.structs.replace(request, content=content), expansion)
+    return ExpandedRequest(msgspec.structs.replace(request, content=content), expansion)
 
 
 async def _harness_for(server: ServerState, session: str, typed: str) -> tuple[Harness, list[str]]:
@@ -72,15 +74,15 @@ async def _harness_for(server: ServerState, session: str, typed: str) -> tuple[H
     return harness, list(host.commands()) if host else []
 
 
-def submit_quietly(server: ServerState, session: str, meant: Meant) -> None:
-    """After a request is submitted: records the files as read, and shows notices to followers."""
-    if meant.expansion is None:
+def publish_notices(server: ServerState, session: str, sent: ExpandedRequest) -> None:
+    """After a request is submitted: records the files as read, and shows the notices to subscribers."""
+    if sent.expansion is None:
         return
     if (opened := server.supervisor.get(session)) is not None:
-        record_read_files(opened.memory, meant.expansion)
-    for stream in server.watch.streams():
-        if stream.session == session and meant.expansion.notices:
-            stream.publish([Printed(notice, "info") for notice in meant.expansion.notices])
+        record_read_files(opened.memory, sent.expansion)
+    for stream in server.streams.streams():
+        if stream.session == session and sent.expansion.notices:
+            stream.publish([Printed(notice, "info") for notice in sent.expansion.notices])
 
 
 PATIENCE = 10.0
@@ -107,8 +109,8 @@ async def submit(server: ServerState, session: str, request: AnyRequest) -> None
     is_new = await server.supervisor.submit(session, request)
     if releases and is_new:
         await server.supervisor.release(session)
-    if server.driven.get(session) is None:
-        await server.left_behind.look_after(session)
+    if server.agents.get(session) is None:
+        await server.abandoned_requests.look_after(session)
 
 
 async def _is_held(server: ServerState, session: str) -> bool:
@@ -127,13 +129,13 @@ async def fact_of(server: ServerState, session: str, request: str, wait: float) 
     """The fact that settles a request, if it comes within `wait` seconds and before the server ends."""
     seq = None
     with suppress(TimeoutError):
-        async with server.patience.of(None):
+        async with server.deadlines.of(None):
             seq = await server.supervisor.until_settled(session, request, wait)
     return None if seq is None else (await server.store.read(session, seq - 1, 1))[0]
 
 
 async def wait_for_settlement(server: ServerState, session: str, request: AnyRequest) -> Fact | None:
-    """Submits a request and waits for its fact; None if the holder has yet to take it up.
+    """Submits a request and waits for its fact; None if the holder has not handled it yet.
 
     Raises `Conflict` with the reason if it was refused.
     """
@@ -141,4 +143,13 @@ async def wait_for_settlement(server: ServerState, session: str, request: AnyReq
     fact = await fact_of(server, session, request.id, PATIENCE)
     if fact is not None and isinstance(fact.event, RequestRefused):
         raise Conflict(fact.event.reason)
+    return fact
+
+
+async def require_settlement(server: ServerState, session: str, request: AnyRequest) -> Fact:
+    """As `wait_for_settlement`, but raises `ServerBusy` instead of returning None."""
+    fact = await wait_for_settlement(server, session, request)
+    if fact is None:
+        problem = "the process that holds the session has not handled the request yet"
+        raise ServerBusy(f"{problem}: {request.id} is in its inbox")
     return fact

@@ -14,8 +14,9 @@ import shutil
 import time
 import unicodedata
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote
 
 import msgspec
@@ -26,7 +27,7 @@ from ostler.models.credentials import write_privately
 from ostler.schema.errors import NotFound, StoreError, StoreFull, ToolFailed
 from ostler.schema.messages import File, Image, PlainBlock, Text
 from ostler.schema.requests import AnyRequest, Prompt, Steer
-from ostler.server.problems import RangeNotThere, TooLarge, problem_of, problem_response
+from ostler.server.problems import RangeNotThere, TooLarge, error_response
 from ostler.tools import media
 from ostler.tools.read import read_file
 from ostler.tools.truncation import LineWindow, size_text
@@ -35,12 +36,12 @@ MOST_BYTES = 50 * 1024 * 1024
 """Of one file."""
 
 MOST_OF_ALL = 1024 * 1024 * 1024
-"""Bytes of all of them."""
+"""Bytes of all files."""
 
 MOST_FILES = 2000
 
 KEPT_DAYS = 30
-"""Since it came, or was last named in a prompt."""
+"""Since it was uploaded, or last used in a prompt."""
 
 LONGEST_NAME = 200
 _ABOUT = "about.json"
@@ -61,21 +62,21 @@ class Upload(msgspec.Struct, frozen=True):
 
 
 class Uploads:
-    """Each has a folder that only its owner can look into. It counts when `about.json` is there."""
+    """The stored uploads, each in a private folder. An upload is complete when it has an `about.json`."""
 
     def __init__(self, folder: Path, now: Callable[[], float] = time.time) -> None:
         self.folder = folder
         self._now = now
         self._arriving: dict[str, int] = {}
-        """Bytes of those that are on their way."""
+        """Bytes received so far of incomplete uploads."""
 
-    async def take(self, name: str, said_type: str, pieces: AsyncIterator[bytes]) -> Upload:
-        """Keeps what comes. One that breaks off leaves nothing."""
+    async def receive(self, name: str, media_type: str, pieces: AsyncIterator[bytes]) -> Upload:
+        """Stores a file; an incomplete one is deleted."""
         self.sweep()
-        there = self.all()
-        if len(there) >= MOST_FILES:
-            raise TooLarge(f"there are already {len(there)} uploads: delete some first")
-        used = sum(one.size for one in there)
+        uploads = self.all()
+        if len(uploads) >= MOST_FILES:
+            raise TooLarge(f"there are already {len(uploads)} uploads: delete some first")
+        used = sum(one.size for one in uploads)
         id, name = f"upl_{secrets.token_hex(16)}", safe_name(name)
         path = self.folder / id / _file_name(name)
         size, head = 0, b""
@@ -87,7 +88,7 @@ class Uploads:
                     raise TooLarge(f"there are {size_text(used)} of uploads already: delete some first")
                 head += piece[: media.SNIFFED - len(head)]
                 _write(descriptor, piece)
-            about = Upload(id, name, _media_type(head, said_type), size, int(self._now() * 1000))
+            about = Upload(id, name, _media_type(head, media_type), size, int(self._now() * 1000))
             write_privately(path.with_name(_ABOUT), msgspec.json.encode(about))
         return msgspec.structs.replace(about, path=str(path))
 
@@ -128,13 +129,11 @@ class Uploads:
 
     def all(self) -> list[Upload]:
         """The newest first."""
-        found = []
+        uploads = []
         for id in self._ids():
-            try:
-                found.append(self.find(id))
-            except NotFound:  # it is on its way, or was just removed
-                continue
-        return sorted(found, key=lambda one: one.created_ms, reverse=True)
+            with suppress(NotFound):  # it is incomplete, or was just removed
+                uploads.append(self.find(id))
+        return sorted(uploads, key=lambda one: one.created_ms, reverse=True)
 
     def read(self, upload: Upload, start: int, size: int) -> bytes:
         try:
@@ -156,14 +155,14 @@ class Uploads:
         os.utime(self.folder / upload.id / _ABOUT, (now, now))
 
     def sweep(self) -> None:
-        """Removes those that nobody has used for long, and what was left when a process ended."""
+        """Removes uploads that were not used for long, and incomplete ones of earlier processes."""
         oldest = self._now() - KEPT_DAYS * 86400
         for id in self._ids():
             folder = self.folder / id
             about = folder / _ABOUT
             try:
                 used = (about if about.exists() else folder).stat().st_mtime
-            except OSError:  # somebody else removes it
+            except OSError:  # another process removes it
                 continue
             if used < oldest:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -171,7 +170,7 @@ class Uploads:
     def _ids(self) -> list[str]:
         try:
             return [one.name for one in self.folder.iterdir() if _ID.fullmatch(one.name)]
-        except OSError:  # nothing was sent yet
+        except OSError:  # nothing was uploaded yet
             return []
 
 
@@ -182,9 +181,9 @@ def _write(descriptor: int, piece: bytes) -> None:
 
 
 def safe_name(name: str) -> str:
-    """The last part of a name, without what a terminal, a header or a path would obey."""
-    shown = "".join("/" if _is_slash(one) else one for one in name if one.isprintable())
-    last = shown.rpartition("/")[2].lstrip(" ").rstrip(" .")
+    """The last part of a name, without characters that are special in a terminal, a header or a path."""
+    printable = "".join("/" if _is_slash(one) else one for one in name if one.isprintable())
+    last = printable.rpartition("/")[2].lstrip(" ").rstrip(" .")
     while len(last.encode()) > LONGEST_NAME:
         stem, dot, ending = last.rpartition(".")
         last = f"{stem[:-1]}.{ending}" if dot and stem and len(ending) < 20 else last[:-1]
@@ -192,7 +191,7 @@ def safe_name(name: str) -> str:
 
 
 def _is_slash(character: str) -> bool:
-    """Also what becomes one when a name is normalised."""
+    """Also for characters that become a slash when a name is normalised."""
     folded = unicodedata.normalize("NFKC", character)
     return "/" in folded or "\\" in folded or character in "\u2215\u29f5\u29f8\u2044\ufe68"
 
@@ -202,40 +201,40 @@ def _file_name(name: str) -> str:
     return f"file.{ending.lower()}" if re.fullmatch(r"[A-Za-z0-9]{1,10}", ending) and "." in name else "file"
 
 
-def _media_type(head: bytes, said: str) -> str:
-    """What its bytes say; else what was said of it, where that claims nothing that bytes would show."""
-    if picture := media.image_type(head):
-        return picture
+def _media_type(head: bytes, declared: str) -> str:
+    """The type that its first bytes show; else the declared one, if that would not show in the bytes."""
+    if image_type := media.image_type(head):
+        return image_type
     if media.is_pdf(head):
         return "application/pdf"
-    said = said.partition(";")[0].strip().lower()
-    if _MEDIA_TYPE.fullmatch(said) and said != "application/pdf":
-        return said
+    declared = declared.partition(";")[0].strip().lower()
+    if _MEDIA_TYPE.fullmatch(declared) and declared != "application/pdf":
+        return declared
     return "application/octet-stream" if media.is_binary(head) else "text/plain"
 
 
 SCHEME = "upload:"
 
 MOST_TEXT = 200 * 1024
-"""Bytes of a text that the model is shown: of a longer one it is told where it is."""
+"""Bytes of a text that becomes part of the prompt; a longer one is only named by its path."""
 
 MOST_ATTACHED = 20 * 1024 * 1024
-"""Characters of pictures and documents in one prompt, in base64."""
+"""Characters of images and documents in one prompt, in base64."""
 
 
 async def with_uploads(uploads: Uploads, request: AnyRequest, driver: str = "agent") -> AnyRequest:
-    """The request with what it names. An agent of another vendor, which is told text only, is told where it
-    is. Raises `NotFound`."""
+    """The request with its uploads as blocks. An agent of another vendor takes only text: it gets the path.
+    Raises `NotFound`."""
     if not isinstance(request, Prompt | Steer):
         return request
-    show = block_of if driver == "agent" else _place_of
-    return msgspec.structs.replace(request, content=await filled(uploads, request.content, show))
+    make_block = block_of if driver == "agent" else _path_of
+    return msgspec.structs.replace(request, content=await filled(uploads, request.content, make_block))
 
 
 async def filled(
-    uploads: Uploads, content: Sequence[PlainBlock], show: Callable[[Uploads, Upload], PlainBlock]
+    uploads: Uploads, content: Sequence[PlainBlock], make_block: Callable[[Uploads, Upload], PlainBlock]
 ) -> tuple[PlainBlock, ...]:
-    """The content with what it names, as it is to be shown. Raises `NotFound`."""
+    """The content with its uploads as blocks. Raises `NotFound`."""
     blocks: list[PlainBlock] = []
     for block in content:
         if isinstance(block, Text) or not block.url.startswith(SCHEME):
@@ -243,49 +242,45 @@ async def filled(
             continue
         upload = uploads.find(block.url.removeprefix(SCHEME))
         uploads.keep_longer(upload)
-        blocks.append(await asyncio.to_thread(show, uploads, upload))
+        blocks.append(await asyncio.to_thread(make_block, uploads, upload))
     if sum(len(one.data) for one in blocks if not isinstance(one, Text)) > MOST_ATTACHED:
         raise TooLarge(f"a prompt may have at most {size_text(MOST_ATTACHED)} of images and documents")
     return tuple(blocks)
 
 
 def block_of(uploads: Uploads, upload: Upload) -> PlainBlock:
-    """What a model is shown: a picture or a document as such, a text with its name; of anything else, where
-    it is. Takes its time: not for the event loop."""
+    """An image or a document, a text with its name, or the path of anything else. Reads the file: not for the
+    event loop."""
     if upload.media_type.startswith("image/") or upload.media_type == "application/pdf":
-        return _attached(upload) or Text(_place(upload))
+        return _attached(upload) or _path_of(uploads, upload)
     if upload.size > MOST_TEXT:
-        return Text(_place(upload))
+        return _path_of(uploads, upload)
     content = uploads.read(upload, 0, MOST_TEXT)
     if media.is_binary(content):
-        return Text(_place(upload))
+        return _path_of(uploads, upload)
     text = content.decode("utf-8-sig", "replace")
     return Text(f"--- {upload.name}, uploaded ---\n{text}")
 
 
 def _attached(upload: Upload) -> Image | File | None:
-    """None for one that is too large for vendors."""
+    """None if it is too large for vendors."""
     path = Path(upload.path)
     try:
-        found = read_file(path, upload.name, LineWindow(1, 1), path.parent, lambda: False)
+        file = read_file(path, upload.name, LineWindow(1, 1), path.parent, lambda: False)
     except ToolFailed:
         return None
-    shown = found.content[-1]
-    if isinstance(shown, File):
-        return msgspec.structs.replace(shown, name=upload.name)
-    return shown if isinstance(shown, Image) else None
+    block = file.content[-1]
+    if isinstance(block, File):
+        return msgspec.structs.replace(block, name=upload.name)
+    return block if isinstance(block, Image) else None
 
 
-def _place_of(uploads: Uploads, upload: Upload) -> Text:
-    return Text(_place(upload))
-
-
-def _place(upload: Upload) -> str:
+def _path_of(uploads: Uploads, upload: Upload) -> Text:
     about = f"{upload.media_type}, {size_text(upload.size)}"
-    return f"the file {upload.name} ({about}) was uploaded; it is at {upload.path}"
+    return Text(f"the file {upload.name} ({about}) was uploaded; it is at {upload.path}")
 
 
-PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+INLINE_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 PIECE = 256 * 1024
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
@@ -294,55 +289,52 @@ Read = Callable[[int, int], Awaitable[bytes]]
 
 
 def content_response(request: Request, name: str, media_type: str, size: int, read: Read) -> Response:
-    """All of it, or the range that is asked for."""
-    shown_type, is_inline = _shown_as(media_type)
-    shown_how = "inline" if is_inline else "attachment"
+    """The whole content, or the requested range."""
+    response_type, disposition = _response_type(media_type)
     headers = {
         "accept-ranges": "bytes",
-        "content-disposition": f"{shown_how}; filename*=UTF-8''{quote(name, '')}",
+        "content-disposition": f"{disposition}; filename*=UTF-8''{quote(name, '')}",
         "x-content-type-options": "nosniff",
         "content-security-policy": "default-src 'none'; sandbox",
         "cross-origin-resource-policy": "same-origin",
         "cache-control": "private, no-cache",
     }
-    # Without a validator nobody can know that a condition holds: then all of it is sent.
-    asked = "" if "if-range" in request.headers else request.headers.get("range", "")
-    found = _range(asked, size)
-    if found is None:
-        refused = problem_response(problem_of(RangeNotThere(f"there are {size} bytes")))
-        refused.headers["content-range"] = f"bytes */{size}"
-        return refused
-    start, end = found
+    # There is no validator, so the condition of `If-Range` never holds.
+    header = "" if "if-range" in request.headers else request.headers.get("range", "")
+    if (byte_range := _range(header, size)) is None:
+        error = error_response(RangeNotThere(f"there are {size} bytes"))
+        error.headers["content-range"] = f"bytes */{size}"
+        return error
+    start, end = byte_range
     is_part = (start, end) != (0, size)
     if is_part:
         headers["content-range"] = f"bytes {start}-{end - 1}/{size}"
     headers["content-length"] = str(end - start)
-    pieces = _pieces(read, start, end)
-    return StreamingResponse(pieces, 206 if is_part else 200, headers, shown_type)
+    return StreamingResponse(_pieces(read, start, end), 206 if is_part else 200, headers, response_type)
 
 
-def _shown_as(media_type: str) -> tuple[str, bool]:
-    """The media type to say, and whether a browser may show it instead of keeping it."""
+def _response_type(media_type: str) -> tuple[str, Literal["inline", "attachment"]]:
+    """The media type of the response, and whether a browser shows or saves it."""
     plain = media_type.partition(";")[0].strip().lower()
-    if plain in PICTURES:
-        return plain, True
+    if plain in INLINE_IMAGES:
+        return plain, "inline"
     if plain.startswith("text/") or plain == "application/json":
-        return "text/plain; charset=utf-8", True
-    return ("application/pdf" if plain == "application/pdf" else "application/octet-stream"), False
+        return "text/plain; charset=utf-8", "inline"
+    return ("application/pdf" if plain == "application/pdf" else "application/octet-stream"), "attachment"
 
 
-def _range(asked: str, size: int) -> tuple[int, int] | None:
-    """From where to where; None for what is not there. One that is not understood is passed over."""
-    found = _RANGE.fullmatch(asked.strip())
-    if found is None or not (found[1] or found[2]):
+def _range(header: str, size: int) -> tuple[int, int] | None:
+    """The start and the end of the requested range; None if there is no such part. Ignores an invalid one."""
+    match = _RANGE.fullmatch(header.strip())
+    if match is None or not (match[1] or match[2]):
         return 0, size
-    if not found[1]:
-        last = int(found[2])
+    if not match[1]:
+        last = int(match[2])
         return (max(0, size - last), size) if last and size else None
-    start = int(found[1])
-    if found[2] and int(found[2]) < start:
+    start = int(match[1])
+    if match[2] and int(match[2]) < start:
         return 0, size
-    end = min(size, int(found[2]) + 1) if found[2] else size
+    end = min(size, int(match[2]) + 1) if match[2] else size
     return (start, end) if start < size else None
 
 

@@ -257,6 +257,9 @@ LOOK_AGAIN = 5.0
 RECONNECT_DELAY = 0.01
 """Seconds before the next connection to an owner whose stream has ended."""
 
+EXIT_DELAY = 0.5
+"""Seconds before such an owner counts as unreachable."""
+
 
 class Relay:
     """A session that another process drives, from its owner's socket or from the log.
@@ -276,6 +279,7 @@ class Relay:
     async def batches(self) -> AsyncGenerator[Batch, None]:
         """An empty batch means that the owner was checked again or its stream has ended: the open live events
         are gone."""
+        closed: ProcessId | None = None
         while True:
             self.owner = await self._store.holder(self._session)
             folder = self._store.socket_folder
@@ -286,7 +290,12 @@ class Relay:
                     async for batch in batches:
                         yield batch
                 yield []
+                closed = self.owner
                 await asyncio.sleep(RECONNECT_DELAY)
+                continue
+            if self.owner is not None and self.owner == closed:  # an exiting process closes its socket first
+                closed = None
+                await asyncio.sleep(EXIT_DELAY)
                 continue
             is_running = connection and (await self._store.summary(self._session)).status == "running"
             self.problem = connection if is_running else ""

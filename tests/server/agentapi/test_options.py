@@ -132,7 +132,7 @@ def test_our_own_options_have_no_variable_of_agentapis(planned: Any) -> None:
         *("--ready-timeout", "2.5", "--ready-regex", "^ok", "--emulator", "bittty"),
         *("--transport", "stream-json", "--allow-unauthenticated", "--", "claude", "--port", "9"),
     )
-    assert (plan.ready_timeout, plan.ready_regex, plan.emulator) == (2.5, "^ok", "bittty")
+    assert (plan.ready_after, plan.ready_regex, plan.emulator) == (2.5, "^ok", "bittty")
     assert (plan.transport, plan.allow_unauthenticated) == ("stream-json", True)
     assert (plan.command, plan.port) == (("claude", "--port", "9"), 3284)
     own = {one.name for one in OPTIONS if not one.variable}
@@ -146,7 +146,7 @@ def test_what_agentapi_calls_experimental_is_a_transport(
     assert planned("--experimental-acp", "--transport", "acp", "--", "x").transport == "acp"
     monkeypatch.setenv("AGENTAPI_EXPERIMENTAL_ACP", "1")
     assert planned("--", "x").transport == "acp"
-    assert "say only one" in refusal(capsys, "--transport", "pty", "--", "x")
+    assert "use only one" in refusal(capsys, "--transport", "pty", "--", "x")
 
 
 def test_with_agentapis_own_command_dashes_may_be_left_out(
@@ -258,7 +258,7 @@ def test_what_is_for_sessions_without_an_agent_is_refused_with_one(
 
 def test_the_help_has_a_line_for_each_option_and_no_room_for_what_is_not_there(ostler: Ostler) -> None:
     lines = ostler("serve", "--help").out.splitlines()
-    assert "  -P, --print-openapi   print agentapi's document, and end" in lines
+    assert "  -P, --print-openapi   print agentapi's OpenAPI document and exit" in lines
     assert [line for line in lines if line != line.rstrip() or " ," in line] == []
     shown = " ".join(lines)
     assert [one.name for one in OPTIONS if not one.is_hidden and one.flags[-1] not in shown] == []

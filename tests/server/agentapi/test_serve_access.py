@@ -76,7 +76,7 @@ def test_it_can_be_offered_to_everybody_if_that_is_said(ostler: Ostler) -> None:
     with serving_agent(
         ostler, *EVERYWHERE, "--allow-unauthenticated", agent=scripted(ostler, [GREETING])
     ) as served:
-        assert "no token is asked for" in served.said
+        assert "no token is required" in served.said
         assert served.http.get("/status").status_code == 200
         assert press(served) == 200
         assert served.http.get("/api/v1/sessions").status_code == 401

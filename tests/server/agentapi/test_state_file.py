@@ -147,8 +147,8 @@ class Talk:
 
 
 def kept_file(path: Path, talk: Any, said: list[str], **options: Any) -> StateFile:
-    settings = {"kept": None, "set_aside": False, **options}
-    return StateFile(path, talk, say=said.append, **settings)
+    settings = {"saved": None, "is_unreadable": False, **options}
+    return StateFile(path, talk, warn=said.append, **settings)
 
 
 async def test_what_did_not_change_is_not_written_again(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ async def test_what_did_not_change_is_not_written_again(tmp_path: Path) -> None:
     file.save()
     file.close()
     assert (path.stat().st_mtime_ns, path.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
-    loaded = kept_file(path, talk, said, kept=read_state(path))
+    loaded = kept_file(path, talk, said, saved=read_state(path))
     loaded.close()
     assert path.stat().st_ino == before.st_ino
     assert said == []
@@ -178,7 +178,7 @@ async def test_a_change_is_saved_soon_without_being_told_to(tmp_path: Path) -> N
 async def test_a_file_that_nobody_could_read_is_set_aside(tmp_path: Path) -> None:
     path, aside, talk = tmp_path / "state.json", tmp_path / "state.json.unreadable", Talk()
     path.write_text("{")
-    file = kept_file(path, talk, [], set_aside=True)
+    file = kept_file(path, talk, [], is_unreadable=True)
     file.save()
     talk.say("two")
     file.close()
@@ -324,7 +324,7 @@ def test_loading_and_saving_can_be_switched_off(ostler: Ostler) -> None:
 
 def test_where_the_file_cannot_be_is_said_before_the_agent_starts(ostler: Ostler) -> None:
     (ostler.work / "file").write_text("")
-    for path, said in (("file/state.json", "cannot be kept in"), (".", "is a directory")):
+    for path, said in (("file/state.json", "cannot be stored in"), (".", "is a directory")):
         ran = ostler("serve", "--port", "0", "--state-file", path, "--", "touch", "started")
         assert ran.code == 2
         assert ran.err.count("\n") == 1

@@ -46,7 +46,7 @@ async def test_an_agent_is_started_answers_a_prompt_and_is_ended(tmp_path: Path)
         assert (await served.http.delete(f"sessions/{session}")).status_code == 409
         assert (await served.http.delete(f"sessions/{session}/agent")).status_code == 204
         assert wait_until_gone(process)
-        assert served.server.driven.get(session) is None
+        assert served.server.agents.get(session) is None
         shown = await served.get(f"sessions/{session}")
         assert (shown["agent"]["status"], shown["holder"]) == ("ended", None)
         assert (await served.http.delete(f"sessions/{session}")).status_code == 204
@@ -126,7 +126,7 @@ async def test_a_start_that_is_sent_twice_starts_one_agent(tmp_path: Path) -> No
         first, second = await asyncio.gather(*asked)
         assert (first.status_code, second.status_code) == (201, 201)
         assert first.json() == second.json()
-        assert len(served.server.driven) == 1
+        assert len(served.server.agents) == 1
         reused = await served.http.post("sessions", json={"agent": {**ECHO, "rows": 41}}, headers=key)
         assert reused.status_code == 422
 
@@ -217,8 +217,8 @@ async def test_five_agents_work_side_by_side_and_end_with_the_server(tmp_path: P
         begin = time.monotonic()
     assert time.monotonic() - begin < 12, "they ended one after the other"
     assert all(wait_until_gone(process) for process in processes)
-    with pytest.raises(UsageError, match="about to end"):
-        await served.server.driven.start(echo_agent(tmp_path))
+    with pytest.raises(UsageError, match="shutting down"):
+        await served.server.agents.start(echo_agent(tmp_path))
 
 
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL])

@@ -88,7 +88,7 @@ async def test_a_viewer_that_reads_slowly_gets_the_screen_anew(tmp_path: Path) -
 async def test_whoever_only_observes_may_watch_until_the_token_is_revoked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auth, "LOOKING", 0.05)
+    monkeypatch.setattr(auth, "CHECK_INTERVAL", 0.05)
     async with serving_agents(tmp_path) as served:
         session = await start(served)
         observer = {"Authorization": f"Bearer {served.tokens.new('look', 'observe')}"}
@@ -100,13 +100,13 @@ async def test_whoever_only_observes_may_watch_until_the_token_is_revoked(
             served.tokens.revoke("look")
             await terminal.to_the_end()
             assert terminal.exit_status is None
-        assert served.server.driven.get(session) is not None
+        assert served.server.agents.get(session) is not None
 
 
 async def test_a_silent_stream_shows_that_it_is_alive_and_ends_at_once_with_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ostler.server.state.SIGN_OF_LIFE", 0.02)
+    monkeypatch.setattr("ostler.server.state.KEEP_ALIVE", 0.02)
     async with serving_agents(tmp_path) as served:
         session = await start(served)
         await until(served, session)

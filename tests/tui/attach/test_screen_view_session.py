@@ -63,6 +63,6 @@ def test_a_wrong_token_is_reported_in_one_line_with_advice(
 ) -> None:
     terminal = attach(served.url, "--session", served.session, OSTLER_TOKEN=token_argument)
     assert terminal.wait_for_end() == 4
-    assert "does not know who asks" in flat(terminal)
+    assert "requires a login" in flat(terminal)
     assert "ostler token new" in flat(terminal)
     assert not token_argument or token_argument not in terminal.everything()

@@ -143,7 +143,7 @@ def test_the_printed_login_link_works_once(attach: Attach, serve: Serve, ostler:
         terminal.wait_for("hello from there")
         again = attach(link)
         assert again.wait_for_end() == 4
-        assert "does not know who asks" in again.screen()
+        assert "requires a login" in again.screen()
     finally:
         process.kill()
         process.communicate()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -13,29 +13,36 @@ from ostler.schema.errors import UsageError
 from ostler.server.agentapi.bodies import plain
 
 ANY = "*"
-_NO_HOST = re.compile(r"[^\w!$%&'()*+,\-.:;=\[\]~]")
+_INVALID_IN_HOST = re.compile(r"[^\w!$%&'()*+,\-.:;=\[\]~]")
 
 
 def parse_allowed_hosts(items: Sequence[str]) -> list[str]:
-    """The names as they are compared. Raises `UsageError`."""
-    try:
-        return _parsed_hosts(items)
-    except ValueError as error:
-        raise UsageError(f"failed to parse allowed hosts: {error}") from None
+    """The names in lists of hosts, or `*`. Raises `UsageError`."""
+    return _parse("hosts", items, _parse_hosts)
 
 
 def parse_allowed_origins(items: Sequence[str]) -> list[str]:
-    """Each as `scheme://host[:port]`; one may have a `*` in it. Raises `UsageError`."""
-    try:
-        return _parsed_origins(items)
-    except ValueError as error:
-        raise UsageError(f"failed to parse allowed origins: {error}") from None
+    """Each as `scheme://host[:port]`, which may contain a `*`. Raises `UsageError`."""
+    return _parse("origins", items, lambda origins: [_parse_origin(item) for item in origins])
 
 
-def _parsed_hosts(items: Sequence[str]) -> list[str]:
-    _check_list(items)
+def _parse(what: str, items: Sequence[str], parse: Callable[[Sequence[str]], list[str]]) -> list[str]:
     if ANY in items:
         return [ANY]
+    try:
+        if not items:
+            raise ValueError("the list must not be empty")
+        for item in items:
+            if any(character.isspace() for character in item):
+                raise ValueError(f"'{item}' contains whitespace characters, which are not allowed")
+            if "," in item:
+                raise ValueError(f"'{item}' contains comma characters, which are not allowed")
+        return parse(items)
+    except ValueError as error:
+        raise UsageError(f"failed to parse allowed {what}: {error}") from None
+
+
+def _parse_hosts(items: Sequence[str]) -> list[str]:
     for item in items:
         if "http://" in item or "https://" in item:
             raise ValueError(f"'{item}' must not include http:// or https://")
@@ -51,58 +58,42 @@ def _parsed_hosts(items: Sequence[str]) -> list[str]:
     return [name for _, name, _ in split]
 
 
-def _parsed_origins(items: Sequence[str]) -> list[str]:
-    _check_list(items)
-    if ANY in items:
-        return [ANY]
-    origins = []
-    for item in items:
-        try:
-            parts = urlsplit(item)
-        except ValueError as error:
-            raise ValueError(f"'{item}' is not a valid origin: {error}") from None
-        origins.append(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}")
-    return origins
-
-
-def _check_list(items: Sequence[str]) -> None:
-    if not items:
-        raise ValueError("the list must not be empty")
-    for item in [] if ANY in items else items:
-        if any(character.isspace() for character in item):
-            raise ValueError(f"'{item}' contains whitespace characters, which are not allowed")
-        if "," in item:
-            raise ValueError(f"'{item}' contains comma characters, which are not allowed")
+def _parse_origin(item: str) -> str:
+    try:
+        parts = urlsplit(item)
+    except ValueError as error:
+        raise ValueError(f"'{item}' is not a valid origin: {error}") from None
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def split_host(text: str) -> tuple[str, str]:
-    """A name and a port, if there is one. Raises `ValueError`."""
-    if wrong := _NO_HOST.search(text):
-        raise ValueError(f"invalid character {wrong[0]!r} in host name")
+    """The name, and the port if there is one. Raises `ValueError`."""
+    if match := _INVALID_IN_HOST.search(text):
+        raise ValueError(f"invalid character {match[0]!r} in host name")
     if text.startswith("["):
-        name, bracket, rest = text[1:].partition("]")
+        name, bracket, port = text[1:].partition("]")
         if not bracket:
             raise ValueError("missing ']' in host")
     else:
         colon = text.rfind(":")
-        name, rest = (text, "") if colon < 0 else (text[:colon], text[colon:])
-    if not re.fullmatch("(?::[0-9]*)?", rest):
-        raise ValueError(f'invalid port "{rest}" after host')
-    return name, rest[1:]
+        name, port = (text, "") if colon < 0 else (text[:colon], text[colon:])
+    if not re.fullmatch("(?::[0-9]*)?", port):
+        raise ValueError(f'invalid port "{port}" after host')
+    return name, port[1:]
 
 
 class AllowedHosts:
-    """Refuses requests for other names: a page elsewhere could lead its own name here."""
+    """Refuses requests for other host names, because of DNS rebinding."""
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
         self._app = app
-        self._shown = ", ".join(hosts)
+        self._names = ", ".join(hosts)
         self._allowed = {host.lower() for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._app
         if ANY not in self._allowed and not self._is_allowed(", ".join(Headers(scope=scope).getlist("host"))):
-            app = plain(f"Invalid host header. Allowed hosts: {self._shown}", 400)
+            app = plain(f"Invalid host header. Allowed hosts: {self._names}", 400)
         await app(scope, receive, send)
 
     def _is_allowed(self, host: str) -> bool:
@@ -114,12 +105,12 @@ class AllowedHosts:
 
 _METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "OPTIONS"})
 _REQUEST_HEADERS = frozenset({"Accept", "Authorization", "Content-Type", "X-Csrf-Token", "Origin"})
-_SECONDS = b"300"
+_CREDENTIALS = (b"access-control-allow-credentials", b"true")
 RawHeaders = list[tuple[bytes, bytes]]
 
 
 class Cors:
-    """An origin is compared without regard to case; one `*` in it stands for anything."""
+    """Compares origins without regard to case; one `*` in an origin stands for anything."""
 
     def __init__(self, app: ASGIApp, origins: Sequence[str]) -> None:
         self._app = app
@@ -131,21 +122,20 @@ class Cors:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        asked = headers.get("access-control-request-method", "")
-        if scope["method"] == "OPTIONS" and asked:
-            added = self._for_preflight(headers, asked.upper())
-            added.append((b"content-length", b"0"))
+        method = headers.get("access-control-request-method", "")
+        if scope["method"] == "OPTIONS" and method:
+            added = [*self._for_preflight(headers, method.upper()), (b"content-length", b"0")]
             await send({"type": "http.response.start", "status": 200, "headers": added})
             await send({"type": "http.response.body", "body": b""})
             return
         added = self._for_request(headers.get("origin", ""), scope["method"])
 
-        async def tell(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message = {**message, "headers": [*message["headers"], *added]}
             await send(message)
 
-        await self._app(scope, receive, tell)
+        await self._app(scope, receive, send_with_headers)
 
     def _for_preflight(self, headers: Headers, method: str) -> RawHeaders:
         added: RawHeaders = [
@@ -160,16 +150,12 @@ class Cors:
         added += [self._allow(origin), (b"access-control-allow-methods", method.encode())]
         if names:
             added.append((b"access-control-allow-headers", ", ".join(names).encode()))
-        added.append((b"access-control-allow-credentials", b"true"))
-        added.append((b"access-control-max-age", _SECONDS))
-        return added
+        return [*added, _CREDENTIALS, (b"access-control-max-age", b"300")]
 
     def _for_request(self, origin: str, method: str) -> RawHeaders:
         added: RawHeaders = [(b"vary", b"Origin")]
         if self._is_allowed(origin) and method in _METHODS:
-            added.append(self._allow(origin))
-            added.append((b"access-control-expose-headers", b"Link"))
-            added.append((b"access-control-allow-credentials", b"true"))
+            added += [self._allow(origin), (b"access-control-expose-headers", b"Link"), _CREDENTIALS]
         return added
 
     def _is_allowed(self, origin: str) -> bool:
@@ -182,6 +168,6 @@ class Cors:
 
 
 def _header_names(listed: str) -> list[str]:
-    """In the spelling in which they are compared, and given back."""
+    """The names in the canonical spelling, such as `Content-Type`."""
     names = [re.sub(r"[^A-Za-z0-9._-]", "", name) for name in re.split("[ ,]", listed)]
     return ["-".join(part.capitalize() for part in name.split("-")) for name in names if name]

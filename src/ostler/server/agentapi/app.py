@@ -47,10 +47,10 @@ Handler = Callable[[Request], Awaitable[ASGIApp]]
 class AgentWire:
     """The routes of one agent. None of them waits for another."""
 
-    def __init__(self, agent: AgentSession, emitter: Emitter, following: EmitterFeed, uploads: Path) -> None:
+    def __init__(self, agent: AgentSession, emitter: Emitter, feed: EmitterFeed, uploads: Path) -> None:
         self._agent = agent
         self._emitter = emitter
-        self._following = following
+        self._feed = feed
         self._uploads = uploads
 
     def routes(self) -> dict[str, dict[str, Handler]]:
@@ -65,28 +65,27 @@ class AgentWire:
         }
 
     async def status(self, request: Request) -> Response:
-        transport = "pty" if self._agent.transport == "pty" else "acp"  # clients know no other
-        return _answer(
-            request, StatusResponseBody(wire_status(self._agent.status), self._agent.agent_type, transport)
-        )
+        agent = self._agent
+        transport = "pty" if agent.transport == "pty" else "acp"  # agentapi has no others
+        return _answer(request, StatusResponseBody(wire_status(agent.status), agent.agent_type, transport))
 
     async def messages(self, request: Request) -> Response:
-        shown = [Message(one.id, one.text, one.role, timestamp(one.time)) for one in self._agent.messages]
-        return _answer(request, MessagesResponseBody(shown))
+        messages = [Message(one.id, one.text, one.role, timestamp(one.time)) for one in self._agent.messages]
+        return _answer(request, MessagesResponseBody(messages))
 
     async def message(self, request: Request) -> Response:
-        said = await read_message(request)
+        message = await read_message(request)
         try:
-            if said.type == "raw":
-                self._agent.press(said.content.encode())
+            if message.type == "raw":
+                self._agent.press(message.content.encode())
             else:
-                await self._say(said.content.strip(ASCII_WHITESPACE))
+                await self._send(message.content.strip(ASCII_WHITESPACE))
         except OstlerError as error:
             raise Refusal(500, UNEXPECTED, [ErrorDetail(_why_not_sent(error))]) from None
         return _answer(request, MessageResponseBody())
 
-    async def _say(self, text: str) -> None:
-        """Until the agent has taken it, or the server ends."""
+    async def _send(self, text: str) -> None:
+        """Waits until the agent has the message, or the server ends."""
         if not text:
             raise UsageError("message must not be empty")
         sending = asyncio.ensure_future(self._agent.send(text))
@@ -104,11 +103,11 @@ class AgentWire:
         return _answer(request, await take_upload(request, self._uploads))
 
     async def events(self, request: Request) -> ASGIApp:
-        self._following.changed()
+        self._feed.changed()
         return event_stream(self._emitter.subscribe(_EVENTS))
 
     async def screen(self, request: Request) -> ASGIApp:
-        self._following.screen.now()
+        self._feed.screen.now()
         return event_stream(self._emitter.subscribe(_SCREEN))
 
 
@@ -117,10 +116,9 @@ def _answer(request: Request, body: msgspec.Struct) -> Response:
 
 
 def _why_not_sent(error: OstlerError) -> str:
-    """What was refused is told from what failed on its way: clients know both texts."""
-    if isinstance(error, UsageError) or error.message == NOT_WAITING:
-        return _NOT_SENT + error.message
-    return _NOT_SENT + _NOT_SENT + error.message
+    """agentapi repeats the prefix when the message was accepted and its delivery failed."""
+    was_refused = isinstance(error, UsageError) or error.message == NOT_WAITING
+    return _NOT_SENT * (1 if was_refused else 2) + error.message
 
 
 NATIVE = "/api/v1"
@@ -137,23 +135,23 @@ def create_agent_app(
     uploads: Path,
     extra_routes: Sequence[Route] = (),
 ) -> ASGIApp:
-    """Serves one agent, beside the application that has the API of Ostler's own.
+    """Serves one agent next to `native`, the application with Ostler's own API below `/api/v1`.
 
-    `native` has its own guard and answers below `/api/v1`; its life is that of the whole. `uploads` is a
-    folder that is removed when that ends. Raises `UsageError` about hosts and origins.
+    `native` has its own access control, and starts and ends the whole. `uploads` is a folder that is removed
+    at the end. Raises `UsageError` for invalid hosts and origins.
     """
     hosts, origins = parse_allowed_hosts(allowed_hosts), parse_allowed_origins(allowed_origins)
-    # What serves under any name is behind a proxy, in a frame of a page whose origin nobody knows here.
+    # With any host allowed there is a proxy, and a page of unknown origin may have it in a frame.
     framed_by = [ANY] if ANY in (*hosts, *origins) else origins
-    told = emitter or Emitter(agent.agent_type)
-    following = EmitterFeed(agent, told)
-    wire = AgentWire(agent, told, following, uploads)
+    emitter = emitter or Emitter(agent.agent_type)
+    feed = EmitterFeed(agent, emitter)
+    wire = AgentWire(agent, emitter, feed, uploads)
     router = Router(wire.routes(), Chat(chat_base_path, framed_by), extra_routes)
     guarded = AllowedHosts(Cors(router, origins), hosts)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await native(scope, lambda: _leave_at_end(receive, following, uploads), send)
+            await native(scope, lambda: _close_at_end(receive, feed, uploads), send)
         elif scope["type"] != "http" or f"{scope['path']}/".startswith(f"{NATIVE}/"):
             await native(scope, receive, send)
         else:
@@ -162,17 +160,17 @@ def create_agent_app(
     return app
 
 
-async def _leave_at_end(receive: Receive, following: EmitterFeed, uploads: Path) -> AsgiMessage:
-    """Before anybody else is told: whoever serves this does not wait for what is done later."""
+async def _close_at_end(receive: Receive, feed: EmitterFeed, uploads: Path) -> AsgiMessage:
+    """Cleans up before `native` gets the shutdown message: the server does not wait for anything later."""
     message = await receive()
     if message["type"] == "lifespan.shutdown":
-        following.close()
+        feed.close()
         await asyncio.to_thread(shutil.rmtree, uploads, ignore_errors=True)
     return message
 
 
 class Router:
-    """Paths are taken as they are, and methods, too: nothing stands for anything else."""
+    """Matches paths and methods exactly, as agentapi does: no redirects, no HEAD for GET."""
 
     def __init__(self, routes: dict[str, dict[str, Handler]], chat: Chat, extra: Sequence[Route]) -> None:
         self._routes = routes

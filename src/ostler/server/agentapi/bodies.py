@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from ostler.server.agentapi.events import WireStatus, to_json
 
-# Python's own words for some of them change with its version.
+# Not from `http.HTTPStatus`, whose phrases change with the version of Python.
 _TITLES = {
     400: "Bad Request",
     408: "Request Timeout",
@@ -70,7 +70,7 @@ class ErrorModel(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Refusal(Exception):
-    """A request that comes to nothing: what its sender is told."""
+    """An error response."""
 
     def __init__(self, status: int, detail: str, errors: Sequence[ErrorDetail] = ()) -> None:
         super().__init__(detail)
@@ -98,16 +98,17 @@ def _with_schema(body: msgspec.Struct, host: str, status: int, media_type: str) 
 
 
 def plain(text: str, status: int) -> Response:
-    """An error from below the API."""
+    """An error outside of the API, as plain text."""
     headers = {"content-type": "text/plain; charset=utf-8", "x-content-type-options": "nosniff"}
     return Response(f"{text}\n", status, headers)
 
 
 MOST_DISCARDED = 64 * 1024 * 1024
-"""Bytes. Who is answered while still sending sees a broken connection, not the answer: so it may send on."""
+"""Bytes."""
 
 
 async def discard(body: AsyncIterator[bytes]) -> None:
+    """Reads the rest of a body: a client that gets an answer while it sends sees a broken connection."""
     discarded = 0
     async for piece in body:
         discarded += len(piece)
@@ -116,13 +117,12 @@ async def discard(body: AsyncIterator[bytes]) -> None:
 
 
 MOST_BODY = 1024 * 1024
-"""One byte less is the largest body that is taken."""
+"""One byte less is the largest body that is accepted."""
 
 MOST_NESTED = 500
-"""Checked by us: how deep the parser can go depends on the version of Python."""
+"""Checked here, because the limit of the parser depends on the version of Python."""
 
 SECONDS = 5.0
-TYPES = ("user", "raw")
 _HALF_PAIRS = re.compile("[\ud800-\udfff]")
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
@@ -143,7 +143,7 @@ async def read_message(request: Request) -> MessageRequest:
         _refuse_deep(text)
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except ValueError as error:
-        raise Refusal(400, INVALID, [_about(_complaint(error, text), "body", text)]) from None
+        raise Refusal(400, INVALID, [_about(_problem(error, text), "body", text)]) from None
     return _checked(value)
 
 
@@ -162,11 +162,8 @@ async def _read(request: Request) -> bytes:
 
 
 def _check_content_type(headers: Headers, body: str) -> None:
-    """What stands before a `+` is free; nothing at all means JSON.
-
-    But not if a browser sends it: only for JSON that is said to be such does it ask whether a page of another
-    origin may send it, and to type into an agent is more than to read.
-    """
+    """Accepts JSON with any prefix before a `+`, and a missing type, but not from a browser: only for
+    declared JSON does a browser ask whether a page of another origin may send it."""
     content_type = headers.get("content-type", "")
     kind = content_type.partition(";")[0]
     kind = kind[kind.find("+") + 1 :]
@@ -175,39 +172,35 @@ def _check_content_type(headers: Headers, body: str) -> None:
 
 
 def _checked(value: Any) -> MessageRequest:
-    """All that is wrong is said at once. Names are compared without regard to case, as Go does."""
+    """Reports all problems at once. Compares names without regard to case, as Go does."""
     if not isinstance(value, dict):
         raise Refusal(422, INVALID, [_about("expected object", "body", value)])
     errors: list[ErrorDetail] = []
-    found: dict[str, str] = {}
-    named = {name.casefold(): value[name] for name in value}
+    properties = {name.casefold(): value[name] for name in value}
     for name in ("content", "type"):
-        if name not in named:
+        if name not in properties:
             errors.append(_about(f"expected required property {name} to be present", "body", value))
-        elif not isinstance(said := named[name], str):
-            errors.append(_about("expected string", f"body.{name}", said))
-        elif name == "type" and said not in TYPES:
-            errors.append(_about('expected value to be one of "user, raw"', "body.type", said))
-        else:
-            found[name] = said
+        elif not isinstance(text := properties[name], str):
+            errors.append(_about("expected string", f"body.{name}", text))
+        elif name == "type" and text not in ("user", "raw"):
+            errors.append(_about('expected value to be one of "user, raw"', "body.type", text))
     for name in value:
         if name.casefold() not in ("content", "type", "$schema"):
             errors.append(_about("unexpected property", f"body.{name}", value))
     if errors:
         raise Refusal(422, INVALID, errors)
-    kind: Literal["user", "raw"] = "raw" if found["type"] == "raw" else "user"
-    return MessageRequest(_HALF_PAIRS.sub("\ufffd", found["content"]), kind)
+    return MessageRequest(_HALF_PAIRS.sub("\ufffd", properties["content"]), properties["type"])
 
 
 def _about(message: str, location: str, value: Any) -> ErrorDetail:
     message, location = (_HALF_PAIRS.sub("\ufffd", text) for text in (message, location))
     if value is None:
         return ErrorDetail(message, location)
-    shown = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return ErrorDetail(message, location, msgspec.Raw(_HALF_PAIRS.sub("\ufffd", shown).encode()))
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return ErrorDetail(message, location, msgspec.Raw(_HALF_PAIRS.sub("\ufffd", text).encode()))
 
 
-def _complaint(error: Exception, text: str) -> str:
+def _problem(error: Exception, text: str) -> str:
     if not isinstance(error, json.JSONDecodeError):
         return str(error)
     if error.msg.startswith("Unterminated") or error.pos >= len(text.rstrip()):

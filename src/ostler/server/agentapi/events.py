@@ -1,4 +1,4 @@
-"""The agent's state and its changes as server-sent events, in JSON byte for byte as Go's encoder writes it.
+"""The agent's state and its changes as server-sent events, in JSON exactly as Go's encoder writes it.
 
 No event is larger than agentapi's own clients can read.
 """
@@ -30,20 +30,19 @@ _OF_HTML = ((b"<", rb"\u003c"), (b">", rb"\u003e"), (b"&", rb"\u0026"))
 def to_json(value: Any) -> bytes:
     try:
         encoded = msgspec.json.encode(value)
-    except UnicodeEncodeError:  # half of a surrogate pair: such things can come out of other people's JSON
+    except UnicodeEncodeError:  # half of a surrogate pair, from somebody's JSON
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
     return _replaced(encoded, _LINE_SEPARATORS)
 
 
 def for_html(encoded: bytes) -> bytes:
-    """In events, but not in other answers, what could be markup is escaped as well."""
+    """Escapes markup, too: in events, but not in other responses."""
     return _replaced(encoded, _OF_HTML)
 
 
 def _replaced(encoded: bytes, replacements: tuple[tuple[bytes, bytes], ...]) -> bytes:
-    for plain, escaped in replacements:  # none of them can stand outside of a string
-        if plain in encoded:
-            encoded = encoded.replace(plain, escaped)
+    for plain, escaped in replacements:  # none of them can be outside of a string
+        encoded = encoded.replace(plain, escaped)
     return encoded
 
 
@@ -59,10 +58,10 @@ Level = Literal["warning", "error"]
 WireStatus = Literal["stable", "running"]
 
 MOST_EVENT = 127 * 1024
-"""Bytes of an event: the Go client gives up at 128 KiB."""
+"""Bytes of an event: the Go client fails at 128 KiB."""
 
 MOST_SCREEN = 255 * 1024
-"""Bytes of a screen: whoever is attached gives up at 256 KiB."""
+"""Bytes of a screen: `agentapi attach` fails at 256 KiB."""
 
 LEFT_OUT = "\n\n[… the middle of this message is left out here; GET /messages has all of it …]\n\n"
 
@@ -90,13 +89,13 @@ class ScreenUpdate(msgspec.Struct, frozen=True):
 
 
 def message_frame(message: AgentMessage) -> bytes:
-    """Of a text that is too long, its beginning and its end: a client that is cut off would see nothing."""
+    """Of a text that is too long, the start and the end."""
     text = message.text
     frame = _frame_of_message(message, text)
-    kept = len(text)
+    length = len(text)
     while len(frame) > MOST_EVENT:
-        kept = max(0, kept * MOST_EVENT // len(frame) - len(LEFT_OUT))
-        half = kept // 2
+        length = max(0, length * MOST_EVENT // len(frame) - len(LEFT_OUT))
+        half = length // 2
         frame = _frame_of_message(message, text[:half] + LEFT_OUT + text[len(text) - half :])
     return frame
 
@@ -107,20 +106,12 @@ def _frame_of_message(message: AgentMessage, text: str) -> bytes:
 
 
 def wire_status(status: Status) -> WireStatus:
-    """Clients know no other two."""
+    """agentapi has only these two."""
     return "stable" if status == "stable" else "running"
 
 
-def status_frame(status: WireStatus, agent_type: str) -> bytes:
-    return _frame(b"status_change", StatusChange(status, agent_type))
-
-
-def error_frame(message: str, level: Level, time: float) -> bytes:
-    return _frame(b"agent_error", AgentError(message, level, timestamp(time)))
-
-
 def screen_frame(text: str) -> bytes:
-    """Of a screen that is too large, its newest rows."""
+    """Of a screen that is too large, the last rows."""
     rows = text.rstrip(ASCII_WHITESPACE).split("\n")
     frame = _frame(b"screen", ScreenUpdate("\n".join(rows)))
     while len(frame) > MOST_SCREEN:
@@ -137,7 +128,7 @@ Kind = Literal["message_update", "status_change", "screen_update", "agent_error"
 EVERYTHING: frozenset[Kind] = frozenset({"message_update", "status_change", "screen_update", "agent_error"})
 
 MOST_QUEUED = 1024
-"""Events that one subscriber may be behind."""
+"""Events that a subscriber may have unread."""
 
 MOST_ERRORS = 100
 
@@ -164,15 +155,15 @@ STREAM_HEADERS = [
 class _Message(msgspec.Struct):
     message: AgentMessage
     frame: bytes | None = None
-    """Made when the first subscriber wants it, and then the same for all."""
+    """Made for the first subscriber, and shared by all."""
 
 
 class Emitter:
-    """Keeps the state, finds what changed, and hands it on. It never waits, so it needs no lock.
+    """Holds the state, finds what changed, and publishes it. It never waits, so it needs no lock.
 
-    - State and subscription are taken at once: nothing is missed, nothing comes twice.
-    - A subscriber that is too far behind is dropped. What it has queued it can still read. No other notices.
-    - A frame is made once, and only if somebody wants it.
+    - A subscriber gets the state and then each change, without gap or repetition.
+    - A subscriber that is too far behind is dropped after what it has queued.
+    - A frame is made once, and only if there is a subscriber for it.
     """
 
     def __init__(
@@ -192,12 +183,12 @@ class Emitter:
     # --- what happens ---------------------------------------------------------------------------------
 
     def emit_messages(self, messages: Sequence[AgentMessage]) -> None:
-        """Compared place by place. Of those that are gone nobody is told."""
-        known, changed = self._messages, []
+        """Publishes the messages that differ from the one at the same place; removed ones are ignored."""
+        before, changed = self._messages, []
         self._messages = []
         for place, message in enumerate(messages):
-            if place < len(known) and _is_same(known[place].message, message):
-                self._messages.append(known[place])
+            if place < len(before) and before[place].message == message:
+                self._messages.append(before[place])
                 continue
             new = _Message(message)
             self._messages.append(new)
@@ -206,20 +197,17 @@ class Emitter:
             self._publish("message_update", partial(_frame_of, new))
 
     def emit_status(self, status: Status) -> None:
-        shown = wire_status(status)
-        if shown == self._status:
-            return
-        self._status = shown
-        self._publish("status_change", self._status_frame)
+        if (new := wire_status(status)) != self._status:
+            self._status = new
+            self._publish("status_change", self._status_frame)
 
     def emit_screen(self, text: str) -> None:
-        if text == self._screen:
-            return
-        self._screen = text
-        self._publish("screen_update", lambda: screen_frame(text))
+        if text != self._screen:
+            self._screen = text
+            self._publish("screen_update", lambda: screen_frame(text))
 
     def emit_error(self, message: str, level: Level = "error") -> None:
-        frame = error_frame(message, level, self._now())
+        frame = _frame(b"agent_error", AgentError(message, level, timestamp(self._now())))
         self._errors.append(frame)
         self._publish("agent_error", lambda: frame)
 
@@ -259,19 +247,13 @@ class Emitter:
         return frames
 
     def _status_frame(self) -> bytes:
-        return status_frame(self._status, self.agent_type)
+        return _frame(b"status_change", StatusChange(self._status, self.agent_type))
 
     def _publish(self, kind: Kind, make: Callable[[], bytes]) -> None:
-        subscriptions = [one for one in self._subscriptions if kind in one.kinds]
-        if not subscriptions:
-            return
-        frame = make()
-        for subscription in subscriptions:
-            subscription.put(frame)
-
-
-def _is_same(known: AgentMessage, message: AgentMessage) -> bool:
-    return known is message or known == message  # nearly all are, each time
+        if subscriptions := [one for one in self._subscriptions if kind in one.kinds]:
+            frame = make()
+            for subscription in subscriptions:
+                subscription.put(frame)
 
 
 def _frame_of(one: _Message) -> bytes:
@@ -281,7 +263,7 @@ def _frame_of(one: _Message) -> bytes:
 
 
 class Subscription(Subscriber[bytes]):
-    """Gives the state, then each change. One that is too far behind gets what is queued, and then its end."""
+    """Gives the state, then each change."""
 
     def __init__(self, kinds: Collection[Kind], state: Iterable[bytes], limit: int) -> None:
         super().__init__()

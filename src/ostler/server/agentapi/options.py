@@ -1,4 +1,4 @@
-"""What `ostler serve … -- AGENT` can be told: by flags, by agentapi's variables, or not at all."""
+"""The options of `ostler serve … -- AGENT`: flags, agentapi's environment variables and defaults."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import msgspec
 
 from ostler.app.options import Parser, positive
 from ostler.app.settings import working_directory
-from ostler.drivers.agent_spec import AGENT_TYPES, detect
+from ostler.drivers.agent_spec import AGENT_TYPES, AgentSpec, Transport, detect
 from ostler.drivers.screen import check_size
 from ostler.schema.errors import ConfigurationError, UsageError
 
 if TYPE_CHECKING:
-    from ostler.drivers.agent_spec import Transport
     from ostler.server.command import ServeOptions
 
 TRANSPORTS = ("pty", "acp", "stream-json")
@@ -47,8 +46,8 @@ def _with_commas(given: str) -> list[str]:
     return given.split(",") if given else []
 
 
-class AgentOption(msgspec.Struct, frozen=True, kw_only=True):
-    """One that counts only with an agent."""
+class AgentOption(msgspec.Struct, frozen=True):
+    """An option that needs an agent."""
 
     flags: tuple[str, ...]
     about: str
@@ -57,7 +56,7 @@ class AgentOption(msgspec.Struct, frozen=True, kw_only=True):
     metavar: str = ""
     choices: tuple[str, ...] | None = None
     is_agentapis: bool = True
-    """Then a variable says it, too."""
+    """Whether agentapi has it: then an environment variable sets it, too."""
     is_hidden: bool = False
 
     @property
@@ -72,133 +71,78 @@ class AgentOption(msgspec.Struct, frozen=True, kw_only=True):
     def is_list(self) -> bool:
         return self.read is _with_commas
 
-    @property
-    def is_switch(self) -> bool:
-        return self.read is _truth
+
+def _switch(*flags: str, about: str, default: bool | None = False, **more: Any) -> AgentOption:
+    return AgentOption(flags, about, _truth, default, **more)
 
 
 OPTIONS = (
+    AgentOption(("-t", "--type"), f"how its screen is read: {', '.join(AGENT_TYPES)}", metavar="NAME"),
     AgentOption(
-        flags=("-t", "--type"), metavar="NAME", about=f"how its screen is read: {', '.join(AGENT_TYPES)}"
-    ),
-    AgentOption(
-        flags=("--transport",),
-        metavar="NAME",
+        ("--transport",),
+        "how it is driven: pty, its screen and keyboard (default); acp; stream-json",
         default="pty",
+        metavar="NAME",
         choices=TRANSPORTS,
         is_agentapis=False,
-        about="how it is spoken to: pty, its screen and keyboard (default); acp; stream-json",
     ),
+    _switch("--experimental-acp", about="the same as --transport acp"),
     AgentOption(
-        flags=("--experimental-acp",), read=_truth, default=False, about="the same as --transport acp"
-    ),
-    AgentOption(
-        flags=("-I", "--initial-prompt"),
+        ("-I", "--initial-prompt"),
+        "sent once it is ready; - reads standard input, which is also read when something is piped in",
         metavar="TEXT",
-        about="said once it is ready; - reads standard input, which is also read when something is piped in",
+    ),
+    AgentOption(("-W", "--term-width"), "columns (80)", _whole_number, 80, "N"),
+    AgentOption(("-H", "--term-height"), "rows (1000)", _whole_number, 1000, "N"),
+    AgentOption(
+        ("--ready-regex",), "it is ready when its screen matches this", metavar="PATTERN", is_agentapis=False
     ),
     AgentOption(
-        flags=("-W", "--term-width"), metavar="N", read=_whole_number, default=80, about="columns (80)"
-    ),
-    AgentOption(
-        flags=("-H", "--term-height"), metavar="N", read=_whole_number, default=1000, about="rows (1000)"
-    ),
-    AgentOption(
-        flags=("--ready-regex",),
-        metavar="PATTERN",
+        ("--ready-timeout",),
+        "or when its screen has not changed for S seconds (custom agents: 10)",
+        positive,
+        None,
+        "S",
         is_agentapis=False,
-        about="it is ready when its screen has this",
     ),
     AgentOption(
-        flags=("--ready-timeout",),
-        metavar="S",
-        read=positive,
-        default=None,
-        is_agentapis=False,
-        about="or when its screen has not changed for S seconds (custom agents: 10)",
-    ),
-    AgentOption(
-        flags=("--emulator",),
+        ("--emulator",),
+        "the terminal emulator: pyghostty or bittty (the first that is installed)",
         metavar="NAME",
         choices=("pyghostty", "bittty"),
         is_agentapis=False,
-        about="of the terminal: pyghostty or bittty (the first that is installed)",
+    ),
+    AgentOption(("-s", "--state-file"), "keeps the conversation from one start to the next", metavar="FILE"),
+    _switch("--load-state", about="--load-state=false starts a new conversation", default=None),
+    _switch("--save-state", about="--save-state=false leaves the file as it is", default=None),
+    AgentOption(("--pid-file",), "holds the process id; a second server does not start", metavar="FILE"),
+    AgentOption(
+        ("-a", "--allowed-hosts"),
+        "accept requests for these host names, * for any; repeatable (those of this machine)",
+        _with_commas,
+        ("localhost", "127.0.0.1", "[::1]"),
+        "NAME,…",
     ),
     AgentOption(
-        flags=("-s", "--state-file"),
-        metavar="FILE",
-        about="keeps the conversation from one start to the next",
+        ("-o", "--allowed-origins"),
+        "accept requests of pages from there, * for any; repeatable (ports 3284, 3000, 3001 of localhost)",
+        _with_commas,
+        ("http://localhost:3284", "http://localhost:3000", "http://localhost:3001"),
+        "URL,…",
     ),
-    AgentOption(
-        flags=("--load-state",),
-        read=_truth,
-        default=None,
-        about="--load-state=false begins anew all the same",
-    ),
-    AgentOption(
-        flags=("--save-state",),
-        read=_truth,
-        default=None,
-        about="--save-state=false leaves the file as it is",
-    ),
-    AgentOption(
-        flags=("--pid-file",), metavar="FILE", about="names the process; a second one does not start"
-    ),
-    AgentOption(
-        flags=("-a", "--allowed-hosts"),
-        metavar="NAME,…",
-        read=_with_commas,
-        default=("localhost", "127.0.0.1", "[::1]"),
-        about="names it may be asked for by, * for any; may be repeated (those of this machine)",
-    ),
-    AgentOption(
-        flags=("-o", "--allowed-origins"),
-        metavar="URL,…",
-        read=_with_commas,
-        default=("http://localhost:3284", "http://localhost:3000", "http://localhost:3001"),
-        about="pages from there may ask, * for any; may be repeated (ports 3284, 3000, 3001 of localhost)",
-    ),
-    AgentOption(
-        flags=("-c", "--chat-base-path"),
-        metavar="PATH",
-        default="/chat",
-        about="where a proxy has the page (/chat)",
-    ),
-    AgentOption(
-        flags=("--allow-unauthenticated",),
-        read=_truth,
-        default=False,
-        is_agentapis=False,
-        about="other machines may ask without a token",
-    ),
-    AgentOption(
-        flags=("-P", "--print-openapi"),
-        read=_truth,
-        default=False,
-        about="print agentapi's document, and end",
-    ),
-    AgentOption(
-        flags=("--exit",), read=_truth, default=False, about="check the options, and end", is_hidden=True
-    ),
+    AgentOption(("-c", "--chat-base-path"), "where a proxy has the page (/chat)", str, "/chat", "PATH"),
+    _switch("--allow-unauthenticated", about="other machines need no token", is_agentapis=False),
+    _switch("-P", "--print-openapi", about="print agentapi's OpenAPI document and exit"),
+    _switch("--exit", about="check the options and exit", is_hidden=True),
 )
 
-PORT = AgentOption(flags=("-p", "--port"), read=port, default=3284, about="")
+PORT = AgentOption(("-p", "--port"), "", port, 3284)
 
 
-class AgentPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What was wanted, checked as far as it can be without touching anything."""
+class AgentPlan(AgentSpec, frozen=True, kw_only=True):
+    """The agent to start and how to serve it, checked as far as possible without side effects."""
 
-    command: tuple[str, ...]
-    cwd: Path
-    agent_type: str
-    transport: Transport
     port: int
-    columns: int
-    rows: int
-    initial_prompt: str
-    ready_regex: str
-    ready_timeout: float | None
-    emulator: str
     state_file: Path | None
     load_state: bool
     save_state: bool
@@ -213,8 +157,8 @@ class AgentPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def add_agent_options(parser: Parser) -> None:
     group = parser.add_argument_group(
-        "an agent of another vendor, whose command is behind --",
-        "Those that agentapi has can be set as AGENTAPI_TERM_WIDTH and so on; what is said here wins.",
+        "for another vendor's agent, whose command comes after --",
+        "Those that agentapi has can also be set as AGENTAPI_TERM_WIDTH and so on; a flag wins.",
     )
     for one in OPTIONS:
         group.add_argument(
@@ -228,8 +172,8 @@ def add_agent_options(parser: Parser) -> None:
 
 
 def with_plain_switches(arguments: Sequence[str]) -> list[str]:
-    """A switch has its value behind `=`, as `--load-state=false`, or none: what follows may be the agent."""
-    switches = {flag: one.flags[-1] for one in OPTIONS if one.is_switch for flag in one.flags}
+    """A switch takes its value only after `=`, as in `--load-state=false`: the next word may be the agent."""
+    switches = {flag: one.flags[-1] for one in OPTIONS if one.read is _truth for flag in one.flags}
     return [f"{switches[word]}=true" if word in switches else word for word in arguments]
 
 
@@ -239,7 +183,7 @@ def given_agent_options(options: ServeOptions) -> list[str]:
 
 
 def agent_plan(options: ServeOptions, command: Sequence[str], variables: Mapping[str, str]) -> AgentPlan:
-    """Raises `UsageError` for whatever cannot be."""
+    """Raises `UsageError` for invalid values and combinations."""
     wanted = {one.name: _value(one, options, variables) for one in (*OPTIONS, PORT)}
     _check_type(wanted["type"])
     check_size(wanted["term_width"], wanted["term_height"])
@@ -250,7 +194,7 @@ def agent_plan(options: ServeOptions, command: Sequence[str], variables: Mapping
     if transport != "pty" and wanted["state_file"]:
         raise UsageError("ACP mode doesn't support state persistence: leave out --state-file")
     if transport != "pty" and wanted["print_openapi"]:
-        raise UsageError("--print-openapi goes without a transport: the document is the same for all")
+        raise UsageError("--print-openapi takes no transport: the document is the same for all")
     return AgentPlan(
         command=tuple(command),
         cwd=working_directory(options.cwd),
@@ -261,7 +205,7 @@ def agent_plan(options: ServeOptions, command: Sequence[str], variables: Mapping
         rows=wanted["term_height"],
         initial_prompt=wanted["initial_prompt"],
         ready_regex=wanted["ready_regex"],
-        ready_timeout=wanted["ready_timeout"],
+        ready_after=wanted["ready_timeout"],
         emulator=wanted["emulator"],
         state_file=_file(wanted["state_file"]),
         load_state=wanted["load_state"] is not False,
@@ -277,14 +221,14 @@ def agent_plan(options: ServeOptions, command: Sequence[str], variables: Mapping
 
 
 def _value(option: AgentOption, options: ServeOptions, variables: Mapping[str, str]) -> Any:
-    given = getattr(options, option.name)
-    if given is not None:
-        return [item for part in given for item in part] if option.is_list else given
-    said = variables.get(option.variable, "") if option.variable else ""
-    if not said:
+    value = getattr(options, option.name)
+    if value is not None:
+        return [item for part in value for item in part] if option.is_list else value
+    text = variables.get(option.variable, "") if option.variable else ""
+    if not text:
         return option.default
     try:
-        return said.split() if option.is_list else option.read(said)
+        return text.split() if option.is_list else option.read(text)
     except argparse.ArgumentTypeError as problem:
         raise ConfigurationError(f"{option.variable}: {problem}") from None
 
@@ -301,7 +245,7 @@ def _transport(wanted: Mapping[str, Any], options: ServeOptions) -> Transport:
         transport: Transport = wanted["transport"]
         return transport
     if options.transport not in (None, "acp"):
-        raise UsageError("--experimental-acp means --transport acp: say only one of them")
+        raise UsageError("--experimental-acp means --transport acp: use only one of them")
     return "acp"
 
 

@@ -21,7 +21,6 @@ from starlette.types import ASGIApp
 from ostler.app.console import piped_in, print_stderr
 from ostler.app.harness import settings_for
 from ostler.core.lazy import lazy_module
-from ostler.drivers.agent_spec import AgentSpec, detect
 from ostler.drivers.driver import SavedState
 from ostler.drivers.lifecycle import start_agent_session
 from ostler.drivers.session import AgentSession
@@ -57,7 +56,8 @@ else:
 
 
 class Signals:
-    """Heeded from before the agent is started: until there is a server to end, the start is given up."""
+    """Handles signals from before the agent is started. Until there is a server to end, the start is
+    cancelled."""
 
     def __init__(self) -> None:
         starting = asyncio.current_task()
@@ -66,18 +66,18 @@ class Signals:
         self.save: Callable[[], object] = lambda: None
 
     @contextmanager
-    def heeded(self) -> Iterator[None]:
+    def handled(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        heeded = [SIGINT, SIGTERM]
+        ending = [SIGINT, SIGTERM]
         if getsignal(SIGHUP) is not SIG_IGN:  # else it was started with `nohup`
-            heeded.append(SIGHUP)
-        for signal in heeded:
+            ending.append(SIGHUP)
+        for signal in ending:
             loop.add_signal_handler(signal, lambda: self.end())
         loop.add_signal_handler(SIGUSR1, lambda: self.save())
         try:
             yield
         finally:
-            for signal in (*heeded, SIGUSR1):
+            for signal in (*ending, SIGUSR1):
                 loop.remove_signal_handler(signal)
 
 
@@ -96,7 +96,7 @@ class AgentServer(HttpServer):
         self._agent = agent
         self._emitter = emitter
         self._state = state
-        self._was_told = False
+        self._was_asked_to_end = False
         self._ending: asyncio.Future[None] | None = None
         agent.ended.add_done_callback(lambda ended: self._end_with_agent())
 
@@ -105,14 +105,14 @@ class AgentServer(HttpServer):
             self._state.save()
 
     def end(self) -> None:
-        """At the same time as the streams, so that nobody waits for an answer of an agent that is to end.
-        The second time it is not asked any more."""
+        """Ends the agent at the same time as the streams, so that no client waits for its answer. The second
+        time, the agent is killed."""
         super().end()
         self._emitter.close_streams()
         if self._ending is not None:
             self._ending.cancel()
             return
-        self._was_told = not self._agent.ended.done()
+        self._was_asked_to_end = not self._agent.ended.done()
         if self._state is not None:
             self._state.close()
         self._ending = asyncio.ensure_future(self._agent.close())
@@ -128,7 +128,7 @@ class AgentServer(HttpServer):
         assert self._ending is not None
         await asyncio.wait([self._ending])
         await asyncio.wait([self._agent.ended])
-        if self._was_told or self._agent.ended.result() == 0:
+        if self._was_asked_to_end or self._agent.ended.result() == 0:
             return 0
         screen = f"========\n{self._agent.last_screen}\n========\n"
         print(f"agent exited with error: {screen}: non-zero exit code", file=sys.stderr)
@@ -136,7 +136,7 @@ class AgentServer(HttpServer):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # they are heeded already
+        yield  # `Signals` does
 
 
 def serve_agent(plan: AgentPlan, options: ServeOptions) -> int:
@@ -148,12 +148,12 @@ def serve_agent(plan: AgentPlan, options: ServeOptions) -> int:
         return 0
     try:
         return asyncio.run(_serve(_with_piped_prompt(plan), options))
-    except asyncio.CancelledError:  # told to end before it had begun
+    except asyncio.CancelledError:  # a signal came during the start
         return 0
 
 
 def _print_openapi() -> int:
-    """As agentapi prints it: the older version, everything in a fixed order."""
+    """As agentapi prints it: OpenAPI 3.0, sorted."""
     print(json.dumps(_in_order(openapi.downgraded(openapi.document())), indent=2, ensure_ascii=False))
     return 0
 
@@ -183,10 +183,10 @@ async def _serve(plan: AgentPlan, options: ServeOptions) -> int:
             stack.enter_context(pid_file(plan.pid_file, print_stderr))
         listening = stack.enter_context(closing(listen(options.host, plan.port)))
         address = address_of(listening)
-        is_walled = not address.is_loopback and not plan.allow_unauthenticated
-        if is_walled and not tokens.all():
-            raise UsageError(f"{NO_TOKEN.format(address)}, or do without with --allow-unauthenticated")
-        kept = _SavedStates.of(plan)
+        needs_token = not address.is_loopback and not plan.allow_unauthenticated
+        if needs_token and not tokens.all():
+            raise UsageError(f"{NO_TOKEN.format(address)}, or use --allow-unauthenticated")
+        stored = _StoredState.of(plan)
         server, _ = make_server(options, settings, plan.cwd, tokens)
         native = create_app(
             server,
@@ -194,59 +194,44 @@ async def _serve(plan: AgentPlan, options: ServeOptions) -> int:
             origins=[one for one in _plain(parse_allowed_origins(plan.allowed_origins)) if one[:4] == "http"],
         )
         uploads = stack.enter_context(TemporaryDirectory(prefix="agentapi-uploads-"))
-        stack.enter_context(signals.heeded())
+        stack.enter_context(signals.handled())
 
-        agent = await _started(plan, server, kept.saved)
-        server.driven.add(agent)
+        saved, on_open = stored.saved, server.agents.on_open
+        agent = await start_agent_session(server.store, plan, saved=saved, on_open=on_open)
+        server.agents.add(agent)
         emitter = Emitter(agent.agent_type)
-        if kept.problem:
-            emitter.warn(f"Failed to restore previous session: {kept.problem}")
-        state = kept.file_of(agent)
+        if stored.problem:
+            emitter.warn(f"Failed to restore previous session: {stored.problem}")
+        state = stored.file_of(agent)
         app = create_agent_app(
             agent,
             native,
             emitter=emitter,
-            allowed_hosts=_asked_for_by(plan, options.host, address),
+            allowed_hosts=_allowed_hosts(plan, options.host, address),
             allowed_origins=plan.allowed_origins,
             chat_base_path=plan.chat_base_path,
             uploads=Path(uploads),
             extra_routes=_routes(agent, server),
         )
-        if is_walled:
-            app = TokenMiddleware(app, server.doorkeeper, PREFIX)
+        if needs_token:
+            app = TokenMiddleware(app, server.auth, PREFIX)
         http = AgentServer(http_config(app, options), server, agent, emitter, state)
         signals.end, signals.save = http.end, http.save
-        _welcome(plan, agent, address, listening.getsockname()[1], tokens.code() if is_walled else "")
+        _welcome(plan, agent, address, listening.getsockname()[1], tokens.code() if needs_token else "")
         await http.serve(sockets=[listening])
         return await http.outcome()
 
 
-def _asked_for_by(plan: AgentPlan, host: str, address: Address) -> list[str]:
-    """What it was told to listen at is a name of its own, unless it stands for all."""
+def _allowed_hosts(plan: AgentPlan, host: str, address: Address) -> list[str]:
+    """Includes the address that it listens on, unless that stands for all."""
     if address.is_loopback or address.is_unspecified:
         return [*plan.allowed_hosts]
     return [*plan.allowed_hosts, *(f"[{one}]" if ":" in one else one for one in {host, str(address)})]
 
 
 def _plain(names: list[str]) -> list[str]:
-    """Ostler's own API has tokens to lose: none of its names stands for others."""
+    """Names without a wildcard: Ostler's own API accepts none, because it has tokens to protect."""
     return [one for one in names if "*" not in one]
-
-
-async def _started(plan: AgentPlan, server: ServerState, saved: SavedState | None) -> AgentSession:
-    spec = AgentSpec(
-        command=plan.command,
-        cwd=plan.cwd,
-        transport=plan.transport,
-        agent_type=plan.agent_type,
-        columns=plan.columns,
-        rows=plan.rows,
-        initial_prompt=plan.initial_prompt,
-        ready_regex=plan.ready_regex,
-        ready_after=plan.ready_timeout,
-        emulator=plan.emulator,
-    )
-    return await start_agent_session(server.store, spec, saved=saved, on_open=server.driven.on_open)
 
 
 def _routes(agent: AgentSession, server: ServerState) -> list[Route]:
@@ -260,50 +245,45 @@ def _routes(agent: AgentSession, server: ServerState) -> list[Route]:
 
 
 def _welcome(plan: AgentPlan, agent: AgentSession, address: Address, port: int, code: str) -> None:
-    print_stderr(
-        f"{plan.command[0]} is driven as {detect(plan.command, plan.agent_type)}, in session {agent.id}"
-    )
+    print_stderr(f"{plan.command[0]} is driven as {plan.type}, in session {agent.id}")
     print_addresses(address, port)
     if not address.is_loopback and not code:
-        print_stderr("whoever can reach this address can type into the agent: no token is asked for")
+        print_stderr("anyone who can reach this address can type into the agent: no token is required")
     link = f"{url(address, port)}?{CODE}={code}" if code else url(address, port)
     print_stderr(f"open {link} in a browser" + ("; the link works once, for ten minutes" if code else ""))
 
 
-class _SavedStates(msgspec.Struct, frozen=True):
-    """What the state file holds."""
+class _StoredState(msgspec.Struct, frozen=True):
+    """The content of the state file."""
 
     plan: AgentPlan
     saved: SavedState | None = None
     problem: str = ""
-    """Why nobody could read it."""
+    """Why it could not be read."""
 
     @classmethod
-    def of(cls, plan: AgentPlan) -> _SavedStates:
+    def of(cls, plan: AgentPlan) -> _StoredState:
         path = plan.state_file
         if path is None:
             return cls(plan)
         if path.is_dir():
             raise UsageError(f"the state file {path} is a directory: name a file in it")
         if plan.save_state:
-            _make_folder(path.parent)
+            try:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                reason = f"the state file cannot be stored in {path.parent}: {error.strerror}"
+                raise UsageError(reason) from None
         if not plan.load_state:
             return cls(plan)
         try:
             return cls(plan, read_state(path))
         except UnreadableState as error:
-            print_stderr(f"the state file {path} is not gone on with: {error.message}")
+            print_stderr(f"the state file {path} cannot be used: {error.message}")
             return cls(plan, problem=error.message)
 
     def file_of(self, agent: AgentSession) -> StateFile | None:
         path = self.plan.state_file
         if path is None or not self.plan.save_state:
             return None
-        return StateFile(path, agent, kept=self.saved, set_aside=bool(self.problem), say=print_stderr)
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"the state file cannot be kept in {folder}: {error.strerror}") from None
+        return StateFile(path, agent, saved=self.saved, is_unreadable=bool(self.problem), warn=print_stderr)

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +16,7 @@ from ostler.drivers.driver import AgentMessage, SavedState
 from ostler.drivers.session import AgentSession
 from ostler.models.credentials import write_privately
 from ostler.schema.errors import ConfigurationError, UsageError
+from ostler.server.agentapi.events import for_html, timestamp, to_json
 
 VERSION = 1
 
@@ -24,9 +25,6 @@ QUIET = 1.0
 
 LONGEST_UNSAVED = 10.0
 """Seconds after which it is saved, however much the agent draws."""
-
-# As Go writes them: whoever reads the file may be a page.
-_ESCAPED = {character.encode(): f"\\u{ord(character):04x}".encode() for character in "<>&\u2028\u2029"}
 
 _LATEST = 1e11
 """Seconds since 1970 of a time that can be written in any zone."""
@@ -51,15 +49,13 @@ class _State(msgspec.Struct, frozen=True):
 
 
 class UnreadableState(ConfigurationError):
-    """It is there, and cannot be gone on with."""
+    """The file exists, but cannot be read."""
 
 
 def encode_state(saved: SavedState) -> bytes:
-    messages = [_Message(one.id, one.text, one.role, _written(one.time)) for one in saved.messages]
-    line = msgspec.json.encode(_State(VERSION, messages, saved.initial_prompt, saved.initial_prompt_sent))
-    for plain, escaped in _ESCAPED.items():
-        line = line.replace(plain, escaped)
-    return line + b"\n"
+    messages = [_Message(one.id, one.text, one.role, timestamp(one.time)) for one in saved.messages]
+    state = _State(VERSION, messages, saved.initial_prompt, saved.initial_prompt_sent)
+    return for_html(to_json(state)) + b"\n"
 
 
 def decode_state(data: bytes) -> SavedState:
@@ -78,7 +74,7 @@ def decode_state(data: bytes) -> SavedState:
 
 
 def read_state(path: Path) -> SavedState | None:
-    """None when there is none yet. Raises `UnreadableState`."""
+    """None if the file does not exist. Raises `UnreadableState`."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -92,18 +88,10 @@ def _read(time: str) -> float:
     return min(max(datetime.fromisoformat(time).timestamp(), 0.0), _LATEST)
 
 
-def _written(time: float) -> str:
-    """With the offset of this place, and no zeros at the end."""
-    local = datetime.fromtimestamp(time, UTC).astimezone()
-    fraction = f".{local.microsecond:06}".rstrip("0").rstrip(".")
-    offset = local.isoformat(timespec="seconds")[19:]
-    return f"{local:%Y-%m-%dT%H:%M:%S}{fraction}{'Z' if offset == '+00:00' else offset}"
-
-
 class StateFile:
-    """Keeps the file up to date with an agent: soon after each change, and whenever it is told to `save`.
+    """Saves the conversation soon after each change, and when `save` is called.
 
-    What is in the file already is not written again. A file that could not be read is set aside first.
+    A state that is in the file already is not written again. An unreadable file is renamed first.
     """
 
     def __init__(
@@ -111,17 +99,17 @@ class StateFile:
         path: Path,
         agent: AgentSession,
         *,
-        kept: SavedState | None,
-        set_aside: bool,
-        say: Callable[[str], None],
+        saved: SavedState | None,
+        is_unreadable: bool,
+        warn: Callable[[str], None],
     ) -> None:
-        """`kept` is what the file holds, `set_aside` that nobody could read it."""
+        """`saved` is the state in the file."""
         self._path = path
         self._agent = agent
-        self._kept = kept
-        self._set_aside = set_aside
-        self._say = say
-        self._said = ""
+        self._saved = saved
+        self._is_unreadable = is_unreadable
+        self._warn = warn
+        self._warning = ""
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._unsaved_since = 0.0
@@ -140,70 +128,66 @@ class StateFile:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        saved = self._agent.to_save()
-        if saved == self._kept:
+        state = self._agent.to_save()
+        if state == self._saved:
             return
         try:
-            if self._set_aside:
-                with suppress(OSError):  # it is gone by now
+            if self._is_unreadable:
+                with suppress(OSError):  # it was removed meanwhile
                     self._path.replace(f"{self._path}.unreadable")
-            write_privately(self._path, encode_state(saved))
+            write_privately(self._path, encode_state(state))
         except ConfigurationError as error:
-            self._complain(f"the conversation is not saved: {error.message}")
+            warning = f"the conversation is not saved: {error.message}"
+            if warning != self._warning:
+                self._warning = warning
+                self._warn(warning)
             return
-        self._kept, self._set_aside, self._said = saved, False, ""
+        self._saved, self._is_unreadable, self._warning = state, False, ""
 
     def close(self) -> None:
-        """Saves it for the last time: how the agent takes its leave is not part of the conversation."""
+        """Saves for the last time: what the agent prints while it ends is not part of the conversation."""
         self._stop()
         self.save()
 
-    def _complain(self, problem: str) -> None:
-        if problem != self._said:
-            self._said = problem
-            self._say(problem)
-
 
 @contextmanager
-def pid_file(path: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Names us as long as this lasts. Raises `UsageError` when it names another that lives."""
+def pid_file(path: Path, warn: Callable[[str], None]) -> Iterator[None]:
+    """A file with our process id. Raises `UsageError` when it names another running process."""
     own = f"{os.getpid()}\n"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _give_way(path, say)
+        _remove_stale(path, warn)
         _write(path, own)
     except OSError as error:
         raise UsageError(f"the pid file {path} cannot be written: {error.strerror}") from None
     try:
         yield
     finally:
-        with suppress(OSError):  # somebody else's by now, or gone
+        with suppress(OSError):  # it was removed meanwhile
             if path.read_text(encoding="utf-8") == own:
                 path.unlink()
 
 
-def _give_way(path: Path, say: Callable[[str], None]) -> None:
-    """To whoever lives; what the dead have left is removed."""
+def _remove_stale(path: Path, warn: Callable[[str], None]) -> None:
     try:
-        found = path.read_bytes()
+        number = path.read_bytes().strip().decode(errors="replace")
     except FileNotFoundError:
         return
-    number = found.strip().decode(errors="replace")
     if number.isdecimal() and number.isascii() and int(number) > 0:
         pid = int(number)
-        if pid != os.getpid() and _lives(pid):  # in a container everybody has the same number
+        if pid != os.getpid() and _is_running(pid):  # in a container each server may have the same pid
             raise UsageError(f"another instance is already running with PID {pid} (PID file: {path})")
-        say(f"the pid file {path} was left by process {pid}, which has ended")
+        warn(f"the pid file {path} was left by process {pid}, which has ended")
     path.unlink()
 
 
-def _lives(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 
@@ -211,6 +195,6 @@ def _write(path: Path, text: str) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise UsageError(f"another instance is starting at this moment (PID file: {path})") from None
+        raise UsageError(f"another instance is starting (PID file: {path})") from None
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""Files for the agent to read: measured and hashed while they come, kept until the server ends."""
+"""Uploads for the agent to read: checked and hashed as they arrive, stored until the server ends."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 MOST_FILE = 10 * 1024 * 1024
 
 MOST_BODY = MOST_FILE + 1024 * 1024
-"""What a file's form may have beside it is far less than that."""
+"""A form needs far less than that besides the file."""
 
 PATIENCE = 30.0
-"""Seconds until the next piece must have come."""
+"""Seconds within which the next piece must arrive."""
 
 _TOO_LARGE = "file size exceeds 10MB limit"
 
 
 async def take_upload(request: Request, folder: Path) -> UploadResponseBody:
-    """Keeps the file of a form. The same file under the same name has the same path. Raises `Refusal`."""
+    """Stores the file of a form. The same file with the same name gets the same path. Raises `Refusal`."""
     boundary = _boundary(request.headers.get("content-type", ""))
     try:
         with ArrivingFile(folder) as file:
@@ -92,7 +92,7 @@ def _unreadable(why: str) -> Refusal:
 
 
 class FormReader:
-    """Finds the part named `file` that has a file name; what else is in the form is passed over."""
+    """Finds the part named `file` that has a file name, and ignores the others."""
 
     def __init__(self, file: ArrivingFile) -> None:
         self._file = file
@@ -129,8 +129,8 @@ class FormReader:
             self._disposition = self._value
 
     def _begin_data(self) -> None:
-        said = parameters(self._disposition.decode("utf-8", "replace"))
-        if said.get("name") == "file" and (name := said.get("filename", "")):
+        options = parameters(self._disposition.decode("utf-8", "replace"))
+        if options.get("name") == "file" and (name := options.get("filename", "")):
             self._is_in_file = self._file.begin(name)
 
     def _add_data(self, data: bytes, start: int, end: int) -> None:
@@ -139,7 +139,7 @@ class FormReader:
 
 
 class ArrivingFile:
-    """A file on its way. It gets its name when all of it is there; until then it goes if anything fails."""
+    """A file that is being received. It gets its name when it is complete, and is deleted otherwise."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -159,7 +159,7 @@ class ArrivingFile:
         self._path.unlink(missing_ok=True)
 
     def begin(self, name: str) -> bool:
-        """Whether its data is wanted."""
+        """Whether to write its data."""
         self._names.append(name)
         return len(self._names) == 1
 
@@ -176,27 +176,27 @@ class ArrivingFile:
         if not self._names:
             raise Refusal(422, INVALID, [ErrorDetail("File required", "file")])
         if len(self._names) > 1:
-            several = "Multiple files received but only one was expected"
-            raise Refusal(422, INVALID, [ErrorDetail(several, "file")])
+            problem = "Multiple files received but only one was expected"
+            raise Refusal(422, INVALID, [ErrorDetail(problem, "file")])
         if self._size > MOST_FILE:
             raise Refusal(400, _TOO_LARGE)
 
     def keep(self) -> Path:
-        """A folder for each content: files of the same name do not overwrite each other."""
+        """Moves it into a folder for its content: files of the same name do not overwrite each other."""
         folder = self._folder / self._hash.hexdigest()[:16]
         folder.mkdir(mode=0o755, exist_ok=True)
         return self._path.replace(folder / last_part(self._names[0]))
 
 
 def parameters(disposition: str) -> dict[str, str]:
-    """Of a part of a form. A `filename*` wins: who sends both has a poor substitute in the other."""
+    """The parameters of a part of a form. A `filename*` wins over `filename`."""
     header = Message()
     header["content-disposition"] = disposition
-    found = header.get_params(failobj=[], header="content-disposition")
-    return {name.lower(): collapse_rfc2231_value(value) for name, value in found}
+    options = header.get_params(failobj=[], header="content-disposition")
+    return {name.lower(): collapse_rfc2231_value(value) for name, value in options}
 
 
 def last_part(name: str) -> str:
-    """Whatever stands before a slash is somebody else's folder."""
+    """The file name without folders."""
     last = name.replace("\0", "").rstrip("/").rpartition("/")[2]
     return last if last not in ("", ".", "..") else "file"

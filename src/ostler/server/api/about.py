@@ -13,7 +13,7 @@ from ostler.core.lazy import lazy_module
 from ostler.server.operations import Operations
 from ostler.server.problems import NotAllowed, ServerBusy
 from ostler.server.state import ServerState
-from ostler.server.tokens import COOKIE_SECONDS, TokenScope
+from ostler.server.tokens import TokenScope
 
 if TYPE_CHECKING:
     from ostler.server import app as server_app
@@ -63,19 +63,12 @@ async def log_in(server: ServerState, request: Request, body: Login) -> Response
     """Exchange a token for a cookie
 
     Also accepts the one-time code of the link that the server prints."""
-    book, keeper = server.doorkeeper.book, server.doorkeeper
-    principal = keeper.checked(request, book.of_token(body.token) or book.of_code(body.token))
+    book = server.auth.book
+    principal = server.auth.checked(request, book.of_token(body.token) or book.of_code(body.token))
     if principal is None:
         raise NotAllowed("the token is invalid; `ostler token new NAME` creates one")
     response = Response(status_code=204)
-    response.set_cookie(
-        book.cookie_name,
-        book.cookie(principal),
-        max_age=COOKIE_SECONDS,
-        httponly=True,
-        samesite="strict",
-        secure=request.url.scheme == "https",
-    )
+    server.auth.set_cookie(request, response, principal)
     return response
 
 
@@ -83,7 +76,7 @@ async def log_in(server: ServerState, request: Request, body: Login) -> Response
 async def log_out(server: ServerState) -> Response:
     """Delete the cookie"""
     response = Response(status_code=204)
-    response.delete_cookie(server.doorkeeper.book.cookie_name, httponly=True, samesite="strict")
+    response.delete_cookie(server.auth.book.cookie_name, httponly=True, samesite="strict")
     return response
 
 
@@ -100,7 +93,7 @@ class Me(msgspec.Struct, frozen=True):
 @login_operations.add("GET", "/me")
 async def me(server: ServerState, request: Request) -> Me:
     """What the token allows, and the server's working directory"""
-    principal = server.doorkeeper.principal(request)
+    principal = server.auth.principal(request)
     assert principal is not None
-    answering = await server.answering()
-    return Me(principal.scope, __version__, str(server.cwd), answering.model, answering.notice)
+    choice = await server.default_model()
+    return Me(principal.scope, __version__, str(server.cwd), choice.model, choice.notice)

@@ -22,9 +22,7 @@ from ostler.sessions.submit import has_ended
 
 if TYPE_CHECKING:
     from ostler.drivers import screen_stream
-    from ostler.drivers import session as driver_session
 else:
-    driver_session = lazy_module("ostler.drivers.session")
     screen_stream = lazy_module("ostler.drivers.screen_stream")
 
 operations = Operations("agents")
@@ -43,20 +41,20 @@ async def restart_agent(server: ServerState, session: str, body: AgentAgain) -> 
     The session continues with a new process. Whether an agent in a terminal remembers the conversation is up
     to that agent. An agent with a protocol continues its conversation if it can; else a `warned` event says
     so."""
-    await _require_others(server, session)
-    if server.driven.get(session) is not None:
+    await _require_agent(server, session)
+    if server.agents.get(session) is not None:
         raise Conflict(f"the agent of session {session} is running")
     if body.agent is not None:
         summary = await server.store.summary(session)
         as_before = "pty" if summary.driver == "terminal" else summary.driver
-        wanted = msgspec.structs.replace(body.agent, transport=as_before)
-        agent = agent_to_start(wanted, folder_of(summary.cwd, server.cwd))
-    elif (before := server.driven.started_as(session)) is not None:
-        agent = msgspec.structs.replace(before, initial_prompt="")  # it was told that before
+        new = msgspec.structs.replace(body.agent, transport=as_before)
+        agent = agent_to_start(new, folder_of(summary.cwd, server.cwd))
+    elif (before := server.agents.started_as.get(session)) is not None:
+        agent = msgspec.structs.replace(before, initial_prompt="")  # it was sent before
     else:
         raise UsageError("this server does not know how the agent was started: pass `agent`")
-    await server.driven.restart(session, agent)
-    return await row_of(server.store, server.driven, await server.store.summary(session))
+    await server.agents.restart(session, agent)
+    return await row_of(server.store, server.agents, await server.store.summary(session))
 
 
 @operations.add("DELETE", "/sessions/{session}/agent", status=204)
@@ -64,10 +62,10 @@ async def end_agent(server: ServerState, session: str) -> None:
     """Stop the agent of a session, and all processes that it has started
 
     The conversation stays. An agent that another process drives is stopped there."""
-    await _require_others(server, session)
-    if server.driven.get(session) is None:
+    await _require_agent(server, session)
+    if server.agents.get(session) is None:
         raise Conflict(await _why_not_here(server, session))
-    await server.driven.end(session)
+    await server.agents.end(session)
 
 
 class CursorPlace(msgspec.Struct, frozen=True):
@@ -96,25 +94,25 @@ async def show_terminal(server: ServerState, session: str, request: Request) -> 
     terminal of that size, which first draw the current screen and then follow the agent; `size` again after a
     resize; `end` with the exit status when the agent has ended. It is there where this server drives the
     agent; the screen itself also where another process does."""
-    await _require_others(server, session)
-    agent = server.driven.get(session)
+    await _require_agent(server, session)
+    agent = server.agents.get(session)
     if agent is not None and agent.transport != "pty":
         raise Conflict(f"the agent of session {session} speaks {agent.transport}, and has no terminal")
     if not asks_for_stream(request.scope):
-        shown = (await show_live(server, session)).values.get(screen_stream.SCREEN)
-        if shown is None:
-            raise Conflict(
-                "the terminal has no screen yet" if agent else await _why_not_here(server, session)
-            )
-        return json_response(msgspec.convert(shown, TerminalScreen))
+        screen = (await show_live(server, session)).values.get(screen_stream.SCREEN)
+        if screen is None and agent:
+            raise Conflict("the terminal has no screen yet")
+        if screen is None:
+            raise Conflict(await _why_not_here(server, session))
+        return json_response(msgspec.convert(screen, TerminalScreen))
     if agent is None:
         raise Conflict(await _why_not_here(server, session))
     return terminal_stream(agent, server.terminal_streams)
 
 
-async def _require_others(server: ServerState, session: str) -> None:
+async def _require_agent(server: ServerState, session: str) -> None:
     if (await server.store.summary(session)).driver == "agent":
-        raise Conflict(f"session {session} is not another vendor's agent's")
+        raise Conflict(f"session {session} has no agent of another vendor")
 
 
 async def _why_not_here(server: ServerState, session: str) -> str:

@@ -46,7 +46,7 @@ async def read_events(server: ServerState, session: str, query: EventsQuery, req
     refused."""
     if asks_for_stream(request.scope):
         after = _last_id(request) or query.after
-        return EventStreamResponse(await server.watch.subscribe(session, after))
+        return EventStreamResponse(await server.streams.subscribe(session, after))
     facts = await server.store.read(session, query.after, query.limit)
     last = await server.store.last_seq(session)
     if query.after > last:
@@ -54,15 +54,15 @@ async def read_events(server: ServerState, session: str, query: EventsQuery, req
     if not facts and query.wait:
         facts = await server.next_facts(session, query.after, query.wait)
         last = await server.store.last_seq(session)
-    shown = facts[-1].seq if facts else query.after
-    return json_response(FactPage([msgspec.Raw(fact.line()) for fact in facts], last, shown < last))
+    last_sent = facts[-1].seq if facts else query.after
+    return json_response(FactPage([msgspec.Raw(fact.line()) for fact in facts], last, last_sent < last))
 
 
 def _last_id(request: Request) -> int:
-    given = request.headers.get("last-event-id", "")
-    if given and not (given.isdecimal() and len(given) < 16):
-        raise UsageError(f"Last-Event-ID must be the number of a fact, not {given!r}")
-    return int(given or 0)
+    value = request.headers.get("last-event-id", "")
+    if value and not (value.isdecimal() and len(value) < 16):
+        raise UsageError(f"Last-Event-ID must be the number of a fact, not {value!r}")
+    return int(value or 0)
 
 
 class EverythingQuery(msgspec.Struct, frozen=True):
@@ -88,8 +88,8 @@ async def read_all_events(server: ServerState, query: EverythingQuery, request: 
     `after`; the number of a fact in its session is its `seq`."""
     if asks_for_stream(request.scope):
         after = request.headers.get("last-event-id", "") or query.after
-        return EventStreamResponse(await server.everything.subscribe(after, live=query.deltas))
-    facts, cursor = await server.everything.page(query.after, query.wait)
+        return EventStreamResponse(await server.all_events.subscribe(after, live=query.deltas))
+    facts, cursor = await server.all_events.page(query.after, query.wait)
     return json_response(EverythingPage([msgspec.Raw(fact.line()) for fact in facts], cursor))
 
 
@@ -108,14 +108,14 @@ async def show_live(server: ServerState, session: str) -> LiveValues:
     """The live values of a session; a stream starts with them and sends their changes"""
     owner = await server.store.holder(session)
     is_open = owner is not None or server.supervisor.get(session) is not None
-    for stream in server.watch.streams():
+    for stream in server.streams.streams():
         if stream.session == session:
             return LiveValues(_values(stream.tail.events()), is_open)
-    heard = await listen(session, server.store.socket_folder, owner) if owner else ""
-    if not isinstance(heard, LiveConnection):
+    connection = await listen(session, server.store.socket_folder, owner) if owner else ""
+    if not isinstance(connection, LiveConnection):
         return LiveValues({}, is_open)
-    heard.close()
-    return LiveValues(_values(heard.tail), is_open)
+    connection.close()
+    return LiveValues(_values(connection.tail), is_open)
 
 
 def _values(tail: list[Event]) -> dict[str, Any]:
@@ -131,14 +131,14 @@ blob_operations = Operations("blobs")
 async def read_blob(server: ServerState, request: Request, session: str, blob: str) -> Response:
     """The content of a blob of a session; supports `Range`"""
     await server.store.summary(session)
-    found = await server.store.blob(session, blob)
-    if found is None:
+    about = await server.store.blob(session, blob)
+    if about is None:
         raise NotFound(f"the session has no blob {blob[:100]!r}")
 
     async def read(start: int, size: int) -> bytes:
         return await server.store.read_blob(session, blob, start, size)
 
-    return content_response(request, blob, found.media_type, found.size, read)
+    return content_response(request, blob, about.media_type, about.size, read)
 
 
 upload_operations = Operations("uploads")
@@ -155,8 +155,8 @@ async def upload_file(server: ServerState, request: Request, query: UploadQuery)
 
     A prompt refers to it with a block: `{"type": "file", "media_type": "…", "url": "upload:ID"}`, or
     `image`. The model gets an image, a PDF or a text; of any other file it gets the path."""
-    said_type = request.headers.get("content-type", "")
-    return await server.uploads.take(query.name, said_type, request.stream())
+    media_type = request.headers.get("content-type", "")
+    return await server.uploads.receive(query.name, media_type, request.stream())
 
 
 class UploadList(msgspec.Struct, frozen=True):
@@ -172,12 +172,12 @@ async def list_uploads(server: ServerState) -> UploadList:
 @upload_operations.add("GET", "/uploads/{upload}", media_type="application/octet-stream", answers=bytes)
 async def read_upload(server: ServerState, request: Request, upload: str) -> Response:
     """The content of an uploaded file; supports `Range`"""
-    found = server.uploads.find(upload)
+    file = server.uploads.find(upload)
 
     async def read(start: int, size: int) -> bytes:
-        return await asyncio.to_thread(server.uploads.read, found, start, size)
+        return await asyncio.to_thread(server.uploads.read, file, start, size)
 
-    return content_response(request, found.name, found.media_type, found.size, read)
+    return content_response(request, file.name, file.media_type, file.size, read)
 
 
 @upload_operations.add("DELETE", "/uploads/{upload}", status=204)

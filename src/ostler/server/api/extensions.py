@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from ostler.core.harness import Harness
+from ostler.extensions.extension import ToolRenderer
 from ostler.extensions.idle_host import active_host
 from ostler.extensions.ui.front_end import Headless
 from ostler.schema.errors import NotFound
@@ -44,21 +45,13 @@ async def list_renderers(server: ServerState, session: str) -> Dresses:
     """The tools whose calls extensions render themselves"""
     host = active_host(await server.folders.of_session(session))
     tools = sorted({tool for one in host.loaded for tool in one.registered.tool_renderers}) if host else []
-    found = [one for tool in tools if host and (one := host.ui.tool_renderer(tool))]
-    return Dresses(
-        [
-            ToolDress(
-                one.tool,
-                one.title,
-                one.color,
-                one.background,
-                one.markdown,
-                one.header is not None,
-                one.body is not None,
-            )
-            for one in found
-        ]
-    )
+    renderers = [one for tool in tools if host and (one := host.ui.tool_renderer(tool))]
+    return Dresses([_dress(one) for one in renderers])
+
+
+def _dress(one: ToolRenderer) -> ToolDress:
+    has_header, has_body = one.header is not None, one.body is not None
+    return ToolDress(one.tool, one.title, one.color, one.background, one.markdown, has_header, has_body)
 
 
 class WidthQuery(msgspec.Struct, frozen=True):
@@ -115,11 +108,10 @@ Switch = Callable[[Path, str, str], Awaitable[str]]
 
 
 class WebFrontEnd(Headless):
-    """Pages come and go, there may be none or many, and each is somebody's own: an extension can speak to
-    all of them that follow its session, and knows nothing of what they look like.
+    """The front end of extensions for all pages that follow their session, of which there may be none.
 
-    Two live values are for the page to act on, when they come behind `caught_up`: `switch` names a session
-    to show, `editor` a text to put where one types. Each has a `number`: the same once more is another wish.
+    Pages act on two live values after `caught_up`: `switch` names a session to show, `editor` a text for the
+    input field. Each has a new `number`, so that the same value can be sent again.
     """
 
     name = "web"
@@ -130,19 +122,19 @@ class WebFrontEnd(Headless):
         """Notices from loading extensions."""
         self._harness = harness
         self._switch = switch
-        self._wishes = 0
+        self._number = 0
 
     def set_editor_text(self, text: str) -> None:
-        self._wish("editor", {"text": text})
+        self._publish("editor", {"text": text})
 
     async def switch(self, session: str, prompt: str) -> str:
-        shown = await self._switch(self._harness.cwd, session, prompt)
-        self._wish("switch", {"session": shown})
-        return shown
+        target = await self._switch(self._harness.cwd, session, prompt)
+        self._publish("switch", {"session": target})
+        return target
 
-    def _wish(self, name: str, value: dict[str, Any]) -> None:
-        self._wishes += 1
+    def _publish(self, name: str, value: dict[str, Any]) -> None:
+        self._number += 1
         host = active_host(self._harness)
-        for attending in host.sessions.values() if host else ():
-            if attending.session.harness is self._harness:
-                attending.session.journal.publish([LiveValue(name, {**value, "number": self._wishes})])
+        for one in host.sessions.values() if host else ():
+            if one.session.harness is self._harness:
+                one.session.journal.publish([LiveValue(name, {**value, "number": self._number})])

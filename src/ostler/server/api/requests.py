@@ -16,9 +16,15 @@ from ostler.schema.ids import NewId
 from ostler.schema.messages import PlainBlock
 from ostler.schema.requests import AnyRequest, TakeBack
 from ostler.server.operations import FactLine, Operations, json_response
-from ostler.server.problems import ServerBusy
 from ostler.server.state import ServerState
-from ostler.server.submit import Meant, expand_sent, fact_of, submit, submit_quietly, wait_for_settlement
+from ostler.server.submit import (
+    ExpandedRequest,
+    expand_request,
+    fact_of,
+    publish_notices,
+    require_settlement,
+    submit,
+)
 from ostler.sessions.run_tree import OPEN, load_state, open_questions
 
 operations = Operations("requests")
@@ -85,25 +91,22 @@ async def make_request(
     Without an `id`, one is generated; the same id twice is one request. It waits in the session's inbox until
     the process that drives the session takes it up: 202. If it is settled within `wait` seconds, the response
     has its fact: 200. A secret answer is passed on directly, and only if this server drives the session."""
-    said = msgspec.structs.asdict(body)
+    fields = {**msgspec.structs.asdict(body), "id": body.id or ids("req"), "by": body.by or "api"}
     kind: Any = type(body).__bases__[0]
-    asked: AnyRequest = kind(**{**said, "id": body.id or ids("req"), "by": body.by or "api"})
-    meant = await expand_sent(server, session, asked) if _is_typed(server, query, request) else Meant(asked)
-    await submit(server, session, meant.request)
-    submit_quietly(server, session, meant)
-    return _answer(asked.id, await fact_of(server, session, asked.id, query.wait))
+    sent = ExpandedRequest(kind(**fields))
+    if _is_typed(server, query, request):
+        sent = await expand_request(server, session, sent.request)
+    await submit(server, session, sent.request)
+    publish_notices(server, session, sent)
+    state = state_of_request(fields["id"], await fact_of(server, session, fields["id"], query.wait))
+    return json_response(state, 202 if state.state == "waiting" else 200)
 
 
 def _is_typed(server: ServerState, query: NewRequestQuery, request: Request) -> bool:
     if query.typed is not None:
         return query.typed
-    principal = server.doorkeeper.principal(request)
+    principal = server.auth.principal(request)
     return principal is not None and principal.by_cookie
-
-
-def _answer(request: str, fact: Fact | None) -> Response:
-    state = state_of_request(request, fact)
-    return json_response(state, 202 if state.state == "waiting" else 200)
 
 
 def state_of_request(request: str, fact: Fact | None) -> RequestState:
@@ -145,11 +148,7 @@ async def take_back_request(server: ServerState, session: str, request_id: str, 
     """Withdraw a queued prompt, or a steer that the model has not got yet"""
     if await server.store.settlement(session, request_id) is None:
         await _require_waiting(server, session, request_id)
-    taken = TakeBack(id=ids("req"), by="api", request=request_id)
-    if await wait_for_settlement(server, session, taken) is None:
-        raise ServerBusy(
-            f"the process that holds the session has yet to take it up: request {taken.id} is in its inbox"
-        )
+    await require_settlement(server, session, TakeBack(id=ids("req"), by="api", request=request_id))
 
 
 question_operations = Operations("questions")
@@ -170,11 +169,11 @@ async def list_questions_of_session(server: ServerState, session: str) -> OpenQu
 @question_operations.add("GET", "/questions")
 async def list_questions(server: ServerState) -> OpenQuestions:
     """The open questions of all sessions"""
-    found: dict[tuple[str, str], OpenQuestion] = {}
+    questions: dict[tuple[str, str], OpenQuestion] = {}
     for summary in await server.store.sessions():
         if summary.child_of or (summary.status not in OPEN and server.supervisor.get(summary.id) is None):
             continue
         with suppress(NotFound):  # deleted meanwhile
             for one in await open_questions(server.store, await load_state(server.store, summary.id)):
-                found[one.session, one.asked.id] = one
-    return OpenQuestions(list(found.values()))
+                questions[one.session, one.asked.id] = one
+    return OpenQuestions(list(questions.values()))

@@ -66,17 +66,16 @@ async def list_models(server: ServerState, query: FolderQuery) -> Models:
 
 
 def _models(settings: Settings) -> Models:
-    around = ModelProbe(settings)
-    known = [_shown(one) for one in known_models(around)]
-    answering = choose_model(around)
-    if answering.model and all(answering.model not in (one.name, *one.aliases) for one in known):
-        provider = answering.model.partition("/")[0]
-        known.insert(0, KnownModel(answering.model, provider, ready=True))
-    findings = [] if answering.model else list(around.findings())
-    return Models(known, answering.model, answering.because, answering.notice, findings)
+    probe = ModelProbe(settings)
+    models = [_model(one) for one in known_models(probe)]
+    choice = choose_model(probe)
+    if choice.model and all(choice.model not in (one.name, *one.aliases) for one in models):
+        models.insert(0, KnownModel(choice.model, choice.model.partition("/")[0], ready=True))
+    findings = [] if choice.model else list(probe.findings())
+    return Models(models, choice.model, choice.because, choice.notice, findings)
 
 
-def _shown(one: Candidate) -> KnownModel:
+def _model(one: Candidate) -> KnownModel:
     info = one.info
     assert info is not None
     return KnownModel(
@@ -125,14 +124,13 @@ async def list_session_tools(server: ServerState, session: str) -> Tools:
 
 def _tools(harness: Harness) -> Tools:
     host = active_host(harness)
-    brought = {name: one.name for one in host.loaded for name in one.registered.tools} if host else {}
+    origins = {name: one.name for one in host.loaded for name in one.registered.tools} if host else {}
     specs = [harness.tools[name].spec for name in sorted(harness.tools)]
-    return Tools(
-        [
-            OfferedTool(one.name, one.description, one.schema, one.kind, brought.get(one.name, ""))
-            for one in specs
-        ]
-    )
+    tools = [
+        OfferedTool(one.name, one.description, one.schema, one.kind, origins.get(one.name, ""))
+        for one in specs
+    ]
+    return Tools(tools)
 
 
 class Extensions(msgspec.Struct, frozen=True):
@@ -176,9 +174,9 @@ async def list_commands(server: ServerState, session: str) -> Commands:
     Run a `command` with the request `run_command`. For a `template` or a `skill`, send a prompt that starts
     with a slash and its name, with `typed`."""
     harness = await server.folders.of_session(session)
-    brought = provided_by(active_host(harness))
-    taken = {one.name for one in brought}
-    return Commands([*brought, *await asyncio.to_thread(expanding_in, harness.cwd, taken)])
+    commands = provided_by(active_host(harness))
+    names = {one.name for one in commands}
+    return Commands([*commands, *await asyncio.to_thread(expanding_in, harness.cwd, names)])
 
 
 class ArgumentsQuery(msgspec.Struct, frozen=True):
@@ -202,9 +200,7 @@ async def complete_arguments(
     return Arguments(await host.ui.completions(session, command, query.typed) if host else [])
 
 
-class FilesQuery(msgspec.Struct, frozen=True):
-    cwd: str = ""
-    """The folder of a session; default: the server's own."""
+class FilesQuery(FolderQuery, frozen=True):
     q: Annotated[str, msgspec.Meta(max_length=1000)] = ""
     """Letters of the path, in order. If empty or ending with a slash: what is in the folder."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 20
@@ -232,6 +228,6 @@ async def find_files(server: ServerState, query: FilesQuery) -> Files:
 
     Finds nothing outside of the folder."""
     folder = await server.folders.folder(query.cwd)
-    listed = await server.folders.search(folder, query.q, query.limit)
-    found = [MentionedFile(one.path, mention_of(one.path), one.positions) for one in listed.found]
-    return Files(found, listed.is_complete)
+    search = await server.folders.search(folder, query.q, query.limit)
+    files = [MentionedFile(one.path, mention_of(one.path), one.positions) for one in search.matches]
+    return Files(files, search.is_complete)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -24,10 +25,9 @@ from ostler.schema.requests import AnyRequest, Fork, Label, Navigate, Prompt, Re
 from ostler.server.agent_registry import NewAgent, agent_to_start
 from ostler.server.api.requests import RequestState, state_of_request
 from ostler.server.operations import Operations, json_response
-from ostler.server.problems import ServerBusy
 from ostler.server.session_view import SessionRow, SessionView, row_of, view_session
 from ostler.server.state import ServerState
-from ostler.server.submit import submit, wait_for_settlement
+from ostler.server.submit import require_settlement, submit, wait_for_settlement
 from ostler.sessions.run_tree import current_status, load_state, require_no_parent_at_work
 from ostler.sessions.session import create_session, delete_session
 from ostler.store.portable import read_export
@@ -56,27 +56,19 @@ class SessionList(msgspec.Struct, frozen=True):
 @operations.add("GET", "/sessions")
 async def list_sessions(server: ServerState, query: ListQuery) -> SessionList:
     """The sessions, most recently used first"""
-    wanted = query.q.casefold()
-    found = [
+    text = query.q.casefold()
+    matches = [
         one
         for one in await server.store.sessions(cwd=query.cwd)
-        if (query.children or not one.child_of)
-        and (not wanted or wanted in one.title.casefold() or wanted in one.preview.casefold())
+        if (query.children or not one.child_of) and text in f"{one.title}\0{one.preview}".casefold()
     ]
     if query.before:
-        last = _position(query.before)
-        found = [one for one in found if (one.updated_ms, one.id) < last]
-    page = found[: query.limit]
-    more = f"{page[-1].updated_ms}.{page[-1].id}" if len(found) > len(page) else ""
-    rows = [
-        await row_of(server.store, server.driven, await current_status(server.store, one)) for one in page
-    ]
-    return SessionList(rows, more)
-
-
-def _position(cursor: str) -> tuple[int, str]:
-    updated, _, session = cursor.partition(".")
-    return int(updated), session
+        updated, _, session = query.before.partition(".")
+        matches = [one for one in matches if (one.updated_ms, one.id) < (int(updated), session)]
+    page = matches[: query.limit]
+    more = f"{page[-1].updated_ms}.{page[-1].id}" if len(matches) > len(page) else ""
+    summaries = [await current_status(server.store, one) for one in page]
+    return SessionList([await row_of(server.store, server.agents, one) for one in summaries], more)
 
 
 class SearchQuery(msgspec.Struct, frozen=True):
@@ -138,7 +130,7 @@ async def begin_session(server: ServerState, body: NewSession, ids: NewId) -> Se
         if body.agent is None:
             await _create(server, session, cwd, title)
         else:
-            await server.driven.start(agent_to_start(body.agent, cwd), session=session)
+            await server.agents.start(agent_to_start(body.agent, cwd), session=session)
     try:
         if title and body.agent is not None:
             await wait_for_settlement(server, session, Rename(id=ids("ren"), by="api", title=title))
@@ -149,37 +141,34 @@ async def begin_session(server: ServerState, body: NewSession, ids: NewId) -> Se
             await submit(server, session, Prompt(id=ids("req"), by="api", content=body.prompt))
     except OstlerError:
         await server.supervisor.unload(session)
-        if server.driven.get(session) is not None:
-            await server.driven.end(session)
+        if server.agents.get(session) is not None:
+            await server.agents.end(session)
         await delete_session(server.store, session)
         raise
-    return await row_of(server.store, server.driven, await server.store.summary(session))
+    return await row_of(server.store, server.agents, await server.store.summary(session))
 
 
 async def _create(server: ServerState, session: str, cwd: Path, title: str) -> None:
-    made = await create_session(server.store, harness_without_model(str(cwd)), session=session)
+    new = await create_session(server.store, harness_without_model(str(cwd)), session=session)
     if title:
-        made.journal.record(events.SessionRenamed(title))
-        await made.journal.commit()
-    await made.close()
+        new.journal.record(events.SessionRenamed(title))
+        await new.journal.commit()
+    await new.close()
 
 
-def folder_of(named: str, otherwise: Path) -> Path:
+def folder_of(path: str, default: Path) -> Path:
     """A folder to work in. Raises `UsageError` if it does not exist."""
-    folder = Path(named) if named else otherwise
-    try:
-        is_there = folder.is_absolute() and folder.is_dir()
-    except (OSError, ValueError):  # a name that no folder can have
-        is_there = False
-    if not is_there:
-        raise UsageError(f"{named[:200]!r} is not an existing folder with an absolute path")
-    return folder
+    folder = Path(path) if path else default
+    with suppress(OSError, ValueError):  # a name that no folder can have
+        if folder.is_absolute() and folder.is_dir():
+            return folder
+    raise UsageError(f"{path[:200]!r} is not an existing folder with an absolute path")
 
 
 @operations.add("GET", "/sessions/{session}")
 async def show_session(server: ServerState, session: str) -> SessionView:
     """A session and its state: open run, queue, open questions, cost"""
-    return await view_session(server.store, session, server.supervisor.get(session), server.driven)
+    return await view_session(server.store, session, server.supervisor.get(session), server.agents)
 
 
 @operations.add("DELETE", "/sessions/{session}", status=204)
@@ -187,13 +176,13 @@ async def remove_session(server: ServerState, session: str) -> None:
     """Delete a session and its children
 
     Refused while it has a run, or while another process has it open. Its streams end."""
-    if server.driven.get(session) is not None:
+    if server.agents.get(session) is not None:
         raise SessionBusy(f"the agent of session {session} is running: stop it first")
     await require_no_parent_at_work(server.store, session)
     await server.supervisor.unload(session)
     await delete_session(server.store, session)
-    server.driven.forget(session)
-    server.everything.publish(session, events.SessionListed("deleted"))
+    server.agents.started_as.pop(session, None)
+    server.all_events.publish(session, events.SessionListed("deleted"))
 
 
 tree_operations = Operations("tree")
@@ -225,11 +214,7 @@ async def fork_session(server: ServerState, session: str, body: ForkAt, ids: New
     entry = (await load_state(server.store, session)).leaf if body.entry is None else body.entry
     title = " ".join(body.title.split())
     request = Fork(id=ids("req"), by="api", entry=entry, title=title)
-    fact = await wait_for_settlement(server, session, request)
-    if fact is None:
-        raise ServerBusy(
-            f"the process that holds the session has yet to take it up: request {request.id} is in its inbox"
-        )
+    fact = await require_settlement(server, session, request)
     assert isinstance(fact.event, Audited) and fact.event.details is not None
     return await server.store.summary(fact.event.details["session"])
 
@@ -242,7 +227,7 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @tree_operations.add("POST", "/sessions/{session}/navigate", also=(202,), answers=RequestState)
 async def navigate(server: ServerState, session: str, body: Place, ids: NewId) -> Response:
     """Move to an entry: the next one follows it"""
-    return await _asked(server, session, Navigate(id=ids("req"), by="api", entry=body.entry))
+    return await _submit(server, session, Navigate(id=ids("req"), by="api", entry=body.entry))
 
 
 class LabelAt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -255,10 +240,10 @@ class LabelAt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def label_entry(server: ServerState, session: str, body: LabelAt, ids: NewId) -> Response:
     """Label an entry"""
     label = " ".join(body.label.split())
-    return await _asked(server, session, Label(id=ids("req"), by="api", entry=body.entry, label=label))
+    return await _submit(server, session, Label(id=ids("req"), by="api", entry=body.entry, label=label))
 
 
-async def _asked(server: ServerState, session: str, request: AnyRequest) -> Response:
+async def _submit(server: ServerState, session: str, request: AnyRequest) -> Response:
     fact = await wait_for_settlement(server, session, request)
     return json_response(state_of_request(request.id, fact), 200 if fact else 202)
 
@@ -317,7 +302,7 @@ async def import_session(
     try:
         return await server.store.summary(session)
     except NotFound:
-        read = await asyncio.to_thread(read_export, lines, session, str(cwd))
-        await server.store.import_session(read.facts, read.blobs)
-        server.everything.publish(session, SessionListed("imported"))
+        export = await asyncio.to_thread(read_export, lines, session, str(cwd))
+        await server.store.import_session(export.facts, export.blobs)
+        server.all_events.publish(session, SessionListed("imported"))
         return await server.store.summary(session)

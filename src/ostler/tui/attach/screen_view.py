@@ -15,7 +15,7 @@ import msgspec
 
 from ostler.drivers.screen import Screen, open_screen
 from ostler.remote.client import ServerUnreachable
-from ostler.remote.live_screen import LONGEST_MESSAGE, AgentStatus, Ended, LiveScreen, Shown, Size
+from ostler.remote.live_screen import LONGEST_MESSAGE, AgentStatus, Ended, LiveScreen, ScreenEvent, Size
 from ostler.schema.errors import OstlerError, UsageError
 from ostler.schema.text import cut
 from ostler.tui.attach.viewport import Keyboard, Painter, Part, ViewCommand, part_of
@@ -185,7 +185,7 @@ class ScreenView:
             await asyncio.sleep(TRY_AGAIN[min(attempt, len(TRY_AGAIN) - 1)])
             attempt += 1
 
-    def _show(self, one: Shown) -> None:
+    def _show(self, one: ScreenEvent) -> None:
         self._changed_at = self._loop.time()
         if isinstance(one, Size):
             self._problem = ""
