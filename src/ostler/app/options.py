@@ -11,7 +11,6 @@ import os
 import re
 import sys
 from contextlib import suppress
-from functools import cache
 
 from ostler import __version__
 
@@ -154,7 +153,6 @@ class RawHelpFormatter(HelpFormatter, argparse.RawDescriptionHelpFormatter):
     """The same, with the lines of description and epilogue as they are written."""
 
 
-@cache
 def _terminal_width() -> int:
     """As `shutil.get_terminal_size` finds it."""
     with suppress(ValueError):

@@ -60,27 +60,23 @@ class SessionState:
         return self.builder.transcript
 
     def apply(self, fact: Fact, event: Event | UnknownEvent | None = None, on_path: bool = True) -> None:
-        """Applies the next fact. `event` is the fact's, if it was decoded already; `on_path` is false for
-        entries of branches that were left."""
+        """Applies the next fact. `event` spares decoding it; `on_path` is false on abandoned branches."""
         self.last_seq, self.last_time_ms = fact.seq, fact.time_ms
         is_entry = on_path and fact.parent is not None
         if is_entry:
             self.leaf = fact.seq
-        if event is None:
-            if fact.type == "tool_called" and self.run is None:
-                return  # of a run that has ended: its message contains it
-            event = fact.event
+        if event is None and fact.type == "tool_called" and self.run is None:
+            return  # of a run that has ended: its message contains it
+        event = event or fact.event
         if is_entry:
             self.builder.add(event, fact.seq)
         kind = type(event)
         if kind in _HANDLERS:
             _HANDLERS[kind](self, event, fact)
-        elif kind in _RUN_HANDLERS:
-            if self.run is not None:
-                _RUN_HANDLERS[kind](self.run, event)
-        elif isinstance(event, events.TodoUpdated):
-            if is_entry:
-                self.todo[event.list] = event.items
+        elif kind in _RUN_HANDLERS and self.run is not None:
+            _RUN_HANDLERS[kind](self.run, event)
+        elif isinstance(event, events.TodoUpdated) and is_entry:
+            self.todo[event.list] = event.items
         elif isinstance(event, UnknownEvent) and on_path and b'"critical":true' in event.body:
             self.undecipherable = event.type
 

@@ -90,8 +90,7 @@ class StreamingString:
                 self._containers.append(_Container(bracket == "{", leads_on))
                 self._next_member()
             case "}" | "]":
-                if self._containers:
-                    self._containers.pop()
+                del self._containers[-1:]
                 self._on_path = self._expects_key = False
                 self._ended = not self._containers
             case ":":

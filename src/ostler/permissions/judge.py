@@ -6,6 +6,7 @@ A command is judged part by part: it is allowed only if every part is, and denie
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -138,19 +139,16 @@ class Judge:
         self, tool: str, kind: str, part: str, match: Callable[[Rule], Match], via: str = ""
     ) -> Finding | None:
         """The rules' verdict, if one applies. A rule that allows the whole tool `via` allows this too."""
-        where = _in(part)
         for effect in ("deny", "ask"):
             asking: Rule | None = None
             for rule in self._rules[effect]:
                 matches = match(rule) if rule.covers(tool, kind) else "no"
                 if matches == "yes" and effect == "deny":
-                    origin = f" ({rule.origin})" if rule.origin else ""
-                    why = f"the rule deny {rule.text}{origin} forbids this{where}; work without it"
-                    return Finding("refuse", part, why)
+                    return _denied(rule, part)
                 asking = asking if matches == "no" else asking or rule
             if asking is not None:
                 may = "may deny this" if effect == "deny" else "wants a person asked"
-                return Finding("ask", part, f"the rule {effect} {asking.text} {may}{where}")
+                return Finding("ask", part, f"the rule {effect} {asking.text} {may}{_in(part)}")
         for rule in self._rules["allow"]:
             covers_all = bool(via) and rule.pattern is None and rule.covers(via, "execute")
             if covers_all or (rule.covers(tool, kind) and match(rule) == "yes"):
@@ -205,22 +203,21 @@ class Judge:
         return Finding("ask", part.source, why)
 
     def _judge_program(self, tool: str, kind: ToolKind, part: Command, folder: Path | None) -> Finding:
-        finding = self._by_rules(
-            tool, kind, part.source, lambda rule: matches_command(rule, part.words, part.assignments)
-        )
+        words, matches = part.words, partial(matches_command, words=part.words, assignments=part.assignments)
+        finding = self._by_rules(tool, kind, part.source, matches)
         if finding and finding.verdict != "allow":
             return finding
-        only_reads = is_read_only(part.words)
+        only_reads = is_read_only(words)
         if only_reads and (denied := self._judge_reads(part, folder)):
             return denied
         if finding or part.only_restricts:
             return finding or Finding("allow", part.source)
         if self._profile == "full":
             return self._by_profile(kind, part.source, part)
-        if part.words[0] == "cd" and self._allow_reads:
+        if words[0] == "cd" and self._allow_reads:
             return self._judge_move(part)
         if only_reads and tool == "bash" and self._allow_reads and not part.assignments:
-            if part.words[0] == "git" and not self._is_in_same_repository(folder):
+            if words[0] == "git" and not self._is_in_same_repository(folder):
                 why = f"it is uncertain which repository git would use{_in(part.source)}"
                 return Finding("ask", part.source, why, part)
             return Finding("allow", part.source, f"{by_profile(self._profile)}, it only reads")
@@ -287,6 +284,13 @@ def _unknown_path(rule: Rule) -> Match:
 def _without_subject(rule: Rule) -> Match:
     """For a call without anything that a pattern could match: a rule that restricts may still apply."""
     return "yes" if rule.pattern is None else "maybe" if rule.restricts else "no"
+
+
+def _denied(rule: Rule, part: str) -> Finding:
+    origin = f" ({rule.origin})" if rule.origin else ""
+    return Finding(
+        "refuse", part, f"the rule deny {rule.text}{origin} forbids this{_in(part)}; work without it"
+    )
 
 
 def _in(part: str) -> str:

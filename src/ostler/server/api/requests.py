@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args
 
 import msgspec
 from starlette.requests import Request
@@ -88,14 +88,12 @@ async def make_request(
 ) -> Response:
     """Submit a request to a session
 
-    Without an `id`, one is generated; the same id twice is one request. It waits in the session's inbox until
-    the process that drives the session takes it up: 202. If it is settled within `wait` seconds, the response
-    has its fact: 200. A secret answer is passed on directly, and only if this server drives the session."""
+    The same id twice is one request; without an `id`, one is generated. It waits in the session's inbox: 202,
+    or is settled within `wait` seconds: 200. Only the server that drives the session takes secret answers."""
     fields = {**msgspec.structs.asdict(body), "id": body.id or ids("req"), "by": body.by or "api"}
-    kind: Any = type(body).__bases__[0]
-    sent = ExpandedRequest(kind(**fields))
-    if _is_typed(server, query, request):
-        sent = await expand_request(server, session, sent.request)
+    made = cast("Any", type(body).__bases__[0])(**fields)
+    typed = _is_typed(server, query, request)
+    sent = await expand_request(server, session, made) if typed else ExpandedRequest(made)
     await submit(server, session, sent.request)
     publish_notices(server, session, sent)
     state = state_of_request(fields["id"], await fact_of(server, session, fields["id"], query.wait))
