@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ostler.testkit.vendors import Refusal, call, turn
-from tests.cli.test_prompt_continue import said
+from tests.cli.test_prompt_continue import messages_of
 from tests.support.command import Ostler, finish, use, wait_until
 from tests.support.fixtures import InProcess, Serve
 from tests.support.open_runs import (
@@ -63,7 +63,7 @@ def test_a_run_of_another_process_is_steered(ostler: Ostler, serve: Serve) -> No
         assert f"process {gated.process.pid} on " in ran.err and "before its next step" in ran.err
         gated.open()
         assert finish(gated.process).code == 0
-    assert said(vendor.requests[1].json)[-1] == ("user", "no, to the left")
+    assert messages_of(vendor.requests[1].json)[-1] == ("user", "no, to the left")
 
 
 def test_a_steer_for_a_cut_run_arrives_when_it_is_resumed(ostler: Ostler, serve: Serve) -> None:
@@ -72,7 +72,7 @@ def test_a_steer_for_a_cut_run_arrives_when_it_is_resumed(ostler: Ostler, serve:
     ran = ostler("steer", session, "left")
     assert ran.code == 0 and "no process runs it now; the model gets the message after" in ran.err
     assert ostler("resume", session, *use(vendor)).out == "Done.\n"
-    assert said(vendor.requests[2].json)[-1] == ("user", "left")
+    assert messages_of(vendor.requests[2].json)[-1] == ("user", "left")
 
 
 def test_a_run_of_another_process_is_cancelled(ostler: Ostler, serve: Serve) -> None:
@@ -172,7 +172,7 @@ def test_a_cut_run_cannot_be_paused_and_resumes_in_its_directory(ostler: Ostler,
     resumed = ostler("resume", session, *use(vendor), cwd=elsewhere)
     assert (resumed.code, resumed.out) == (0, "There.\n")
     assert resumed.err.startswith(f"ostler: working in {ostler.work}, the directory of the session\n")
-    assert "here.txt" in said(vendor.requests[2].json)[-1][1]
+    assert "here.txt" in messages_of(vendor.requests[2].json)[-1][1]
 
 
 def test_a_resumed_run_keeps_its_limits(ostler: Ostler, serve: Serve) -> None:
@@ -196,7 +196,7 @@ def test_a_failed_run_continues_from_its_messages(ostler: Ostler, serve: Serve) 
     vendor = serve(Refusal(400, "no"), turn("Now it works."))
     assert ostler("-p", *use(vendor), "hello").code == 1
     assert ostler("resume", only_session(ostler), *use(vendor)).out == "Now it works.\n"
-    assert said(vendor.requests[1].json) == [("user", "hello")]
+    assert messages_of(vendor.requests[1].json) == [("user", "hello")]
 
 
 def test_a_run_that_another_process_holds_is_not_resumed(ostler: Ostler, serve: Serve) -> None:
@@ -214,7 +214,7 @@ def test_a_prompt_for_a_waiting_run_is_queued(ostler: Ostler, serve: Serve) -> N
     assert waits.code == 6
     answered = ostler("answer", session, "yes", *use(vendor))
     assert (answered.code, answered.out) == (0, "Made.\nAnd then this.\n")
-    assert said(vendor.requests[2].json)[-1] == ("user", "and then?")
+    assert messages_of(vendor.requests[2].json)[-1] == ("user", "and then?")
 
 
 def test_held_prompts_are_released_one_after_the_other(ostler: Ostler, serve: Serve) -> None:
@@ -232,7 +232,10 @@ def test_held_prompts_are_released_one_after_the_other(ostler: Ostler, serve: Se
     )
     ran = ostler("release", session, *use(vendor))
     assert (ran.code, ran.out) == (0, "One.\nTwo.\n")
-    assert [said(one.json)[-1] for one in vendor.requests[1:]] == [("user", "first"), ("user", "second")]
+    assert [messages_of(one.json)[-1] for one in vendor.requests[1:]] == [
+        ("user", "first"),
+        ("user", "second"),
+    ]
 
 
 @pytest.mark.parametrize("as_lines", [(), ("--json",)])
@@ -274,4 +277,4 @@ def test_a_cut_session_is_taken_over_while_a_request_waits(ostler: Ostler, serve
         wait_until(lambda: ostler("runs", "--json").lines[0]["status"] == "cut")
     ran = ostler("resume", gated.session, *use(vendor), *ASKING)
     assert (ran.code, ran.out) == (0, "As you say.\n")
-    assert said(vendor.requests[1].json)[-1] == ("user", "left")
+    assert messages_of(vendor.requests[1].json)[-1] == ("user", "left")

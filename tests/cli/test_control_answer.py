@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ostler.testkit.vendors import Answer, call, turn
-from tests.cli.test_prompt_continue import said
+from tests.cli.test_prompt_continue import messages_of
 from tests.support.command import PATIENCE, Ostler, finish, use
 from tests.support.fixtures import InProcess, Serve
 from tests.support.open_runs import (
@@ -79,7 +79,7 @@ def test_the_model_receives_the_reason_of_a_decline(ostler: Ostler, serve: Serve
     session = waiting_run(ostler, vendor)
     ran = ostler("answer", session, "--decline", *use(vendor), "not", "on", "Sundays")
     assert (ran.code, ran.out) == (4, "Then not.\n")
-    assert said(vendor.requests[1].json)[-1][1] == "[error] not on Sundays"
+    assert messages_of(vendor.requests[1].json)[-1][1] == "[error] not on Sundays"
 
 
 WRONG = (
