@@ -98,7 +98,9 @@ class ExtensionHost(SessionListener):
         self.is_observing = any(one.registered.observers for one in self.loaded)
         for extension_session in self.sessions.values():
             extension_session.observe(self.is_observing)
-        self._set_providers(root)
+        if self._has_providers or any(one.registered.providers for one in self.loaded):
+            self._has_providers = True
+            self.warn_once(provide_context(self, root.context))
         old, offered = self._tools, set(root.tools)
         self._tools = self._extension_tools(root)
         children = [one.session.harness for one in self.sessions.values() if one.session.harness is not root]
@@ -108,11 +110,6 @@ class ExtensionHost(SessionListener):
             own = {name: tool for name, tool in harness.tools.items() if old.get(name) is not tool}
             new = [tool for name, tool in self._tools.items() if name not in own and name in names]
             harness.set_tools([*own.values(), *new])
-
-    def _set_providers(self, root: Harness) -> None:
-        if self._has_providers or any(one.registered.providers for one in self.loaded):
-            self._has_providers = True
-            self.warn_once(provide_context(self, root.context))
 
     def warn_once(self, notices: list[str]) -> None:
         for notice in notices:

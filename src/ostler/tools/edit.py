@@ -246,7 +246,8 @@ def _splices(
     splices = []
     for place in places:
         new = _with_newlines(edits[place.edit - 1].new_text)
-        start, end, new = _narrowed(text, place.start, place.end, new)
+        head, tail = diffs.common_ends(text[place.start : place.end], new)
+        start, end, new = place.start + head, place.end - tail, new[head : len(new) - tail]
         new_here = new.replace("\n", _line_end_at(text, start, end, carriage_returns))
         before_start, before_end = bisect_left(carriage_returns, start), bisect_left(carriage_returns, end)
         splices.append(diffs.Splice(start + before_start, end + before_end, new_here))
@@ -261,12 +262,6 @@ def _carriage_returns(original: str) -> list[int]:
         positions.append(at - len(positions))
         at = original.find("\r\n", at + 2)
     return positions
-
-
-def _narrowed(text: str, start: int, end: int, new: str) -> tuple[int, int, str]:
-    """Strips the common prefix and suffix of old and new."""
-    head, tail = diffs.common_ends(text[start:end], new)
-    return start + head, end - tail, new[head : len(new) - tail]
 
 
 def _line_end_at(text: str, start: int, end: int, carriage_returns: Sequence[int]) -> str:

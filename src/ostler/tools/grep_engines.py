@@ -103,15 +103,12 @@ def as_rows(lines: Sequence[MatchedLine], prefix: str, *, grouped: bool) -> tupl
             rows.append("--")
         sign = ":" if line.matches else "-"
         name = "/".join(part for part in (prefix, line.path) if part)
-        rows.append(without_surrogates(f"{name}{sign}{line.number}{sign}{_shortened(line.text)}"))
+        # The marker has no count: ripgrep cuts long lines itself and does not report how much.
+        text = line.text if len(line.text) <= MAX_LINE else line.text[:MAX_LINE] + "… [cut]"
+        rows.append(without_surrogates(f"{name}{sign}{line.number}{sign}{text}"))
         previous = line
     rows_that_fit = first_that_fit(rows, MAX_BYTES)
     return rows_that_fit, len(rows_that_fit) == len(rows)
-
-
-def _shortened(text: str) -> str:
-    # The marker has no count: ripgrep cuts long lines itself and does not report how much.
-    return text if len(text) <= MAX_LINE else text[:MAX_LINE] + "… [cut]"
 
 
 _RECORD = re.compile(rb"(?:\./)?([^\0]*)\0(\d+)([:-])(.*)", re.DOTALL)

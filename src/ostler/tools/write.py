@@ -82,9 +82,8 @@ def _encoded(content: str) -> bytes:
     try:
         return content.encode()
     except UnicodeEncodeError as error:
-        raise ToolFailed(
-            f"content is not valid text: a lone surrogate {content[error.start]!r} at character {error.start}"
-        ) from None
+        surrogate = f"a lone surrogate {content[error.start]!r} at character {error.start}"
+        raise ToolFailed(f"content is not valid text: {surrogate}") from None
 
 
 def _write(
@@ -92,10 +91,11 @@ def _write(
 ) -> tuple[bool, diffs.Diff]:
     """Whether the file is new, and the difference."""
     size = _refuse(file, raw_path, seen)
-    old, old_name = b"", "/dev/null"
-    if size is not None:
-        old, old_name = file.read_bytes() if size <= _MAX_COMPARED else b"\0", name
-    diff = _compared(old, content, data, old_name, name)
+    diff = diffs.Diff("", 0, 0, 0, truncated=True)
+    if max(size or 0, len(data)) <= _MAX_COMPARED:
+        old, old_name = (b"", "/dev/null") if size is None else (file.read_bytes(), name)
+        if not media.is_binary(old):
+            diff = diffs.diff_of_texts(old.decode("utf-8", "replace"), content, old_name, name)
     files.write_atomically(file, data)
     return size is None, diff
 
@@ -112,9 +112,3 @@ def _refuse(file: Path, raw_path: str, seen: str | None) -> int | None:
     if status.st_size:
         require_unchanged(raw_path, seen, file_digest(file))
     return status.st_size
-
-
-def _compared(before: bytes, content: str, data: bytes, old_name: str, new_name: str) -> diffs.Diff:
-    if media.is_binary(before) or len(data) > _MAX_COMPARED:
-        return diffs.Diff("", 0, 0, 0, truncated=True)
-    return diffs.diff_of_texts(before.decode("utf-8", "replace"), content, old_name, new_name)

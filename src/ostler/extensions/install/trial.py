@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -35,9 +36,11 @@ def try_loading(
     extensions: Sequence[DiscoveredExtension], cwd: Path | None = None, seconds: float = SECONDS
 ) -> list[ExtensionSummary]:
     """Loads extensions one after the other; starts another process when one ends."""
+    command = [sys.executable, "-P", "-m", "ostler.extensions.install.trial"]
+    start = partial(OwnedGroup, command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     results: list[ExtensionSummary] = []
     while len(results) < len(extensions):
-        with _start(cwd or Path.cwd()) as process:
+        with start(cwd=cwd or Path.cwd()) as process:
             child = _Child(process)
             results += child.results(extensions[len(results) :], seconds)
             if len(results) < len(extensions):
@@ -45,11 +48,6 @@ def try_loading(
                 failed = ExtensionSummary(one.name, one.origin, str(one.path), "", "failed", problem=problem)
                 results.append(failed)
     return results
-
-
-def _start(cwd: Path) -> OwnedGroup:
-    command = [sys.executable, "-P", "-m", "ostler.extensions.install.trial"]
-    return OwnedGroup(command, cwd=cwd, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
 class _Child:
