@@ -1,4 +1,4 @@
-"""What the tests of the transports share."""
+"""Fixtures for the tests of the transports."""
 
 from __future__ import annotations
 
