@@ -168,7 +168,8 @@ def test_servers_that_are_not_there_take_no_time(closed: str) -> None:
     begun = time.monotonic()
     servers = find_local_servers([provider_at(closed, name) for name in LOCAL], seconds=60)
     assert time.monotonic() - begun < 30
-    assert [(one.provider, one.problem) for one in servers] == [(name, "no server is running") for name in LOCAL]
+    problems = [(one.provider, one.problem) for one in servers]
+    assert problems == [(name, "no server is running") for name in LOCAL]
 
 
 def test_silent_servers_are_waited_for_together_and_not_for_long(silent: str) -> None:

@@ -13,7 +13,7 @@ from ostler.context.compaction import ChapterTool
 from ostler.models.scripted import Call, Turn
 from ostler.schema import events
 from ostler.schema.errors import Overloaded
-from tests.context.test_session_context import UNCOUNTED, context, count, steps, context_of
+from tests.context.test_session_context import UNCOUNTED, context, context_of, count, steps
 from tests.support.running import Ran, run
 
 SUMMARY = "Task: count. Done: four. Next: the fifth."
